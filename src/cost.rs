@@ -1,0 +1,225 @@
+//! What a plan costs: written once, and used by every formulation, heuristic, oracle and report.
+//!
+//! A stage's work is that of its items. A transfer that crosses a cut is paid once at its producer's stage and once at
+//! every other stage that consumes it, however many consumers lie there. `blocking` adds it to the stage's load;
+//! `overlapped` puts it on the stage's links, where what is sent and what is received run side by side.
+
+use crate::options::Communication;
+use crate::problem::{Assignment, Problem, Transfer};
+
+/// Costs of one stage in one phase, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhaseCost {
+    /// Work of the items.
+    pub work_ns: u64,
+    /// Blocking transfers.
+    pub communication_ns: u64,
+    /// Overlapped transfers received.
+    pub link_in_ns: u64,
+    /// Overlapped transfers sent.
+    pub link_out_ns: u64,
+}
+
+impl PhaseCost {
+    /// What the stage's worker is busy with.
+    pub fn load_ns(&self) -> u64 {
+        self.work_ns + self.communication_ns
+    }
+
+    /// The busiest of worker, link in and link out.
+    pub fn bottleneck_ns(&self) -> u64 {
+        self.load_ns().max(self.link_in_ns).max(self.link_out_ns)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            work_ns: self.work_ns + other.work_ns,
+            communication_ns: self.communication_ns + other.communication_ns,
+            link_in_ns: self.link_in_ns + other.link_in_ns,
+            link_out_ns: self.link_out_ns + other.link_out_ns,
+        }
+    }
+}
+
+/// Costs of one stage, for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCost {
+    /// Forward propagation.
+    pub forward: PhaseCost,
+    /// Backward propagation.
+    pub backward: PhaseCost,
+}
+
+impl StageCost {
+    /// Both phases together.
+    pub fn both(&self) -> PhaseCost {
+        self.forward.plus(self.backward)
+    }
+
+    /// What the stage's worker is busy with, in ns.
+    pub fn load_ns(&self) -> u64 {
+        self.both().load_ns()
+    }
+
+    /// The busiest of worker, link in and link out over both phases, in ns: the stage's own period.
+    pub fn bottleneck_ns(&self) -> u64 {
+        self.both().bottleneck_ns()
+    }
+
+    /// Adds the work of an item.
+    pub fn add_item(&mut self, problem: &Problem, item: usize) {
+        self.forward.work_ns += problem.items[item].forward_ns;
+        self.backward.work_ns += problem.items[item].backward_ns;
+    }
+
+    /// Adds what one side of a transfer pays.
+    pub fn add_transfer(&mut self, mode: Communication, transfer: &Transfer, side: Side) {
+        let backward_ns = transfer.backward_ns + transfer.gradient_ns;
+        match mode {
+            Communication::Ignored => {}
+            Communication::Blocking => {
+                self.forward.communication_ns += transfer.forward_ns;
+                self.backward.communication_ns += backward_ns;
+            }
+            Communication::Overlapped if side == Side::Producer => {
+                self.forward.link_out_ns += transfer.forward_ns;
+                self.backward.link_out_ns += transfer.backward_ns;
+                self.backward.link_in_ns += transfer.gradient_ns;
+            }
+            Communication::Overlapped => {
+                self.forward.link_in_ns += transfer.forward_ns;
+                self.backward.link_in_ns += transfer.backward_ns;
+                self.backward.link_out_ns += transfer.gradient_ns;
+            }
+        }
+    }
+}
+
+/// The side of a transfer on which a stage lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The producer is here, and some consumer elsewhere.
+    Producer,
+    /// A consumer is here, and the producer elsewhere.
+    Consumer,
+}
+
+/// Cost of a stage that holds just the items for which `inside` is true, listed in `members`.
+///
+/// It depends on the set alone, not on its place in the pipeline: the reason why dynamic programs over sets work.
+pub fn stage_cost(problem: &Problem, members: &[usize], inside: impl Fn(usize) -> bool) -> StageCost {
+    let mut cost = StageCost::default();
+    for &item in members {
+        cost.add_item(problem, item);
+        for &t in &problem.transfers_of[item] {
+            let transfer = &problem.transfers[t];
+            if let Some(side) = side_at(transfer, item, &inside) {
+                cost.add_transfer(problem.settings.communication, transfer, side);
+            }
+        }
+    }
+    cost
+}
+
+/// The side that a stage pays for through `item`, which lies in it: each charge is found at exactly one of its items, the
+/// producer or the first consumer.
+fn side_at(transfer: &Transfer, item: usize, inside: &impl Fn(usize) -> bool) -> Option<Side> {
+    if item == transfer.producer {
+        let leaves = transfer.consumers.iter().any(|&to| !inside(to));
+        return leaves.then_some(Side::Producer);
+    }
+    let first_here = transfer.consumers.iter().find(|&&to| inside(to)) == Some(&item);
+    (first_here && !inside(transfer.producer)).then_some(Side::Consumer)
+}
+
+/// Cost of every stage of an assignment. Time O(items + transfers and their consumers).
+pub fn stage_costs(problem: &Problem, assignment: &Assignment) -> Vec<StageCost> {
+    let mut costs = vec![StageCost::default(); problem.stages()];
+    for (item, &stage) in assignment.iter().enumerate() {
+        costs[stage].add_item(problem, item);
+    }
+    let mode = problem.settings.communication;
+    let mut consuming = Vec::new();
+    for transfer in &problem.transfers {
+        let home = assignment[transfer.producer];
+        consuming.clear();
+        consuming.extend(transfer.consumers.iter().map(|&to| assignment[to]));
+        consuming.sort_unstable();
+        consuming.dedup();
+        consuming.retain(|&stage| stage != home);
+        if !consuming.is_empty() {
+            costs[home].add_transfer(mode, transfer, Side::Producer);
+        }
+        for &stage in &consuming {
+            costs[stage].add_transfer(mode, transfer, Side::Consumer);
+        }
+    }
+    costs
+}
+
+/// The objective of the problem for stages of these costs, in ns.
+///
+/// * period: the busiest stage;
+/// * iteration of M micro-batches, 1F1B: Σ load + (M-1) max bottleneck;
+/// * iteration, GPipe: Σ load + (M-1) (max forward bottleneck + max backward bottleneck).
+///
+/// Where nothing overlaps, bottleneck and load are the same. Formulas: Y. Huang et al., *GPipe*, NeurIPS 2019, and
+/// D. Narayanan et al., *Efficient large-scale language model training on GPU clusters*, SC 2021, for unequal stages.
+pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
+    let most = |cost: fn(&StageCost) -> u64| stages.iter().map(cost).max().unwrap_or(0);
+    let Some(micro_batches) = problem.iteration_micro_batches() else {
+        return most(StageCost::bottleneck_ns);
+    };
+    let once: u64 = stages.iter().map(StageCost::load_ns).sum();
+    let round = if problem.phases_apart() {
+        most(|s| s.forward.bottleneck_ns()) + most(|s| s.backward.bottleneck_ns())
+    } else {
+        most(StageCost::bottleneck_ns)
+    };
+    once + (micro_batches - 1) * round
+}
+
+/// The objective of an assignment, in ns.
+pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
+    objective_ns(problem, &stage_costs(problem, assignment))
+}
+
+/// Memory of every stage of an assignment without empty stages at its end, in bytes.
+pub fn stage_memory_bytes(problem: &Problem, assignment: &Assignment, used: usize) -> Vec<u64> {
+    let mut bytes = vec![0; used];
+    for (item, &stage) in assignment.iter().enumerate() {
+        bytes[stage] += problem.memory_bytes(&problem.items[item], used - stage);
+    }
+    bytes
+}
+
+/// The same assignment with empty stages dropped and the rest renumbered, and how many are used.
+///
+/// Never costs more: stages cost the same wherever they lie, and fewer stages hold fewer micro-batches in flight.
+pub fn without_empty_stages(assignment: &Assignment) -> (Assignment, usize) {
+    let mut used: Vec<usize> = assignment.clone();
+    used.sort_unstable();
+    used.dedup();
+    let renumbered = assignment
+        .iter()
+        .map(|stage| used.partition_point(|u| u < stage))
+        .collect();
+    (renumbered, used.len())
+}
+
+/// Whether an assignment is a plan: order kept, memory held, every stage used where asked.
+pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
+    let ordered = problem
+        .order
+        .edge_indices()
+        .filter_map(|e| problem.order.edge_endpoints(e))
+        .all(|(u, v)| assignment[u.index()] <= assignment[v.index()]);
+    let (compact, used) = without_empty_stages(assignment);
+    let enough = !problem.settings.all_stages || used == problem.stages();
+    let fits = problem.settings.memory_limit.is_none_or(|limit| {
+        stage_memory_bytes(problem, &compact, used)
+            .into_iter()
+            .all(|bytes| bytes <= limit)
+    });
+    ordered && enough && fits
+}

@@ -1,0 +1,188 @@
+//! Formats a network can come from. Each importer turns a file into the native [`InstanceSpec`], so that one validation
+//! serves all.
+
+mod caffe_csv;
+mod dnn_partitioning;
+#[cfg(feature = "onnx")]
+mod onnx;
+mod pipedream;
+mod text;
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::instance::spec::InstanceSpec;
+
+/// A file in memory.
+pub struct Source<'a> {
+    /// Where it lies; importers of several files look beside it.
+    pub path: &'a Path,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Source<'_> {
+    /// The file as text.
+    ///
+    /// # Errors
+    ///
+    /// A fault with the position of the first byte that is not UTF-8.
+    pub fn text(&self) -> Result<&str, Vec<Fault>> {
+        std::str::from_utf8(self.bytes).map_err(|error| {
+            let at = format!("byte {}", error.valid_up_to());
+            vec![Fault::new(
+                at,
+                FaultKind::Syntax {
+                    found: "bytes that are not UTF-8".into(),
+                    expected: "text".into(),
+                },
+            )]
+        })
+    }
+
+    fn name(&self) -> String {
+        self.path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+}
+
+/// What an importer returns: the instance, and what it assumed, one sentence each.
+pub type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
+
+/// A format.
+pub struct Format {
+    /// Short name.
+    pub name: &'static str,
+    /// One line for help.
+    pub summary: &'static str,
+    /// Whether a file looks like this format.
+    pub detect: fn(&Source) -> bool,
+    /// Reads it.
+    pub read: fn(&Source) -> Imported,
+}
+
+/// Every format, in the order in which detection tries them.
+pub const FORMATS: &[Format] = &[
+    #[cfg(feature = "onnx")]
+    Format {
+        name: "onnx",
+        summary: "ONNX model (.onnx); times by the roofline of the cluster's devices",
+        detect: |source| has_extension(source.path, "onnx"),
+        read: onnx::read,
+    },
+    Format {
+        name: "native-toml",
+        summary: "stagecut instance in TOML (.toml)",
+        detect: |source| has_extension(source.path, "toml"),
+        read: crate::instance::read_native,
+    },
+    Format {
+        name: "dnn-partitioning",
+        summary: "dnn-partitioning JSON (msr-fiddle, NeurIPS 2020): nodes, edges, maxFPGAs",
+        detect: dnn_partitioning::detect,
+        read: dnn_partitioning::read,
+    },
+    Format {
+        name: "native-json",
+        summary: "stagecut instance in JSON (.json)",
+        detect: |source| has_extension(source.path, "json") || starts_with(source, b'{'),
+        read: crate::instance::read_native,
+    },
+    Format {
+        name: "pipedream",
+        summary: "PipeDream profile (graph.txt): `id -- description -- forward_compute_time=..., ...`",
+        detect: pipedream::detect,
+        read: pipedream::read,
+    },
+    Format {
+        name: "csv",
+        summary: "pair of CSV files, NAME.csv (layers) and NAME.edges.csv (edges)",
+        detect: |source| has_extension(source.path, "csv"),
+        read: caffe_csv::read,
+    },
+];
+
+/// Reads a file in any format, following a native file's reference to its network.
+///
+/// # Errors
+///
+/// Every fault of the file, or that its format is not known.
+pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
+    let (mut spec, mut notes) = read_one(path)?;
+    if let Some(file) = spec.network.file.take() {
+        if !spec.network.layers.is_empty() || !spec.network.tensors.is_empty() {
+            let fault = Fault::new(
+                "network",
+                FaultKind::Contradiction {
+                    found: "both `file` and `layers` or `tensors`".into(),
+                    expected: "one of them".into(),
+                },
+            );
+            return Err(InputError::in_file(path, [fault]));
+        }
+        let beside = path.parent().unwrap_or(Path::new("")).join(file);
+        let (referred, more) = read_one(&beside)?;
+        if let Some(next) = &referred.network.file {
+            let fault = Fault::new(
+                "network.file",
+                FaultKind::Contradiction {
+                    found: format!("a reference to `{next}` in a file that is itself referred to"),
+                    expected: "the network in the first file referred to".into(),
+                },
+            );
+            return Err(InputError::in_file(&beside, [fault]));
+        }
+        spec.network = referred.network;
+        spec.cluster = spec.cluster.or(referred.cluster);
+        notes.extend(more);
+    }
+    Ok((spec, notes))
+}
+
+fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
+    let unreadable =
+        |reason: String| InputError::in_file(path, [Fault::new("the file", FaultKind::Unreadable(reason))]);
+    if path.is_dir() {
+        return Err(unreadable("it is a folder".into()));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let source = Source { path, bytes: &bytes };
+    let format = FORMATS
+        .iter()
+        .find(|format| (format.detect)(&source))
+        .ok_or_else(|| InputError::in_file(path, [unknown_format()]))?;
+    (format.read)(&source).map_err(|faults| InputError::in_file(path, faults))
+}
+
+/// Reads TOML by the extension, JSON otherwise.
+pub(crate) fn from_structured<T: DeserializeOwned>(source: &Source) -> Result<T, Vec<Fault>> {
+    let text = source.text()?;
+    match has_extension(source.path, "toml") {
+        true => text::from_toml(text),
+        false => text::from_json(text),
+    }
+}
+
+fn unknown_format() -> Fault {
+    let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    Fault::new(
+        "the file",
+        FaultKind::Syntax {
+            found: "no format that is known by its extension or first lines".into(),
+            expected: format!("one of {}", names.join(", ")),
+        },
+    )
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension()
+        .is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+fn starts_with(source: &Source, first: u8) -> bool {
+    let mut visible = source.bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+    visible.next() == Some(&first)
+}

@@ -1,0 +1,411 @@
+//! Validation: from what a file says to a network and a cluster, or every fault at once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::spec::{
+    ClusterSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec, WorkSpec,
+};
+use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link};
+use crate::fault::{Fault, FaultKind, closest};
+use crate::network::{Layer, Network, Size, Tensor, Times, digraph, find_cycle};
+use crate::units::{LARGEST_EXACT, ms_to_ns, whole};
+
+/// Builds network and cluster; `notes` receives the assumptions made.
+pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<String>) -> Result<(Network, Cluster), Vec<Fault>> {
+    let mut checks = Checks::default();
+    if let Some(schema) = spec.schema.as_deref().filter(|s| *s != SCHEMA) {
+        checks.add(
+            "schema",
+            FaultKind::UnknownValue {
+                found: schema.to_owned(),
+                known: vec![SCHEMA.to_owned()],
+            },
+        );
+    }
+    let rates = checks.cluster(spec, notes);
+    let network = checks.network(&spec.network, &rates);
+    if checks.faults.is_empty() {
+        Ok((network, rates.cluster))
+    } else {
+        Err(checks.faults)
+    }
+}
+
+/// A cluster with the rates of its kinds for the roofline model.
+struct Rates {
+    cluster: Cluster,
+    flops_per_s: Vec<Option<f64>>,
+    memory_bytes_per_s: Vec<Option<f64>>,
+}
+
+#[derive(Default)]
+struct Checks {
+    faults: Vec<Fault>,
+}
+
+impl Checks {
+    fn add(&mut self, at: impl Into<String>, kind: FaultKind) {
+        self.faults.push(Fault::new(at, kind));
+    }
+
+    /// A number that `read` turns into what is stored; a fault where it cannot.
+    fn number(&mut self, at: &str, field: &str, value: f64, read: fn(f64) -> Option<u64>) -> u64 {
+        read(value).unwrap_or_else(|| {
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::BadNumber {
+                    found: value,
+                    expected: "a finite number from 0 to 2^53 (ns or bytes)",
+                },
+            );
+            0
+        })
+    }
+
+    fn positive(&mut self, at: String, value: Option<f64>) -> Option<f64> {
+        let value = value?;
+        if value.is_finite() && value > 0.0 {
+            return Some(value);
+        }
+        self.add(
+            at,
+            FaultKind::BadNumber {
+                found: value,
+                expected: "a finite number above 0",
+            },
+        );
+        None
+    }
+
+    fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
+        let default = ClusterSpec {
+            device_kinds: vec![Default::default()],
+            link: None,
+        };
+        let given = spec.cluster.as_ref().unwrap_or(&default);
+        if given.device_kinds.is_empty() {
+            self.add(
+                "cluster.device_kinds",
+                FaultKind::Missing {
+                    what: "device kind".into(),
+                    expected: "at least one".into(),
+                    remedy: "add one, such as { name = \"gpu\", count = 4 }".into(),
+                },
+            );
+        }
+        let mut rates = Rates {
+            cluster: Cluster {
+                kinds: Vec::new(),
+                link: self.link(given.link.as_ref()),
+            },
+            flops_per_s: Vec::new(),
+            memory_bytes_per_s: Vec::new(),
+        };
+        for (i, kind) in given.device_kinds.iter().enumerate() {
+            let at = format!("cluster.device_kinds[{i}] `{}`", kind.name);
+            if rates.cluster.kind(&kind.name).is_some() {
+                self.add(
+                    at.clone(),
+                    FaultKind::DuplicateName {
+                        what: "device kind",
+                        name: kind.name.clone(),
+                    },
+                );
+            }
+            if kind.count == Some(0) {
+                self.add(
+                    format!("{at}.count"),
+                    FaultKind::BadNumber {
+                        found: 0.0,
+                        expected: "at least 1",
+                    },
+                );
+            }
+            let flops = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
+            rates.flops_per_s.push(flops);
+            rates.memory_bytes_per_s.push(memory_rate);
+            let memory_bytes = kind
+                .memory_bytes
+                .map(|b| self.number(&at, "memory_bytes", b, whole));
+            rates.cluster.kinds.push(DeviceKind {
+                name: kind.name.clone(),
+                count: kind.count,
+                memory_bytes,
+                pays_communication: kind.pays_communication,
+            });
+        }
+        let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
+        if given.link.is_none() && in_bytes && spec.pipeline.bandwidth_bytes_per_s.is_none() {
+            notes.push(format!(
+                "the file names no link; {:.3e} bytes/s assumed unless `--bandwidth` says otherwise (PCI Express 3.0 x16)",
+                DEFAULT_BANDWIDTH_BYTES_PER_S
+            ));
+        }
+        rates
+    }
+
+    fn link(&mut self, spec: Option<&LinkSpec>) -> Link {
+        let Some(spec) = spec else {
+            return Link {
+                bandwidth_bytes_per_s: DEFAULT_BANDWIDTH_BYTES_PER_S,
+                latency_ns: 0,
+            };
+        };
+        let bandwidth = self.positive(
+            "cluster.link.bandwidth_bytes_per_s".into(),
+            Some(spec.bandwidth_bytes_per_s),
+        );
+        Link {
+            bandwidth_bytes_per_s: bandwidth.unwrap_or(DEFAULT_BANDWIDTH_BYTES_PER_S),
+            latency_ns: self.number("cluster.link", "latency_ms", spec.latency_ms, ms_to_ns),
+        }
+    }
+
+    fn network(&mut self, spec: &NetworkSpec, rates: &Rates) -> Network {
+        if spec.layers.is_empty() {
+            self.add("network", FaultKind::EmptyNetwork);
+        }
+        let mut position_of: HashMap<&str, usize> = HashMap::new();
+        let mut layers = Vec::with_capacity(spec.layers.len());
+        for (i, layer) in spec.layers.iter().enumerate() {
+            let at = format!("network.layers[{i}] `{}`", layer.id);
+            if layer.id.is_empty() {
+                self.add(
+                    format!("{at}.id"),
+                    FaultKind::Missing {
+                        what: "name".into(),
+                        expected: "a unique `id`".into(),
+                        remedy: "name the layer".into(),
+                    },
+                );
+            }
+            if position_of.insert(&layer.id, i).is_some() {
+                self.add(
+                    at.clone(),
+                    FaultKind::DuplicateName {
+                        what: "layer",
+                        name: layer.id.clone(),
+                    },
+                );
+            }
+            layers.push(self.layer(&at, layer, rates));
+        }
+        let names: Vec<String> = spec.layers.iter().map(|layer| layer.id.clone()).collect();
+        let tensors: Vec<Tensor> = spec
+            .tensors
+            .iter()
+            .enumerate()
+            .filter_map(|(i, tensor)| self.tensor(i, tensor, &position_of, &names))
+            .collect();
+        let network = Network { layers, tensors };
+        if let Some(cycle) = find_cycle(&digraph(
+            network.layers.len(),
+            network
+                .tensors
+                .iter()
+                .flat_map(|t| t.consumers.iter().map(|&to| (t.producer, to))),
+        )) {
+            let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
+            self.add("network.tensors", FaultKind::Cycle { path });
+        }
+        self.totals(&network, &rates.cluster);
+        network
+    }
+
+    fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
+        let bytes = [
+            ("parameter_bytes", spec.parameter_bytes),
+            ("stash_bytes", spec.stash_bytes),
+            ("resident_bytes", spec.resident_bytes),
+        ]
+        .map(|(field, value)| self.number(at, field, value, whole));
+        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
+        {
+            self.add(
+                format!("{at}.forward_ms"),
+                FaultKind::Contradiction {
+                    found: "a forward time of a backward operator".into(),
+                    expected: "only `backward_ms` where `backward` is true".into(),
+                },
+            );
+        }
+        let known: Vec<String> = rates.cluster.kinds.iter().map(|k| k.name.clone()).collect();
+        if !spec.times.is_empty()
+            && spec.times.keys().all(|kind| !known.contains(kind))
+            && spec.forward_ms.is_none()
+            && spec.backward_ms.is_none()
+            && spec.work.is_none()
+        {
+            for kind in spec.times.keys() {
+                self.add(
+                    format!("{at}.times"),
+                    FaultKind::UnknownName {
+                        what: "device kind",
+                        name: kind.clone(),
+                        similar: closest(kind, &known).map(str::to_owned),
+                    },
+                );
+            }
+        }
+        let times: Vec<Option<Times>> = (0..known.len())
+            .map(|kind| {
+                self.times(
+                    at,
+                    spec,
+                    &known[kind],
+                    rates.flops_per_s[kind],
+                    rates.memory_bytes_per_s[kind],
+                )
+            })
+            .collect();
+        if times.iter().all(Option::is_none) && !known.is_empty() {
+            self.add(
+                at,
+                FaultKind::FitsNoDevice {
+                    reason: if spec.work.is_some() {
+                        "it has work, but no device kind has `flops_per_s` and `memory_bytes_per_s`".into()
+                    } else {
+                        "it has a time on no device kind".to_owned()
+                    },
+                },
+            );
+        }
+        Layer {
+            id: spec.id.clone(),
+            operator: spec.operator.clone(),
+            times,
+            parameter_bytes: bytes[0],
+            stash_bytes: bytes[1],
+            resident_bytes: bytes[2],
+            tie: spec.tie.clone(),
+            backward: spec.backward,
+        }
+    }
+
+    /// Times on one kind: measured there, else measured for any kind, else from work and rates.
+    fn times(
+        &mut self,
+        at: &str,
+        spec: &LayerSpec,
+        kind: &str,
+        flops_per_s: Option<f64>,
+        memory_bytes_per_s: Option<f64>,
+    ) -> Option<Times> {
+        let (place, forward_ms, backward_ms) = match spec.times.get(kind) {
+            Some(times) => (format!("{at}.times.{kind}"), times.forward_ms, times.backward_ms),
+            None if spec.forward_ms.is_some() || spec.backward_ms.is_some() => {
+                (at.to_owned(), spec.forward_ms, spec.backward_ms)
+            }
+            None => {
+                let (forward_ms, backward_ms) =
+                    roofline_ms(spec.work.as_ref()?, flops_per_s?, memory_bytes_per_s?);
+                (format!("{at}.work"), Some(forward_ms), Some(backward_ms))
+            }
+        };
+        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.number(&place, field, ms, ms_to_ns));
+        Some(Times {
+            forward_ns: read("forward_ms", forward_ms),
+            backward_ns: read("backward_ms", backward_ms),
+        })
+    }
+
+    fn tensor(
+        &mut self,
+        i: usize,
+        spec: &TensorSpec,
+        position_of: &HashMap<&str, usize>,
+        names: &[String],
+    ) -> Option<Tensor> {
+        let at = format!("network.tensors[{i}] of `{}`", spec.producer);
+        let mut find = |field: &str, name: &String| {
+            let found = position_of.get(name.as_str()).copied();
+            if found.is_none() {
+                self.add(
+                    format!("{at}.{field}"),
+                    FaultKind::UnknownName {
+                        what: "layer",
+                        name: name.clone(),
+                        similar: closest(name, names).map(str::to_owned),
+                    },
+                );
+            }
+            found
+        };
+        let producer = find("producer", &spec.producer);
+        let consumers: BTreeSet<usize> = spec
+            .consumers
+            .iter()
+            .filter_map(|name| find("consumers", name))
+            .collect();
+        let size = match (spec.bytes, spec.transfer_ms) {
+            (Some(bytes), None) => Size::Bytes(self.number(&at, "bytes", bytes, whole)),
+            (None, Some(ms)) => Size::TransferNs(self.number(&at, "transfer_ms", ms, ms_to_ns)),
+            (None, None) => Size::Bytes(0),
+            (Some(_), Some(_)) => {
+                self.add(
+                    at,
+                    FaultKind::Contradiction {
+                        found: "both `bytes` and `transfer_ms`".into(),
+                        expected: "one of them".into(),
+                    },
+                );
+                return None;
+            }
+        };
+        Some(Tensor {
+            producer: producer?,
+            consumers: consumers.into_iter().collect(),
+            size,
+        })
+    }
+
+    /// No sum that any program forms may leave the exact range: each transfer is paid at most once by each layer that
+    /// touches it, in both directions.
+    fn totals(&mut self, network: &Network, cluster: &Cluster) {
+        let slowest_ns = |layer: &Layer| {
+            let of_kind = |t: &Times| t.forward_ns as f64 + t.backward_ns as f64;
+            layer.times.iter().flatten().map(of_kind).fold(0.0, f64::max)
+        };
+        let moving_ns = |tensor: &Tensor| {
+            let once = match tensor.size {
+                Size::TransferNs(ns) => ns as f64,
+                Size::Bytes(bytes) => {
+                    bytes as f64 / cluster.link.bandwidth_bytes_per_s * 1e9 + cluster.link.latency_ns as f64
+                }
+            };
+            2.0 * once * (1 + tensor.consumers.len()) as f64
+        };
+        let time_ns: f64 = network.layers.iter().map(slowest_ns).sum::<f64>()
+            + network.tensors.iter().map(moving_ns).sum::<f64>();
+        // Weights, gradients and two optimiser states: at most four times the parameters, before weight versions.
+        let bytes: f64 = network
+            .layers
+            .iter()
+            .map(|l| 4.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
+            .sum();
+        for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {
+            if found > LARGEST_EXACT as f64 {
+                self.add("network", FaultKind::Overflow { found, unit });
+            }
+        }
+    }
+}
+
+/// Forward and backward time in ms: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman,
+/// D. Patterson, *Roofline: an insightful visual performance model*, CACM 52(4), 2009).
+fn roofline_ms(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> (f64, f64) {
+    let ms = |flops: f64, bytes: f64| {
+        let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
+        // NaN must reach the check of the caller, and f64::max would drop it.
+        1e3 * if seconds[0] >= seconds[1] {
+            seconds[0]
+        } else {
+            seconds[1]
+        }
+    };
+    (
+        ms(work.forward_flops, work.forward_bytes),
+        ms(work.backward_flops, work.backward_bytes),
+    )
+}

@@ -1,0 +1,79 @@
+//! An instance: a network, a cluster and what is asked of them.
+
+mod build;
+mod read;
+pub mod spec;
+
+pub use read::{read_cluster, read_native};
+
+use std::path::Path;
+
+use crate::cluster::Cluster;
+use crate::fault::InputError;
+use crate::network::Network;
+use crate::options::PipelineOptions;
+
+/// A validated planning problem.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Name for reports.
+    pub name: String,
+    /// The network.
+    pub network: Network,
+    /// The devices and links.
+    pub cluster: Cluster,
+    /// Options of the file; the command line overrides them.
+    pub pipeline: PipelineOptions,
+    /// What an importer assumed or left out, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Instance {
+    /// Reads an instance from a native file or any importable one; the format is detected.
+    ///
+    /// `cluster` replaces the file's: a preset's name or a file, see [`read_cluster`].
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the file, each with its place.
+    pub fn read(path: &Path, cluster: Option<&str>) -> Result<Self, InputError> {
+        let (mut spec, mut notes) = crate::import::read_spec(path)?;
+        if let Some(cluster) = cluster {
+            spec.cluster = Some(read_cluster(cluster)?);
+        }
+        let name = spec.name.clone().unwrap_or_else(|| stem(path));
+        let (network, cluster) =
+            build::build(&spec, &mut notes).map_err(|faults| InputError::in_file(path, faults))?;
+        Ok(Self {
+            name,
+            network,
+            cluster,
+            pipeline: spec.pipeline,
+            notes,
+        })
+    }
+
+    /// Builds an instance that is not in a file.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the specification.
+    pub fn from_spec(spec: &spec::InstanceSpec) -> Result<Self, InputError> {
+        let mut notes = Vec::new();
+        let (network, cluster) =
+            build::build(spec, &mut notes).map_err(|faults| InputError { path: None, faults })?;
+        Ok(Self {
+            name: spec.name.clone().unwrap_or_else(|| "instance".into()),
+            network,
+            cluster,
+            pipeline: spec.pipeline.clone(),
+            notes,
+        })
+    }
+}
+
+/// The file's name without folders and extension.
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map_or_else(|| "instance".into(), |stem| stem.to_string_lossy().into_owned())
+}

@@ -1,0 +1,62 @@
+//! Reading native files: instances and clusters, in JSON or TOML.
+
+use std::path::Path;
+
+use super::spec::{ClusterSpec, InstanceSpec};
+use crate::fault::{Fault, FaultKind, InputError, closest};
+use crate::import::{Imported, Source, from_structured};
+
+/// Clusters that are known by name: the files of `instances/clusters`.
+pub const CLUSTER_PRESETS: &[(&str, &str)] = &[("v100", include_str!("../../instances/clusters/v100.toml"))];
+
+/// The preset for networks that come with work but without devices, such as ONNX models.
+pub const DEFAULT_CLUSTER: &str = "v100";
+
+/// Reads a native instance, JSON or TOML.
+pub fn read_native(source: &Source) -> Imported {
+    let spec: InstanceSpec = from_structured(source)?;
+    Ok((spec, Vec::new()))
+}
+
+/// Reads a cluster: the name of a preset, or a file with what an instance says under `cluster`.
+///
+/// # Errors
+///
+/// An unknown name, or every fault of the file.
+pub fn read_cluster(name_or_path: &str) -> Result<ClusterSpec, InputError> {
+    let preset = CLUSTER_PRESETS.iter().find(|(name, _)| *name == name_or_path);
+    let path = Path::new(name_or_path);
+    let bytes = match preset {
+        Some((_, text)) => text.as_bytes().to_vec(),
+        None => std::fs::read(path).map_err(|_| unknown_cluster(name_or_path))?,
+    };
+    let path = if preset.is_some() {
+        Path::new("preset.toml")
+    } else {
+        path
+    };
+    from_structured(&Source { path, bytes: &bytes }).map_err(|faults| InputError::in_file(path, faults))
+}
+
+fn unknown_cluster(name: &str) -> InputError {
+    let known: Vec<String> = CLUSTER_PRESETS
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    let similar = closest(name, &known).map(str::to_owned);
+    let kind = match similar {
+        Some(similar) => FaultKind::UnknownName {
+            what: "cluster preset or file",
+            name: name.to_owned(),
+            similar: Some(similar),
+        },
+        None => FaultKind::UnknownValue {
+            found: name.to_owned(),
+            known,
+        },
+    };
+    InputError {
+        path: None,
+        faults: vec![Fault::new("--cluster", kind)],
+    }
+}

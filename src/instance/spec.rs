@@ -1,0 +1,210 @@
+//! The native instance format: what a JSON or TOML file may say. Importers produce the same types.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::options::PipelineOptions;
+
+/// The value of `schema` in files of this version.
+pub const SCHEMA: &str = "stagecut-instance/1";
+
+/// A planning problem: a network, the devices to run it on, and what is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "stagecut instance")]
+pub struct InstanceSpec {
+    /// The format's version, `stagecut-instance/1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    /// A name for reports; by default the file's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where the data come from, and under which licence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<String>,
+    /// The layers and tensors, or a file that holds them.
+    pub network: NetworkSpec,
+    /// The devices and links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSpec>,
+    /// What is asked; the command line overrides it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pipeline: PipelineOptions,
+}
+
+/// A network, inline (`layers`, `tensors`) or by reference (`file`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSpec {
+    /// A file in any importable format, relative to this one; excludes `layers` and `tensors`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The layers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerSpec>,
+    /// The tensors that flow between layers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<TensorSpec>,
+}
+
+/// A layer or operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    /// Unique name.
+    pub id: String,
+    /// What the layer computes, for reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// Forward time in ms on every device kind not listed in `times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_ms: Option<f64>,
+    /// Backward time in ms on every device kind not listed in `times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_ms: Option<f64>,
+    /// Measured times by device kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, TimesSpec>,
+    /// Work for the roofline model, on device kinds without a measured time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkSpec>,
+    /// Bytes of the parameters.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parameter_bytes: f64,
+    /// Bytes that backward propagation needs from forward propagation, for each micro-batch in flight.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stash_bytes: f64,
+    /// Further bytes held once, whatever the mode, schedule and optimiser.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resident_bytes: f64,
+    /// Layers of one tie share a stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tie: Option<String>,
+    /// True for an operator of an explicit backward graph: all its time is backward time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub backward: bool,
+}
+
+/// Times of a layer on one device kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimesSpec {
+    /// Forward time in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_ms: Option<f64>,
+    /// Backward time in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_ms: Option<f64>,
+}
+
+/// Work of a layer, for the roofline model: a pass takes as long as its arithmetic or its memory traffic, whichever is
+/// longer, at the rates of the device kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkSpec {
+    /// Floating-point operations of the forward pass.
+    #[serde(default)]
+    pub forward_flops: f64,
+    /// Bytes that the forward pass reads and writes.
+    #[serde(default)]
+    pub forward_bytes: f64,
+    /// Floating-point operations of the backward pass.
+    #[serde(default)]
+    pub backward_flops: f64,
+    /// Bytes that the backward pass reads and writes.
+    #[serde(default)]
+    pub backward_bytes: f64,
+}
+
+/// A tensor: one producer, many consumers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    /// The layer that makes it.
+    pub producer: String,
+    /// The layers that read it.
+    pub consumers: Vec<String>,
+    /// Its size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+    /// Time in ms to move it, instead of `bytes` over a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer_ms: Option<f64>,
+}
+
+/// The devices and links.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// Kinds of device.
+    pub device_kinds: Vec<DeviceKindSpec>,
+    /// The link between any two devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkSpec>,
+}
+
+/// A kind of device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceKindSpec {
+    /// Unique name.
+    pub name: String,
+    /// How many there are; by default as many as stages are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// Memory in bytes; by default without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<f64>,
+    /// Arithmetic rate for the roofline model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops_per_s: Option<f64>,
+    /// Memory rate for the roofline model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_per_s: Option<f64>,
+    /// False for kinds whose transfers are free, such as a host CPU.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub pays_communication: bool,
+}
+
+impl Default for DeviceKindSpec {
+    fn default() -> Self {
+        Self {
+            name: "device".into(),
+            count: None,
+            memory_bytes: None,
+            flops_per_s: None,
+            memory_bytes_per_s: None,
+            pays_communication: true,
+        }
+    }
+}
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// Bandwidth in bytes per second.
+    pub bandwidth_bytes_per_s: f64,
+    /// Time in ms before the first byte arrives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub latency_ms: f64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+/// The JSON Schema of the format, generated from the types above.
+pub fn json_schema() -> serde_json::Value {
+    schemars::schema_for!(InstanceSpec).to_value()
+}

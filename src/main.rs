@@ -1,0 +1,2 @@
+//! The `stagecut` command.
+fn main() {}

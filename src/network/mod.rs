@@ -1,0 +1,155 @@
+//! The network: layers and tensors as a directed acyclic graph, and the items a program places.
+
+mod items;
+
+pub use items::{ItemGraph, contract};
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::DiGraph;
+use petgraph::visit::NodeIndexable;
+
+/// A validated network. Layers are known by their position in [`Network::layers`], which never changes.
+///
+/// Built only by [`crate::instance`], so every value of this type is non-empty and acyclic, has unique names, and its
+/// totals stay below [`crate::units::LARGEST_EXACT`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// The layers, in file order.
+    pub layers: Vec<Layer>,
+    /// The tensors, in file order; every consumer list is sorted and without repetition.
+    pub tensors: Vec<Tensor>,
+}
+
+/// A layer or operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Name in the input file.
+    pub id: String,
+    /// What it computes, for reports.
+    pub operator: Option<String>,
+    /// Times by device kind, in the order of the cluster's kinds; `None` where the kind cannot run it.
+    pub times: Vec<Option<Times>>,
+    /// Bytes of the parameters.
+    pub parameter_bytes: u64,
+    /// Bytes kept from forward to backward for each micro-batch in flight.
+    pub stash_bytes: u64,
+    /// Further bytes held once.
+    pub resident_bytes: u64,
+    /// Layers of one tie share a stage.
+    pub tie: Option<String>,
+    /// True for an operator of an explicit backward graph.
+    pub backward: bool,
+}
+
+/// Times of a layer on a device kind, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Forward propagation.
+    pub forward_ns: u64,
+    /// Backward propagation.
+    pub backward_ns: u64,
+}
+
+/// A tensor: one producer, many consumers, one cost however many edges it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Position of the producing layer.
+    pub producer: usize,
+    /// Positions of the consuming layers, sorted.
+    pub consumers: Vec<usize>,
+    /// What moving it costs.
+    pub size: Size,
+}
+
+/// What moving a tensor costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many bytes over a link.
+    Bytes(u64),
+    /// A measured time in ns, whatever the link.
+    TransferNs(u64),
+}
+
+impl Network {
+    /// Whether the file carries backward operators as layers of their own.
+    pub fn has_explicit_backward(&self) -> bool {
+        self.layers.iter().any(|layer| layer.backward)
+    }
+
+    /// The layers and their tensors as a graph: one vertex a layer, with its position; one edge a producer-consumer pair.
+    pub fn graph(&self) -> DiGraph<usize, ()> {
+        let pairs = self
+            .tensors
+            .iter()
+            .flat_map(|tensor| tensor.consumers.iter().map(|&to| (tensor.producer, to)));
+        digraph(self.layers.len(), pairs)
+    }
+}
+
+/// A graph over positions `0..n`, so that a vertex index is the position it stands for.
+pub fn digraph(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> DiGraph<usize, ()> {
+    let mut graph = DiGraph::with_capacity(n, n);
+    for position in 0..n {
+        graph.add_node(position);
+    }
+    for (from, to) in edges {
+        graph.update_edge((from as u32).into(), (to as u32).into(), ());
+    }
+    graph
+}
+
+/// Some directed cycle of `graph`, as the positions along it with the first repeated at the end.
+///
+/// A shortest path inside a strongly connected component, back to its start. Time O(V + E) beside the components'.
+pub fn find_cycle(graph: &DiGraph<usize, ()>) -> Option<Vec<usize>> {
+    if let Some(loop_at) = graph.node_indices().find(|&v| graph.contains_edge(v, v)) {
+        return Some(vec![graph[loop_at]; 2]);
+    }
+    let component = tarjan_scc(graph).into_iter().find(|c| c.len() > 1)?;
+    let start = component[0];
+    let mut came_from = vec![None; graph.node_bound()];
+    let mut queue = std::collections::VecDeque::from([start]);
+    while let Some(v) = queue.pop_front() {
+        for next in graph.neighbors(v) {
+            if next == start {
+                let mut path = vec![graph[start], graph[v]];
+                let mut at = v;
+                while let Some(before) = came_from[at.index()] {
+                    path.push(graph[before]);
+                    at = before;
+                }
+                path.reverse();
+                return Some(path);
+            }
+            if came_from[next.index()].is_none() {
+                came_from[next.index()] = Some(v);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_is_found_and_closed() {
+        let graph = digraph(5, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)]);
+        let cycle = find_cycle(&graph).unwrap();
+        assert_eq!(cycle.first(), cycle.last());
+        assert_eq!(cycle.len(), 4);
+        assert!(
+            cycle
+                .windows(2)
+                .all(|w| graph.contains_edge((w[0] as u32).into(), (w[1] as u32).into()))
+        );
+    }
+
+    #[test]
+    fn a_loop_is_a_cycle_and_a_chain_is_none() {
+        assert_eq!(find_cycle(&digraph(2, [(1, 1)])), Some(vec![1, 1]));
+        assert_eq!(find_cycle(&digraph(3, [(0, 1), (1, 2)])), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! What one may ask of a pipeline: the options of an instance file and, under the same names, of the command line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
+///
+/// The same struct is the `pipeline` table of an instance file and a group of command-line flags, so both have the same
+/// names and meanings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
+#[command(next_help_heading = "Problem (overrides the instance)")]
+#[serde(deny_unknown_fields)]
+pub struct PipelineOptions {
+    /// Train (forward and backward) or only infer [default: training where backward times exist]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+
+    /// Most stages the pipeline may have [default: the number of devices]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub stages: Option<usize>,
+
+    /// Ask for exactly that many non-empty stages
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_stages: Option<bool>,
+
+    /// What to minimise [default: period]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Objective>,
+
+    /// Micro-batches of one iteration, for `--objective iteration` and for the memory of GPipe
+    #[arg(long, value_name = "M")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub micro_batches: Option<u64>,
+
+    /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+
+    /// How transfers between stages cost time [default: blocking]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<Communication>,
+
+    /// Bandwidth of every link, in bytes per second
+    #[arg(long = "bandwidth", value_name = "BYTES_PER_S")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth_bytes_per_s: Option<f64>,
+
+    /// Use only these device kinds, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_kinds: Option<Vec<String>>,
+
+    /// Memory of every stage in bytes, or `none` [default: that of the device kind]
+    #[arg(long, value_name = "BYTES|none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
+
+    /// Optimiser whose state is kept beside parameters and gradients [default: adam]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
+}
+
+impl PipelineOptions {
+    /// These options, and those of `fallback` where these are silent.
+    pub fn or(self, fallback: &Self) -> Self {
+        Self {
+            mode: self.mode.or(fallback.mode),
+            stages: self.stages.or(fallback.stages),
+            all_stages: self.all_stages.or(fallback.all_stages),
+            objective: self.objective.or(fallback.objective),
+            micro_batches: self.micro_batches.or(fallback.micro_batches),
+            schedule: self.schedule.or(fallback.schedule),
+            communication: self.communication.or(fallback.communication),
+            bandwidth_bytes_per_s: self.bandwidth_bytes_per_s.or(fallback.bandwidth_bytes_per_s),
+            device_kinds: self.device_kinds.or_else(|| fallback.device_kinds.clone()),
+            memory_limit: self.memory_limit.or(fallback.memory_limit),
+            optimizer: self.optimizer.or(fallback.optimizer),
+        }
+    }
+}
+
+/// Declares a small enum whose values have one spelling in files, flags and reports.
+macro_rules! named_values {
+    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+        pub enum $name {
+            $($(#[$value_doc])* #[serde(rename = $text)] #[value(name = $text)] $value),+
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self { $(Self::$value => $text),+ })
+            }
+        }
+    };
+}
+
+named_values! {
+    /// Whether backward propagation is part of the work.
+    Mode {
+        /// Forward and backward propagation.
+        Training = "training",
+        /// Forward propagation only.
+        Inference = "inference",
+    }
+}
+
+named_values! {
+    /// What a plan minimises.
+    Objective {
+        /// Time between micro-batches in steady state.
+        Period = "period",
+        /// Time of one iteration: M micro-batches, then a flush.
+        Iteration = "iteration",
+    }
+}
+
+named_values! {
+    /// The order in which the stages work.
+    Schedule {
+        /// All forward passes of an iteration, then all backward passes.
+        Gpipe = "gpipe",
+        /// One forward, one backward in steady state.
+        OneFOneB = "1f1b",
+        /// 1F1B without a flush, with a weight version for every micro-batch in flight.
+        Pipedream = "pipedream",
+    }
+}
+
+named_values! {
+    /// How transfers between stages cost time.
+    Communication {
+        /// A stage waits for its transfers: they add to its load.
+        Blocking = "blocking",
+        /// Transfers run beside the work, on a link in and a link out of each stage.
+        Overlapped = "overlapped",
+        /// Transfers cost nothing.
+        Ignored = "ignored",
+    }
+}
+
+named_values! {
+    /// The optimiser, for the memory of its state.
+    Optimizer {
+        /// No state.
+        Sgd = "sgd",
+        /// One number a parameter.
+        Momentum = "momentum",
+        /// Two numbers a parameter.
+        Adam = "adam",
+    }
+}
+
+impl Optimizer {
+    /// Numbers kept for each parameter, in the precision of the parameters.
+    pub fn states_per_parameter(self) -> u64 {
+        match self {
+            Self::Sgd => 0,
+            Self::Momentum => 1,
+            Self::Adam => 2,
+        }
+    }
+}
+
+/// Memory of a stage: a number of bytes, or `none` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MemoryLimit {
+    /// At most so many bytes.
+    Bytes(u64),
+    /// The word `none`.
+    Unlimited(NoLimit),
+}
+
+named_values! {
+    /// The word that stands for the absence of a limit.
+    NoLimit {
+        /// No limit.
+        None = "none",
+    }
+}
+
+impl MemoryLimit {
+    /// The limit in bytes, if there is one.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unlimited(_) => None,
+        }
+    }
+}
+
+impl From<Option<u64>> for MemoryLimit {
+    fn from(bytes: Option<u64>) -> Self {
+        bytes.map_or(Self::Unlimited(NoLimit::None), Self::Bytes)
+    }
+}
+
+impl std::str::FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::Unlimited(NoLimit::None));
+        }
+        let number: f64 = text
+            .parse()
+            .map_err(|_| "expected a number of bytes such as 16e9, or `none`".to_owned())?;
+        crate::units::whole(number)
+            .map(Self::Bytes)
+            .ok_or_else(|| "expected between 0 and 2^53 bytes".to_owned())
+    }
+}

@@ -1,0 +1,266 @@
+//! The answer: a plan, what is proved of it, and how it was found.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::{self, StageCost};
+use crate::instance::Instance;
+use crate::options::PipelineOptions;
+use crate::problem::{Assignment, Problem};
+use crate::units::ns_to_ms;
+
+/// The value of `schema` in plans of this version.
+pub const SCHEMA: &str = "stagecut-plan/1";
+
+/// A plan as files and reports hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The format's version.
+    pub schema: String,
+    /// Name of the instance.
+    pub instance: String,
+    /// Method that was asked for.
+    pub method: String,
+    /// What was found.
+    pub status: Status,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// Objective in ms; absent without a plan.
+    pub objective_ms: Option<f64>,
+    /// No plan can be better than this, in ms; absent where infeasible.
+    pub bound_ms: Option<f64>,
+    /// (objective - bound) / objective; absent where either is.
+    pub gap: Option<f64>,
+    /// The bound that proves most.
+    pub bound_source: String,
+    /// The problem, with nothing left open.
+    pub problem: PipelineOptions,
+    /// The stages, in pipeline order; empty without a plan.
+    pub stages: Vec<PlanStage>,
+    /// How it was found.
+    pub statistics: Statistics,
+}
+
+/// What a search found. Whether it is proved has one answer: `optimal` and `infeasible` are, the others are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// A plan whose objective meets the bound.
+    Optimal,
+    /// A plan without a proof.
+    Feasible,
+    /// Proved that there is no plan.
+    Infeasible,
+    /// Neither a plan nor a proof that there is none.
+    Unknown,
+}
+
+/// Why a search stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoppedBy {
+    /// It was done: the method has nothing left to try.
+    Completed,
+    /// The gap asked for was reached.
+    Gap,
+    /// The time limit.
+    TimeLimit,
+    /// Ctrl-C, or a caller's interrupt.
+    Interrupt,
+    /// A cap of the method, such as the number of ideals.
+    SizeLimit,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Optimal => "optimal",
+            Self::Feasible => "feasible",
+            Self::Infeasible => "infeasible",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl std::fmt::Display for StoppedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Completed => "completed",
+            Self::Gap => "gap",
+            Self::TimeLimit => "time-limit",
+            Self::Interrupt => "interrupt",
+            Self::SizeLimit => "size-limit",
+        })
+    }
+}
+
+/// One stage of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanStage {
+    /// Position in the pipeline, from 1.
+    pub index: usize,
+    /// Layers whose forward propagation runs here.
+    pub forward: Vec<String>,
+    /// Layers whose backward propagation runs here.
+    pub backward: Vec<String>,
+    /// Devices, as `kind:number`.
+    pub devices: Vec<String>,
+    /// Shares of forward propagation by resource type; empty for sequential workers.
+    pub shares: BTreeMap<String, f64>,
+    /// Work and blocking transfers.
+    pub load_ms: f64,
+    /// Forward work.
+    pub forward_ms: f64,
+    /// Backward work.
+    pub backward_ms: f64,
+    /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
+    pub communication_ms: f64,
+    /// Memory in use.
+    pub memory_bytes: u64,
+}
+
+/// How a plan was found. What does not apply to a method is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Wall-clock seconds from the problem to the plan.
+    pub seconds: f64,
+    /// Branch-and-bound nodes.
+    pub nodes: u64,
+    /// Items before presolve.
+    pub items: usize,
+    /// Items after presolve.
+    pub items_after_presolve: usize,
+    /// Binaries of the program that was solved.
+    pub binaries: usize,
+    /// Ideals that a dynamic program visited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ideals: Option<usize>,
+    /// Lower bounds that were computed, by name, in ms.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds_ms: BTreeMap<String, f64>,
+}
+
+/// What a search knows when it stops, in the problem's own terms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The best assignment found.
+    pub assignment: Option<Assignment>,
+    /// No assignment costs less than this many ns; `u64::MAX` when there is none at all.
+    pub bound_ns: u64,
+    /// The bound that gave `bound_ns`.
+    pub bound_source: &'static str,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// How it went.
+    pub statistics: Statistics,
+}
+
+/// How far below a plan's objective a bound may stay and still prove it, relative to the objective. HiGHS works in
+/// doubles with a feasibility tolerance of 1e-9 on rows scaled to 1, so its bound is short of the truth by rounding alone;
+/// methods in whole nanoseconds leave no gap at all.
+pub const PROOF_TOLERANCE: f64 = 1e-7;
+
+impl Outcome {
+    /// The one conservative answer to what was found.
+    pub fn status(&self, problem: &Problem) -> Status {
+        match &self.assignment {
+            Some(assignment) => {
+                let objective_ns = cost::assignment_ns(problem, assignment);
+                match is_proved(objective_ns, self.bound_ns) {
+                    true => Status::Optimal,
+                    false => Status::Feasible,
+                }
+            }
+            None if self.bound_ns == u64::MAX => Status::Infeasible,
+            None => Status::Unknown,
+        }
+    }
+}
+
+/// Whether a bound meets an objective, up to [`PROOF_TOLERANCE`].
+pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
+    objective_ns as f64 - bound_ns as f64 <= PROOF_TOLERANCE * objective_ns as f64
+}
+
+impl Plan {
+    /// Lifts an outcome to layers, costs every stage again and states what is proved.
+    pub fn new(instance: &Instance, problem: &Problem, method: &str, outcome: Outcome) -> Self {
+        let status = outcome.status(problem);
+        let compact = outcome.assignment.as_ref().map(cost::without_empty_stages);
+        let objective_ns = compact
+            .as_ref()
+            .map(|(assignment, _)| cost::assignment_ns(problem, assignment));
+        // A bound above the objective within the tolerance is rounding; an honest report caps it.
+        let bound_ns = match (status, objective_ns) {
+            (Status::Infeasible, _) => None,
+            (Status::Optimal, Some(objective_ns)) => Some(objective_ns),
+            (_, objective_ns) => Some(outcome.bound_ns.min(objective_ns.unwrap_or(u64::MAX))),
+        };
+        let gap = match (objective_ns, bound_ns) {
+            (Some(0), Some(_)) => Some(0.0),
+            (Some(objective), Some(bound)) => Some((objective - bound) as f64 / objective as f64),
+            _ => None,
+        };
+        Self {
+            schema: SCHEMA.into(),
+            instance: instance.name.clone(),
+            method: method.into(),
+            status,
+            stopped_by: outcome.stopped_by,
+            objective_ms: objective_ns.map(ns_to_ms),
+            bound_ms: bound_ns.map(ns_to_ms),
+            gap,
+            bound_source: outcome.bound_source.into(),
+            problem: problem.settings.to_options(instance),
+            stages: compact.map_or_else(Vec::new, |(assignment, used)| {
+                plan_stages(instance, problem, &assignment, used)
+            }),
+            statistics: outcome.statistics,
+        }
+    }
+}
+
+fn plan_stages(
+    instance: &Instance,
+    problem: &Problem,
+    assignment: &Assignment,
+    used: usize,
+) -> Vec<PlanStage> {
+    let network = &instance.network;
+    let explicit = network.has_explicit_backward();
+    let training = problem.settings.mode == crate::options::Mode::Training;
+    let kind = &instance.cluster.kinds[problem.settings.kind].name;
+    let costs = cost::stage_costs(problem, assignment);
+    let memory = cost::stage_memory_bytes(problem, assignment, used);
+    let mut layers = vec![Vec::new(); used];
+    for (item, &stage) in assignment.iter().enumerate() {
+        layers[stage].extend(&problem.items[item].layers);
+    }
+    let stage = |(k, layers): (usize, &mut Vec<usize>)| {
+        layers.sort_unstable();
+        let names = |keep: &dyn Fn(usize) -> bool| -> Vec<String> {
+            let kept = layers.iter().copied().filter(|&layer| keep(layer));
+            kept.map(|layer| network.layers[layer].id.clone()).collect()
+        };
+        PlanStage {
+            index: k + 1,
+            forward: names(&|layer| !network.layers[layer].backward),
+            backward: names(&|layer| training && (!explicit || network.layers[layer].backward)),
+            devices: vec![format!("{kind}:{}", k + 1)],
+            shares: BTreeMap::new(),
+            load_ms: ns_to_ms(costs[k].load_ns()),
+            forward_ms: ns_to_ms(costs[k].forward.work_ns),
+            backward_ms: ns_to_ms(costs[k].backward.work_ns),
+            communication_ms: ns_to_ms(communication_ns(&costs[k])),
+            memory_bytes: memory[k],
+        }
+    };
+    layers.iter_mut().enumerate().map(stage).collect()
+}
+
+/// Blocking transfers, or the busier link where they are overlapped; one of the two is zero.
+fn communication_ns(cost: &StageCost) -> u64 {
+    let both = cost.both();
+    both.communication_ns.max(both.link_in_ns).max(both.link_out_ns)
+}

@@ -1,0 +1,317 @@
+//! The combinatorial problem: items, order pairs and transfers, with every time decided.
+//!
+//! Formulations, heuristics and oracles work on this; layers come back only in the plan.
+
+use std::collections::BTreeMap;
+
+use petgraph::graph::DiGraph;
+
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::instance::Instance;
+use crate::network::contract;
+use crate::options::{Communication, Mode, Objective, Schedule};
+use crate::settings::Settings;
+use crate::units::LARGEST_EXACT;
+
+/// Stage of every item, from 0; stages may be empty.
+pub type Assignment = Vec<usize>;
+
+/// What a program decides on: which of at most `stages` stages each item lies in.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The options it came from.
+    pub settings: Settings,
+    /// The items, numbered in a topological order of the order pairs.
+    pub items: Vec<Item>,
+    /// Order pairs: an edge (u, v) says stage(u) <= stage(v). Acyclic; vertex indices are item positions.
+    pub order: DiGraph<usize, ()>,
+    /// Transfers between items, none of them free.
+    pub transfers: Vec<Transfer>,
+    /// Transfers that touch each item, by position in `transfers`.
+    pub transfers_of: Vec<Vec<usize>>,
+}
+
+/// What a program places: layers that share a stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Its layers, by position in the network.
+    pub layers: Vec<usize>,
+    /// Forward work in ns.
+    pub forward_ns: u64,
+    /// Backward work in ns.
+    pub backward_ns: u64,
+    /// Bytes held once, one version of the weights among them.
+    pub base_bytes: u64,
+    /// Bytes of one further version of the weights.
+    pub parameter_bytes: u64,
+    /// Bytes held for each micro-batch in flight.
+    pub stash_bytes: u64,
+}
+
+impl Item {
+    /// Forward and backward work in ns.
+    pub fn work_ns(&self) -> u64 {
+        self.forward_ns + self.backward_ns
+    }
+}
+
+/// Tensors of one producing item and one set of consuming items; costs of equals are added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The producing item.
+    pub producer: usize,
+    /// The other items that consume it, sorted; at least one.
+    pub consumers: Vec<usize>,
+    /// ns from producer to consumer during forward propagation.
+    pub forward_ns: u64,
+    /// ns from producer to consumer during backward propagation: tensors of an explicit backward graph.
+    pub backward_ns: u64,
+    /// ns from consumer to producer during backward propagation: the gradients of forward tensors.
+    pub gradient_ns: u64,
+}
+
+impl Transfer {
+    /// All that one side pays when the transfer crosses a cut, in ns.
+    pub fn total_ns(&self) -> u64 {
+        self.forward_ns + self.backward_ns + self.gradient_ns
+    }
+
+    /// Producer and consumers.
+    pub fn items(&self) -> impl Iterator<Item = usize> + '_ {
+        std::iter::once(self.producer).chain(self.consumers.iter().copied())
+    }
+}
+
+impl Problem {
+    /// Contracts an instance's network under its settings.
+    ///
+    /// # Errors
+    ///
+    /// Every layer that no stage could run or hold, more stages than items under `all_stages`, and totals that the
+    /// settings push out of the exact range.
+    pub fn new(instance: &Instance, settings: Settings) -> Result<Self, InputError> {
+        let network = &instance.network;
+        let kept: Vec<usize> = (0..network.layers.len())
+            .filter(|&layer| settings.includes(&network.layers[layer]))
+            .collect();
+        let mut position = vec![None; network.layers.len()];
+        kept.iter()
+            .enumerate()
+            .for_each(|(at, &layer)| position[layer] = Some(at));
+
+        let graph = contract(
+            kept.len(),
+            ties(instance, &kept),
+            &order_pairs(instance, &position),
+        );
+        let faults = unplaceable(instance, &settings, &kept);
+        let mut items = vec![Item::default(); graph.members.len()];
+        for (item, members) in items.iter_mut().zip(&graph.members) {
+            for &member in members {
+                let layer = &network.layers[kept[member]];
+                let times = settings.times(layer).unwrap_or_default();
+                item.layers.push(kept[member]);
+                item.forward_ns += times.forward_ns;
+                item.backward_ns += times.backward_ns;
+                item.base_bytes += settings.base_bytes(layer);
+                item.parameter_bytes += layer.parameter_bytes;
+                item.stash_bytes += layer.stash_bytes;
+            }
+        }
+        let item_of = |layer: usize| position[layer].map(|at| graph.item_of[at]);
+        let transfers = transfers(instance, &settings, item_of);
+        let mut transfers_of = vec![Vec::new(); items.len()];
+        for (t, transfer) in transfers.iter().enumerate() {
+            transfer.items().for_each(|item| transfers_of[item].push(t));
+        }
+        let problem = Self {
+            settings,
+            items,
+            order: graph.order,
+            transfers,
+            transfers_of,
+        };
+        problem.validate(faults)
+    }
+
+    /// Most stages a plan may have.
+    pub fn stages(&self) -> usize {
+        self.settings.stages
+    }
+
+    /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last).
+    pub fn memory_bytes(&self, item: &Item, from_end: usize) -> u64 {
+        item.base_bytes
+            + (self.settings.weight_versions(from_end) - 1) * item.parameter_bytes
+            + self.settings.in_flight(from_end) * item.stash_bytes
+    }
+
+    /// Work of all items, in ns.
+    pub fn work_ns(&self) -> u64 {
+        self.items.iter().map(Item::work_ns).sum()
+    }
+
+    /// Whether the memory of no stage could ever bind, so that programs may leave it out: all items together fit the
+    /// stage that holds most.
+    pub fn memory_never_binds(&self) -> bool {
+        self.settings.memory_limit.is_none_or(|limit| {
+            let all: u64 = self
+                .items
+                .iter()
+                .map(|i| self.memory_bytes(i, self.stages()))
+                .sum();
+            all <= limit
+        })
+    }
+
+    /// The number of micro-batches that weigh the bottleneck in the objective: `None` for the period.
+    pub fn iteration_micro_batches(&self) -> Option<u64> {
+        match self.settings.objective {
+            Objective::Period => None,
+            Objective::Iteration => self.settings.micro_batches,
+        }
+    }
+
+    /// Whether forward and backward bottlenecks count apart: iterations of GPipe.
+    pub fn phases_apart(&self) -> bool {
+        self.iteration_micro_batches().is_some() && self.settings.schedule == Schedule::Gpipe
+    }
+
+    fn validate(self, mut faults: Vec<Fault>) -> Result<Self, InputError> {
+        if self.items.is_empty() {
+            faults.push(Fault::new("--mode inference", FaultKind::EmptyNetwork));
+        }
+        if self.settings.all_stages && self.stages() > self.items.len() {
+            faults.push(Fault::new(
+                "--stages",
+                FaultKind::TooManyStages {
+                    stages: self.stages(),
+                    items: self.items.len(),
+                },
+            ));
+        }
+        let moving: f64 = self
+            .transfers
+            .iter()
+            .map(|t| t.total_ns() as f64 * (1 + t.consumers.len()) as f64)
+            .sum();
+        let rounds = self.iteration_micro_batches().unwrap_or(1) as f64 + 1.0;
+        let held: f64 = self
+            .items
+            .iter()
+            .map(|i| {
+                i.base_bytes as f64
+                    + self.settings.weight_versions(self.stages()) as f64 * i.parameter_bytes as f64
+                    + self.settings.in_flight(self.stages()) as f64 * i.stash_bytes as f64
+            })
+            .sum();
+        let time = rounds * (self.work_ns() as f64 + moving);
+        for (found, unit) in [(time, "ns"), (held, "bytes")] {
+            if found > LARGEST_EXACT as f64 {
+                faults.push(Fault::new(
+                    "the whole problem",
+                    FaultKind::Overflow { found, unit },
+                ));
+            }
+        }
+        if faults.is_empty() {
+            Ok(self)
+        } else {
+            Err(InputError { path: None, faults })
+        }
+    }
+}
+
+/// Layers that no stage could run, or hold even alone on the last stage.
+fn unplaceable(instance: &Instance, settings: &Settings, kept: &[usize]) -> Vec<Fault> {
+    let kind = &instance.cluster.kinds[settings.kind].name;
+    let reason = |layer: usize| {
+        let layer = &instance.network.layers[layer];
+        if settings.times(layer).is_none() {
+            return Some(format!("it has no time on `{kind}`"));
+        }
+        let needed = settings
+            .base_bytes(layer)
+            .saturating_add(settings.in_flight(1).saturating_mul(layer.stash_bytes));
+        let limit = settings.memory_limit.filter(|&limit| needed > limit)?;
+        Some(format!("it needs {needed} bytes, `{kind}` has {limit}"))
+    };
+    kept.iter()
+        .filter_map(|&layer| {
+            let at = format!("layer `{}`", instance.network.layers[layer].id);
+            reason(layer).map(|reason| Fault::new(at, FaultKind::FitsNoDevice { reason }))
+        })
+        .collect()
+}
+
+/// Pairs of kept layers that share a tie.
+fn ties(instance: &Instance, kept: &[usize]) -> Vec<(usize, usize)> {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for (at, &layer) in kept.iter().enumerate() {
+        if let Some(tie) = &instance.network.layers[layer].tie {
+            pairs.push((*first.entry(tie).or_insert(at), at));
+        }
+    }
+    pairs
+}
+
+/// Order follows the forward tensors; those of an explicit backward graph add none, for its operators are tied.
+fn order_pairs(instance: &Instance, position: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let forward = |layer: usize| position[layer].filter(|_| !instance.network.layers[layer].backward);
+    let mut pairs = Vec::new();
+    for tensor in &instance.network.tensors {
+        let to = tensor.consumers.iter().filter_map(|&to| forward(to));
+        if let Some(from) = forward(tensor.producer) {
+            pairs.extend(to.map(|to| (from, to)));
+        }
+    }
+    pairs
+}
+
+fn transfers(
+    instance: &Instance,
+    settings: &Settings,
+    item_of: impl Fn(usize) -> Option<usize>,
+) -> Vec<Transfer> {
+    if settings.communication == Communication::Ignored {
+        return Vec::new();
+    }
+    let has_gradients = settings.mode == Mode::Training && !instance.network.has_explicit_backward();
+    let mut merged: BTreeMap<(usize, Vec<usize>), [u64; 3]> = BTreeMap::new();
+    for tensor in &instance.network.tensors {
+        let Some(producer) = item_of(tensor.producer) else {
+            continue;
+        };
+        let mut consumers: Vec<usize> = tensor
+            .consumers
+            .iter()
+            .filter_map(|&to| item_of(to).filter(|&item| item != producer))
+            .collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        let ns = settings.transfer_ns(tensor);
+        if consumers.is_empty() || ns == 0 {
+            continue;
+        }
+        let [forward, backward, gradient] = merged.entry((producer, consumers)).or_default();
+        if instance.network.layers[tensor.producer].backward {
+            *backward += ns;
+        } else {
+            *forward += ns;
+            *gradient += if has_gradients { ns } else { 0 };
+        }
+    }
+    merged
+        .into_iter()
+        .map(
+            |((producer, consumers), [forward_ns, backward_ns, gradient_ns])| Transfer {
+                producer,
+                consumers,
+                forward_ns,
+                backward_ns,
+                gradient_ns,
+            },
+        )
+        .collect()
+}

@@ -1,0 +1,276 @@
+//! The problem that is asked, with every default decided.
+
+use crate::cluster::Link;
+use crate::fault::{FaultKind, InputError, closest};
+use crate::instance::Instance;
+use crate::network::{Layer, Size, Tensor, Times};
+use crate::options::{Communication, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule};
+use crate::units::transfer_ns;
+
+/// Options of a planning problem, complete and valid for its instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Training or inference. Default: training where some layer has backward time.
+    pub mode: Mode,
+    /// Most stages. Default: the devices of the kind.
+    pub stages: usize,
+    /// Whether every stage must be non-empty. Default: no.
+    pub all_stages: bool,
+    /// What to minimise. Default: the period.
+    pub objective: Objective,
+    /// Micro-batches of an iteration; given where objective or schedule need it.
+    pub micro_batches: Option<u64>,
+    /// The schedule. Default: 1F1B.
+    pub schedule: Schedule,
+    /// How transfers cost time. Default: blocking; ignored on a kind that does not pay.
+    pub communication: Communication,
+    /// The link between stages.
+    pub link: Link,
+    /// Position of the device kind in the cluster.
+    pub kind: usize,
+    /// Memory of a stage in bytes. Default: that of the kind.
+    pub memory_limit: Option<u64>,
+    /// The optimiser. Default: Adam.
+    pub optimizer: Optimizer,
+}
+
+impl Settings {
+    /// Decides every option: `overrides` first, then the instance's own, then the defaults.
+    ///
+    /// # Errors
+    ///
+    /// The first option that is missing, unknown or contradicts the instance.
+    pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
+        let options = overrides.clone().or(&instance.pipeline);
+        let kind = resolve_kind(instance, options.device_kinds.as_deref())?;
+        let device = &instance.cluster.kinds[kind];
+        let trains = |layer: &Layer| layer.times[kind].is_some_and(|t| t.backward_ns > 0);
+        let mode = options
+            .mode
+            .unwrap_or(match instance.network.layers.iter().any(trains) {
+                true => Mode::Training,
+                false => Mode::Inference,
+            });
+        let stages = options.stages.or(device.count).ok_or_else(|| {
+            InputError::option(
+                "--stages",
+                FaultKind::Missing {
+                    what: "number of stages".into(),
+                    expected: "`--stages N`, or a `count` of devices in the cluster".into(),
+                    remedy: "try `--stages 4`".into(),
+                },
+            )
+        })?;
+        at_least_one("--stages", stages as u64)?;
+        let objective = options.objective.unwrap_or(Objective::Period);
+        let schedule = options.schedule.unwrap_or(Schedule::OneFOneB);
+        let all_forward_first = schedule == Schedule::Gpipe && mode == Mode::Training;
+        if options.micro_batches.is_none() && (objective == Objective::Iteration || all_forward_first) {
+            return Err(InputError::option(
+                "--micro-batches",
+                FaultKind::Missing {
+                    what: "number of micro-batches".into(),
+                    expected: "`--micro-batches M` with `--objective iteration` or `--schedule gpipe`".into(),
+                    remedy: format!("try `--micro-batches {}`, four a stage", 4 * stages),
+                },
+            ));
+        }
+        if let Some(micro_batches) = options.micro_batches {
+            at_least_one("--micro-batches", micro_batches)?;
+        }
+        if objective == Objective::Iteration && schedule == Schedule::Pipedream {
+            return Err(InputError::option(
+                "--objective",
+                FaultKind::Contradiction {
+                    found: "`iteration` with `--schedule pipedream`, which never flushes".into(),
+                    expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
+                },
+            ));
+        }
+        let settings = Self {
+            mode,
+            stages,
+            all_stages: options.all_stages.unwrap_or(false),
+            objective,
+            micro_batches: options.micro_batches,
+            schedule,
+            communication: match options.communication.unwrap_or(Communication::Blocking) {
+                _ if !device.pays_communication => Communication::Ignored,
+                communication => communication,
+            },
+            link: resolve_link(instance, options.bandwidth_bytes_per_s)?,
+            kind,
+            memory_limit: match options.memory_limit {
+                Some(limit) => limit.bytes(),
+                None => device.memory_bytes,
+            },
+            optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
+        };
+        Ok(settings)
+    }
+
+    /// The same settings as options with nothing left open: what a plan records.
+    pub fn to_options(&self, instance: &Instance) -> PipelineOptions {
+        PipelineOptions {
+            mode: Some(self.mode),
+            stages: Some(self.stages),
+            all_stages: Some(self.all_stages),
+            objective: Some(self.objective),
+            micro_batches: self.micro_batches,
+            schedule: Some(self.schedule),
+            communication: Some(self.communication),
+            bandwidth_bytes_per_s: has_bytes(instance).then_some(self.link.bandwidth_bytes_per_s),
+            device_kinds: Some(vec![instance.cluster.kinds[self.kind].name.clone()]),
+            memory_limit: Some(MemoryLimit::from(self.memory_limit)),
+            optimizer: Some(self.optimizer),
+        }
+    }
+
+    /// Whether the layer is part of the work: backward operators are not, in inference.
+    pub fn includes(&self, layer: &Layer) -> bool {
+        self.mode == Mode::Training || !layer.backward
+    }
+
+    /// Times of a layer on the chosen kind, in the chosen mode; `None` if the kind cannot run it.
+    pub fn times(&self, layer: &Layer) -> Option<Times> {
+        let times = layer.times[self.kind]?;
+        Some(match self.mode {
+            Mode::Training => times,
+            Mode::Inference => Times {
+                backward_ns: 0,
+                ..times
+            },
+        })
+    }
+
+    /// Time to move a tensor once, in ns.
+    pub fn transfer_ns(&self, tensor: &Tensor) -> u64 {
+        match (self.communication, tensor.size) {
+            (Communication::Ignored, _) => 0,
+            (_, Size::TransferNs(ns)) => ns,
+            (_, Size::Bytes(bytes)) => {
+                transfer_ns(bytes, self.link.bandwidth_bytes_per_s, self.link.latency_ns)
+            }
+        }
+    }
+
+    /// Micro-batches whose stash a stage holds, `from_end` = 1 for the last stage.
+    ///
+    /// GPipe holds all M; 1F1B one more for every stage further from the end, never more than there are; PipeDream the
+    /// same without a flush. None in inference.
+    pub fn in_flight(&self, from_end: usize) -> u64 {
+        let from_end = from_end as u64;
+        let most = self.micro_batches.unwrap_or(u64::MAX);
+        match (self.mode, self.schedule) {
+            (Mode::Inference, _) => 0,
+            (_, Schedule::Gpipe) => most,
+            (_, Schedule::OneFOneB) => from_end.min(most),
+            (_, Schedule::Pipedream) => from_end,
+        }
+    }
+
+    /// Copies of the weights that a stage holds, `from_end` = 1 for the last stage: one, but with PipeDream's weight
+    /// stashing one for each micro-batch in flight.
+    pub fn weight_versions(&self, from_end: usize) -> u64 {
+        match (self.mode, self.schedule) {
+            (Mode::Training, Schedule::Pipedream) => from_end as u64,
+            _ => 1,
+        }
+    }
+
+    /// Bytes that a layer holds once, whatever its stage: resident bytes, one version of the weights and, in training,
+    /// gradients and optimiser state.
+    pub fn base_bytes(&self, layer: &Layer) -> u64 {
+        let copies = match self.mode {
+            Mode::Training => 2 + self.optimizer.states_per_parameter(),
+            Mode::Inference => 1,
+        };
+        layer.resident_bytes + copies * layer.parameter_bytes
+    }
+}
+
+fn resolve_kind(instance: &Instance, wanted: Option<&[String]>) -> Result<usize, InputError> {
+    let kinds = &instance.cluster.kinds;
+    let names: Vec<String> = kinds.iter().map(|kind| kind.name.clone()).collect();
+    let wanted = match wanted {
+        Some(wanted) => wanted.to_vec(),
+        None => names.clone(),
+    };
+    let mut positions = Vec::new();
+    for name in &wanted {
+        positions.push(instance.cluster.kind(name).ok_or_else(|| {
+            InputError::option(
+                "--device-kinds",
+                FaultKind::UnknownName {
+                    what: "device kind",
+                    name: name.clone(),
+                    similar: closest(name, &names).map(str::to_owned),
+                },
+            )
+        })?);
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    match positions[..] {
+        [kind] => Ok(kind),
+        _ => Err(InputError::option(
+            "--device-kinds",
+            FaultKind::Unsupported {
+                found: format!("{} device kinds ({})", positions.len(), wanted.join(", ")),
+                expected: format!(
+                    "one, since all stages run on one kind so far; name it, such as `--device-kinds {}`",
+                    names[0]
+                ),
+            },
+        )),
+    }
+}
+
+fn resolve_link(instance: &Instance, bandwidth: Option<f64>) -> Result<Link, InputError> {
+    let Some(bandwidth_bytes_per_s) = bandwidth else {
+        return Ok(instance.cluster.link);
+    };
+    if !(bandwidth_bytes_per_s.is_finite() && bandwidth_bytes_per_s > 0.0) {
+        return Err(InputError::option(
+            "--bandwidth",
+            FaultKind::BadNumber {
+                found: bandwidth_bytes_per_s,
+                expected: "a finite number of bytes per second above 0",
+            },
+        ));
+    }
+    if !has_bytes(instance) {
+        return Err(InputError::option(
+            "--bandwidth",
+            FaultKind::Contradiction {
+                found: "a bandwidth for tensors whose transfer times are given".into(),
+                expected: "no `--bandwidth` with this instance".into(),
+            },
+        ));
+    }
+    Ok(Link {
+        bandwidth_bytes_per_s,
+        ..instance.cluster.link
+    })
+}
+
+fn has_bytes(instance: &Instance) -> bool {
+    let in_bytes = |tensor: &Tensor| matches!(tensor.size, Size::Bytes(_));
+    let tensors = &instance.network.tensors;
+    tensors.is_empty() || tensors.iter().any(in_bytes)
+}
+
+fn at_least_one(option: &str, value: u64) -> Result<(), InputError> {
+    // Far above any real pipeline, far below where M times a total could leave the exact range unnoticed.
+    const MOST: u64 = 1_000_000;
+    if (1..=MOST).contains(&value) {
+        return Ok(());
+    }
+    Err(InputError::option(
+        option,
+        FaultKind::BadNumber {
+            found: value as f64,
+            expected: "a whole number from 1 to 1000000",
+        },
+    ))
+}

@@ -7,7 +7,13 @@ use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::import::{Imported, Source, from_structured};
 
 /// Clusters that are known by name: the files of `instances/clusters`.
-pub const CLUSTER_PRESETS: &[(&str, &str)] = &[("v100", include_str!("../../instances/clusters/v100.toml"))];
+pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
+    ("v100", include_str!("../../instances/clusters/v100.toml")),
+    ("a100", include_str!("../../instances/clusters/a100.toml")),
+    ("h100", include_str!("../../instances/clusters/h100.toml")),
+    ("t4", include_str!("../../instances/clusters/t4.toml")),
+    ("titan-x", include_str!("../../instances/clusters/titan-x.toml")),
+];
 
 /// The preset for networks that come with work but without devices, such as ONNX models.
 pub const DEFAULT_CLUSTER: &str = "v100";

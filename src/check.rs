@@ -1,0 +1,503 @@
+//! The checker: whether a plan is what it says, recomputed from the instance on a path of its own.
+//!
+//! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
+//! returns every violation with its amount.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::instance::Instance;
+use crate::network::{Layer, Tensor};
+use crate::options::{Communication, Mode, Objective, Schedule};
+use crate::plan::{PROOF_TOLERANCE, Plan, PlanStage, SCHEMA, Status};
+use crate::settings::Settings;
+use crate::units::{NS_PER_MS, ns_to_ms};
+
+/// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
+/// printing a number in decimal may lose.
+const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
+
+/// One thing that is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Violation {
+    /// A field is not what the format asks for.
+    #[error("{field}: found {found}, expected {expected}")]
+    Field {
+        /// The field.
+        field: String,
+        /// What it says.
+        found: String,
+        /// What it should say.
+        expected: String,
+    },
+    /// A layer that the network does not have.
+    #[error("stage {stage}: layer `{layer}` is not in the network")]
+    UnknownLayer {
+        /// Stage that lists it.
+        stage: usize,
+        /// Its name.
+        layer: String,
+    },
+    /// A layer placed twice or not at all.
+    #[error("layer `{layer}`: its {pass} is placed {times} times, expected once")]
+    Placement {
+        /// The layer.
+        layer: String,
+        /// Forward or backward.
+        pass: &'static str,
+        /// How often it is placed.
+        times: usize,
+    },
+    /// Forward and backward of a layer, or layers of one tie, on different stages.
+    #[error("`{first}` and `{second}` share a stage by {reason}, found stages {stages:?}")]
+    Apart {
+        /// One layer.
+        first: String,
+        /// The other.
+        second: String,
+        /// Why they belong together.
+        reason: &'static str,
+        /// Where they lie.
+        stages: [usize; 2],
+    },
+    /// A tensor that flows against the pipeline.
+    #[error("`{from}` feeds `{to}` but lies {by} stages later (stage {stages:?})")]
+    Order {
+        /// Producer.
+        from: String,
+        /// Consumer.
+        to: String,
+        /// Stages of both.
+        stages: [usize; 2],
+        /// How many stages too late.
+        by: usize,
+    },
+    /// More stages than allowed, or an empty one where none may be.
+    #[error("found {found} stages, expected {expected}")]
+    StageCount {
+        /// Stages of the plan.
+        found: usize,
+        /// What the problem asks for.
+        expected: String,
+    },
+    /// A layer on a device kind that cannot run it.
+    #[error("stage {stage}: layer `{layer}` has no time on `{kind}`")]
+    CannotRun {
+        /// The stage.
+        stage: usize,
+        /// The layer.
+        layer: String,
+        /// The kind.
+        kind: String,
+    },
+    /// A stage that is too full.
+    #[error("stage {stage}: needs {bytes} bytes, {over} more than its device has")]
+    Memory {
+        /// The stage.
+        stage: usize,
+        /// What it needs.
+        bytes: u64,
+        /// How much too much.
+        over: u64,
+    },
+    /// A stated number that is not the recomputed one.
+    #[error("{field}: stated {stated}, recomputed {recomputed} (off by {})", stated - recomputed)]
+    Stated {
+        /// The field.
+        field: String,
+        /// What the plan says.
+        stated: f64,
+        /// What it is.
+        recomputed: f64,
+    },
+    /// A claim about the proof that the numbers do not bear out.
+    #[error("{0}")]
+    Claim(String),
+}
+
+/// Checks a plan against an instance and settings.
+///
+/// Returns every violation; none means that the plan can be run, costs what it says, and claims no more than its bound
+/// allows. Whether the bound itself is right only a proof can say: solve again with another method.
+///
+/// Time O(layers + tensors and their consumers).
+pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Violation> {
+    let mut check = Checker {
+        instance,
+        settings,
+        stage_of: vec![None; instance.network.layers.len()],
+        violations: Vec::new(),
+    };
+    check.header(plan);
+    if !plan.stages.is_empty() {
+        check.placement(plan);
+        check.together();
+        check.order();
+        check.stage_count(plan);
+        check.costs(plan);
+    }
+    check.claims(plan);
+    check.violations
+}
+
+struct Checker<'a> {
+    instance: &'a Instance,
+    settings: &'a Settings,
+    /// Stage of every layer, from 0.
+    stage_of: Vec<Option<usize>>,
+    violations: Vec<Violation>,
+}
+
+/// Times of one stage, in ns.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    work: u64,
+    moved: u64,
+    link_in: u64,
+    link_out: u64,
+}
+
+impl Load {
+    fn busiest(&self) -> u64 {
+        (self.work + self.moved).max(self.link_in).max(self.link_out)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            work: self.work + other.work,
+            moved: self.moved + other.moved,
+            link_in: self.link_in + other.link_in,
+            link_out: self.link_out + other.link_out,
+        }
+    }
+}
+
+impl Checker<'_> {
+    fn layer(&self, at: usize) -> &Layer {
+        &self.instance.network.layers[at]
+    }
+
+    fn kept(&self, at: usize) -> bool {
+        self.settings.mode == Mode::Training || !self.layer(at).backward
+    }
+
+    fn header(&mut self, plan: &Plan) {
+        if plan.schema != SCHEMA {
+            self.violations.push(Violation::Field {
+                field: "schema".into(),
+                found: format!("`{}`", plan.schema),
+                expected: format!("`{SCHEMA}`"),
+            });
+        }
+        for (position, stage) in plan.stages.iter().enumerate() {
+            if stage.index != position + 1 {
+                self.violations.push(Violation::Field {
+                    field: format!("stages[{position}].index"),
+                    found: stage.index.to_string(),
+                    expected: (position + 1).to_string(),
+                });
+            }
+        }
+    }
+
+    /// Every layer in exactly one stage, its passes together, on a kind that runs it.
+    fn placement(&mut self, plan: &Plan) {
+        let network = &self.instance.network;
+        let position: HashMap<&str, usize> =
+            network.layers.iter().enumerate().map(|(at, layer)| (layer.id.as_str(), at)).collect();
+        let explicit = network.layers.iter().any(|layer| layer.backward);
+        let training = self.settings.mode == Mode::Training;
+        let mut forward: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
+        let mut backward = forward.clone();
+        for (k, stage) in plan.stages.iter().enumerate() {
+            for (names, placed) in [(&stage.forward, &mut forward), (&stage.backward, &mut backward)] {
+                for name in names {
+                    match position.get(name.as_str()) {
+                        Some(&at) => placed[at].push(k),
+                        None => self.violations.push(Violation::UnknownLayer {
+                            stage: k + 1,
+                            layer: name.clone(),
+                        }),
+                    }
+                }
+            }
+        }
+        for at in 0..network.layers.len() {
+            let is_backward = self.layer(at).backward;
+            let expected = [
+                ("forward pass", &forward[at], !is_backward),
+                ("backward pass", &backward[at], training && (!explicit || is_backward)),
+            ];
+            for (pass, placed, wanted) in expected {
+                if placed.len() != usize::from(wanted) {
+                    self.violations.push(Violation::Placement {
+                        layer: self.layer(at).id.clone(),
+                        pass,
+                        times: placed.len(),
+                    });
+                }
+            }
+            self.stage_of[at] = forward[at].first().or(backward[at].first()).copied();
+            if let (Some(&f), Some(&b)) = (forward[at].first(), backward[at].first())
+                && f != b
+            {
+                let layer = self.layer(at).id.clone();
+                self.violations.push(Violation::Apart {
+                    first: layer.clone(),
+                    second: layer,
+                    reason: "tied cuts",
+                    stages: [f + 1, b + 1],
+                });
+            }
+            if let Some(k) = self.stage_of[at]
+                && self.layer(at).times[self.settings.kind].is_none()
+            {
+                self.violations.push(Violation::CannotRun {
+                    stage: k + 1,
+                    layer: self.layer(at).id.clone(),
+                    kind: self.instance.cluster.kinds[self.settings.kind].name.clone(),
+                });
+            }
+        }
+    }
+
+    /// Layers of one tie share a stage.
+    fn together(&mut self) {
+        let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
+        let network = &self.instance.network;
+        for (at, layer) in network.layers.iter().enumerate() {
+            let (Some(tie), Some(stage)) = (&layer.tie, self.stage_of[at]) else {
+                continue;
+            };
+            let first = *first_of.entry(tie).or_insert(at);
+            let other = self.stage_of[first].unwrap_or(stage);
+            if other != stage {
+                self.violations.push(Violation::Apart {
+                    first: network.layers[first].id.clone(),
+                    second: layer.id.clone(),
+                    reason: "their tie",
+                    stages: [other + 1, stage + 1],
+                });
+            }
+        }
+    }
+
+    /// Forward tensors flow towards the end of the pipeline.
+    fn order(&mut self) {
+        let network = &self.instance.network;
+        for tensor in &network.tensors {
+            for &to in &tensor.consumers {
+                let (Some(from_stage), Some(to_stage)) = (self.stage_of[tensor.producer], self.stage_of[to]) else {
+                    continue;
+                };
+                let forward = !network.layers[tensor.producer].backward && !network.layers[to].backward;
+                if forward && from_stage > to_stage {
+                    self.violations.push(Violation::Order {
+                        from: network.layers[tensor.producer].id.clone(),
+                        to: network.layers[to].id.clone(),
+                        stages: [from_stage + 1, to_stage + 1],
+                        by: from_stage - to_stage,
+                    });
+                }
+            }
+        }
+    }
+
+    fn stage_count(&mut self, plan: &Plan) {
+        let (found, most) = (plan.stages.len(), self.settings.stages);
+        let is_empty = |stage: &PlanStage| stage.forward.is_empty() && stage.backward.is_empty();
+        let used = plan.stages.iter().filter(|stage| !is_empty(stage)).count();
+        if found > most || (self.settings.all_stages && used != most) {
+            self.violations.push(Violation::StageCount {
+                found: used,
+                expected: match self.settings.all_stages {
+                    true => format!("exactly {most}, none empty"),
+                    false => format!("at most {most}"),
+                },
+            });
+        }
+    }
+
+    /// Stated times and sizes against recomputed ones.
+    fn costs(&mut self, plan: &Plan) {
+        let stages = plan.stages.len();
+        let mut forward = vec![Load::default(); stages];
+        let mut backward = vec![Load::default(); stages];
+        let mut bytes = vec![0u64; stages];
+        for at in 0..self.stage_of.len() {
+            let (Some(k), true) = (self.stage_of[at], self.kept(at)) else {
+                continue;
+            };
+            let times = self.layer(at).times[self.settings.kind].unwrap_or_default();
+            forward[k].work += times.forward_ns;
+            if self.settings.mode == Mode::Training {
+                backward[k].work += times.backward_ns;
+            }
+            bytes[k] += self.layer_bytes(self.layer(at), stages - k);
+        }
+        for tensor in &self.instance.network.tensors {
+            self.transfer(tensor, &mut forward, &mut backward);
+        }
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let both = forward[k].plus(backward[k]);
+            let moved = both.moved.max(both.link_in).max(both.link_out);
+            let stated = [
+                ("forward_ms", stage.forward_ms, forward[k].work),
+                ("backward_ms", stage.backward_ms, backward[k].work),
+                ("communication_ms", stage.communication_ms, moved),
+                ("load_ms", stage.load_ms, both.work + both.moved),
+            ];
+            for (field, stated, recomputed_ns) in stated {
+                self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
+            }
+            if stage.memory_bytes != bytes[k] {
+                self.violations.push(Violation::Stated {
+                    field: format!("stages[{k}].memory_bytes"),
+                    stated: stage.memory_bytes as f64,
+                    recomputed: bytes[k] as f64,
+                });
+            }
+            if let Some(limit) = self.settings.memory_limit.filter(|&limit| bytes[k] > limit) {
+                self.violations.push(Violation::Memory {
+                    stage: k + 1,
+                    bytes: bytes[k],
+                    over: bytes[k] - limit,
+                });
+            }
+        }
+        let objective_ns = self.objective(&forward, &backward);
+        match plan.objective_ms {
+            Some(stated) => self.stated_time("objective_ms".into(), stated, objective_ns),
+            None => self.violations.push(Violation::Claim("stages are given, but no `objective_ms`".into())),
+        }
+    }
+
+    fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u64) {
+        let recomputed = ns_to_ms(recomputed_ns);
+        // A comparison that is false for NaN too.
+        let agrees = (stated - recomputed).abs() <= TIME_TOLERANCE_MS;
+        if !agrees {
+            self.violations.push(Violation::Stated {
+                field,
+                stated,
+                recomputed,
+            });
+        }
+    }
+
+    /// What a layer holds on the stage that is `from_end` from the end.
+    fn layer_bytes(&self, layer: &Layer, from_end: usize) -> u64 {
+        let settings = self.settings;
+        if settings.mode == Mode::Inference {
+            return layer.resident_bytes + layer.parameter_bytes;
+        }
+        let from_end = from_end as u64;
+        let all = settings.micro_batches.unwrap_or(u64::MAX);
+        let (in_flight, versions) = match settings.schedule {
+            Schedule::Gpipe => (all, 1),
+            Schedule::OneFOneB => (from_end.min(all), 1),
+            Schedule::Pipedream => (from_end, from_end),
+        };
+        let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
+        layer.resident_bytes
+            + (versions + gradients_and_state) * layer.parameter_bytes
+            + in_flight * layer.stash_bytes
+    }
+
+    /// Charges a tensor, and in training its gradient, to every stage it touches.
+    fn transfer(&self, tensor: &Tensor, forward: &mut [Load], backward: &mut [Load]) {
+        if !self.kept(tensor.producer) {
+            return;
+        }
+        let Some(home) = self.stage_of[tensor.producer] else {
+            return;
+        };
+        let mut away: BTreeSet<usize> = tensor
+            .consumers
+            .iter()
+            .filter(|&&to| self.kept(to))
+            .filter_map(|&to| self.stage_of[to])
+            .collect();
+        away.remove(&home);
+        let ns = self.settings.transfer_ns(tensor);
+        if away.is_empty() || ns == 0 {
+            return;
+        }
+        let explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
+        let has_gradient = self.settings.mode == Mode::Training && !explicit;
+        let phase = match self.layer(tensor.producer).backward {
+            true => &mut *backward,
+            false => forward,
+        };
+        match self.settings.communication {
+            Communication::Ignored => {}
+            Communication::Blocking => {
+                phase[home].moved += ns;
+                away.iter().for_each(|&k| phase[k].moved += ns);
+            }
+            Communication::Overlapped => {
+                phase[home].link_out += ns;
+                away.iter().for_each(|&k| phase[k].link_in += ns);
+            }
+        }
+        if has_gradient {
+            match self.settings.communication {
+                Communication::Ignored => {}
+                Communication::Blocking => {
+                    backward[home].moved += ns;
+                    away.iter().for_each(|&k| backward[k].moved += ns);
+                }
+                Communication::Overlapped => {
+                    backward[home].link_in += ns;
+                    away.iter().for_each(|&k| backward[k].link_out += ns);
+                }
+            }
+        }
+    }
+
+    fn objective(&self, forward: &[Load], backward: &[Load]) -> u64 {
+        let both: Vec<Load> = forward.iter().zip(backward).map(|(f, b)| f.plus(*b)).collect();
+        let busiest = |loads: &[Load]| loads.iter().map(Load::busiest).max().unwrap_or(0);
+        if self.settings.objective == Objective::Period {
+            return busiest(&both);
+        }
+        let once: u64 = both.iter().map(|load| load.work + load.moved).sum();
+        let again = self.settings.micro_batches.unwrap_or(1) - 1;
+        once + again
+            * match self.settings.schedule {
+                Schedule::Gpipe => busiest(forward) + busiest(backward),
+                _ => busiest(&both),
+            }
+    }
+
+    /// Status, bound and gap against each other.
+    fn claims(&mut self, plan: &Plan) {
+        let mut claim = |holds: bool, text: String| {
+            if !holds {
+                self.violations.push(Violation::Claim(text));
+            }
+        };
+        let has_plan = matches!(plan.status, Status::Optimal | Status::Feasible);
+        let stages = plan.stages.len();
+        claim(
+            has_plan == (stages > 0),
+            format!("status `{}` with {stages} stages", plan.status),
+        );
+        let (Some(objective), Some(bound)) = (plan.objective_ms, plan.bound_ms) else {
+            claim(!has_plan, format!("status `{}` without objective or bound", plan.status));
+            return;
+        };
+        claim(
+            bound <= objective + TIME_TOLERANCE_MS,
+            format!("bound {bound} above the objective {objective}"),
+        );
+        claim(
+            plan.status != Status::Optimal || objective - bound <= PROOF_TOLERANCE * objective + TIME_TOLERANCE_MS,
+            format!("status `optimal` with objective {objective} above the bound {bound}"),
+        );
+        let gap = if objective > 0.0 { (objective - bound) / objective } else { 0.0 };
+        claim(
+            plan.gap.is_some_and(|stated| (stated - gap).abs() <= 1e-9),
+            format!("gap {:?} stated, {gap} recomputed", plan.gap),
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Commands and flags.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::instance::Instance;
+use crate::methods;
+use crate::options::PipelineOptions;
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+use super::CliError;
+
+/// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
+#[derive(Debug, Parser)]
+#[command(name = "stagecut", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 plan found or check passed; 1 check failed or internal error; 2 bad usage or \
+input; 3 proved infeasible; 4 stopped by a limit without a plan";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find the best plan and prove it
+    #[command(after_help = SOLVE_EXAMPLES)]
+    Solve(SolveArgs),
+    /// Compute lower bounds, without looking for a plan
+    #[command(after_help = "Example:\n  stagecut bound instances/googlenet.onnx --stages 4")]
+    Bound(SolveArgs),
+    /// Run several methods on one instance and report their gaps
+    #[command(after_help = "Examples:\n  stagecut compare instances/googlenet.onnx --stages 4\n  \
+stagecut compare net.toml --methods exact,slicing --format csv")]
+    Compare(CompareArgs),
+    /// Check a plan against its instance, without the solver
+    #[command(after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
+stagecut check net.toml plan.json\n\nThe plan records its problem; problem options override it.")]
+    Check(CheckArgs),
+    /// Write the mixed-integer program as LP or MPS, with readable names
+    #[command(after_help = "Examples:\n  stagecut formulate net.toml --stages 4 --output net.lp\n  \
+stagecut formulate net.toml --stages 4 --output net.mps")]
+    Formulate(FormulateArgs),
+    /// Draw the network, coloured by stage where a plan is given, as SVG or Graphviz DOT
+    #[command(after_help = "Examples:\n  stagecut show instances/googlenet.onnx --output net.svg\n  \
+stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf")]
+    Show(ShowArgs),
+    /// Convert a file of any known format to a native instance
+    #[command(after_help = import_help())]
+    Import(ImportArgs),
+    /// Print the JSON Schema of native instances
+    Schema,
+}
+
+const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
+stagecut solve net.toml --objective iteration --micro-batches 16 --schedule gpipe\n  \
+stagecut solve profile.json --device-kinds accelerator --format json --output plan.json";
+
+fn import_help() -> String {
+    let formats = crate::import::FORMATS.iter();
+    let lines: Vec<String> = formats.map(|f| format!("  {:<17} {}", f.name, f.summary)).collect();
+    format!(
+        "Formats, detected by extension and content:\n{}\n\nExample:\n  stagecut import graph.txt --output vgg16.toml",
+        lines.join("\n")
+    )
+}
+
+/// An instance and the problem asked of it.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// Native instance (JSON, TOML) or any importable file; the format is detected
+    pub instance: PathBuf,
+
+    #[command(flatten)]
+    pub options: PipelineOptions,
+
+    /// Replace the cluster: a preset's name or a file
+    #[arg(long, value_name = "FILE|PRESET", help_heading = "Problem (overrides the instance)")]
+    pub cluster: Option<String>,
+}
+
+impl ProblemArgs {
+    /// Reads the instance; what its importer assumed goes to stderr unless `quiet`.
+    pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
+        let instance = Instance::read(&self.instance, self.cluster.as_deref())?;
+        if !quiet {
+            instance.notes.iter().for_each(|note| super::output::note(note));
+        }
+        Ok(instance)
+    }
+
+    /// Reads the instance and forms the problem.
+    pub fn problem(&self, quiet: bool) -> Result<(Instance, Problem), CliError> {
+        let instance = self.read(quiet)?;
+        let settings = Settings::resolve(&instance, &self.options)?;
+        let count = instance.cluster.kinds[settings.kind].count;
+        if let Some(count) = count.filter(|&count| count < settings.stages && !quiet) {
+            super::output::note(&format!(
+                "{} stages on {count} `{}` devices: planned as if there were enough",
+                settings.stages, instance.cluster.kinds[settings.kind].name
+            ));
+        }
+        let problem = Problem::new(&instance, settings)?;
+        Ok((instance, problem))
+    }
+}
+
+/// How results are written.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    pub format: Format,
+
+    /// No notes and no progress on stderr
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// Formats of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For tables.
+    Csv,
+}
+
+/// Limits of a search.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Search")]
+pub struct SearchArgs {
+    /// Stop after so many seconds with the best plan so far
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time_limit: Option<f64>,
+
+    /// Stop at this relative gap between plan and bound
+    #[arg(long, default_value_t = 0.0, value_parser = gap)]
+    pub gap: f64,
+
+    /// Threads to use [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0".into()),
+    }
+}
+
+fn gap(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gap) if (0.0..=1.0).contains(&gap) => Ok(gap),
+        _ => Err("expected a relative gap from 0 to 1, such as 0.01".into()),
+    }
+}
+
+fn method(text: &str) -> Result<methods::Method, String> {
+    methods::find(text).ok_or_else(|| {
+        let known: Vec<String> = methods::all().iter().map(|m| m.name().to_owned()).collect();
+        match crate::fault::closest(text, &known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("expected one of {}", known.join(", ")),
+        }
+    })
+}
+
+fn method_help() -> String {
+    let all = methods::all();
+    let lines: Vec<String> = all.iter().map(|m| format!("- {}: {}", m.name(), m.summary())).collect();
+    format!("Method\n\n{}", lines.join("\n"))
+}
+
+/// `solve` and `bound`.
+#[derive(Debug, Args)]
+pub struct SolveArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub search: SearchArgs,
+
+    /// Method; `--help` lists them
+    #[arg(long, value_name = "NAME", default_value = methods::DEFAULT, value_parser = method,
+        long_help = method_help(), help_heading = "Search")]
+    pub method: methods::Method,
+}
+
+/// `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub search: SearchArgs,
+
+    /// Methods, separated by commas [default: `exact` and every heuristic]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = method, help_heading = "Search")]
+    pub methods: Option<Vec<methods::Method>>,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    /// Plan in JSON, as `solve --format json` writes it
+    pub plan: PathBuf,
+
+    /// No notes on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `formulate`.
+#[derive(Debug, Args)]
+pub struct FormulateArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    /// File to write; `.lp` or `.mps` decides the format
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// No notes on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Native instance (JSON, TOML) or any importable file
+    pub instance: PathBuf,
+
+    /// Plan in JSON that colours the layers by stage
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<PathBuf>,
+
+    /// Replace the cluster: a preset's name or a file
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub cluster: Option<String>,
+
+    /// Drawing format [default: by the extension of --output, else svg]
+    #[arg(long, value_enum)]
+    pub format: Option<Drawing>,
+
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Formats of drawings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Drawing {
+    /// A picture.
+    Svg,
+    /// Graphviz.
+    Dot,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// File of any known format
+    pub file: PathBuf,
+
+    /// Write there instead of to stdout; `.toml` decides for TOML, else JSON
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// No notes on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}

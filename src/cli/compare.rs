@@ -1,0 +1,67 @@
+//! `compare`.
+
+use std::time::Instant;
+
+use crate::exact::control::Progress;
+use crate::heuristics;
+use crate::methods::{self, Method};
+use crate::plan::Status;
+use crate::report::{self, ComparisonRow};
+
+use super::args::{CompareArgs, Format};
+use super::progress::{ProgressLine, catch_interrupts, control};
+use super::{CliError, Ending, output, solve};
+
+/// Runs the methods one after the other and reports them side by side.
+pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
+    let (instance, problem) = args.problem.problem(args.output.quiet)?;
+    catch_interrupts();
+    let line = ProgressLine::new(args.output.quiet);
+    let show = |progress: &Progress| line.show(progress);
+    let mut rows = Vec::new();
+    for method in args.methods.clone().unwrap_or_else(default_methods) {
+        let started = Instant::now();
+        let mut row = ComparisonRow {
+            method: method.name().into(),
+            source: method.source().into(),
+            status: Status::Unknown,
+            objective_ms: None,
+            bound_ms: None,
+            seconds: 0.0,
+            note: None,
+        };
+        match method.applies(&problem) {
+            Err(reason) => row.note = Some(reason.into()),
+            Ok(()) => {
+                let plan = method.run(&instance, &problem, &control(&args.search, Some(&show)))?;
+                line.clear();
+                solve::accept(&instance, &problem, &plan)?;
+                row.status = plan.status;
+                row.objective_ms = plan.objective_ms;
+                row.bound_ms = plan.bound_ms;
+            }
+        }
+        row.seconds = started.elapsed().as_secs_f64();
+        rows.push(row);
+    }
+    let path = args.output.output.as_deref();
+    let text = match args.output.format {
+        Format::Text => report::comparison(&rows, &output::style(path)),
+        Format::Json => report::comparison_json(&rows),
+        Format::Csv => report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
+    };
+    output::write(&text, path)?;
+    let any = |status: Status| rows.iter().any(|row| row.status == status);
+    Ok(if any(Status::Optimal) || any(Status::Feasible) {
+        Ending::Done
+    } else if any(Status::Infeasible) {
+        Ending::Infeasible
+    } else {
+        Ending::NothingFound
+    })
+}
+
+fn default_methods() -> Vec<Method> {
+    let exact = methods::find(methods::DEFAULT);
+    exact.into_iter().chain(heuristics::METHODS.iter().map(Method::Heuristic)).collect()
+}

@@ -1,0 +1,64 @@
+//! The command line: what each command reads, runs and prints.
+//!
+//! Data go to stdout, everything else to stderr. Exit codes: 0 a plan was found or the check passed; 1 the check failed or
+//! an internal error; 2 bad usage or input; 3 proved infeasible; 4 stopped by a limit without a plan.
+
+mod args;
+mod check;
+mod compare;
+mod convert;
+mod error;
+mod formulate;
+mod output;
+mod progress;
+mod show;
+mod solve;
+
+use std::process::ExitCode;
+
+pub use args::Cli;
+pub use error::CliError;
+
+use args::Command;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A plan was found, the check passed, or the output was written.
+    Done,
+    /// The check failed.
+    CheckFailed,
+    /// There is no plan.
+    Infeasible,
+    /// A limit came before a plan.
+    NothingFound,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        Self::from(match ending {
+            Ending::Done => 0,
+            Ending::CheckFailed => 1,
+            Ending::Infeasible => 3,
+            Ending::NothingFound => 4,
+        })
+    }
+}
+
+/// Runs a parsed command line.
+///
+/// # Errors
+///
+/// What the user must be told, with the exit code it means, see [`CliError::exit_code`].
+pub fn run(cli: Cli) -> Result<Ending, CliError> {
+    match cli.command {
+        Command::Solve(args) => solve::solve(&args),
+        Command::Bound(args) => solve::bound(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Formulate(args) => formulate::formulate(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Import(args) => convert::import(&args),
+        Command::Schema => convert::schema(),
+    }
+}

@@ -1,0 +1,48 @@
+//! Writing results and notes.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+
+use crate::report::Style;
+
+use super::CliError;
+
+/// Columns where nothing says otherwise.
+const DEFAULT_WIDTH: usize = 100;
+
+/// A note on stderr.
+pub fn note(text: &str) {
+    anstream::eprintln!("note: {text}");
+}
+
+/// Columns of the terminal behind a stream, or a default.
+pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
+    terminal_size::terminal_size_of(stream).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
+}
+
+/// Writes a result to a file, or to stdout.
+///
+/// A reader that closes the pipe early, such as `head`, is no error.
+pub fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
+    match path {
+        Some(path) => std::fs::write(path, text).map_err(|error| CliError::write(path, error)),
+        None => {
+            let written = anstream::stdout().write_all(text.as_bytes());
+            match written {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::write(Path::new("stdout"), error)),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// How a report for stdout looks: colour and width follow the terminal, and a file gets neither.
+pub fn style(path: Option<&Path>) -> Style {
+    let stdout = std::io::stdout();
+    let shown = path.is_none() && stdout.is_terminal();
+    Style {
+        width: if shown { width(&stdout) } else { DEFAULT_WIDTH },
+        color: shown && std::env::var_os("NO_COLOR").is_none(),
+        ..Style::default()
+    }
+}

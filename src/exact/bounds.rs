@@ -1,0 +1,70 @@
+//! Lower bounds on the busiest stage, each with the argument why no plan can do better.
+
+use crate::problem::Problem;
+
+/// A lower bound and its name in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Name.
+    pub source: &'static str,
+    /// On the busiest stage's bottleneck, in ns.
+    pub bottleneck_ns: u64,
+}
+
+/// Work of all items over the number of stages: some stage carries at least the average.
+pub fn work_per_stage(problem: &Problem) -> Bound {
+    Bound {
+        source: "work per stage",
+        bottleneck_ns: problem.work_ns().div_ceil(problem.stages() as u64),
+    }
+}
+
+/// The largest item: the stage that holds it carries at least its work.
+pub fn largest_item(problem: &Problem) -> Bound {
+    let largest = problem.items.iter().map(|item| item.work_ns()).max();
+    Bound {
+        source: "largest item",
+        bottleneck_ns: largest.unwrap_or(0),
+    }
+}
+
+/// Both, the better first.
+pub fn simple(problem: &Problem) -> [Bound; 2] {
+    let (work, item) = (work_per_stage(problem), largest_item(problem));
+    if item.bottleneck_ns > work.bottleneck_ns {
+        [item, work]
+    } else {
+        [work, item]
+    }
+}
+
+/// The least objective of a plan whose busiest stage is at least `bottleneck_ns`.
+///
+/// For the period they are the same. An iteration adds up all loads once, at least all the work, and M - 1 times the
+/// bottleneck; with GPipe the bottlenecks of the two phases add up to at least the bottleneck of both together.
+pub fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
+    match problem.iteration_micro_batches() {
+        None => bottleneck_ns,
+        Some(micro_batches) => problem.work_ns() + (micro_batches - 1) * bottleneck_ns,
+    }
+}
+
+/// The largest bottleneck that a plan of at most `objective_ns` may have; `None` if no plan can be so cheap.
+///
+/// The converse of [`objective_from_bottleneck`]: a plan's bottleneck satisfies it, so one that is larger does not cost
+/// at most `objective_ns`. A single micro-batch leaves the bottleneck free but for the sum of the loads, which bounds it.
+pub fn bottleneck_from_objective(problem: &Problem, objective_ns: u64) -> Option<u64> {
+    let Some(micro_batches) = problem.iteration_micro_batches() else {
+        return Some(objective_ns);
+    };
+    let spare = objective_ns.checked_sub(problem.work_ns())?;
+    let everything = all_in_one_ns(problem);
+    Some(spare.checked_div(micro_batches - 1).unwrap_or(everything).min(everything))
+}
+
+/// A bottleneck that no plan exceeds: all work and both sides of every transfer, once for each consumer.
+pub fn all_in_one_ns(problem: &Problem) -> u64 {
+    let moving = problem.transfers.iter().map(|t| t.total_ns() * (1 + t.consumers.len() as u64));
+    (problem.work_ns() + moving.sum::<u64>()).max(1)
+}
+

@@ -1,0 +1,205 @@
+//! Solving a [`Program`] with HiGHS, and reading honestly what came of it.
+//!
+//! Why HiGHS stopped and what it left are two facts, see [`Solved`]. Both gaps are set to 0, tolerances to the tightest
+//! that HiGHS keeps reliably, and the best bound is read whatever the status.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use good_lp::solvers::highs::highs as model_with_highs;
+use good_lp::{SolverModel, solvers};
+use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
+
+use super::control::Control;
+use super::highs_c::{self, Report};
+use crate::formulations::Program;
+use crate::plan::StoppedBy;
+
+/// Feasibility and integrality tolerance asked of HiGHS. Rows are scaled to lie near 1, so this is also about the relative
+/// error of a bound; the proof tolerance of a plan is a hundred times wider.
+const TOLERANCE: f64 = 1e-9;
+
+/// What HiGHS left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solved {
+    /// Why it stopped.
+    pub stop: Stop,
+    /// Column values of the best solution.
+    pub values: Option<Vec<f64>>,
+    /// Proved bound on the objective, in units of the program's scale; minus infinity if nothing is proved, infinity if
+    /// the program has no solution.
+    pub bound: f64,
+    /// Branch-and-bound nodes.
+    pub nodes: u64,
+}
+
+/// Why HiGHS stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The best solution is optimal, within the gap asked for.
+    Optimal,
+    /// There is no solution.
+    Infeasible,
+    /// A limit or interrupt; a solution may have been found before.
+    Limit(StoppedBy),
+}
+
+/// HiGHS failed: a fault of the program or of the solver, never of the input.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("HiGHS failed while {doing}: {what}")]
+pub struct SolverError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// What HiGHS says.
+    pub what: String,
+}
+
+/// Minimises a program.
+///
+/// * `start`: values of all columns, tried as the first solution;
+/// * `watch`: called now and then with the objective and bound in units of the scale.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS refuses the program or breaks down.
+pub fn solve(
+    program: Program,
+    start: Option<&[f64]>,
+    control: &Control,
+    watch: &dyn Fn(Report),
+) -> Result<Solved, SolverError> {
+    let mut model = build(program)?;
+    let failed = |what: String| SolverError { doing: "setting options", what };
+    let set = |model: &mut Model, name: &'static str, value: f64| {
+        model.try_set_option(name, value).map_err(|_| failed(name.into()))
+    };
+    for name in ["mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
+        set(&mut model, name, TOLERANCE)?;
+    }
+    set(&mut model, "mip_rel_gap", control.gap)?;
+    set(&mut model, "mip_abs_gap", 0.0)?;
+    if let Some(left) = control.remaining() {
+        set(&mut model, "time_limit", left.as_secs_f64())?;
+    }
+    // HiGHS takes a 31-bit seed.
+    let seed = (control.seed % (1 << 31)) as i32;
+    model.try_set_option("random_seed", seed).map_err(|_| failed("random_seed".into()))?;
+    use_threads(control.threads);
+    let threads = control.threads as i32;
+    model.try_set_option("threads", threads).map_err(|_| failed("threads".into()))?;
+    if let Some(start) = start {
+        model
+            .try_set_solution(Some(start), None, None, None)
+            .map_err(|status| SolverError { doing: "taking the incumbent", what: format!("{status:?}") })?;
+    }
+    let mut watcher = |report: Option<Report>| {
+        report.into_iter().for_each(watch);
+        control.must_stop().is_some()
+    };
+    let solved = highs_c::watched(model, &mut watcher, |model| model.try_solve());
+    let solved = solved.map_err(|status| SolverError { doing: "solving", what: format!("{status:?}") })?;
+    read(&solved, control)
+}
+
+/// Writes a program as LP or MPS with its names, by the extension of the path.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS cannot write there.
+pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverError> {
+    let columns = program.variable_names();
+    let row_name = |row: &good_lp::Constraint| row.name().unwrap_or_default().to_owned();
+    let rows: Vec<String> = program.rows.iter().map(row_name).collect();
+    let mut model = build(program)?;
+    highs_c::set_names(&mut model, title, &columns, &rows);
+    match highs_c::write(&mut model, path) {
+        true => Ok(()),
+        false => Err(SolverError {
+            doing: "writing the program",
+            what: format!("`{}` could not be written", path.display()),
+        }),
+    }
+}
+
+fn build(program: Program) -> Result<Model, SolverError> {
+    let mut problem: solvers::highs::HighsProblem =
+        program.variables.minimise(program.objective).using(model_with_highs);
+    for row in program.rows {
+        problem.add_constraint(row);
+    }
+    let mut model = problem
+        .try_into_inner()
+        .map_err(|error| SolverError { doing: "building the program", what: error.to_string() })?;
+    model.make_quiet();
+    Ok(model)
+}
+
+/// HiGHS's number of threads is process-wide and refuses to change: end the old workers first.
+fn use_threads(threads: usize) {
+    static IN_USE: Mutex<Option<usize>> = Mutex::new(None);
+    let mut in_use = IN_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if in_use.is_some_and(|before| before != threads) {
+        highs_c::reset_threads();
+    }
+    *in_use = Some(threads);
+}
+
+fn read(solved: &SolvedModel, control: &Control) -> Result<Solved, SolverError> {
+    let has_solution = solved.primal_solution_status() == HighsSolutionStatus::Feasible;
+    let stopped_by = control.must_stop().unwrap_or(StoppedBy::TimeLimit);
+    let stop = interpret(solved.status(), has_solution, stopped_by)?;
+    let dual_bound = solved.double_info_value(c"mip_dual_bound").unwrap_or(f64::NEG_INFINITY);
+    Ok(Solved {
+        stop,
+        values: (has_solution && stop != Stop::Infeasible).then(|| solved.get_solution().columns().to_vec()),
+        bound: if stop == Stop::Infeasible { f64::INFINITY } else { dual_bound },
+        nodes: highs_c::int64_info(solved, c"mip_node_count").map_or(0, |nodes| nodes.max(0) as u64),
+    })
+}
+
+/// Every status HiGHS may end with, in our two facts.
+///
+/// All our programs are bounded below by 0, so "unbounded or infeasible", which presolve may say, means infeasible, and
+/// "unbounded" is a fault.
+fn interpret(
+    status: HighsModelStatus,
+    has_solution: bool,
+    stopped_by: StoppedBy,
+) -> Result<Stop, SolverError> {
+    use HighsModelStatus as S;
+    match status {
+        S::Optimal | S::ModelEmpty if has_solution => Ok(Stop::Optimal),
+        S::Infeasible | S::UnboundedOrInfeasible => Ok(Stop::Infeasible),
+        S::ReachedTimeLimit => Ok(Stop::Limit(StoppedBy::TimeLimit)),
+        S::ReachedInterrupt => Ok(Stop::Limit(stopped_by)),
+        S::ReachedIterationLimit | S::ReachedSolutionLimit | S::ReachedMemoryLimit => {
+            Ok(Stop::Limit(StoppedBy::SizeLimit))
+        }
+        other => Err(SolverError { doing: "solving", what: format!("status {other:?}") }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use HighsModelStatus as S;
+
+    #[test]
+    fn every_status_has_its_meaning() {
+        let limit = |stopped_by| Ok(Stop::Limit(stopped_by));
+        for has_solution in [false, true] {
+            let read = |status| interpret(status, has_solution, StoppedBy::Interrupt);
+            assert_eq!(read(S::Infeasible), Ok(Stop::Infeasible));
+            assert_eq!(read(S::UnboundedOrInfeasible), Ok(Stop::Infeasible));
+            assert_eq!(read(S::ReachedTimeLimit), limit(StoppedBy::TimeLimit));
+            assert_eq!(read(S::ReachedInterrupt), limit(StoppedBy::Interrupt));
+            assert_eq!(read(S::ReachedMemoryLimit), limit(StoppedBy::SizeLimit));
+            assert_eq!(read(S::ReachedSolutionLimit), limit(StoppedBy::SizeLimit));
+            for broken in [S::SolveError, S::Unbounded, S::NotSet, S::PresolveError, S::Unknown] {
+                assert!(read(broken).is_err(), "{broken:?}");
+            }
+        }
+        assert_eq!(interpret(S::Optimal, true, StoppedBy::Interrupt), Ok(Stop::Optimal));
+        assert!(interpret(S::Optimal, false, StoppedBy::Interrupt).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! What an exact search knows: the best plan, the best bound, and which bound that was.
+
+use super::bounds;
+use super::control::Control;
+use crate::cost;
+use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
+use crate::problem::{Assignment, Problem};
+use crate::units::ns_to_ms;
+
+/// The state of a search.
+pub struct Search<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// Limits and wishes.
+    pub control: &'a Control<'a>,
+    /// The best plan.
+    pub incumbent: Option<Assignment>,
+    /// Its objective in ns; `u64::MAX` without a plan.
+    pub upper_ns: u64,
+    /// No plan is better than this, in ns.
+    pub lower_ns: u64,
+    /// The bound that gave `lower_ns`.
+    pub bound_source: &'static str,
+    /// How it goes.
+    pub statistics: Statistics,
+}
+
+impl<'a> Search<'a> {
+    /// A search that knows nothing.
+    pub fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
+        Self {
+            problem,
+            control,
+            incumbent: None,
+            upper_ns: u64::MAX,
+            lower_ns: 0,
+            bound_source: "none",
+            statistics: Statistics {
+                items: problem.items.len(),
+                items_after_presolve: problem.items.len(),
+                ..Statistics::default()
+            },
+        }
+    }
+
+    /// Takes a plan if it is feasible and better; its objective is computed here, whatever its finder says.
+    pub fn offer(&mut self, assignment: Assignment) {
+        if !cost::is_feasible(self.problem, &assignment) {
+            return;
+        }
+        let objective_ns = cost::assignment_ns(self.problem, &assignment);
+        if objective_ns < self.upper_ns {
+            self.upper_ns = objective_ns;
+            self.incumbent = Some(assignment);
+            self.control.report(Some(self.upper_ns), self.lower_ns);
+        }
+    }
+
+    /// Takes a bound on the objective.
+    pub fn raise(&mut self, source: &'static str, objective_ns: u64) {
+        if objective_ns < u64::MAX {
+            self.statistics.bounds_ms.insert(source.into(), ns_to_ms(objective_ns));
+        }
+        if objective_ns > self.lower_ns {
+            self.lower_ns = objective_ns;
+            self.bound_source = source;
+        }
+    }
+
+    /// Takes a bound on the busiest stage.
+    pub fn raise_bottleneck(&mut self, bound: bounds::Bound) {
+        let objective_ns = bounds::objective_from_bottleneck(self.problem, bound.bottleneck_ns);
+        self.raise(bound.source, objective_ns);
+    }
+
+    /// Whether nothing is left to find: the bound meets the incumbent, or the gap asked for.
+    pub fn is_done(&self) -> bool {
+        self.is_proved() || self.gap() <= self.control.gap
+    }
+
+    /// Whether the incumbent is proved best.
+    pub fn is_proved(&self) -> bool {
+        self.incumbent.is_some() && is_proved(self.upper_ns, self.lower_ns)
+    }
+
+    fn gap(&self) -> f64 {
+        match (self.incumbent.is_some(), self.upper_ns) {
+            (false, _) => f64::INFINITY,
+            (true, 0) => 0.0,
+            (true, upper) => upper.saturating_sub(self.lower_ns) as f64 / upper as f64,
+        }
+    }
+
+    /// The largest objective that is still of interest: just below the incumbent.
+    ///
+    /// An improvement smaller than half the proof tolerance is not looked for, so that programs in doubles never have to
+    /// tell apart what they cannot.
+    pub fn target_ns(&self) -> u64 {
+        if self.incumbent.is_none() {
+            return u64::MAX;
+        }
+        let smallest_step = (self.upper_ns as f64 * PROOF_TOLERANCE / 2.0) as u64;
+        self.upper_ns.saturating_sub(smallest_step.max(1))
+    }
+
+    /// The largest bottleneck of a plan of interest; `None` if there can be no such plan.
+    pub fn target_bottleneck_ns(&self) -> Option<u64> {
+        let everything = bounds::all_in_one_ns(self.problem);
+        match self.target_ns() {
+            u64::MAX => Some(everything),
+            target => bounds::bottleneck_from_objective(self.problem, target).map(|limit| limit.min(everything)),
+        }
+    }
+
+    /// Records that no plan costs at most [`Search::target_ns`].
+    pub fn exhausted(&mut self, source: &'static str) {
+        match self.target_ns() {
+            u64::MAX => self.raise(source, u64::MAX),
+            target => self.raise(source, target + 1),
+        }
+    }
+
+    /// Ends the search.
+    pub fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
+        self.statistics.seconds = self.control.seconds();
+        let stopped_by = match stopped_by {
+            StoppedBy::Completed if self.incumbent.is_some() && !self.is_proved() && self.is_done() => StoppedBy::Gap,
+            other => other,
+        };
+        Outcome {
+            assignment: self.incumbent,
+            bound_ns: self.lower_ns,
+            bound_source: self.bound_source,
+            stopped_by,
+            statistics: self.statistics,
+        }
+    }
+}
+

@@ -1,0 +1,159 @@
+//! What each stage's worker and links are busy with, and what that means for the objective.
+#![doc = include_str!("../../formulations/load.md")]
+
+use good_lp::{Expression, variable};
+
+use super::communication::Charges;
+use super::staging::Staging;
+use super::{Column, Program};
+use crate::cost::{PhaseCost, Side, StageCost};
+use crate::problem::Problem;
+
+/// A phase, or both together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Forward and backward propagation.
+    Both,
+    /// Forward propagation.
+    Forward,
+    /// Backward propagation.
+    Backward,
+}
+
+impl Phase {
+    fn of(self, cost: &StageCost) -> PhaseCost {
+        match self {
+            Self::Both => cost.both(),
+            Self::Forward => cost.forward,
+            Self::Backward => cost.backward,
+        }
+    }
+
+    /// Prefix of the names of this phase's rows and bottleneck.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Both => "",
+            Self::Forward => "forward_",
+            Self::Backward => "backward_",
+        }
+    }
+}
+
+/// One of the things a stage can be busy with.
+type Resource = fn(&PhaseCost) -> u64;
+
+const RESOURCES: [(&str, Resource); 3] = [
+    ("load", PhaseCost::load_ns),
+    ("link_in", |cost| cost.link_in_ns),
+    ("link_out", |cost| cost.link_out_ns),
+];
+
+/// The bottlenecks that the objective weighs: one, or one a phase.
+#[derive(Debug)]
+pub struct Bottlenecks {
+    columns: Vec<(Phase, Column)>,
+}
+
+impl Bottlenecks {
+    /// Declares `T`, or `T_forward` and `T_backward`, with an upper bound in units of the program's scale.
+    pub fn declare(program: &mut Program, problem: &Problem, at_most: f64) -> Self {
+        let phases: &[Phase] = match problem.phases_apart() {
+            true => &[Phase::Forward, Phase::Backward],
+            false => &[Phase::Both],
+        };
+        let mut declare = |phase: Phase| {
+            let bottleneck = variable().bounds(0.0..=at_most);
+            program.declare(bottleneck.name(format!("{}bottleneck", phase.prefix())))
+        };
+        Self {
+            columns: phases.iter().map(|&phase| (phase, declare(phase))).collect(),
+        }
+    }
+
+    /// Writes the column values of an assignment's stages.
+    pub fn write(&self, scale_ns: f64, costs: &[StageCost], values: &mut [f64]) {
+        for &(phase, column) in &self.columns {
+            let most = costs.iter().map(|cost| phase.of(cost).bottleneck_ns()).max();
+            column.set(values, most.unwrap_or(0) as f64 / scale_ns);
+        }
+    }
+}
+
+/// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link is busier than the bottleneck.
+pub fn load(
+    program: &mut Program,
+    problem: &Problem,
+    staging: &Staging,
+    charges: &Charges,
+    bottlenecks: &Bottlenecks,
+) {
+    for &(phase, bottleneck) in &bottlenecks.columns {
+        for (family, resource) in RESOURCES {
+            for k in 0..problem.stages() {
+                let busy = busy(program, problem, staging, charges, k, |cost| resource(&phase.of(cost)));
+                let name = format!("{}{family}[{}]", phase.prefix(), k + 1);
+                program.add_row(name, busy, bottleneck.expression());
+            }
+        }
+    }
+}
+
+/// What to minimise: the bottleneck, or the loads of all stages once and the bottlenecks M - 1 times.
+pub fn objective(
+    program: &Program,
+    problem: &Problem,
+    staging: &Staging,
+    charges: &Charges,
+    bottlenecks: &Bottlenecks,
+) -> Expression {
+    let mut objective = Expression::default();
+    let weight = match problem.iteration_micro_batches() {
+        None => 1.0,
+        Some(micro_batches) => {
+            for k in 0..problem.stages() {
+                objective += busy(program, problem, staging, charges, k, StageCost::load_ns);
+            }
+            (micro_batches - 1) as f64
+        }
+    };
+    for &(_, bottleneck) in &bottlenecks.columns {
+        bottleneck.add_to(&mut objective, weight);
+    }
+    objective
+}
+
+/// What stage `k` is busy with, linear in placements and charges. The coefficients are those of [`crate::cost`]: the cost
+/// of an item alone, and of one side of a transfer alone.
+fn busy(
+    program: &Program,
+    problem: &Problem,
+    staging: &Staging,
+    charges: &Charges,
+    k: usize,
+    resource: impl Fn(&StageCost) -> u64,
+) -> Expression {
+    let mut busy = Expression::default();
+    let scaled = |add: &dyn Fn(&mut StageCost)| {
+        let mut alone = StageCost::default();
+        add(&mut alone);
+        resource(&alone) as f64 / program.scale_ns
+    };
+    for i in 0..problem.items.len() {
+        let work = scaled(&|cost| cost.add_item(problem, i));
+        if work > 0.0 {
+            staging.add_x(&mut busy, work, i, k);
+        }
+    }
+    for (t, transfer) in problem.transfers.iter().enumerate() {
+        for side in [Side::Producer, Side::Consumer] {
+            let Some(charge) = charges.at(t, k, side) else {
+                continue;
+            };
+            let paid = scaled(&|cost| cost.add_transfer(problem.settings.communication, transfer, side));
+            if paid > 0.0 {
+                charge.add_to(&mut busy, paid);
+            }
+        }
+    }
+    busy
+}

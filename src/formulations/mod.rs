@@ -1,0 +1,109 @@
+//! Mixed-integer programs, family by family, modelled with good_lp.
+#![doc = include_str!("../../formulations/README.md")]
+
+pub mod communication;
+pub mod load;
+pub mod memory;
+pub mod partition;
+pub mod staging;
+
+use good_lp::variable::VariableDefinition;
+use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};
+
+/// A program ready to be solved or written: variables with their names, rows with theirs, and what to minimise.
+pub struct Program {
+    /// Every variable, named.
+    pub variables: ProblemVariables,
+    /// Every row, named `family[indices]`.
+    pub rows: Vec<Constraint>,
+    /// What to minimise, in units of `scale_ns`.
+    pub objective: Expression,
+    /// One unit of time in the program, in ns: times are divided by it, so that they lie near 1.
+    pub scale_ns: f64,
+}
+
+impl Program {
+    /// An empty program.
+    pub fn new(scale_ns: f64) -> Self {
+        Self {
+            variables: ProblemVariables::new(),
+            rows: Vec::new(),
+            objective: Expression::default(),
+            scale_ns,
+        }
+    }
+
+    /// Declares a variable; columns are numbered in the order of declaration.
+    pub fn declare(&mut self, definition: VariableDefinition) -> Column {
+        let index = self.variables.len();
+        let variable = self.variables.add(definition);
+        Column { variable, index }
+    }
+
+    /// Adds `lower <= upper` as a row of a family; rows that hold whatever the variables are left out.
+    pub fn add_row(&mut self, name: String, lower: Expression, upper: Expression) {
+        let row = good_lp::constraint::leq(lower, upper);
+        let is_trivial = row.expression().linear_coefficients().all(|(_, c)| c == 0.0)
+            && row.expression().constant() <= 0.0;
+        if !is_trivial {
+            self.rows.push(row.set_name(name));
+        }
+    }
+
+    /// Names of the variables, in column order.
+    pub fn variable_names(&self) -> Vec<String> {
+        self.variables
+            .iter_variables_with_def()
+            .map(|(_, definition)| definition.get_name().to_owned())
+            .collect()
+    }
+
+    /// Number of integer variables.
+    pub fn binaries(&self) -> usize {
+        self.variables
+            .iter_variables_with_def()
+            .filter(|(_, definition)| definition.is_integer())
+            .count()
+    }
+
+    /// Families of the rows, each once, in the order of first appearance.
+    pub fn families(&self) -> Vec<String> {
+        let mut families: Vec<String> = Vec::new();
+        for row in &self.rows {
+            let family = row.name().unwrap_or("").split('[').next().unwrap_or("");
+            if !families.iter().any(|known| known == family) {
+                families.push(family.to_owned());
+            }
+        }
+        families
+    }
+}
+
+/// A variable and the position of its column, which good_lp keeps to itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Column {
+    variable: Variable,
+    index: usize,
+}
+
+impl Column {
+    /// `expression += coefficient * variable`.
+    pub fn add_to(self, expression: &mut Expression, coefficient: f64) {
+        expression.add_mul(coefficient, self.variable);
+    }
+
+    /// The variable as an expression.
+    pub fn expression(self) -> Expression {
+        self.variable.into()
+    }
+
+    /// Its value among column values.
+    pub fn value(self, values: &[f64]) -> f64 {
+        values[self.index]
+    }
+
+    /// Sets its value among column values.
+    pub fn set(self, values: &mut [f64], value: f64) {
+        values[self.index] = value;
+    }
+}

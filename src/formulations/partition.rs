@@ -1,0 +1,103 @@
+//! The partition program: staging, communication, load and memory together.
+#![doc = include_str!("../../formulations/partition.md")]
+
+use std::collections::HashSet;
+
+use super::communication::{Charges, charges};
+use super::load::{Bottlenecks, load, objective};
+use super::memory::memory;
+use super::staging::{Staging, Windows, monotone, non_empty, precedence};
+use super::Program;
+use crate::cost;
+use crate::instance::Instance;
+use crate::problem::{Assignment, Problem};
+
+/// A partition program, with what is needed to read and write its solutions.
+pub struct Partition {
+    /// The program.
+    pub program: Program,
+    /// What its columns mean.
+    pub columns: Columns,
+}
+
+/// The meaning of a partition program's columns.
+pub struct Columns {
+    staging: Staging,
+    charges: Charges,
+    bottlenecks: Bottlenecks,
+    scale_ns: f64,
+    count: usize,
+}
+
+impl Partition {
+    /// Builds the program of a problem.
+    ///
+    /// * `windows`: stages an item may lie in; [`Windows::all`] for the textbook program;
+    /// * `bottleneck_at_most_ns`: no plan with a larger bottleneck is looked for;
+    /// * `labels`: a name for each item, see [`item_labels`].
+    ///
+    /// Size: at most (q-1) n binaries, 2 q t charges, (q-2) n + (q-1) e + 2 q c rows for n items, e order pairs, and t
+    /// transfers with c consumers in all.
+    pub fn build(problem: &Problem, windows: &Windows, bottleneck_at_most_ns: u64, labels: &[String]) -> Self {
+        let scale_ns = (bottleneck_at_most_ns.min(problem.work_ns().saturating_mul(2))).max(1) as f64;
+        let mut program = Program::new(scale_ns);
+        let staging = Staging::declare(&mut program, problem, windows, labels);
+        let paid = Charges::declare(&mut program, problem, &staging);
+        let at_most = bottleneck_at_most_ns as f64 / scale_ns;
+        let bottlenecks = Bottlenecks::declare(&mut program, problem, at_most);
+        monotone(&mut program, problem, &staging, labels);
+        precedence(&mut program, problem, &staging, labels);
+        if problem.settings.all_stages {
+            non_empty(&mut program, problem, &staging);
+        }
+        charges(&mut program, problem, &staging, &paid, labels);
+        load(&mut program, problem, &staging, &paid, &bottlenecks);
+        memory(&mut program, problem, &staging);
+        program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
+        let columns = Columns {
+            staging,
+            charges: paid,
+            bottlenecks,
+            scale_ns,
+            count: program.variables.len(),
+        };
+        Self { program, columns }
+    }
+}
+
+impl Columns {
+    /// Reads the assignment of a solution; `None` if its binaries are not whole.
+    pub fn assignment(&self, values: &[f64]) -> Option<Assignment> {
+        self.staging.assignment(values)
+    }
+
+    /// Column values of an assignment: a complete start for the solver.
+    pub fn start(&self, problem: &Problem, assignment: &Assignment) -> Vec<f64> {
+        let mut values = vec![0.0; self.count];
+        self.staging.write(assignment, &mut values);
+        self.charges.write(problem, assignment, &mut values);
+        let costs = cost::stage_costs(problem, assignment);
+        self.bottlenecks.write(self.scale_ns, &costs, &mut values);
+        values
+    }
+}
+
+/// A readable, unique name for each item that LP and MPS files can carry: that of its first layer.
+pub fn item_labels(instance: &Instance, problem: &Problem) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut labels = Vec::with_capacity(problem.items.len());
+    for (i, item) in problem.items.iter().enumerate() {
+        let first = item.layers.first().map_or("", |&layer| &instance.network.layers[layer].id);
+        let safe = |c: char| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' => c,
+            _ => '_',
+        };
+        let mut label: String = first.chars().map(safe).collect();
+        if !taken.insert(label.clone()) {
+            label = format!("{label}.{i}");
+            taken.insert(label.clone());
+        }
+        labels.push(label);
+    }
+    labels
+}

@@ -1,0 +1,92 @@
+//! Block partition of a sequence: blocks whose sums differ by no more than the largest element.
+//!
+//! Source: I. Bárány, V. Grinberg, *Block partitions of sequences*, Israel Journal of Mathematics 206, 2015, whose
+//! algorithm torchgpipe uses to balance layers for GPipe: C. Kim et al., *torchgpipe: On-the-fly pipeline parallelism for
+//! training giant models*, 2020; Y. Huang et al., *GPipe*, NeurIPS 2019. torchgpipe first subtracts the smallest element
+//! from all; we keep to the paper, whose bound holds for the sums themselves.
+
+use super::{Heuristic, along, always, if_feasible, orders};
+use crate::problem::{Assignment, Problem};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "gpipe-blocks",
+    summary: "blocks of consecutive layers whose work differs by at most the largest layer",
+    source: "GPipe, Y. Huang et al., NeurIPS 2019, as in torchgpipe, C. Kim et al., 2020; \
+             I. Bárány, V. Grinberg, Block partitions of sequences, 2015",
+    exact_for: "the period of chains of equal layers without communication and memory limit; \
+                on other such chains within one layer of the optimum",
+    applies: always,
+    run,
+};
+
+fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+    let order = orders::by_number(problem);
+    let work: Vec<u64> = order.iter().map(|&item| problem.items[item].work_ns()).collect();
+    let ends = blocks(&work, problem.stages().min(work.len()));
+    let stages: Vec<usize> = (0..order.len())
+        .map(|position| ends.partition_point(|&end| end <= position))
+        .collect();
+    if_feasible(problem, along(problem, &order, &stages))
+}
+
+/// Ends of k blocks of a sequence, such that no two sums differ by more than the largest element.
+///
+/// Moves elements one by one towards a smallest block from the neighbour on the side of a largest one. Some blocks may
+/// be empty. Time O(k n³), far less in practice.
+pub fn blocks(sequence: &[u64], k: usize) -> Vec<usize> {
+    let n = sequence.len();
+    let largest = sequence.iter().copied().max().unwrap_or(0);
+    let mut ends: Vec<usize> = (1..=k).map(|block| block * n / k).collect();
+    let mut start = 0;
+    let mut sums: Vec<u64> = ends
+        .iter()
+        .map(|&end| sequence[std::mem::replace(&mut start, end)..end].iter().sum())
+        .collect();
+    // Outer: a largest block p. Inner: until p itself gives an element away, or all is balanced.
+    while let Some(p) = (0..k).max_by_key(|&block| sums[block]) {
+        loop {
+            let Some(q) = (0..k).min_by_key(|&block| (sums[block], block.abs_diff(p))) else {
+                return ends;
+            };
+            if sums[p] <= sums[q] + largest {
+                return ends;
+            }
+            let (giver, moved) = if p < q {
+                ends[q - 1] -= 1;
+                (q - 1, sequence[ends[q - 1]])
+            } else {
+                ends[q] += 1;
+                (q + 1, sequence[ends[q] - 1])
+            };
+            sums[giver] -= moved;
+            sums[q] += moved;
+            if giver == p {
+                break;
+            }
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_differ_by_at_most_the_largest_element() {
+        let mut sequence: Vec<u64> = (0..60).map(|i| (i * i * 7 + 3 * i) % 23).collect();
+        sequence[40] = 200;
+        for k in 1..=9 {
+            let ends = blocks(&sequence, k);
+            let starts = [0].into_iter().chain(ends.iter().copied());
+            let sums: Vec<u64> = starts
+                .zip(&ends)
+                .map(|(a, &b)| sequence[a..b].iter().sum())
+                .collect();
+            let spread = sums.iter().max().unwrap() - sums.iter().min().unwrap();
+            assert_eq!(ends[k - 1], 60);
+            assert!(spread <= 200, "{k} blocks: {sums:?}");
+        }
+    }
+}

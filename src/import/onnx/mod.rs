@@ -1,0 +1,70 @@
+//! ONNX models, through [tract-onnx](https://docs.rs/tract-onnx).
+//!
+//! The protobuf graph gives names, operators and attributes; tract infers the shape and type of every tensor. Constants
+//! (initializers, and nodes that read nothing else) are folded into the layers that read them. A layer carries work
+//! instead of times, so the devices come from a cluster: see [`operators`] for the counts and what they assume.
+//!
+//! A file is checked before tract sees it, tract computes no values but small ones, and its panics become faults: a
+//! damaged model is refused, with the place, whatever its bytes say.
+
+mod bounded;
+mod check;
+mod layers;
+mod operators;
+mod quiet;
+mod shapes;
+mod size;
+mod weights;
+
+use std::path::Path;
+
+use tract_onnx::pb::ModelProto;
+use tract_onnx::prelude::Framework;
+
+use super::{Imported, Source};
+use crate::fault::{Fault, FaultKind};
+use crate::instance::spec::InstanceSpec;
+use crate::instance::{DEFAULT_CLUSTER, read_cluster};
+
+/// Reads a model.
+pub fn read(source: &Source) -> Imported {
+    let model = decode(source.bytes)?;
+    let folder = source.path.parent().unwrap_or(Path::new(""));
+    let mut notes = Vec::new();
+    let checked = check::check(model, folder, &mut notes)?;
+    let inferred = shapes::infer(&checked)?;
+    let network = layers::network(&checked, &inferred, &mut notes)?;
+    notes.push(
+        "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor".into(),
+    );
+    notes.push(format!(
+        "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
+    ));
+    let cluster = read_cluster(DEFAULT_CLUSTER).map_err(|error| error.faults)?;
+    let spec = InstanceSpec {
+        network,
+        cluster: Some(cluster),
+        ..Default::default()
+    };
+    Ok((spec, notes))
+}
+
+/// Decodes protobuf, which bounds the depth of nesting itself.
+fn decode(bytes: &[u8]) -> Result<ModelProto, Vec<Fault>> {
+    let syntax = |found: String| {
+        vec![Fault::new(
+            "the file",
+            FaultKind::Syntax {
+                found,
+                expected: "an ONNX model (protobuf `ModelProto` with a graph)".into(),
+            },
+        )]
+    };
+    let model = quiet::catch(|| tract_onnx::onnx().proto_model_for_read(&mut &*bytes))
+        .and_then(|decoded| decoded.map_err(|error| error.to_string()))
+        .map_err(|reason| syntax(format!("bytes that do not decode ({reason})")))?;
+    match model.graph {
+        Some(_) => Ok(model),
+        None => Err(syntax("no graph".into())),
+    }
+}

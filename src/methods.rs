@@ -1,0 +1,105 @@
+//! Every method under its name: exact ones, oracles and heuristics, run the same way.
+
+use std::time::Instant;
+
+use crate::exact::control::Control;
+use crate::exact::highs::SolverError;
+use crate::exact::{self, bounds};
+use crate::formulations::partition::item_labels;
+use crate::heuristics::{self, Heuristic};
+use crate::instance::Instance;
+use crate::plan::{Outcome, Plan, Statistics, StoppedBy};
+use crate::problem::Problem;
+
+/// A method by name.
+#[derive(Clone, Copy, Debug)]
+pub enum Method {
+    /// One that proves what it finds.
+    Exact(exact::Method),
+    /// One that does not.
+    Heuristic(&'static Heuristic),
+}
+
+/// The name of the default method.
+pub const DEFAULT: &str = "exact";
+
+/// Every method, exact ones first.
+pub fn all() -> Vec<Method> {
+    let exact = exact::METHODS.iter().map(|method| Method::Exact(method.method));
+    exact.chain(heuristics::METHODS.iter().map(Method::Heuristic)).collect()
+}
+
+/// The method of that name.
+pub fn find(name: &str) -> Option<Method> {
+    all().into_iter().find(|method| method.name() == name)
+}
+
+impl Method {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact(method) => method.entry().name,
+            Self::Heuristic(heuristic) => heuristic.name,
+        }
+    }
+
+    /// What it does, in one sentence.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Exact(method) => method.entry().summary,
+            Self::Heuristic(heuristic) => heuristic.summary,
+        }
+    }
+
+    /// Where it comes from.
+    pub fn source(self) -> &'static str {
+        match self {
+            Self::Exact(method) => method.entry().source,
+            Self::Heuristic(heuristic) => heuristic.source,
+        }
+    }
+
+    /// Whether it can be asked at all, or why not.
+    pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
+        match self {
+            Self::Exact(_) => Ok(()),
+            Self::Heuristic(heuristic) => (heuristic.applies)(problem),
+        }
+    }
+
+    /// Runs it and lifts what it found to a plan.
+    ///
+    /// A heuristic's plan is set against the simple bounds, so that it may turn out optimal.
+    ///
+    /// # Errors
+    ///
+    /// [`SolverError`] where HiGHS breaks down.
+    pub fn run(self, instance: &Instance, problem: &Problem, control: &Control) -> Result<Plan, SolverError> {
+        let outcome = match self {
+            Self::Exact(method) => exact::solve(problem, method, &item_labels(instance, problem), control)?,
+            Self::Heuristic(heuristic) => run_heuristic(heuristic, problem, control.seed),
+        };
+        Ok(Plan::new(instance, problem, self.name(), outcome))
+    }
+}
+
+fn run_heuristic(heuristic: &Heuristic, problem: &Problem, seed: u64) -> Outcome {
+    let started = Instant::now();
+    let assignment = match (heuristic.applies)(problem) {
+        Ok(()) => (heuristic.run)(problem, seed),
+        Err(_) => None,
+    };
+    let bound = bounds::simple(problem)[0];
+    Outcome {
+        assignment,
+        bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
+        bound_source: bound.source,
+        stopped_by: StoppedBy::Completed,
+        statistics: Statistics {
+            seconds: started.elapsed().as_secs_f64(),
+            items: problem.items.len(),
+            items_after_presolve: problem.items.len(),
+            ..Statistics::default()
+        },
+    }
+}

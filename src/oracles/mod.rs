@@ -1,0 +1,7 @@
+//! Exact methods that share nothing with the solver: what the rest is tested against.
+//!
+//! They know neither presolve nor bounds nor incumbents, and of the library only [`crate::problem`] and [`crate::cost`].
+
+pub mod brute_force;
+pub mod ideals;
+pub mod labels;

@@ -1,0 +1,115 @@
+//! Plans and comparisons as CSV and JSON, for spreadsheets and programs.
+
+use serde::Serialize;
+
+use super::comparison::{ComparisonRow, Ranked, ranked};
+use crate::plan::{Plan, PlanStage, Status};
+
+/// A row of the CSV of a plan. Names are those of the JSON; what is absent there is empty here.
+#[derive(Serialize)]
+struct Row<'a> {
+    instance: &'a str,
+    method: &'a str,
+    status: Status,
+    objective_ms: Option<f64>,
+    bound_ms: Option<f64>,
+    gap: Option<f64>,
+    stage: Option<usize>,
+    forward: String,
+    backward: String,
+    devices: String,
+    load_ms: Option<f64>,
+    forward_ms: Option<f64>,
+    backward_ms: Option<f64>,
+    communication_ms: Option<f64>,
+    memory_bytes: Option<u64>,
+}
+
+impl<'a> Row<'a> {
+    fn new(plan: &'a Plan, stage: Option<&PlanStage>) -> Self {
+        let join =
+            |names: fn(&PlanStage) -> &Vec<String>| stage.map_or_else(String::new, |s| names(s).join(";"));
+        Self {
+            instance: &plan.instance,
+            method: &plan.method,
+            status: plan.status,
+            objective_ms: plan.objective_ms,
+            bound_ms: plan.bound_ms,
+            gap: plan.gap,
+            stage: stage.map(|stage| stage.index),
+            forward: join(|stage| &stage.forward),
+            backward: join(|stage| &stage.backward),
+            devices: join(|stage| &stage.devices),
+            load_ms: stage.map(|stage| stage.load_ms),
+            forward_ms: stage.map(|stage| stage.forward_ms),
+            backward_ms: stage.map(|stage| stage.backward_ms),
+            communication_ms: stage.map(|stage| stage.communication_ms),
+            memory_bytes: stage.map(|stage| stage.memory_bytes),
+        }
+    }
+}
+
+/// A plan as CSV, a row a stage; one row with empty stage columns where there is no plan.
+///
+/// Layers of a stage are joined by `;`. For names that hold one, use [`json`].
+///
+/// # Errors
+///
+/// What the writer reports; writing to memory gives it no cause.
+pub fn csv(plan: &Plan) -> Result<String, ::csv::Error> {
+    let rows = plan.stages.iter().map(|stage| Row::new(plan, Some(stage)));
+    match plan.stages.is_empty() {
+        true => written([Row::new(plan, None)]),
+        false => written(rows),
+    }
+}
+
+/// A comparison as CSV, a row a method, best first; fields are those of [`comparison_json`].
+///
+/// # Errors
+///
+/// As for [`csv`].
+pub fn comparison_csv(rows: &[ComparisonRow]) -> Result<String, ::csv::Error> {
+    /// Stated here too, so that a comparison without rows has a heading.
+    const HEADINGS: [&str; 9] = [
+        "method",
+        "source",
+        "status",
+        "objective_ms",
+        "bound_ms",
+        "gap",
+        "ratio",
+        "seconds",
+        "note",
+    ];
+    if rows.is_empty() {
+        return Ok(HEADINGS.join(",") + "\n");
+    }
+    written(ranked(rows))
+}
+
+/// A plan as JSON, with the keys of the plan format, for people and programs.
+pub fn json(plan: &Plan) -> String {
+    pretty(plan)
+}
+
+/// A comparison as JSON: an array of methods, best first, each with its `gap` to the best bound of all methods and the
+/// `ratio` of its objective to the best.
+pub fn comparison_json(rows: &[ComparisonRow]) -> String {
+    pretty(&ranked(rows).collect::<Vec<Ranked>>())
+}
+
+fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
+    let mut writer = ::csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn pretty<T: Serialize>(value: &T) -> String {
+    // Only maps whose keys are no strings cannot be written, and none of these types has one.
+    let text = serde_json::to_string_pretty(value).expect("reports have string keys alone");
+    text + "\n"
+}

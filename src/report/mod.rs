@@ -1,0 +1,49 @@
+//! Plans as people and programs read them: text, CSV, JSON, Graphviz, SVG; and methods side by side.
+//!
+//! Everything here is a function from a plan to a string. Nothing is printed, and nothing is computed that the plan does
+//! not say, so that a report of a plan from a file is that of the search which found it. The same input gives the same
+//! bytes.
+
+mod bounds;
+mod comparison;
+mod csv;
+mod dot;
+mod format;
+mod layout;
+mod order;
+mod palette;
+mod picture;
+mod ranges;
+mod stages;
+mod svg;
+mod table;
+mod text;
+
+pub use self::bounds::bounds;
+pub use self::comparison::{ComparisonRow, comparison};
+pub use self::csv::{comparison_csv, comparison_json, csv, json};
+pub use self::dot::dot;
+pub use self::svg::svg;
+pub use self::text::text;
+
+/// How reports look: what the terminal can do, and what the reader wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether to colour, with ANSI escape codes.
+    pub color: bool,
+    /// Whether to tell how the search went: seconds, nodes, sizes. Without, two runs give the same report.
+    pub statistics: bool,
+}
+
+impl Default for Style {
+    /// 100 columns, no colour, all statistics.
+    fn default() -> Self {
+        Self {
+            width: 100,
+            color: false,
+            statistics: true,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The report that a person reads: what was found, why it stopped, and the stages.
+
+use anstyle::{AnsiColor, Style as Ink};
+
+use super::Style;
+use super::format::{Digits, bytes, count, percent, wrap};
+use super::stages;
+use crate::instance::Instance;
+use crate::options::{Communication, MemoryLimit, Mode, Objective, Schedule};
+use crate::plan::{Plan, Status, StoppedBy};
+
+/// Characters before a fact: its label and blanks.
+const LABEL: usize = 12;
+
+/// The text report of a plan, at most `style.width` columns wide where that is enough for the numbers.
+///
+/// `instance` gives the file order of the layers; the rest is the plan's.
+pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
+    let digits = Digits::for_ms(plan.objective_ms.or(plan.bound_ms).unwrap_or(0.0));
+    let mut out = paint(
+        &wrap(&headline(plan, digits), style.width, 0),
+        ink(plan.status),
+        style,
+    );
+    out += &wrap(&sentences(plan, digits), style.width, 0);
+    out.push('\n');
+    if let Some(hint) = hint(plan) {
+        out += &wrap(&format!("hint: {hint}"), style.width, 6);
+        out.push('\n');
+    }
+    out.push('\n');
+    if !plan.stages.is_empty() {
+        out += &stages::table(instance, plan, digits, style);
+        out += &wrap(legend(plan), style.width, 2);
+        out += "\n\n";
+    }
+    for (label, fact) in facts(plan, digits, style) {
+        out += &wrap(&format!("{label:<LABEL$}{fact}"), style.width, LABEL);
+        out.push('\n');
+    }
+    out
+}
+
+/// The answer in a line.
+pub fn headline(plan: &Plan, digits: Digits) -> String {
+    let name = &plan.instance;
+    let stages = count(plan.stages.len(), "stage");
+    let value = plan
+        .objective_ms
+        .map_or_else(String::new, |ms| objective(plan, &digits.ms(ms)));
+    match plan.status {
+        Status::Optimal => format!("Optimal plan of `{name}` in {stages}: {value}"),
+        Status::Feasible => format!("Feasible plan of `{name}` in {stages}: {value}"),
+        Status::Infeasible => format!("No plan of `{name}` exists"),
+        Status::Unknown => {
+            format!("Nothing found for `{name}`: neither a plan nor a proof that there is none")
+        }
+    }
+}
+
+/// The objective in words.
+fn objective(plan: &Plan, ms: &str) -> String {
+    match (plan.problem.objective, plan.problem.micro_batches) {
+        (Some(Objective::Iteration), Some(m)) => {
+            format!("{ms} ms an iteration of {}", micro_batches(m))
+        }
+        (Some(Objective::Iteration), None) => format!("{ms} ms an iteration"),
+        _ => format!("one micro-batch every {ms} ms"),
+    }
+}
+
+/// What is proved, and why the search stopped.
+fn sentences(plan: &Plan, digits: Digits) -> String {
+    let by = match plan.bound_source.as_str() {
+        "" => String::new(),
+        source => format!(", by `{source}`"),
+    };
+    let limit = match plan.problem.stages {
+        Some(1) => "in 1 stage".to_owned(),
+        Some(q) if plan.problem.all_stages == Some(true) => format!("in exactly {q} stages"),
+        Some(q) => format!("in at most {q} stages"),
+        None => "in any number of stages".to_owned(),
+    };
+    let proved = match (plan.status, plan.bound_ms) {
+        (Status::Optimal, _) => format!("It is proved that no plan {limit} is better{by}."),
+        (Status::Infeasible, _) => {
+            format!("It is proved that none {limit} keeps to the order and fits the memory{by}.")
+        }
+        (_, Some(bound)) if bound > 0.0 => {
+            let gap = match plan.gap {
+                Some(gap) => format!("A better plan may exist, by at most {}: ", percent(gap)),
+                None => String::new(),
+            };
+            let none = if gap.is_empty() { "No plan" } else { "no plan" };
+            format!("{gap}{none} {limit} takes less than {} ms{by}.", digits.ms(bound))
+        }
+        _ => "Nothing is known of how good a plan could be.".into(),
+    };
+    format!("{proved} {}", why(plan))
+}
+
+fn why(plan: &Plan) -> String {
+    let method = &plan.method;
+    match plan.stopped_by {
+        StoppedBy::Completed if matches!(plan.status, Status::Optimal | Status::Infeasible) => {
+            format!("The search by `{method}` is complete.")
+        }
+        StoppedBy::Completed => format!("The method `{method}` has nothing left to try."),
+        StoppedBy::Gap => format!("The search by `{method}` stopped at the gap that was asked for."),
+        StoppedBy::TimeLimit => format!("The search by `{method}` stopped at the time limit."),
+        StoppedBy::Interrupt => format!("The search by `{method}` was interrupted."),
+        StoppedBy::SizeLimit => {
+            format!("The search by `{method}` stopped at a cap of the method, such as the number of ideals.")
+        }
+    }
+}
+
+/// What the reader can do about it, if anything.
+fn hint(plan: &Plan) -> Option<String> {
+    let problem = &plan.problem;
+    match (plan.status, plan.stopped_by) {
+        (Status::Optimal, _) => None,
+        (Status::Infeasible, _) => {
+            let limited = problem.memory_limit.is_some_and(|limit| limit.bytes().is_some());
+            let all = problem.all_stages == Some(true);
+            let mut remedies = vec!["allow more `--stages`"];
+            if all {
+                remedies = vec!["lower `--stages`", "drop `--all-stages`"];
+            }
+            if limited {
+                remedies.push("raise `--memory-limit`");
+            }
+            Some(remedies.join(", or "))
+        }
+        (_, StoppedBy::Completed | StoppedBy::SizeLimit) if plan.method != "exact" => {
+            Some("`--method exact` finds and proves an optimum".into())
+        }
+        (_, StoppedBy::TimeLimit) => Some("raise `--time-limit`".into()),
+        (_, StoppedBy::Gap) => Some("lower `--gap`; 0 asks for the optimum".into()),
+        _ => None,
+    }
+}
+
+fn legend(plan: &Plan) -> &'static str {
+    match plan.problem.communication {
+        Some(Communication::Overlapped) => {
+            "> marks the bottleneck. Share: the busier of load and transfers, of the bottleneck's; transfers are those \
+             of the busier link."
+        }
+        _ => "> marks the bottleneck. Load: work and transfers. Share: load, of the bottleneck's.",
+    }
+}
+
+fn facts(plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let iteration = plan.problem.objective == Some(Objective::Iteration);
+    let meaning = match iteration {
+        true => "iteration: all micro-batches and the flush",
+        false => "period: time between micro-batches in steady state",
+    };
+    if let Some(ms) = plan.objective_ms {
+        facts.push(("objective", format!("{} ms ({meaning})", digits.ms(ms))));
+    }
+    if let Some(ms) = plan.bound_ms {
+        let source = match plan.bound_source.as_str() {
+            "" => String::new(),
+            source => format!(" (from `{source}`)"),
+        };
+        facts.push(("bound", format!("{} ms{source}", digits.ms(ms))));
+    }
+    if let Some(gap) = plan.gap {
+        facts.push(("gap", percent(gap)));
+    }
+    facts.push((
+        "status",
+        format!("{}, stopped by {}", plan.status, plan.stopped_by),
+    ));
+    facts.push(("region", region(plan)));
+    facts.push(("problem", problem(plan)));
+    if style.statistics {
+        facts.push(("search", search(plan)));
+        let bounds = plan.statistics.bounds_ms.iter();
+        let bounds: Vec<String> = bounds
+            .map(|(name, &ms)| format!("{name} {} ms", digits.ms(ms)))
+            .collect();
+        if !bounds.is_empty() {
+            facts.push(("bounds", bounds.join(", ")));
+        }
+    }
+    facts
+}
+
+/// Which plans were compared. Other tools mean other regions by the same words, so every report says it.
+fn region(plan: &Plan) -> String {
+    let used = match (plan.problem.stages, plan.stages.len()) {
+        (None, _) => String::new(),
+        (Some(q), 0) => format!("; at most {}", count(q, "stage")),
+        (Some(q), used) => format!("; {used} of at most {} used", count(q, "stage")),
+    };
+    let used = match plan.problem.all_stages {
+        Some(true) => used.replace("at most ", "exactly "),
+        _ => used,
+    };
+    format!("ordered: the quotient graph is acyclic and stage order is a topological order of it{used}")
+}
+
+fn problem(plan: &Plan) -> String {
+    let problem = &plan.problem;
+    let mut words = Vec::new();
+    words.extend(problem.mode.map(|mode| mode.to_string()));
+    // In inference there is one order of work only.
+    if problem.mode == Some(Mode::Training) {
+        words.extend(
+            problem
+                .schedule
+                .map(|schedule: Schedule| format!("schedule {schedule}")),
+        );
+    }
+    words.extend(problem.micro_batches.map(micro_batches));
+    words.extend(problem.communication.map(|c| format!("{c} communication")));
+    if problem.communication != Some(Communication::Ignored) {
+        let link = problem.bandwidth_bytes_per_s;
+        words.extend(link.map(|rate| format!("links of {}/s", bytes(rate as u64))));
+    }
+    let kinds = problem.device_kinds.iter().flatten();
+    words.extend(kinds.map(|kind| format!("devices `{kind}`")));
+    words.extend(problem.memory_limit.map(|limit| match limit {
+        MemoryLimit::Bytes(most) => format!("{} of memory a stage", bytes(most)),
+        MemoryLimit::Unlimited(_) => "memory without limit".into(),
+    }));
+    if problem.mode == Some(Mode::Training) {
+        words.extend(
+            problem
+                .optimizer
+                .map(|optimizer| format!("optimizer {optimizer}")),
+        );
+    }
+    words.join(", ")
+}
+
+fn micro_batches(m: u64) -> String {
+    match m {
+        1 => "1 micro-batch".into(),
+        m => format!("{m} micro-batches"),
+    }
+}
+
+fn search(plan: &Plan) -> String {
+    let statistics = &plan.statistics;
+    let mut words = vec![
+        format!("{:.3} s", statistics.seconds),
+        count(statistics.nodes as usize, "node"),
+        format!(
+            "{} -> {} items after presolve",
+            statistics.items, statistics.items_after_presolve
+        ),
+        format!("{} binaries", statistics.binaries),
+    ];
+    words.extend(statistics.ideals.map(|ideals| count(ideals, "ideal")));
+    words.join(", ")
+}
+
+/// A plan is good news, a proof the best; nothing is neither.
+fn ink(status: Status) -> Ink {
+    let color = match status {
+        Status::Optimal => AnsiColor::Green,
+        Status::Feasible => AnsiColor::Cyan,
+        Status::Infeasible => AnsiColor::Red,
+        Status::Unknown => AnsiColor::Yellow,
+    };
+    Ink::new().bold().fg_color(Some(color.into()))
+}
+
+fn paint(text: &str, ink: Ink, style: &Style) -> String {
+    match style.color {
+        true => format!("{ink}{text}{ink:#}\n"),
+        false => format!("{text}\n"),
+    }
+}

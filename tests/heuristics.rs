@@ -1,0 +1,259 @@
+//! Heuristics against the oracles: never better, and as good where the registry says so.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{is_chain, problem_of, random_problem, random_spec};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use stagecut::cost;
+use stagecut::heuristics::intervals::{Interval, Intervals};
+use stagecut::heuristics::local_moves::improve;
+use stagecut::heuristics::slicing::{slice, slice_below};
+use stagecut::heuristics::{METHODS, find, fitting, orders};
+use stagecut::instance::spec::InstanceSpec;
+use stagecut::options::{Communication, MemoryLimit, Objective};
+use stagecut::oracles::ideals;
+use stagecut::problem::{Assignment, Problem};
+
+fn optimum(problem: &Problem) -> Option<u64> {
+    let solution = ideals::solve(problem, ideals::DEFAULT_CAP, &|| false).unwrap();
+    solution.best.map(|(_, objective_ns)| objective_ns)
+}
+
+fn run(name: &str, problem: &Problem) -> Option<u64> {
+    let assignment = (find(name).unwrap().run)(problem, 7)?;
+    Some(cost::assignment_ns(problem, &assignment))
+}
+
+fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem)> {
+    seeds.filter_map(|seed| Some((seed, random_problem(seed)?.1)))
+}
+
+/// Chains without communication and memory limit.
+fn plain_chain(seed: u64) -> InstanceSpec {
+    let mut spec = random_spec(seed, true);
+    spec.pipeline.communication = Some(Communication::Ignored);
+    spec.pipeline.memory_limit = Some("none".parse::<MemoryLimit>().unwrap());
+    spec.pipeline.objective = Some(Objective::Period);
+    spec
+}
+
+#[test]
+fn names_are_unique() {
+    let names: BTreeSet<&str> = METHODS.iter().map(|method| method.name).collect();
+    assert_eq!(names.len(), METHODS.len());
+}
+
+#[test]
+fn no_heuristic_beats_the_optimum() {
+    for (seed, problem) in random_problems(0..10_000) {
+        let optimum = optimum(&problem);
+        for method in METHODS {
+            assert_eq!((method.applies)(&problem), Ok(()));
+            let Some(assignment) = (method.run)(&problem, seed) else {
+                continue;
+            };
+            assert!(
+                cost::is_feasible(&problem, &assignment),
+                "seed {seed}: {}",
+                method.name
+            );
+            let objective = Some(cost::assignment_ns(&problem, &assignment));
+            assert!(
+                optimum.is_some() && objective >= optimum,
+                "seed {seed}: {}",
+                method.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_one_plan() {
+    for (seed, problem) in random_problems(0..300) {
+        for method in METHODS {
+            assert_eq!(
+                (method.run)(&problem, seed),
+                (method.run)(&problem, seed),
+                "{}",
+                method.name
+            );
+        }
+    }
+}
+
+#[test]
+fn slicing_and_local_moves_are_exact_on_chains() {
+    let mut chains = 0;
+    for seed in 0..2000 {
+        let Some((_, problem)) = problem_of(&random_spec(seed, true)) else {
+            continue;
+        };
+        assert!(is_chain(&problem));
+        chains += 1;
+        assert_eq!(run("slicing", &problem), optimum(&problem), "seed {seed}");
+        assert_eq!(run("local-moves", &problem), optimum(&problem), "seed {seed}");
+    }
+    assert!(chains > 1000);
+}
+
+#[test]
+fn binary_search_is_exact_on_plain_chains() {
+    for seed in 0..2000 {
+        let mut spec = plain_chain(seed);
+        if seed % 3 == 0 {
+            spec.pipeline.objective = Some(Objective::Iteration);
+            spec.pipeline.micro_batches = Some(4);
+            spec.pipeline.schedule = None;
+        }
+        let Some((_, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        assert_eq!(run("binary-search", &problem), optimum(&problem), "seed {seed}");
+    }
+}
+
+#[test]
+fn equal_layers_and_blocks_are_exact_on_chains_of_equals() {
+    for seed in 0..500 {
+        let mut spec = plain_chain(seed);
+        for layer in &mut spec.network.layers {
+            layer.forward_ms = layer.forward_ms.map(|_| 2.0);
+            layer.backward_ms = layer.backward_ms.map(|_| 3.0);
+        }
+        let Some((_, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        assert_eq!(run("equal-layers", &problem), optimum(&problem), "seed {seed}");
+        assert_eq!(run("gpipe-blocks", &problem), optimum(&problem), "seed {seed}");
+    }
+}
+
+#[test]
+fn blocks_are_within_a_layer_of_the_optimum_on_plain_chains() {
+    for seed in 0..1000 {
+        let Some((_, problem)) = problem_of(&plain_chain(seed)) else {
+            continue;
+        };
+        let largest = problem.items.iter().map(|item| item.work_ns()).max().unwrap();
+        assert!(
+            run("gpipe-blocks", &problem).unwrap() <= optimum(&problem).unwrap() + largest,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn orders_are_topological() {
+    for (seed, problem) in random_problems(0..300) {
+        for order in orders::handful(&problem, 5, seed) {
+            let mut position = vec![usize::MAX; order.len()];
+            order
+                .iter()
+                .enumerate()
+                .for_each(|(at, &item)| position[item] = at);
+            let pairs = problem
+                .order
+                .edge_indices()
+                .filter_map(|e| problem.order.edge_endpoints(e));
+            for (u, v) in pairs {
+                assert!(
+                    position[u.index()] < position[v.index()],
+                    "seed {seed}: {order:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn intervals_cost_what_their_stage_costs() {
+    for (seed, problem) in random_problems(0..500) {
+        for order in orders::handful(&problem, 2, seed) {
+            let intervals = Intervals::new(&problem, &order);
+            for end in 1..=order.len() {
+                let mut interval = Interval::before(end);
+                let mut settled = 0;
+                while interval.start > 0 {
+                    intervals.grow(&mut interval);
+                    let members = &order[interval.start..end];
+                    let expected = cost::stage_cost(&problem, members, |item| members.contains(&item));
+                    assert_eq!(interval.cost(), expected, "seed {seed}");
+                    let least = interval.settled.bottleneck_ns();
+                    assert!(
+                        settled <= least && least <= expected.bottleneck_ns(),
+                        "seed {seed}"
+                    );
+                    settled = least;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_are_the_best_of_their_order() {
+    for (seed, problem) in random_problems(0..5000) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let order = orders::random(&problem, &mut rng);
+        let best = best_by_trial(&problem, &order);
+        let fitting = fitting::slices(&problem, &order);
+        assert_eq!(fitting.is_some(), best.is_some(), "seed {seed}");
+        assert!(
+            fitting.is_none_or(|plan| cost::is_feasible(&problem, &plan)),
+            "seed {seed}"
+        );
+        let sliced = slice(&problem, &order);
+        if let Some((assignment, objective_ns)) = &sliced {
+            assert!(cost::is_feasible(&problem, assignment), "seed {seed}");
+            assert_eq!(
+                cost::assignment_ns(&problem, assignment),
+                *objective_ns,
+                "seed {seed}"
+            );
+        }
+        assert_eq!(sliced.map(|(_, ns)| ns), best, "seed {seed}");
+        let below = |upper_ns| slice_below(&problem, &order, upper_ns).map(|(_, ns)| ns);
+        assert_eq!(below(u64::MAX), best, "seed {seed}");
+        assert_eq!(below(0), None, "seed {seed}");
+        if let Some(best_ns) = best {
+            assert_eq!(below(best_ns + 1), best, "seed {seed}");
+            assert_eq!(below(best_ns + 3_000_000), best, "seed {seed}");
+            assert_eq!(below(best_ns), None, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn local_moves_never_worsen_a_plan() {
+    for (seed, problem) in random_problems(0..5000) {
+        for method in METHODS {
+            let Some(assignment) = (method.run)(&problem, seed) else {
+                continue;
+            };
+            let improved = improve(&problem, assignment.clone());
+            assert!(cost::is_feasible(&problem, &improved), "seed {seed}");
+            let objective = |assignment: &Assignment| cost::assignment_ns(&problem, assignment);
+            assert!(objective(&improved) <= objective(&assignment), "seed {seed}");
+        }
+    }
+}
+
+/// The best objective over all ways to cut an order, each costed from scratch.
+fn best_by_trial(problem: &Problem, order: &[usize]) -> Option<u64> {
+    let cuts = order.len() - 1;
+    (0..1_usize << cuts)
+        .filter(|cut| (cut.count_ones() as usize) < problem.stages())
+        .filter_map(|cut| {
+            let mut assignment = vec![0; order.len()];
+            let mut stage = 0;
+            for (position, &item) in order.iter().enumerate() {
+                stage += usize::from(position > 0 && cut >> (position - 1) & 1 == 1);
+                assignment[item] = stage;
+            }
+            cost::is_feasible(problem, &assignment).then(|| cost::assignment_ns(problem, &assignment))
+        })
+        .min()
+}

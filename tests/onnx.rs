@@ -1,0 +1,383 @@
+//! The ONNX importer: known networks against published counts, small models by hand, and damaged files.
+#![cfg(feature = "onnx")]
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stagecut::fault::InputError;
+use stagecut::import::read_spec;
+use stagecut::instance::Instance;
+use stagecut::instance::read_cluster;
+use stagecut::instance::spec::{InstanceSpec, LayerSpec};
+
+/// Networks of `instances/`: multiply-adds of convolutions and products in units of 10^9, and learned parameters.
+///
+/// Multiply-adds were counted with the shape inference of the `onnx` package 1.23.2, which shares no code with ours.
+/// Parameters are the published counts of the architectures (torchvision's for ResNet-50, VGG-19, SqueezeNet 1.1 and
+/// DenseNet-121; the Caffe model zoo's for AlexNet and GoogLeNet), else counted in the same way.
+const NETWORKS: &[(&str, f64, f64)] = &[
+    ("alexnet", 0.6546, 60_965_224.0),
+    ("densenet121", 2.8342, 7_978_856.0),
+    ("googlenet", 1.4316, 6_998_552.0),
+    ("inception_v2", 2.0189, 11_194_984.0),
+    ("resnet50", 4.0892, 25_557_032.0),
+    ("shufflenet", 0.1247, 1_393_320.0),
+    ("squeezenet", 0.3492, 1_235_496.0),
+    ("vgg19", 19.6321, 143_667_240.0),
+    ("zfnet", 1.4817, 87_250_536.0),
+];
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("instances/{name}.onnx"))
+}
+
+fn import(name: &str) -> (InstanceSpec, Vec<String>) {
+    read_spec(&model(name)).unwrap_or_else(|error| panic!("{name}: {error}: {:?}", error.faults))
+}
+
+fn is_product(layer: &LayerSpec) -> bool {
+    ["Conv", "Gemm"].contains(&layer.operator.as_deref().unwrap_or_default())
+}
+
+#[test]
+fn networks_have_their_published_size() {
+    for &(name, multiply_adds, parameters) in NETWORKS {
+        let (spec, _) = import(name);
+        let layers = &spec.network.layers;
+        let flops: f64 = layers.iter().filter(|l| is_product(l)).map(|l| l.work.as_ref().unwrap().forward_flops).sum();
+        let bytes: f64 = layers.iter().map(|layer| layer.parameter_bytes).sum();
+        println!("{name}: {} layers, {:.4} GMAC, {} parameters", layers.len(), flops / 2e9, bytes / 4.0);
+        approx::assert_relative_eq!(flops / 2e9, multiply_adds, max_relative = 0.01);
+        // DenseNet-121 and Inception-v2 carry scale and shift twice, in the normalisation and after it.
+        approx::assert_relative_eq!(bytes / 4.0, parameters, max_relative = 0.02);
+    }
+}
+
+#[test]
+fn networks_are_valid_instances() {
+    for &(name, ..) in NETWORKS {
+        let (spec, _) = import(name);
+        let ids: HashSet<&str> = spec.network.layers.iter().map(|layer| layer.id.as_str()).collect();
+        assert_eq!(ids.len(), spec.network.layers.len(), "{name}");
+        // Building refuses cycles, unknown names and sums out of range.
+        let instance = Instance::read(&model(name), None).unwrap();
+        assert!(instance.network.layers.iter().any(|layer| layer.times[0].unwrap().backward_ns > 0));
+        // Networks of one input and one output are connected: all but the last layer feed another one.
+        let feeding: HashSet<&str> = spec.network.tensors.iter().map(|t| t.producer.as_str()).collect();
+        assert_eq!(feeding.len(), ids.len() - 1, "{name}");
+        assert!(spec.network.tensors.iter().all(|t| t.bytes.unwrap() > 0.0));
+    }
+}
+
+#[test]
+fn constants_are_folded() {
+    let (spec, notes) = import("densenet121");
+    assert!(spec.network.layers.iter().all(|l| !["ConstantOfShape", "Unsqueeze"].contains(&l.operator.as_deref().unwrap())));
+    // 836 weights made by ConstantOfShape, 242 of them unsqueezed.
+    assert!(notes.iter().any(|note| note.starts_with("1078 nodes that compute constants")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("`v100`")));
+}
+
+#[test]
+fn the_first_layer_of_alexnet_is_counted_by_hand() {
+    let (spec, _) = import("alexnet");
+    let [first, relu, lrn, pool, second, ..] = &spec.network.layers[..] else { panic!("few layers") };
+    // 96 kernels of 3 x 11 x 11 on 54 x 54 positions; a multiply-add is two operations, the bias one.
+    let positions = 96.0 * 54.0 * 54.0;
+    let work = first.work.clone().unwrap();
+    assert_eq!(work.forward_flops, positions * (2.0 * 363.0 + 1.0));
+    assert_eq!(work.forward_bytes, 4.0 * (150_528.0 + positions + 96.0 * 363.0 + 96.0));
+    // Nobody asks for the gradient of the data.
+    assert_eq!(work.backward_flops, work.forward_flops);
+    assert_eq!(first.parameter_bytes, 4.0 * (96.0 * 363.0 + 96.0));
+    assert_eq!(first.stash_bytes, 4.0 * 150_528.0);
+    assert_eq!((relu.operator.as_deref(), relu.stash_bytes), (Some("Relu"), positions));
+    assert_eq!((lrn.operator.as_deref(), lrn.stash_bytes), (Some("LRN"), 8.0 * positions));
+    assert_eq!((pool.operator.as_deref(), pool.stash_bytes), (Some("MaxPool"), 8.0 * 96.0 * 26.0 * 26.0));
+    // Two groups: each of the 256 outputs sees 48 channels of 5 x 5.
+    let work = second.work.clone().unwrap();
+    assert_eq!(work.forward_flops, 256.0 * 26.0 * 26.0 * (2.0 * 48.0 * 25.0 + 1.0));
+    assert_eq!(work.backward_flops, 2.0 * work.forward_flops);
+    let bytes: Vec<f64> = spec.network.tensors[..4].iter().map(|t| t.bytes.unwrap()).collect();
+    assert_eq!(bytes, [positions, positions, positions, 96.0 * 26.0 * 26.0].map(|n| 4.0 * n));
+}
+
+#[test]
+fn backward_is_twice_forward_only_for_inner_products() {
+    for &(name, ..) in NETWORKS {
+        let instance = Instance::read(&model(name), None).unwrap();
+        let layers = &instance.network.layers;
+        let ratio = |i: usize| {
+            let times = layers[i].times[0].unwrap();
+            times.backward_ns as f64 / times.forward_ns as f64
+        };
+        let operator = |i: usize| layers[i].operator.as_deref().unwrap();
+        assert_eq!((operator(0), ratio(0)), ("Conv", 1.0), "{name}");
+        for i in 1..layers.len() {
+            match operator(i) {
+                "Conv" | "Gemm" => approx::assert_relative_eq!(ratio(i), 2.0, max_relative = 1e-3),
+                // The smallest take 36 ns, and times are whole nanoseconds.
+                "Relu" => approx::assert_relative_eq!(ratio(i), 1.125, max_relative = 0.02),
+                "Add" | "Sum" => assert!(ratio(i) < 1.5, "{name} {} {}", layers[i].id, ratio(i)),
+                "Reshape" => assert_eq!(layers[i].times[0].unwrap().forward_ns, 0),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn presets_are_valid() {
+    for name in ["v100", "a100", "h100", "t4", "titan-x"] {
+        let cluster = read_cluster(name).unwrap();
+        assert_eq!((cluster.device_kinds.len(), cluster.device_kinds[0].name.as_str()), (1, name));
+        Instance::read(&model("alexnet"), Some(name)).unwrap();
+    }
+    assert!(read_cluster("v10").unwrap_err().faults[0].to_string().contains("v10"));
+}
+
+// Small models, written field by field as protobuf; the numbers are those of onnx.proto.
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 128 {
+        bytes.push(value as u8 | 128);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn number(field: u64, value: i64) -> Vec<u8> {
+    [varint(field << 3), varint(value as u64)].concat()
+}
+
+fn bytes(field: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    [varint(field << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
+}
+
+const FLOAT: i64 = 1;
+const INT64: i64 = 7;
+
+/// A graph's input or output; a length is a number, or a name for a symbolic one.
+fn value(name: &str, lengths: &[&str]) -> Vec<u8> {
+    let dim = |length: &&str| match length.parse() {
+        Ok(length) => bytes(1, number(1, length)),
+        Err(_) => bytes(1, bytes(2, length)),
+    };
+    let shape: Vec<u8> = lengths.iter().flat_map(dim).collect();
+    let tensor = [number(1, FLOAT), bytes(2, shape)].concat();
+    [bytes(1, name), bytes(2, bytes(1, tensor))].concat()
+}
+
+fn tensor(name: &str, data_type: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
+    let dims = dims.iter().flat_map(|&dim| number(1, dim));
+    [dims.collect(), number(2, data_type), bytes(8, name), bytes(9, raw)].concat()
+}
+
+fn longs(name: &str, values: &[i64]) -> Vec<u8> {
+    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    tensor(name, INT64, &[values.len() as i64], &raw)
+}
+
+fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {
+    let inputs = inputs.iter().flat_map(|name| bytes(1, name));
+    let outputs = outputs.iter().flat_map(|name| bytes(2, name));
+    let attributes = attributes.iter().flat_map(|attribute| bytes(5, attribute));
+    [inputs.collect(), outputs.collect(), bytes(4, operator), attributes.collect()].concat()
+}
+
+fn int_attribute(name: &str, value: i64) -> Vec<u8> {
+    [bytes(1, name), number(3, value), number(20, 2)].concat()
+}
+
+#[derive(Default)]
+struct Model {
+    nodes: Vec<Vec<u8>>,
+    constants: Vec<Vec<u8>>,
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+    claims: Vec<Vec<u8>>,
+}
+
+impl Model {
+    fn encode(&self) -> Vec<u8> {
+        let all = |field, parts: &[Vec<u8>]| parts.iter().flat_map(|part| bytes(field, part)).collect::<Vec<u8>>();
+        let graph = [
+            all(1, &self.nodes),
+            all(5, &self.constants),
+            all(11, &self.inputs),
+            all(12, &self.outputs),
+            all(13, &self.claims),
+        ];
+        [number(1, 8), bytes(7, graph.concat()), bytes(8, number(2, 13))].concat()
+    }
+
+    fn read(&self) -> Result<(Instance, InstanceSpec), InputError> {
+        read_bytes(&self.encode())
+    }
+
+    fn fault(&self) -> String {
+        let error = self.read().expect_err("a fault");
+        error.faults.iter().map(|fault| format!("{fault}\n")).collect()
+    }
+}
+
+fn read_bytes(content: &[u8]) -> Result<(Instance, InstanceSpec), InputError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, content).unwrap();
+    Ok((Instance::read(&path, None)?, read_spec(&path)?.0))
+}
+
+#[test]
+fn symbolic_batches_become_one() {
+    let model = Model {
+        inputs: vec![value("x", &["batch", "8"])],
+        nodes: vec![node("Relu", &["x"], &["y"], &[]), node("Exp", &["y"], &["z"], &[])],
+        outputs: vec![value("z", &["batch", "8"])],
+        ..Default::default()
+    };
+    let (instance, spec) = model.read().unwrap();
+    assert_eq!(spec.network.tensors[0].bytes, Some(32.0));
+    assert_eq!(instance.network.layers[0].id, "y");
+    assert!(instance.notes.iter().any(|note| note.contains("`batch`")));
+    let model = Model { inputs: vec![value("x", &["batch", "width"])], ..model };
+    assert!(model.fault().contains("input `x`: found no number for `width`"), "{}", model.fault());
+}
+
+#[test]
+fn shape_arithmetic_is_folded_and_shared_weights_count_once() {
+    let weights = vec![0; 4 * 16 * 16];
+    let model = Model {
+        inputs: vec![value("x", &["2", "4", "4"])],
+        constants: vec![tensor("w", FLOAT, &[16, 16], &weights), longs("zero", &[0]), longs("rest", &[-1])],
+        nodes: vec![
+            node("Shape", &["x"], &["shape"], &[]),
+            node("Gather", &["shape", "zero"], &["batch"], &[int_attribute("axis", 0)]),
+            node("Concat", &["batch", "rest"], &["target"], &[int_attribute("axis", 0)]),
+            node("Reshape", &["x", "target"], &["flat"], &[]),
+            node("MatMul", &["flat", "w"], &["hidden"], &[]),
+            node("Transpose", &["w"], &["wt"], &[]),
+            node("MatMul", &["hidden", "wt"], &["out"], &[]),
+        ],
+        ..Default::default()
+    };
+    let (instance, spec) = model.read().unwrap();
+    let ids: Vec<&str> = spec.network.layers.iter().map(|layer| layer.id.as_str()).collect();
+    assert_eq!(ids, ["flat", "hidden", "out"]);
+    let parameters: Vec<f64> = spec.network.layers.iter().map(|layer| layer.parameter_bytes).collect();
+    assert_eq!(parameters, [0.0, 1024.0, 0.0]);
+    let work = spec.network.layers[1].work.clone().unwrap();
+    assert_eq!((work.forward_flops, work.backward_flops), (1024.0, 1024.0));
+    let work = spec.network.layers[2].work.clone().unwrap();
+    assert_eq!((work.forward_flops, work.backward_flops), (1024.0, 2048.0));
+    assert!(instance.notes.iter().any(|note| note.starts_with("1 constants are read by several layers")));
+}
+
+#[test]
+fn unknown_operators_need_a_claimed_shape() {
+    let mut model = Model {
+        inputs: vec![value("x", &["1", "8"])],
+        nodes: vec![node("Mystery", &["x"], &["y"], &[]), node("Relu", &["y"], &["z"], &[])],
+        ..Default::default()
+    };
+    let fault = model.fault();
+    assert!(fault.contains("node `y` (Mystery): found output `y`, whose shape"), "{fault}");
+    assert_eq!(fault.lines().count(), 1, "{fault}");
+    model.claims = vec![value("y", &["1", "8"])];
+    let (instance, spec) = model.read().unwrap();
+    assert_eq!(spec.network.layers.len(), 2);
+    assert!(instance.notes.iter().any(|note| note.ends_with("element-wise: Mystery")));
+}
+
+#[test]
+fn claims_of_size_allocate_nothing() {
+    let huge = 1 << 40;
+    let mut model = Model {
+        inputs: vec![value("x", &["1", "8"])],
+        constants: vec![tensor("w", FLOAT, &[huge], &[0; 8])],
+        nodes: vec![node("Add", &["x", "w"], &["y"], &[])],
+        ..Default::default()
+    };
+    assert!(model.fault().contains("initializer `w`"), "{}", model.fault());
+    // 4 TiB of constants that nobody makes; only their size is known.
+    model.constants = vec![longs("shape", &[huge, 1])];
+    model.nodes = vec![
+        node("ConstantOfShape", &["shape"], &["w"], &[]),
+        node("Add", &["x", "w"], &["y"], &[]),
+        node("Relu", &["y"], &["z"], &[]),
+    ];
+    let (_, spec) = model.read().unwrap();
+    assert_eq!(spec.network.layers[0].parameter_bytes, 4.0 * huge as f64, "{:?}", spec.network);
+    model.constants = vec![longs("shape", &[huge, huge, 1])];
+    assert!(model.fault().contains("expected at most 2^53"), "{}", model.fault());
+    for (operator, constant) in [("Expand", longs("shape", &[huge, 8])), ("Tile", longs("shape", &[huge, 1]))] {
+        model.constants = vec![constant, longs("one", &[1, 1])];
+        model.nodes = vec![
+            node(operator, &["one", "shape"], &["w"], &[]),
+            node("Add", &["x", "w"], &["y"], &[]),
+        ];
+        let _ = model.read();
+    }
+    // A length that becomes a rank, and an axis beyond any rank.
+    model.inputs.push(value("long", &[&huge.to_string()]));
+    model.nodes = vec![node("ConstantOfShape", &["long"], &["y"], &[])];
+    assert!(model.fault().contains("output `y`"), "{}", model.fault());
+    model.nodes = vec![node("Concat", &["x", "x"], &["y"], &[int_attribute("axis", huge)])];
+    assert!(model.fault().contains("attribute `axis`"), "{}", model.fault());
+}
+
+#[test]
+fn faults_say_where() {
+    let mut model = Model::default();
+    assert!(model.fault().contains("found no layers"));
+    model.inputs = vec![value("x", &["8"])];
+    model.nodes = vec![node("Add", &["x", "z"], &["y"], &[]), node("Relu", &["y"], &["z"], &[])];
+    assert!(model.fault().contains("node `y` (Add): found input `z`"), "{}", model.fault());
+    model.nodes = vec![node("Relu", &["x"], &["y"], &[]), node("Exp", &["x"], &["y"], &[])];
+    assert!(model.fault().contains("second tensor named `y`"), "{}", model.fault());
+    let location = [bytes(1, "location"), bytes(2, "weights.bin")].concat();
+    let external = [number(1, 8), number(2, FLOAT), bytes(8, "w"), bytes(13, location), number(14, 1)].concat();
+    model.constants = vec![external];
+    model.nodes = vec![node("Add", &["x", "w"], &["y"], &[])];
+    assert!(model.fault().contains("initializer `w`: found no external data"), "{}", model.fault());
+    for junk in [&b""[..], b"junk", &[0xff; 64], b"\x3a\xff\xff\xff\xff\x0f"] {
+        assert!(read_bytes(junk).is_err());
+    }
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let (mut refused, mut read) = (0, 0);
+    let mut try_it = |content: &[u8]| match read_bytes(content) {
+        Ok(_) => read += 1,
+        Err(error) => {
+            assert!(!error.faults.is_empty());
+            refused += 1;
+        }
+    };
+    for _ in 0..200 {
+        let junk: Vec<u8> = (0..random.random_range(0..400)).map(|_| random.random()).collect();
+        try_it(&junk);
+    }
+    for (name, truncations, flips) in [("alexnet", 200, 500), ("googlenet", 30, 40), ("shufflenet", 20, 20)] {
+        let whole = std::fs::read(model(name)).unwrap();
+        for _ in 0..truncations {
+            try_it(&whole[..random.random_range(0..whole.len())]);
+        }
+        for _ in 0..flips {
+            let mut damaged = whole.clone();
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..damaged.len());
+                damaged[at] ^= 1 << random.random_range(0..8);
+            }
+            try_it(&damaged);
+        }
+    }
+    assert!(refused > 400 && read > 10, "{refused} refused, {read} read");
+}

@@ -1,0 +1,37 @@
+# `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint bench docs schema clean
+
+BIN := target/release/stagecut
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: ## Find or fetch what compiles HiGHS (cmake, libclang), inside the checkout
+	@scripts/setup
+
+build: setup ## Build target/release/stagecut
+	cargo build --release --locked
+
+demo: build ## Find and prove the best plan of GoogLeNet in 4 stages
+	$(BIN) solve instances/googlenet.onnx --stages 4
+
+test: setup ## Run every test
+	cargo test --release --locked
+
+lint: setup ## Check format, warnings and docs
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' cargo doc --release --locked --no-deps
+
+bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md
+	benches/peers
+
+docs: setup ## Build the documentation: target/doc/stagecut/index.html
+	cargo doc --release --locked --no-deps
+
+schema: build ## Write the JSON Schema of native instances
+	$(BIN) schema > instances/schema.json
+
+clean: ## Remove everything that was built or fetched
+	rm -rf target .tools

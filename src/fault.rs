@@ -36,27 +36,70 @@ impl fmt::Display for InputError {
         let plural = if count == 1 { "fault" } else { "faults" };
         match &self.path {
             Some(path) => write!(f, "{count} {plural} in `{}`", path.display()),
-            None => write!(f, "{count} {plural} in the options"),
+            None => write!(f, "{count} {plural} in the problem that is asked"),
         }
     }
 }
 
 impl std::error::Error for InputError {}
 
-/// One fault and its place.
+/// One fault and its place. Its text is fit for a terminal, whatever the input holds: see [`printable`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{at}: {kind}")]
+#[error("{}", printable(&format!("{at}: {kind}")))]
 pub struct Fault {
     /// Where: a position such as `line 3, column 7`, or a path such as ``layers[2] `conv1` ``.
     pub at: String,
     /// What is wrong there.
     pub kind: FaultKind,
+    /// The line of the input, where the fault has one.
+    pub excerpt: Option<Excerpt>,
+}
+
+/// A line of the input and the place in it that a fault points to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Excerpt {
+    /// Line, from 1.
+    pub line: usize,
+    /// Text of the line, or the part of a long one around the place.
+    pub text: String,
+    /// The bytes of `text` that are wrong.
+    pub marked: std::ops::Range<usize>,
 }
 
 impl Fault {
     /// A fault at a place.
     pub fn new(at: impl Into<String>, kind: FaultKind) -> Self {
-        Self { at: at.into(), kind }
+        Self {
+            at: at.into(),
+            kind,
+            excerpt: None,
+        }
+    }
+
+    /// The fault of a file that cannot be read.
+    pub fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        let similar = match error.kind() {
+            std::io::ErrorKind::NotFound => similar_file(path),
+            _ => None,
+        };
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is none of that name".into(),
+            std::io::ErrorKind::IsADirectory => "it is a folder".into(),
+            _ => error.to_string(),
+        };
+        Self::new("the file", FaultKind::Unreadable { reason, similar })
+    }
+
+    /// The same fault with the line it stands in.
+    pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
+        self.excerpt = Some(excerpt);
+        self
+    }
+
+    /// The same fault, of another file than the one that the error names.
+    pub fn in_other(mut self, file: &str) -> Self {
+        self.at = format!("`{file}`, {}", self.at);
+        self
     }
 }
 
@@ -64,8 +107,13 @@ impl Fault {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FaultKind {
     /// The file could not be read at all.
-    #[error("found no readable file ({0}), expected an instance or a model")]
-    Unreadable(String),
+    #[error("found no readable file ({reason}), expected one")]
+    Unreadable {
+        /// What the system says.
+        reason: String,
+        /// A file that exists and is named alike.
+        similar: Option<String>,
+    },
     /// The text is not of the format it claims to be.
     #[error("found {found}, expected {expected}")]
     Syntax {
@@ -74,8 +122,16 @@ pub enum FaultKind {
         /// What the format asks for.
         expected: String,
     },
+    /// A value of another type than its field has.
+    #[error("found {found}, expected {expected}")]
+    WrongType {
+        /// What stands there.
+        found: String,
+        /// The type of the field.
+        expected: String,
+    },
     /// A field that the format does not have.
-    #[error("found unknown field `{name}`, expected one of {}", list(known))]
+    #[error("found unknown field `{name}`, expected {}", list(known))]
     UnknownField {
         /// The field.
         name: String,
@@ -83,7 +139,7 @@ pub enum FaultKind {
         known: Vec<String>,
     },
     /// A word where one of a few others is expected.
-    #[error("found `{found}`, expected one of {}", list(known))]
+    #[error("found `{found}`, expected {}", list(known))]
     UnknownValue {
         /// The word.
         found: String,
@@ -109,7 +165,7 @@ pub enum FaultKind {
         name: String,
     },
     /// A directed cycle of tensors.
-    #[error("found the cycle {}, expected an acyclic network", path.join(" -> "))]
+    #[error("found the cycle {}, expected an acyclic network", arrows(path))]
     Cycle {
         /// Layers along the cycle, the first repeated at the end.
         path: Vec<String>,
@@ -181,9 +237,15 @@ impl FaultKind {
     /// What the reader can do about it, where something general can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unreadable(_) => Some("check the path and its permissions".into()),
+            Self::Unreadable { similar, .. } => Some(match similar {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "check the path and its permissions".into(),
+            }),
             Self::Syntax { .. } => {
-                Some("`stagecut import --help` lists the formats, with an example of each".into())
+                Some("`stagecut import --help` lists the formats".into())
+            }
+            Self::WrongType { .. } => {
+                Some("`stagecut schema` prints what every field of an instance may hold".into())
             }
             Self::UnknownField { name, known } | Self::UnknownValue { found: name, known } => {
                 closest(name, known).map(|name| format!("did you mean `{name}`?"))
@@ -196,9 +258,13 @@ impl FaultKind {
             Self::Cycle { .. } => {
                 Some("unroll the loop, or give layers that belong together one `tie`".into())
             }
-            Self::BadNumber { .. } => Some("correct the number; times are in ms, sizes in bytes".into()),
+            Self::BadNumber { found, .. } if !found.is_finite() => {
+                Some("correct it where the file was made; such values come from divisions by zero".into())
+            }
+            Self::BadNumber { found, .. } if *found >= 1e9 => Some("check the unit".into()),
+            Self::BadNumber { .. } => None,
             Self::Overflow { .. } => Some("check the unit: times are in ms, sizes in bytes".into()),
-            Self::EmptyNetwork => Some("add layers to `network.layers`".into()),
+            Self::EmptyNetwork => Some("add a layer; a native instance lists them under `network.layers`".into()),
             Self::Contradiction { .. } => None,
             Self::Missing { remedy, .. } => Some(remedy.clone()),
             Self::TooManyStages { .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
@@ -210,22 +276,107 @@ impl FaultKind {
     }
 }
 
+/// A file in the same folder whose name looks like that of `path`.
+fn similar_file(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let files = std::fs::read_dir(folder).ok()?.flatten();
+    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    closest(&path.file_name()?.to_string_lossy(), &names).map(str::to_owned)
+}
+
 /// The name among `known` that looks most like `name`, if one is near enough to be meant.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
     // Jaro-Winkler likeness above which two names read as a slip of the other; found by trying typical slips.
     const ALIKE: f64 = 0.8;
+    // Nobody mistypes a longer name, and the likeness takes time quadratic in the length.
+    const LONGEST: usize = 200;
+    if name.len() > LONGEST {
+        return None;
+    }
     known
         .into_iter()
+        .filter(|candidate| candidate.len() <= LONGEST)
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.as_str()))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }
 
+/// Words in backticks: `one of` several, or the only one there is.
 fn list(words: &[String]) -> String {
-    words
-        .iter()
-        .map(|word| format!("`{word}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.len() {
+        0 => "nothing here".into(),
+        1 => quoted[0].clone(),
+        _ => format!("one of {}", quoted.join(", ")),
+    }
+}
+
+/// A path with arrows; the middle of a long one is left out.
+fn arrows(path: &[String]) -> String {
+    const MOST: usize = 12;
+    let quoted = |names: &[String]| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(" -> ")
+    };
+    if path.len() <= MOST {
+        return quoted(path);
+    }
+    let (head, tail) = (&path[..MOST / 2], &path[path.len() - MOST / 2..]);
+    let left_out = path.len() - head.len() - tail.len();
+    format!("{} -> ({left_out} more) -> {}", quoted(head), quoted(tail))
+}
+
+/// Text that may repeat any input, made fit for a terminal: control characters are escaped, what stands in backticks is
+/// cut to a readable length, and so is the whole.
+pub fn printable(text: &str) -> String {
+    const LONGEST_NAME: usize = 80;
+    const LONGEST_TEXT: usize = 2_000;
+    let parts = text.split('`').take(LONGEST_TEXT).enumerate().map(|(i, part)| match i % 2 {
+        0 => shortened(part, LONGEST_TEXT),
+        _ => shortened(part, LONGEST_NAME),
+    });
+    let joined = parts.collect::<Vec<_>>().join("`");
+    shortened(&joined, LONGEST_TEXT)
+        .chars()
+        .flat_map(|c| match c.is_control() {
+            true => c.escape_default().collect::<Vec<_>>(),
+            false => vec![c],
+        })
+        .collect()
+}
+
+/// The beginning of a text that is longer than `most` characters.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_and_control_characters_escaped() {
+        let fault = Fault::new(
+            format!("layers[0] `{}`", "x".repeat(1_000)),
+            FaultKind::UnknownName {
+                what: "layer",
+                name: "\u{1b}[31m".into(),
+                similar: None,
+            },
+        );
+        let text = fault.to_string();
+        assert!(text.len() < 200, "{text}");
+        assert!(text.contains("x...`") && text.contains("`\\u{1b}[31m`"), "{text}");
+    }
+
+    #[test]
+    fn a_long_cycle_shows_its_ends() {
+        let path: Vec<String> = (0..100).map(|i| i.to_string()).collect();
+        let text = FaultKind::Cycle { path }.to_string();
+        assert!(text.contains("`5` -> (88 more) -> `94`"), "{text}");
+    }
 }

@@ -174,10 +174,13 @@ impl Optimizer {
 
 /// Memory of a stage: a number of bytes, or `none` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "invalid type: another value, expected a number of bytes from 0 to 2^53, or `none` as text"
+)]
 pub enum MemoryLimit {
     /// At most so many bytes.
-    Bytes(u64),
+    Bytes(#[serde(deserialize_with = "whole_bytes")] u64),
     /// The word `none`.
     Unlimited(NoLimit),
 }
@@ -188,6 +191,12 @@ named_values! {
         /// No limit.
         None = "none",
     }
+}
+
+/// Bytes may be written like any other number, such as 16e9.
+fn whole_bytes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    crate::units::whole(f64::deserialize(from)?)
+        .ok_or_else(|| serde::de::Error::custom("a number of bytes out of range"))
 }
 
 impl MemoryLimit {

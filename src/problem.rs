@@ -21,6 +21,8 @@ pub type Assignment = Vec<usize>;
 pub struct Problem {
     /// The options it came from.
     pub settings: Settings,
+    /// Most stages a plan may have: those of the settings, but never more than there are items to fill them.
+    stages: usize,
     /// The items, numbered in a topological order of the order pairs.
     pub items: Vec<Item>,
     /// Order pairs: an edge (u, v) says stage(u) <= stage(v). Acyclic; vertex indices are item positions.
@@ -125,6 +127,7 @@ impl Problem {
             transfer.items().for_each(|item| transfers_of[item].push(t));
         }
         let problem = Self {
+            stages: settings.stages.min(items.len()),
             settings,
             items,
             order: graph.order,
@@ -136,7 +139,7 @@ impl Problem {
 
     /// Most stages a plan may have.
     pub fn stages(&self) -> usize {
-        self.settings.stages
+        self.stages
     }
 
     /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last).
@@ -181,11 +184,11 @@ impl Problem {
         if self.items.is_empty() {
             faults.push(Fault::new("--mode inference", FaultKind::EmptyNetwork));
         }
-        if self.settings.all_stages && self.stages() > self.items.len() {
+        if self.settings.all_stages && self.settings.stages > self.items.len() {
             faults.push(Fault::new(
                 "--stages",
                 FaultKind::TooManyStages {
-                    stages: self.stages(),
+                    stages: self.settings.stages,
                     items: self.items.len(),
                 },
             ));

@@ -1,11 +1,11 @@
 //! The problem that is asked, with every default decided.
 
 use crate::cluster::Link;
-use crate::fault::{FaultKind, InputError, closest};
+use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
 use crate::options::{Communication, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule};
-use crate::units::transfer_ns;
+use crate::units::{LARGEST_EXACT, transfer_ns};
 
 /// Options of a planning problem, complete and valid for its instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,66 +39,33 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// The first option that is missing, unknown or contradicts the instance.
+    /// An unknown device kind, or else every option that is missing, out of range or contradicts the instance.
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
         let options = overrides.clone().or(&instance.pipeline);
+        // Mode, stages and memory have defaults that depend on the kind.
         let kind = resolve_kind(instance, options.device_kinds.as_deref())?;
         let device = &instance.cluster.kinds[kind];
         let trains = |layer: &Layer| layer.times[kind].is_some_and(|t| t.backward_ns > 0);
-        let mode = options
-            .mode
-            .unwrap_or(match instance.network.layers.iter().any(trains) {
+        let settings = Self {
+            mode: options.mode.unwrap_or(match instance.network.layers.iter().any(trains) {
                 true => Mode::Training,
                 false => Mode::Inference,
-            });
-        let stages = options.stages.or(device.count).ok_or_else(|| {
-            InputError::option(
-                "--stages",
-                FaultKind::Missing {
-                    what: "number of stages".into(),
-                    expected: "`--stages N`, or a `count` of devices in the cluster".into(),
-                    remedy: "try `--stages 4`".into(),
-                },
-            )
-        })?;
-        at_least_one("--stages", stages as u64)?;
-        let objective = options.objective.unwrap_or(Objective::Period);
-        let schedule = options.schedule.unwrap_or(Schedule::OneFOneB);
-        let all_forward_first = schedule == Schedule::Gpipe && mode == Mode::Training;
-        if options.micro_batches.is_none() && (objective == Objective::Iteration || all_forward_first) {
-            return Err(InputError::option(
-                "--micro-batches",
-                FaultKind::Missing {
-                    what: "number of micro-batches".into(),
-                    expected: "`--micro-batches M` with `--objective iteration` or `--schedule gpipe`".into(),
-                    remedy: format!("try `--micro-batches {}`, four a stage", 4 * stages),
-                },
-            ));
-        }
-        if let Some(micro_batches) = options.micro_batches {
-            at_least_one("--micro-batches", micro_batches)?;
-        }
-        if objective == Objective::Iteration && schedule == Schedule::Pipedream {
-            return Err(InputError::option(
-                "--objective",
-                FaultKind::Contradiction {
-                    found: "`iteration` with `--schedule pipedream`, which never flushes".into(),
-                    expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
-                },
-            ));
-        }
-        let settings = Self {
-            mode,
-            stages,
+            }),
+            stages: options.stages.or(device.count).unwrap_or(1),
             all_stages: options.all_stages.unwrap_or(false),
-            objective,
+            objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
-            schedule,
+            schedule: options.schedule.unwrap_or(Schedule::OneFOneB),
             communication: match options.communication.unwrap_or(Communication::Blocking) {
                 _ if !device.pays_communication => Communication::Ignored,
                 communication => communication,
             },
-            link: resolve_link(instance, options.bandwidth_bytes_per_s)?,
+            link: Link {
+                bandwidth_bytes_per_s: options
+                    .bandwidth_bytes_per_s
+                    .unwrap_or(instance.cluster.link.bandwidth_bytes_per_s),
+                ..instance.cluster.link
+            },
             kind,
             memory_limit: match options.memory_limit {
                 Some(limit) => limit.bytes(),
@@ -106,7 +73,79 @@ impl Settings {
             },
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
         };
-        Ok(settings)
+        let faults = settings.faults(instance, &options);
+        match faults.is_empty() {
+            true => Ok(settings),
+            false => Err(InputError { path: None, faults }),
+        }
+    }
+
+    /// What is wrong with the options that these settings come from.
+    fn faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if options.stages.is_none() && instance.cluster.kinds[self.kind].count.is_none() {
+            faults.push(Fault::new(
+                "--stages",
+                FaultKind::Missing {
+                    what: "number of stages".into(),
+                    expected: "`--stages N`, or a `count` of devices in the cluster".into(),
+                    remedy: "try `--stages 4`".into(),
+                },
+            ));
+        }
+        faults.extend(at_least_one("--stages", self.stages as u64));
+        let all_forward_first = self.schedule == Schedule::Gpipe && self.mode == Mode::Training;
+        match self.micro_batches {
+            Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
+            None if self.objective == Objective::Iteration || all_forward_first => faults.push(Fault::new(
+                "--micro-batches",
+                FaultKind::Missing {
+                    what: "number of micro-batches".into(),
+                    expected: "`--micro-batches M` with `--objective iteration` or `--schedule gpipe`".into(),
+                    remedy: format!("try `--micro-batches {}`, four a stage", 4 * self.stages.clamp(1, 1_000)),
+                },
+            )),
+            None => {}
+        }
+        if self.objective == Objective::Iteration && self.schedule == Schedule::Pipedream {
+            faults.push(Fault::new(
+                "--objective",
+                FaultKind::Contradiction {
+                    found: "`iteration` with `--schedule pipedream`, which never flushes".into(),
+                    expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
+                },
+            ));
+        }
+        faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
+        faults
+    }
+
+    /// A bandwidth that is none, that nothing crosses, or that makes transfers too long to count in whole ns.
+    fn bandwidth_fault(&self, instance: &Instance, given: Option<f64>) -> Option<Fault> {
+        let bandwidth = given?;
+        let fault = |kind| Some(Fault::new("--bandwidth", kind));
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            return fault(FaultKind::BadNumber {
+                found: bandwidth,
+                expected: "a finite number of bytes per second above 0",
+            });
+        }
+        if !has_bytes(instance) {
+            return fault(FaultKind::Contradiction {
+                found: "a bandwidth for tensors whose transfer times are given".into(),
+                expected: "no `--bandwidth` with this instance".into(),
+            });
+        }
+        // Both ways, and once for every stage that may pay; in floating point, since the sum may be of any size.
+        let paid_ns = |tensor: &Tensor| match tensor.size {
+            Size::Bytes(bytes) => 2e9 * bytes as f64 / bandwidth * (1 + tensor.consumers.len()) as f64,
+            Size::TransferNs(_) => 0.0,
+        };
+        let found: f64 = instance.network.tensors.iter().map(paid_ns).sum();
+        match found > LARGEST_EXACT as f64 {
+            true => fault(FaultKind::Overflow { found, unit: "ns" }),
+            false => None,
+        }
     }
 
     /// The same settings as options with nothing left open: what a plan records.
@@ -216,7 +255,7 @@ fn resolve_kind(instance: &Instance, wanted: Option<&[String]>) -> Result<usize,
         _ => Err(InputError::option(
             "--device-kinds",
             FaultKind::Unsupported {
-                found: format!("{} device kinds ({})", positions.len(), wanted.join(", ")),
+                found: format!("{} device kinds (`{}`)", positions.len(), wanted.join("`, `")),
                 expected: format!(
                     "one, since all stages run on one kind so far; name it, such as `--device-kinds {}`",
                     names[0]
@@ -226,47 +265,19 @@ fn resolve_kind(instance: &Instance, wanted: Option<&[String]>) -> Result<usize,
     }
 }
 
-fn resolve_link(instance: &Instance, bandwidth: Option<f64>) -> Result<Link, InputError> {
-    let Some(bandwidth_bytes_per_s) = bandwidth else {
-        return Ok(instance.cluster.link);
-    };
-    if !(bandwidth_bytes_per_s.is_finite() && bandwidth_bytes_per_s > 0.0) {
-        return Err(InputError::option(
-            "--bandwidth",
-            FaultKind::BadNumber {
-                found: bandwidth_bytes_per_s,
-                expected: "a finite number of bytes per second above 0",
-            },
-        ));
-    }
-    if !has_bytes(instance) {
-        return Err(InputError::option(
-            "--bandwidth",
-            FaultKind::Contradiction {
-                found: "a bandwidth for tensors whose transfer times are given".into(),
-                expected: "no `--bandwidth` with this instance".into(),
-            },
-        ));
-    }
-    Ok(Link {
-        bandwidth_bytes_per_s,
-        ..instance.cluster.link
-    })
-}
-
 fn has_bytes(instance: &Instance) -> bool {
     let in_bytes = |tensor: &Tensor| matches!(tensor.size, Size::Bytes(_));
     let tensors = &instance.network.tensors;
     tensors.is_empty() || tensors.iter().any(in_bytes)
 }
 
-fn at_least_one(option: &str, value: u64) -> Result<(), InputError> {
+fn at_least_one(option: &str, value: u64) -> Option<Fault> {
     // Far above any real pipeline, far below where M times a total could leave the exact range unnoticed.
     const MOST: u64 = 1_000_000;
     if (1..=MOST).contains(&value) {
-        return Ok(());
+        return None;
     }
-    Err(InputError::option(
+    Some(Fault::new(
         option,
         FaultKind::BadNumber {
             found: value as f64,

@@ -8,9 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::fault::InputError;
 use stagecut::import::read_spec;
-use stagecut::instance::Instance;
-use stagecut::instance::read_cluster;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec};
+use stagecut::instance::{Instance, read_cluster};
 
 /// Networks of `instances/`: multiply-adds of convolutions and products in units of 10^9, and learned parameters.
 ///
@@ -46,9 +45,18 @@ fn networks_have_their_published_size() {
     for &(name, multiply_adds, parameters) in NETWORKS {
         let (spec, _) = import(name);
         let layers = &spec.network.layers;
-        let flops: f64 = layers.iter().filter(|l| is_product(l)).map(|l| l.work.as_ref().unwrap().forward_flops).sum();
+        let flops: f64 = layers
+            .iter()
+            .filter(|l| is_product(l))
+            .map(|l| l.work.as_ref().unwrap().forward_flops)
+            .sum();
         let bytes: f64 = layers.iter().map(|layer| layer.parameter_bytes).sum();
-        println!("{name}: {} layers, {:.4} GMAC, {} parameters", layers.len(), flops / 2e9, bytes / 4.0);
+        println!(
+            "{name}: {} layers, {:.4} GMAC, {} parameters",
+            layers.len(),
+            flops / 2e9,
+            bytes / 4.0
+        );
         approx::assert_relative_eq!(flops / 2e9, multiply_adds, max_relative = 0.01);
         // DenseNet-121 and Inception-v2 carry scale and shift twice, in the normalisation and after it.
         approx::assert_relative_eq!(bytes / 4.0, parameters, max_relative = 0.02);
@@ -59,11 +67,22 @@ fn networks_have_their_published_size() {
 fn networks_are_valid_instances() {
     for &(name, ..) in NETWORKS {
         let (spec, _) = import(name);
-        let ids: HashSet<&str> = spec.network.layers.iter().map(|layer| layer.id.as_str()).collect();
+        let ids: HashSet<&str> = spec
+            .network
+            .layers
+            .iter()
+            .map(|layer| layer.id.as_str())
+            .collect();
         assert_eq!(ids.len(), spec.network.layers.len(), "{name}");
         // Building refuses cycles, unknown names and sums out of range.
         let instance = Instance::read(&model(name), None).unwrap();
-        assert!(instance.network.layers.iter().any(|layer| layer.times[0].unwrap().backward_ns > 0));
+        assert!(
+            instance
+                .network
+                .layers
+                .iter()
+                .any(|layer| layer.times[0].unwrap().backward_ns > 0)
+        );
         // Networks of one input and one output are connected: all but the last layer feed another one.
         let feeding: HashSet<&str> = spec.network.tensors.iter().map(|t| t.producer.as_str()).collect();
         assert_eq!(feeding.len(), ids.len() - 1, "{name}");
@@ -74,57 +93,90 @@ fn networks_are_valid_instances() {
 #[test]
 fn constants_are_folded() {
     let (spec, notes) = import("densenet121");
-    assert!(spec.network.layers.iter().all(|l| !["ConstantOfShape", "Unsqueeze"].contains(&l.operator.as_deref().unwrap())));
+    assert!(
+        spec.network
+            .layers
+            .iter()
+            .all(|l| !["ConstantOfShape", "Unsqueeze"].contains(&l.operator.as_deref().unwrap()))
+    );
     // 836 weights made by ConstantOfShape, 242 of them unsqueezed.
-    assert!(notes.iter().any(|note| note.starts_with("1078 nodes that compute constants")), "{notes:?}");
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("1078 nodes that compute constants")),
+        "{notes:?}"
+    );
     assert!(notes.iter().any(|note| note.contains("`v100`")));
 }
 
 #[test]
 fn the_first_layer_of_alexnet_is_counted_by_hand() {
     let (spec, _) = import("alexnet");
-    let [first, relu, lrn, pool, second, ..] = &spec.network.layers[..] else { panic!("few layers") };
+    let [first, relu, lrn, pool, second, ..] = &spec.network.layers[..] else {
+        panic!("few layers")
+    };
     // 96 kernels of 3 x 11 x 11 on 54 x 54 positions; a multiply-add is two operations, the bias one.
     let positions = 96.0 * 54.0 * 54.0;
     let work = first.work.clone().unwrap();
     assert_eq!(work.forward_flops, positions * (2.0 * 363.0 + 1.0));
-    assert_eq!(work.forward_bytes, 4.0 * (150_528.0 + positions + 96.0 * 363.0 + 96.0));
+    assert_eq!(
+        work.forward_bytes,
+        4.0 * (150_528.0 + positions + 96.0 * 363.0 + 96.0)
+    );
     // Nobody asks for the gradient of the data.
     assert_eq!(work.backward_flops, work.forward_flops);
     assert_eq!(first.parameter_bytes, 4.0 * (96.0 * 363.0 + 96.0));
     assert_eq!(first.stash_bytes, 4.0 * 150_528.0);
-    assert_eq!((relu.operator.as_deref(), relu.stash_bytes), (Some("Relu"), positions));
-    assert_eq!((lrn.operator.as_deref(), lrn.stash_bytes), (Some("LRN"), 8.0 * positions));
-    assert_eq!((pool.operator.as_deref(), pool.stash_bytes), (Some("MaxPool"), 8.0 * 96.0 * 26.0 * 26.0));
+    assert_eq!(
+        (relu.operator.as_deref(), relu.stash_bytes),
+        (Some("Relu"), positions)
+    );
+    assert_eq!(
+        (lrn.operator.as_deref(), lrn.stash_bytes),
+        (Some("LRN"), 8.0 * positions)
+    );
+    assert_eq!(
+        (pool.operator.as_deref(), pool.stash_bytes),
+        (Some("MaxPool"), 8.0 * 96.0 * 26.0 * 26.0)
+    );
     // Two groups: each of the 256 outputs sees 48 channels of 5 x 5.
     let work = second.work.clone().unwrap();
-    assert_eq!(work.forward_flops, 256.0 * 26.0 * 26.0 * (2.0 * 48.0 * 25.0 + 1.0));
+    assert_eq!(
+        work.forward_flops,
+        256.0 * 26.0 * 26.0 * (2.0 * 48.0 * 25.0 + 1.0)
+    );
     assert_eq!(work.backward_flops, 2.0 * work.forward_flops);
-    let bytes: Vec<f64> = spec.network.tensors[..4].iter().map(|t| t.bytes.unwrap()).collect();
-    assert_eq!(bytes, [positions, positions, positions, 96.0 * 26.0 * 26.0].map(|n| 4.0 * n));
+    let bytes: Vec<f64> = spec.network.tensors[..4]
+        .iter()
+        .map(|t| t.bytes.unwrap())
+        .collect();
+    assert_eq!(
+        bytes,
+        [positions, positions, positions, 96.0 * 26.0 * 26.0].map(|n| 4.0 * n)
+    );
 }
 
 #[test]
 fn backward_is_twice_forward_only_for_inner_products() {
     for &(name, ..) in NETWORKS {
-        let instance = Instance::read(&model(name), None).unwrap();
-        let layers = &instance.network.layers;
-        let ratio = |i: usize| {
-            let times = layers[i].times[0].unwrap();
-            times.backward_ns as f64 / times.forward_ns as f64
-        };
-        let operator = |i: usize| layers[i].operator.as_deref().unwrap();
-        assert_eq!((operator(0), ratio(0)), ("Conv", 1.0), "{name}");
-        for i in 1..layers.len() {
-            match operator(i) {
-                "Conv" | "Gemm" => approx::assert_relative_eq!(ratio(i), 2.0, max_relative = 1e-3),
-                // The smallest take 36 ns, and times are whole nanoseconds.
-                "Relu" => approx::assert_relative_eq!(ratio(i), 1.125, max_relative = 0.02),
-                "Add" | "Sum" => assert!(ratio(i) < 1.5, "{name} {} {}", layers[i].id, ratio(i)),
-                "Reshape" => assert_eq!(layers[i].times[0].unwrap().forward_ns, 0),
+        let (spec, _) = import(name);
+        for (i, layer) in spec.network.layers.iter().enumerate() {
+            let work = layer.work.clone().unwrap();
+            let flops = work.backward_flops / work.forward_flops;
+            let bytes = work.backward_bytes / work.forward_bytes;
+            match layer.operator.as_deref().unwrap() {
+                "Conv" if i == 0 => assert_eq!((flops, bytes), (1.0, 1.0), "{name}"),
+                "Conv" | "Gemm" => assert_eq!((flops, bytes), (2.0, 2.0), "{name} {}", layer.id),
+                // Reads the gradient and a mask of one byte, writes a gradient: nine bytes for eight.
+                "Relu" => assert_eq!((flops, bytes), (1.0, 1.125), "{name} {}", layer.id),
+                "Add" | "Mul" | "Sum" => assert!(bytes < 1.6, "{name} {} {bytes}", layer.id),
+                "Reshape" => assert_eq!((work.forward_bytes, work.backward_bytes), (0.0, 0.0)),
                 _ => {}
             }
         }
+        let instance = Instance::read(&model(name), None).unwrap();
+        let first = instance.network.layers[0].times[0].unwrap();
+        assert_eq!(first.backward_ns, first.forward_ns, "{name}");
     }
 }
 
@@ -132,10 +184,17 @@ fn backward_is_twice_forward_only_for_inner_products() {
 fn presets_are_valid() {
     for name in ["v100", "a100", "h100", "t4", "titan-x"] {
         let cluster = read_cluster(name).unwrap();
-        assert_eq!((cluster.device_kinds.len(), cluster.device_kinds[0].name.as_str()), (1, name));
+        assert_eq!(
+            (cluster.device_kinds.len(), cluster.device_kinds[0].name.as_str()),
+            (1, name)
+        );
         Instance::read(&model("alexnet"), Some(name)).unwrap();
     }
-    assert!(read_cluster("v10").unwrap_err().faults[0].to_string().contains("v10"));
+    assert!(
+        read_cluster("v10").unwrap_err().faults[0]
+            .to_string()
+            .contains("v10")
+    );
 }
 
 // Small models, written field by field as protobuf; the numbers are those of onnx.proto.
@@ -156,7 +215,12 @@ fn number(field: u64, value: i64) -> Vec<u8> {
 
 fn bytes(field: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
-    [varint(field << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
+    [
+        varint(field << 3 | 2),
+        varint(content.len() as u64),
+        content.to_vec(),
+    ]
+    .concat()
 }
 
 const FLOAT: i64 = 1;
@@ -175,7 +239,13 @@ fn value(name: &str, lengths: &[&str]) -> Vec<u8> {
 
 fn tensor(name: &str, data_type: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
     let dims = dims.iter().flat_map(|&dim| number(1, dim));
-    [dims.collect(), number(2, data_type), bytes(8, name), bytes(9, raw)].concat()
+    [
+        dims.collect(),
+        number(2, data_type),
+        bytes(8, name),
+        bytes(9, raw),
+    ]
+    .concat()
 }
 
 fn longs(name: &str, values: &[i64]) -> Vec<u8> {
@@ -187,7 +257,13 @@ fn node(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>
     let inputs = inputs.iter().flat_map(|name| bytes(1, name));
     let outputs = outputs.iter().flat_map(|name| bytes(2, name));
     let attributes = attributes.iter().flat_map(|attribute| bytes(5, attribute));
-    [inputs.collect(), outputs.collect(), bytes(4, operator), attributes.collect()].concat()
+    [
+        inputs.collect(),
+        outputs.collect(),
+        bytes(4, operator),
+        attributes.collect(),
+    ]
+    .concat()
 }
 
 fn int_attribute(name: &str, value: i64) -> Vec<u8> {
@@ -205,7 +281,12 @@ struct Model {
 
 impl Model {
     fn encode(&self) -> Vec<u8> {
-        let all = |field, parts: &[Vec<u8>]| parts.iter().flat_map(|part| bytes(field, part)).collect::<Vec<u8>>();
+        let all = |field, parts: &[Vec<u8>]| {
+            parts
+                .iter()
+                .flat_map(|part| bytes(field, part))
+                .collect::<Vec<u8>>()
+        };
         let graph = [
             all(1, &self.nodes),
             all(5, &self.constants),
@@ -237,7 +318,10 @@ fn read_bytes(content: &[u8]) -> Result<(Instance, InstanceSpec), InputError> {
 fn symbolic_batches_become_one() {
     let model = Model {
         inputs: vec![value("x", &["batch", "8"])],
-        nodes: vec![node("Relu", &["x"], &["y"], &[]), node("Exp", &["y"], &["z"], &[])],
+        nodes: vec![
+            node("Relu", &["x"], &["y"], &[]),
+            node("Exp", &["y"], &["z"], &[]),
+        ],
         outputs: vec![value("z", &["batch", "8"])],
         ..Default::default()
     };
@@ -245,8 +329,15 @@ fn symbolic_batches_become_one() {
     assert_eq!(spec.network.tensors[0].bytes, Some(32.0));
     assert_eq!(instance.network.layers[0].id, "y");
     assert!(instance.notes.iter().any(|note| note.contains("`batch`")));
-    let model = Model { inputs: vec![value("x", &["batch", "width"])], ..model };
-    assert!(model.fault().contains("input `x`: found no number for `width`"), "{}", model.fault());
+    let model = Model {
+        inputs: vec![value("x", &["batch", "width"])],
+        ..model
+    };
+    assert!(
+        model.fault().contains("input `x`: found no number for `width`"),
+        "{}",
+        model.fault()
+    );
 }
 
 #[test]
@@ -254,11 +345,25 @@ fn shape_arithmetic_is_folded_and_shared_weights_count_once() {
     let weights = vec![0; 4 * 16 * 16];
     let model = Model {
         inputs: vec![value("x", &["2", "4", "4"])],
-        constants: vec![tensor("w", FLOAT, &[16, 16], &weights), longs("zero", &[0]), longs("rest", &[-1])],
+        constants: vec![
+            tensor("w", FLOAT, &[16, 16], &weights),
+            longs("zero", &[0]),
+            longs("rest", &[-1]),
+        ],
         nodes: vec![
             node("Shape", &["x"], &["shape"], &[]),
-            node("Gather", &["shape", "zero"], &["batch"], &[int_attribute("axis", 0)]),
-            node("Concat", &["batch", "rest"], &["target"], &[int_attribute("axis", 0)]),
+            node(
+                "Gather",
+                &["shape", "zero"],
+                &["batch"],
+                &[int_attribute("axis", 0)],
+            ),
+            node(
+                "Concat",
+                &["batch", "rest"],
+                &["target"],
+                &[int_attribute("axis", 0)],
+            ),
             node("Reshape", &["x", "target"], &["flat"], &[]),
             node("MatMul", &["flat", "w"], &["hidden"], &[]),
             node("Transpose", &["w"], &["wt"], &[]),
@@ -267,31 +372,57 @@ fn shape_arithmetic_is_folded_and_shared_weights_count_once() {
         ..Default::default()
     };
     let (instance, spec) = model.read().unwrap();
-    let ids: Vec<&str> = spec.network.layers.iter().map(|layer| layer.id.as_str()).collect();
+    let ids: Vec<&str> = spec
+        .network
+        .layers
+        .iter()
+        .map(|layer| layer.id.as_str())
+        .collect();
     assert_eq!(ids, ["flat", "hidden", "out"]);
-    let parameters: Vec<f64> = spec.network.layers.iter().map(|layer| layer.parameter_bytes).collect();
+    let parameters: Vec<f64> = spec
+        .network
+        .layers
+        .iter()
+        .map(|layer| layer.parameter_bytes)
+        .collect();
     assert_eq!(parameters, [0.0, 1024.0, 0.0]);
     let work = spec.network.layers[1].work.clone().unwrap();
     assert_eq!((work.forward_flops, work.backward_flops), (1024.0, 1024.0));
     let work = spec.network.layers[2].work.clone().unwrap();
     assert_eq!((work.forward_flops, work.backward_flops), (1024.0, 2048.0));
-    assert!(instance.notes.iter().any(|note| note.starts_with("1 constants are read by several layers")));
+    assert!(
+        instance
+            .notes
+            .iter()
+            .any(|note| note.starts_with("constants read by several layers: 1"))
+    );
 }
 
 #[test]
 fn unknown_operators_need_a_claimed_shape() {
     let mut model = Model {
         inputs: vec![value("x", &["1", "8"])],
-        nodes: vec![node("Mystery", &["x"], &["y"], &[]), node("Relu", &["y"], &["z"], &[])],
+        nodes: vec![
+            node("Mystery", &["x"], &["y"], &[]),
+            node("Relu", &["y"], &["z"], &[]),
+        ],
         ..Default::default()
     };
     let fault = model.fault();
-    assert!(fault.contains("node `y` (Mystery): found output `y`, whose shape"), "{fault}");
+    assert!(
+        fault.contains("node `y` (Mystery): found output `y`, whose shape"),
+        "{fault}"
+    );
     assert_eq!(fault.lines().count(), 1, "{fault}");
     model.claims = vec![value("y", &["1", "8"])];
     let (instance, spec) = model.read().unwrap();
     assert_eq!(spec.network.layers.len(), 2);
-    assert!(instance.notes.iter().any(|note| note.ends_with("element-wise: Mystery")));
+    assert!(
+        instance
+            .notes
+            .iter()
+            .any(|note| note.ends_with("element-wise: Mystery"))
+    );
 }
 
 #[test]
@@ -304,18 +435,24 @@ fn claims_of_size_allocate_nothing() {
         ..Default::default()
     };
     assert!(model.fault().contains("initializer `w`"), "{}", model.fault());
-    // 4 TiB of constants that nobody makes; only their size is known.
-    model.constants = vec![longs("shape", &[huge, 1])];
+    // 4 GiB of constants that nobody makes; only their size is known.
+    let large = 1 << 30;
+    model.constants = vec![longs("shape", &[large, 1])];
     model.nodes = vec![
         node("ConstantOfShape", &["shape"], &["w"], &[]),
         node("Add", &["x", "w"], &["y"], &[]),
         node("Relu", &["y"], &["z"], &[]),
     ];
     let (_, spec) = model.read().unwrap();
-    assert_eq!(spec.network.layers[0].parameter_bytes, 4.0 * huge as f64, "{:?}", spec.network);
-    model.constants = vec![longs("shape", &[huge, huge, 1])];
-    assert!(model.fault().contains("expected at most 2^53"), "{}", model.fault());
-    for (operator, constant) in [("Expand", longs("shape", &[huge, 8])), ("Tile", longs("shape", &[huge, 1]))] {
+    assert_eq!(spec.network.layers[0].parameter_bytes, 4.0 * large as f64);
+    model.constants = vec![longs("shape", &[large, large, 1])];
+    assert!(model.fault().contains("2^53"), "{}", model.fault());
+    model.constants = vec![longs("shape", &[huge, 1])];
+    assert!(model.fault().contains("beyond 2^31"), "{}", model.fault());
+    for (operator, constant) in [
+        ("Expand", longs("shape", &[huge, 8])),
+        ("Tile", longs("shape", &[huge, 1])),
+    ] {
         model.constants = vec![constant, longs("one", &[1, 1])];
         model.nodes = vec![
             node(operator, &["one", "shape"], &["w"], &[]),
@@ -327,7 +464,12 @@ fn claims_of_size_allocate_nothing() {
     model.inputs.push(value("long", &[&huge.to_string()]));
     model.nodes = vec![node("ConstantOfShape", &["long"], &["y"], &[])];
     assert!(model.fault().contains("output `y`"), "{}", model.fault());
-    model.nodes = vec![node("Concat", &["x", "x"], &["y"], &[int_attribute("axis", huge)])];
+    model.nodes = vec![node(
+        "Concat",
+        &["x", "x"],
+        &["y"],
+        &[int_attribute("axis", huge)],
+    )];
     assert!(model.fault().contains("attribute `axis`"), "{}", model.fault());
 }
 
@@ -336,18 +478,63 @@ fn faults_say_where() {
     let mut model = Model::default();
     assert!(model.fault().contains("found no layers"));
     model.inputs = vec![value("x", &["8"])];
-    model.nodes = vec![node("Add", &["x", "z"], &["y"], &[]), node("Relu", &["y"], &["z"], &[])];
-    assert!(model.fault().contains("node `y` (Add): found input `z`"), "{}", model.fault());
-    model.nodes = vec![node("Relu", &["x"], &["y"], &[]), node("Exp", &["x"], &["y"], &[])];
-    assert!(model.fault().contains("second tensor named `y`"), "{}", model.fault());
+    model.nodes = vec![
+        node("Add", &["x", "z"], &["y"], &[]),
+        node("Relu", &["y"], &["z"], &[]),
+    ];
+    assert!(
+        model.fault().contains("node `y` (Add): found input `z`"),
+        "{}",
+        model.fault()
+    );
+    model.nodes = vec![
+        node("Relu", &["x"], &["y"], &[]),
+        node("Exp", &["x"], &["y"], &[]),
+    ];
+    assert!(
+        model.fault().contains("second tensor named `y`"),
+        "{}",
+        model.fault()
+    );
     let location = [bytes(1, "location"), bytes(2, "weights.bin")].concat();
-    let external = [number(1, 8), number(2, FLOAT), bytes(8, "w"), bytes(13, location), number(14, 1)].concat();
+    let external = [
+        number(1, 8),
+        number(2, FLOAT),
+        bytes(8, "w"),
+        bytes(13, location),
+        number(14, 1),
+    ]
+    .concat();
     model.constants = vec![external];
     model.nodes = vec![node("Add", &["x", "w"], &["y"], &[])];
-    assert!(model.fault().contains("initializer `w`: found no external data"), "{}", model.fault());
+    assert!(
+        model.fault().contains("initializer `w`: found no external data"),
+        "{}",
+        model.fault()
+    );
     for junk in [&b""[..], b"junk", &[0xff; 64], b"\x3a\xff\xff\xff\xff\x0f"] {
         assert!(read_bytes(junk).is_err());
     }
+}
+
+#[test]
+fn contradictory_shapes_are_refused_at_once() {
+    // Left alone, tract carries the broadcast of 6 and 7 along as an expression that doubles with every node.
+    let mut model = Model {
+        inputs: vec![value("x0", &["1", "7"]), value("y", &["1", "6"])],
+        ..Default::default()
+    };
+    for i in 0..200 {
+        let (input, output) = (format!("x{i}"), format!("x{}", i + 1));
+        model
+            .nodes
+            .push(node("Sum", &[&input, "y", &input], &[&output], &[]));
+    }
+    let fault = model.fault();
+    assert!(
+        fault.contains("node `x1` (Sum)") && fault.contains("do not agree"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -362,10 +549,16 @@ fn damaged_files_never_panic() {
         }
     };
     for _ in 0..200 {
-        let junk: Vec<u8> = (0..random.random_range(0..400)).map(|_| random.random()).collect();
+        let junk: Vec<u8> = (0..random.random_range(0..400))
+            .map(|_| random.random())
+            .collect();
         try_it(&junk);
     }
-    for (name, truncations, flips) in [("alexnet", 200, 500), ("googlenet", 30, 40), ("shufflenet", 20, 20)] {
+    for (name, truncations, flips) in [
+        ("alexnet", 200, 500),
+        ("googlenet", 30, 40),
+        ("shufflenet", 20, 20),
+    ] {
         let whole = std::fs::read(model(name)).unwrap();
         for _ in 0..truncations {
             try_it(&whole[..random.random_range(0..whole.len())]);

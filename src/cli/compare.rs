@@ -14,6 +14,7 @@ use super::{CliError, Ending, output, solve};
 
 /// Runs the methods one after the other and reports them side by side.
 pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
+    output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     catch_interrupts();
     let line = ProgressLine::new(args.output.quiet);

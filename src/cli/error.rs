@@ -4,10 +4,13 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
+    SourceSpan, SpanContents,
+};
 
 use crate::exact::highs::SolverError;
-use crate::fault::{Fault, InputError};
+use crate::fault::{Excerpt, Fault, InputError, printable};
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -54,15 +57,25 @@ impl CliError {
     /// Prints it to stderr, with every fault and its hint; colours follow the terminal and `NO_COLOR`.
     pub fn print(&self) {
         let plain = !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some();
-        let theme = match plain {
-            true => GraphicalTheme::unicode_nocolor(),
-            false => GraphicalTheme::unicode(),
+        let (theme, title) = match plain {
+            true => (GraphicalTheme::unicode_nocolor(), anstyle::Style::new()),
+            false => (GraphicalTheme::unicode(), anstyle::AnsiColor::Red.on_default().bold()),
         };
         let width = super::output::width(&std::io::stderr());
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
-        let mut text = String::new();
-        if handler.render_report(&mut text, &Report::new(self)).is_err() {
-            text = format!("error: {self}\n");
+        let mut text = format!("{title}error{title:#}: {}\n", printable(&self.to_string()));
+        let faults: &[Fault] = match self {
+            Self::Input(input) => &input.faults,
+            _ => &[],
+        };
+        for fault in faults.iter().take(MOST_SHOWN) {
+            text.push('\n');
+            if handler.render_report(&mut text, &Report(fault)).is_err() {
+                text.push_str(&format!("  {fault}\n"));
+            }
+        }
+        if faults.len() > MOST_SHOWN {
+            text.push_str(&format!("\nand {} more faults\n", faults.len() - MOST_SHOWN));
         }
         anstream::eprint!("{text}");
     }
@@ -71,46 +84,38 @@ impl CliError {
 /// The most faults that are shown; a file with more has one cause.
 const MOST_SHOWN: usize = 30;
 
-/// An error as miette renders it.
-#[derive(Debug, thiserror::Error)]
-#[error("{title}")]
-struct Report {
-    title: String,
-    faults: Vec<FaultReport>,
-    more: usize,
-}
-
+/// A fault as miette renders it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct FaultReport(Fault);
+struct Report<'a>(&'a Fault);
 
-impl Report {
-    fn new(error: &CliError) -> Self {
-        let faults: &[Fault] = match error {
-            CliError::Input(input) => &input.faults,
-            _ => &[],
-        };
-        Self {
-            title: error.to_string(),
-            faults: faults.iter().take(MOST_SHOWN).cloned().map(FaultReport).collect(),
-            more: faults.len().saturating_sub(MOST_SHOWN),
-        }
-    }
-}
-
-impl Diagnostic for Report {
+impl Diagnostic for Report<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        (self.more > 0).then(|| -> Box<dyn std::fmt::Display> { Box::new(format!("and {} more faults", self.more)) })
-    }
-
-    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        Some(Box::new(self.faults.iter().map(|fault| fault as &dyn Diagnostic)))
-    }
-}
-
-impl Diagnostic for FaultReport {
-    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        let hint = self.0.kind.hint()?;
+        let hint = printable(&self.0.kind.hint()?);
         Some(Box::new(hint))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.0.excerpt.as_ref().map(|excerpt| excerpt as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let marked = self.0.excerpt.as_ref()?.marked.clone();
+        let label = LabeledSpan::new(None, marked.start, marked.len());
+        Some(Box::new(std::iter::once(label)))
+    }
+}
+
+/// One line is all there is to read, whatever span is asked for.
+impl SourceCode for Excerpt {
+    fn read_span<'a>(
+        &'a self,
+        _: &SourceSpan,
+        _: usize,
+        _: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let all = SourceSpan::from(0..self.text.len());
+        let contents = MietteSpanContents::new(self.text.as_bytes(), all, self.line - 1, self.marked.start, 1);
+        Ok(Box::new(contents))
     }
 }

@@ -19,7 +19,8 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     let (instance, problem) = args.problem.problem(args.quiet)?;
     let labels = item_labels(&instance, &problem);
     let limit_ns = bounds::all_in_one_ns(&problem);
-    let Partition { program, .. } = Partition::build(&problem, &Windows::all(&problem), limit_ns, &labels);
+    let Partition { program, .. } =
+        Partition::build(&problem, &Windows::all(&problem), limit_ns, None, &labels);
     if !args.quiet {
         super::output::note(&format!(
             "one unit of time in the program is {} ns; {} binaries, {} rows",

@@ -20,6 +20,21 @@ pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
+/// Whether a result could be written there at all: asked before a long search, not after it.
+pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if path.is_dir() {
+        return Err(CliError::write(path, std::io::Error::from(ErrorKind::IsADirectory)));
+    }
+    match folder.is_none_or(Path::is_dir) {
+        true => Ok(()),
+        false => Err(CliError::write(path, std::io::Error::other("its folder does not exist"))),
+    }
+}
+
 /// Writes a result to a file, or to stdout.
 ///
 /// A reader that closes the pipe early, such as `head`, is no error.

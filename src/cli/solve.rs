@@ -15,6 +15,7 @@ use super::{CliError, Ending, output};
 
 /// Finds a plan and reports it, once the checker has accepted it.
 pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
+    output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     if let Err(reason) = args.method.applies(&problem) {
         return Err(CliError::Usage(format!("method `{}` does not apply: {reason}", args.method.name())));
@@ -31,6 +32,7 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
 
 /// Computes bounds and reports them.
 pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
+    output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let outcome = searched(args, |control| Ok(exact::bound(&problem, control)))?;
     let plan = Plan::new(&instance, &problem, "bound", outcome);

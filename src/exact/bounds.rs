@@ -59,12 +59,19 @@ pub fn bottleneck_from_objective(problem: &Problem, objective_ns: u64) -> Option
     };
     let spare = objective_ns.checked_sub(problem.work_ns())?;
     let everything = all_in_one_ns(problem);
-    Some(spare.checked_div(micro_batches - 1).unwrap_or(everything).min(everything))
+    Some(
+        spare
+            .checked_div(micro_batches - 1)
+            .unwrap_or(everything)
+            .min(everything),
+    )
 }
 
 /// A bottleneck that no plan exceeds: all work and both sides of every transfer, once for each consumer.
 pub fn all_in_one_ns(problem: &Problem) -> u64 {
-    let moving = problem.transfers.iter().map(|t| t.total_ns() * (1 + t.consumers.len() as u64));
+    let moving = problem
+        .transfers
+        .iter()
+        .map(|t| t.total_ns() * (1 + t.consumers.len() as u64));
     (problem.work_ns() + moving.sum::<u64>()).max(1)
 }
-

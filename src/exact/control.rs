@@ -64,7 +64,8 @@ impl Control<'_> {
 
     /// Time left, if there is a limit.
     pub fn remaining(&self) -> Option<Duration> {
-        self.time_limit.map(|limit| limit.saturating_sub(self.started.elapsed()))
+        self.time_limit
+            .map(|limit| limit.saturating_sub(self.started.elapsed()))
     }
 
     /// Seconds since the start.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use good_lp::solvers::highs::highs as model_with_highs;
-use good_lp::{SolverModel, solvers};
+use good_lp::{IntoAffineExpression, SolverModel, solvers};
 use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
 
 use super::control::Control;
@@ -68,12 +68,22 @@ pub fn solve(
     control: &Control,
     watch: &dyn Fn(Report),
 ) -> Result<Solved, SolverError> {
+    // good_lp hands HiGHS the linear part alone.
+    let constant = program.objective.constant();
+    let is_linear = program.binaries() == 0;
     let mut model = build(program)?;
-    let failed = |what: String| SolverError { doing: "setting options", what };
+    let failed = |what: String| SolverError {
+        doing: "setting options",
+        what,
+    };
     let set = |model: &mut Model, name: &'static str, value: f64| {
         model.try_set_option(name, value).map_err(|_| failed(name.into()))
     };
-    for name in ["mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
+    for name in [
+        "mip_feasibility_tolerance",
+        "primal_feasibility_tolerance",
+        "dual_feasibility_tolerance",
+    ] {
         set(&mut model, name, TOLERANCE)?;
     }
     set(&mut model, "mip_rel_gap", control.gap)?;
@@ -83,22 +93,40 @@ pub fn solve(
     }
     // HiGHS takes a 31-bit seed.
     let seed = (control.seed % (1 << 31)) as i32;
-    model.try_set_option("random_seed", seed).map_err(|_| failed("random_seed".into()))?;
+    model
+        .try_set_option("random_seed", seed)
+        .map_err(|_| failed("random_seed".into()))?;
     use_threads(control.threads);
     let threads = control.threads as i32;
-    model.try_set_option("threads", threads).map_err(|_| failed("threads".into()))?;
+    model
+        .try_set_option("threads", threads)
+        .map_err(|_| failed("threads".into()))?;
     if let Some(start) = start {
         model
             .try_set_solution(Some(start), None, None, None)
-            .map_err(|status| SolverError { doing: "taking the incumbent", what: format!("{status:?}") })?;
+            .map_err(|status| SolverError {
+                doing: "taking the incumbent",
+                what: format!("{status:?}"),
+            })?;
     }
     let mut watcher = |report: Option<Report>| {
-        report.into_iter().for_each(watch);
+        let shifted = report.map(|report| Report {
+            primal_bound: report.primal_bound + constant,
+            dual_bound: report.dual_bound + constant,
+        });
+        shifted.into_iter().for_each(watch);
         control.must_stop().is_some()
     };
     let solved = highs_c::watched(model, &mut watcher, |model| model.try_solve());
-    let solved = solved.map_err(|status| SolverError { doing: "solving", what: format!("{status:?}") })?;
-    read(&solved, control)
+    let solved = solved.map_err(|status| SolverError {
+        doing: "solving",
+        what: format!("{status:?}"),
+    })?;
+    let solved = read(&solved, is_linear, control)?;
+    Ok(Solved {
+        bound: solved.bound + constant,
+        ..solved
+    })
 }
 
 /// Writes a program as LP or MPS with its names, by the extension of the path.
@@ -122,14 +150,17 @@ pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverErr
 }
 
 fn build(program: Program) -> Result<Model, SolverError> {
-    let mut problem: solvers::highs::HighsProblem =
-        program.variables.minimise(program.objective).using(model_with_highs);
+    let mut problem: solvers::highs::HighsProblem = program
+        .variables
+        .minimise(program.objective)
+        .using(model_with_highs);
     for row in program.rows {
         problem.add_constraint(row);
     }
-    let mut model = problem
-        .try_into_inner()
-        .map_err(|error| SolverError { doing: "building the program", what: error.to_string() })?;
+    let mut model = problem.try_into_inner().map_err(|error| SolverError {
+        doing: "building the program",
+        what: error.to_string(),
+    })?;
     model.make_quiet();
     Ok(model)
 }
@@ -144,15 +175,26 @@ fn use_threads(threads: usize) {
     *in_use = Some(threads);
 }
 
-fn read(solved: &SolvedModel, control: &Control) -> Result<Solved, SolverError> {
+fn read(solved: &SolvedModel, is_linear: bool, control: &Control) -> Result<Solved, SolverError> {
     let has_solution = solved.primal_solution_status() == HighsSolutionStatus::Feasible;
     let stopped_by = control.must_stop().unwrap_or(StoppedBy::TimeLimit);
     let stop = interpret(solved.status(), has_solution, stopped_by)?;
-    let dual_bound = solved.double_info_value(c"mip_dual_bound").unwrap_or(f64::NEG_INFINITY);
+    // HiGHS keeps a dual bound for integer programs only; an optimal linear one is its own bound.
+    let dual_bound = match is_linear {
+        true if stop == Stop::Optimal => solved.objective_value(),
+        true => f64::NEG_INFINITY,
+        false => solved
+            .double_info_value(c"mip_dual_bound")
+            .unwrap_or(f64::NEG_INFINITY),
+    };
     Ok(Solved {
         stop,
         values: (has_solution && stop != Stop::Infeasible).then(|| solved.get_solution().columns().to_vec()),
-        bound: if stop == Stop::Infeasible { f64::INFINITY } else { dual_bound },
+        bound: if stop == Stop::Infeasible {
+            f64::INFINITY
+        } else {
+            dual_bound
+        },
         nodes: highs_c::int64_info(solved, c"mip_node_count").map_or(0, |nodes| nodes.max(0) as u64),
     })
 }
@@ -175,7 +217,10 @@ fn interpret(
         S::ReachedIterationLimit | S::ReachedSolutionLimit | S::ReachedMemoryLimit => {
             Ok(Stop::Limit(StoppedBy::SizeLimit))
         }
-        other => Err(SolverError { doing: "solving", what: format!("status {other:?}") }),
+        other => Err(SolverError {
+            doing: "solving",
+            what: format!("status {other:?}"),
+        }),
     }
 }
 
@@ -195,11 +240,20 @@ mod tests {
             assert_eq!(read(S::ReachedInterrupt), limit(StoppedBy::Interrupt));
             assert_eq!(read(S::ReachedMemoryLimit), limit(StoppedBy::SizeLimit));
             assert_eq!(read(S::ReachedSolutionLimit), limit(StoppedBy::SizeLimit));
-            for broken in [S::SolveError, S::Unbounded, S::NotSet, S::PresolveError, S::Unknown] {
+            for broken in [
+                S::SolveError,
+                S::Unbounded,
+                S::NotSet,
+                S::PresolveError,
+                S::Unknown,
+            ] {
                 assert!(read(broken).is_err(), "{broken:?}");
             }
         }
-        assert_eq!(interpret(S::Optimal, true, StoppedBy::Interrupt), Ok(Stop::Optimal));
+        assert_eq!(
+            interpret(S::Optimal, true, StoppedBy::Interrupt),
+            Ok(Stop::Optimal)
+        );
         assert!(interpret(S::Optimal, false, StoppedBy::Interrupt).is_err());
     }
 }

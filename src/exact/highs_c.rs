@@ -6,9 +6,9 @@ use std::path::Path;
 
 use highs::Model;
 use highs_sys::{
-    HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, Highs_passColName, Highs_passModelName,
-    Highs_passRowName, Highs_resetGlobalScheduler, Highs_setCallback, Highs_startCallback, Highs_writeModel,
-    STATUS_ERROR, kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt,
+    Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_resetGlobalScheduler, Highs_setCallback,
+    Highs_startCallback, Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
+    kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt,
 };
 
 /// What HiGHS tells while it solves a mixed-integer program.
@@ -33,7 +33,11 @@ pub fn watched<R>(mut model: Model, watch: &mut Watch, solve: impl FnOnce(Model)
     // only while solving, from the solving thread.
     unsafe {
         Highs_setCallback(model.as_mut_ptr(), Some(callback), data);
-        for kind in [kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt] {
+        for kind in [
+            kHighsCallbackMipInterrupt,
+            kHighsCallbackMipLogging,
+            kHighsCallbackSimplexInterrupt,
+        ] {
             Highs_startCallback(model.as_mut_ptr(), kind);
         }
     }

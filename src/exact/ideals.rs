@@ -54,7 +54,9 @@ impl<'a> IdealSearch<'a> {
             .collect();
         let predecessors = (0..problem.items.len())
             .map(|item| {
-                let before = problem.order.neighbors_directed((item as u32).into(), petgraph::Incoming);
+                let before = problem
+                    .order
+                    .neighbors_directed((item as u32).into(), petgraph::Incoming);
                 before.map(|v| v.index()).collect()
             })
             .collect();
@@ -107,7 +109,11 @@ impl<'a> IdealSearch<'a> {
                         return None;
                     }
                     if seen.insert(left.into()) {
-                        states.push(State { left: left.into(), work_ns, parent: at });
+                        states.push(State {
+                            left: left.into(),
+                            work_ns,
+                            parent: at,
+                        });
                         if is_empty {
                             return Some(states.len() - 1);
                         }
@@ -222,7 +228,9 @@ impl<'a, 'b> Stage<'a, 'b> {
                 self.taken.push(takes);
                 self.steps += 1;
             }
-            let busiest = (self.work_ns + self.paid_ns[0]).max(self.paid_ns[1]).max(self.paid_ns[2]);
+            let busiest = (self.work_ns + self.paid_ns[0])
+                .max(self.paid_ns[1])
+                .max(self.paid_ns[2]);
             if self.size > 0 && busiest <= self.limit_ns {
                 let found = leaf(&self.left, self.work_ns);
                 if found.is_some() {

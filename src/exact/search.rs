@@ -59,7 +59,9 @@ impl<'a> Search<'a> {
     /// Takes a bound on the objective.
     pub fn raise(&mut self, source: &'static str, objective_ns: u64) {
         if objective_ns < u64::MAX {
-            self.statistics.bounds_ms.insert(source.into(), ns_to_ms(objective_ns));
+            self.statistics
+                .bounds_ms
+                .insert(source.into(), ns_to_ms(objective_ns));
         }
         if objective_ns > self.lower_ns {
             self.lower_ns = objective_ns;
@@ -108,7 +110,9 @@ impl<'a> Search<'a> {
         let everything = bounds::all_in_one_ns(self.problem);
         match self.target_ns() {
             u64::MAX => Some(everything),
-            target => bounds::bottleneck_from_objective(self.problem, target).map(|limit| limit.min(everything)),
+            target => {
+                bounds::bottleneck_from_objective(self.problem, target).map(|limit| limit.min(everything))
+            }
         }
     }
 
@@ -120,11 +124,19 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The largest bound that leaves the incumbent unproved: what a source may claim that is not trusted with a proof.
+    pub fn unproved_ns(&self) -> u64 {
+        let proving = (self.upper_ns as f64 * PROOF_TOLERANCE).ceil() as u64;
+        self.upper_ns.saturating_sub(proving + 1)
+    }
+
     /// Ends the search.
     pub fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
         self.statistics.seconds = self.control.seconds();
         let stopped_by = match stopped_by {
-            StoppedBy::Completed if self.incumbent.is_some() && !self.is_proved() && self.is_done() => StoppedBy::Gap,
+            StoppedBy::Completed if self.incumbent.is_some() && !self.is_proved() && self.is_done() => {
+                StoppedBy::Gap
+            }
             other => other,
         };
         Outcome {
@@ -136,4 +148,3 @@ impl<'a> Search<'a> {
         }
     }
 }
-

@@ -24,7 +24,9 @@ impl Charges {
             let mut charges = Vec::with_capacity(problem.transfers.len());
             for t in 0..problem.transfers.len() {
                 let at_stage = (0..problem.stages()).map(|k| {
-                    let charge = variable().bounds(0.0..=1.0).name(format!("{name}[{t},{}]", k + 1));
+                    let charge = variable()
+                        .bounds(0.0..=1.0)
+                        .name(format!("{name}[{t},{}]", k + 1));
                     possible(t, k).then(|| program.declare(charge))
                 });
                 charges.push(at_stage.collect());
@@ -71,7 +73,13 @@ impl Charges {
 }
 
 /// Families `sent` and `received`: a charge is 1 where producer and consumer lie on different sides of a stage's border.
-pub fn charges(program: &mut Program, problem: &Problem, staging: &Staging, charges: &Charges, labels: &[String]) {
+pub fn charges(
+    program: &mut Program,
+    problem: &Problem,
+    staging: &Staging,
+    charges: &Charges,
+    labels: &[String],
+) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for k in 0..problem.stages() {
             for &to in &transfer.consumers {

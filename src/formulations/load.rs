@@ -90,7 +90,9 @@ pub fn load(
     for &(phase, bottleneck) in &bottlenecks.columns {
         for (family, resource) in RESOURCES {
             for k in 0..problem.stages() {
-                let busy = busy(program, problem, staging, charges, k, |cost| resource(&phase.of(cost)));
+                let busy = busy(program, problem, staging, charges, k, |cost| {
+                    resource(&phase.of(cost))
+                });
                 let name = format!("{}{family}[{}]", phase.prefix(), k + 1);
                 program.add_row(name, busy, bottleneck.expression());
             }

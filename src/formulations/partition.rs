@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
+use super::Program;
 use super::communication::{Charges, charges};
 use super::load::{Bottlenecks, load, objective};
 use super::memory::memory;
 use super::staging::{Staging, Windows, monotone, non_empty, precedence};
-use super::Program;
 use crate::cost;
 use crate::instance::Instance;
 use crate::problem::{Assignment, Problem};
@@ -34,11 +34,18 @@ impl Partition {
     ///
     /// * `windows`: stages an item may lie in; [`Windows::all`] for the textbook program;
     /// * `bottleneck_at_most_ns`: no plan with a larger bottleneck is looked for;
+    /// * `objective_at_most_ns`: nor one of a larger objective, where given;
     /// * `labels`: a name for each item, see [`item_labels`].
     ///
     /// Size: at most (q-1) n binaries, 2 q t charges, (q-2) n + (q-1) e + 2 q c rows for n items, e order pairs, and t
     /// transfers with c consumers in all.
-    pub fn build(problem: &Problem, windows: &Windows, bottleneck_at_most_ns: u64, labels: &[String]) -> Self {
+    pub fn build(
+        problem: &Problem,
+        windows: &Windows,
+        bottleneck_at_most_ns: u64,
+        objective_at_most_ns: Option<u64>,
+        labels: &[String],
+    ) -> Self {
         let scale_ns = (bottleneck_at_most_ns.min(problem.work_ns().saturating_mul(2))).max(1) as f64;
         let mut program = Program::new(scale_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
@@ -54,6 +61,9 @@ impl Partition {
         load(&mut program, problem, &staging, &paid, &bottlenecks);
         memory(&mut program, problem, &staging);
         program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
+        if let Some(at_most_ns) = objective_at_most_ns.filter(|&ns| ns < u64::MAX) {
+            cut_off(&mut program, problem, at_most_ns);
+        }
         let columns = Columns {
             staging,
             charges: paid,
@@ -82,12 +92,28 @@ impl Columns {
     }
 }
 
+/// Family `cut_off`: the objective of an iteration is at most that of interest. A period needs no row: it is the bottleneck,
+/// whose upper bound says the same.
+fn cut_off(program: &mut Program, problem: &Problem, at_most_ns: u64) {
+    if problem.iteration_micro_batches().is_some() {
+        let at_most = at_most_ns as f64 / program.scale_ns;
+        program.add_row(
+            "cut_off[objective]".into(),
+            program.objective.clone(),
+            at_most.into(),
+        );
+    }
+}
+
 /// A readable, unique name for each item that LP and MPS files can carry: that of its first layer.
 pub fn item_labels(instance: &Instance, problem: &Problem) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut labels = Vec::with_capacity(problem.items.len());
     for (i, item) in problem.items.iter().enumerate() {
-        let first = item.layers.first().map_or("", |&layer| &instance.network.layers[layer].id);
+        let first = item
+            .layers
+            .first()
+            .map_or("", |&layer| &instance.network.layers[layer].id);
         let safe = |c: char| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' => c,
             _ => '_',

@@ -102,7 +102,8 @@ impl Staging {
 
     /// Whether the windows leave the item no other stage.
     pub fn is_fixed_to(&self, item: usize, stage: usize) -> bool {
-        self.prefix[item][stage] == Prefix::Fixed(false) && self.prefix[item][stage + 1] == Prefix::Fixed(true)
+        self.prefix[item][stage] == Prefix::Fixed(false)
+            && self.prefix[item][stage + 1] == Prefix::Fixed(true)
     }
 
     /// Reads an assignment off column values, rounding at one half; `None` where a binary is further than

@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Imported, Source};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, closest};
 use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 const EDGES_SUFFIX: &str = ".edges.csv";
+const LAYER_COLUMNS: &[&str] = &["node", "op", "fp_ms", "bp_ms", "activation_bytes", "param_bytes"];
+const EDGE_COLUMNS: &[&str] = &["src", "dst"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,8 +38,14 @@ struct EdgeRow {
 /// Reads the pair.
 pub fn read(source: &Source) -> Imported {
     let (layers_path, edges_path) = pair(source);
-    let layers: Vec<LayerRow> = rows(&layers_path)?;
-    let edges: Vec<EdgeRow> = rows(&edges_path)?;
+    let layers = rows(&layers_path, LAYER_COLUMNS);
+    let edges = rows(&edges_path, EDGE_COLUMNS);
+    let (layers, edges): (Vec<LayerRow>, Vec<EdgeRow>) = match (layers, edges) {
+        (Ok(layers), Ok(edges)) => (layers, edges),
+        (layers, edges) => {
+            return Err([layers.err(), edges.err()].into_iter().flatten().flatten().collect());
+        }
+    };
     let known: HashSet<&str> = layers.iter().map(|row| row.node.as_str()).collect();
     let bytes: HashMap<&str, f64> = layers
         .iter()
@@ -110,34 +118,91 @@ fn pair(source: &Source) -> (PathBuf, PathBuf) {
     }
 }
 
-fn rows<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Vec<Fault>> {
-    let shown = path.display();
-    let mut reader = csv::Reader::from_path(path).map_err(|error| {
-        vec![Fault::new(
-            format!("`{shown}`"),
-            FaultKind::Unreadable(error.to_string()),
-        )]
-    })?;
+/// The rows of one file of the pair, or every fault in it.
+fn rows<T: DeserializeOwned>(path: &Path, columns: &[&str]) -> Result<Vec<T>, Vec<Fault>> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let bytes =
+        std::fs::read(path).map_err(|error| vec![Fault::unreadable(path, &error).in_other(&file)])?;
+    let text = Source { path, bytes: &bytes }.text().map(str::to_owned);
+    let text = text.map_err(|faults| faults.into_iter().map(|fault| fault.in_other(&file)).collect::<Vec<_>>())?;
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let faults = header_faults(reader.headers().ok(), columns);
+    if !faults.is_empty() {
+        return Err(faults.into_iter().map(|fault| fault.in_other(&file)).collect());
+    }
+    let header = reader.headers().cloned().unwrap_or_default();
     let mut faults = Vec::new();
     let mut rows = Vec::new();
-    for row in reader.deserialize() {
+    for record in reader.records() {
+        let row = match &record {
+            Ok(record) => record.deserialize(Some(&header)).map_err(|error| (error, record)),
+            Err(error) => {
+                faults.push(unequal(error).in_other(&file));
+                continue;
+            }
+        };
         match row {
             Ok(row) => rows.push(row),
-            Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                let found = error.to_string().chars().take(200).collect();
-                faults.push(Fault::new(
-                    format!("`{shown}`, line {line}"),
-                    FaultKind::Syntax {
-                        found,
-                        expected: "a row with the header's columns".into(),
-                    },
-                ));
-            }
+            Err((error, record)) => faults.push(value_fault(&error, &header, record).in_other(&file)),
         }
     }
     match faults.is_empty() {
         true => Ok(rows),
         false => Err(faults),
     }
+}
+
+/// Columns that are unknown, and columns that are missing.
+fn header_faults(header: Option<&csv::StringRecord>, columns: &[&str]) -> Vec<Fault> {
+    let found: Vec<String> = header.into_iter().flatten().map(str::to_owned).collect();
+    let known: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
+    if !found.iter().any(|name| known.contains(name)) {
+        let kind = FaultKind::Syntax {
+            found: format!("the header `{}`", found.join(",")),
+            expected: format!("`{}`", known.join(",")),
+        };
+        return vec![Fault::new("line 1", kind)];
+    }
+    let unknown: Vec<&String> = found.iter().filter(|name| !known.contains(name)).collect();
+    // A column under a slightly wrong name is one fault, not two.
+    let meant = |name: &String| unknown.iter().any(|slip| closest(slip, &known) == Some(name));
+    let missing = known.iter().filter(|name| !found.contains(name) && !meant(name));
+    let missing = missing.map(|name| FaultKind::Missing {
+        what: format!("column `{name}`"),
+        expected: "one".into(),
+        remedy: format!("add `{name}` to the header, and its values"),
+    });
+    let unknown = unknown.iter().map(|name| FaultKind::UnknownField {
+        name: name.to_string(),
+        known: known.clone(),
+    });
+    unknown.chain(missing).map(|kind| Fault::new("line 1", kind)).collect()
+}
+
+/// A row with other columns than the header's.
+fn unequal(error: &csv::Error) -> Fault {
+    let line = error.position().map_or(0, csv::Position::line);
+    let (found, expected) = match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => (
+            format!("{len} {}", if *len == 1 { "value" } else { "values" }),
+            format!("{expected_len}, as in the header"),
+        ),
+        _ => (error.to_string(), "a row with the header's columns".into()),
+    };
+    Fault::new(format!("line {line}"), FaultKind::Syntax { found, expected })
+}
+
+/// A value that is no number, and its column.
+fn value_fault(error: &csv::Error, header: &csv::StringRecord, record: &csv::StringRecord) -> Fault {
+    let line = record.position().map_or(0, csv::Position::line);
+    let field = match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => err.field().map(|field| field as usize),
+        _ => None,
+    };
+    let (at, found) = match field.and_then(|field| Some((header.get(field)?, record.get(field)?))) {
+        Some((column, value)) => (format!("line {line}, column `{column}`"), format!("`{value}`")),
+        None => (format!("line {line}"), error.to_string()),
+    };
+    let expected = "a number".into();
+    Fault::new(at, FaultKind::Syntax { found, expected })
 }

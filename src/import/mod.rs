@@ -8,7 +8,7 @@ mod onnx;
 mod pipedream;
 mod text;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
@@ -111,7 +111,17 @@ pub const FORMATS: &[Format] = &[
 ///
 /// Every fault of the file, or that its format is not known.
 pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
+    let (spec, notes, _) = read_parts(path)?;
+    Ok((spec, notes))
+}
+
+/// What a file says and what its importer assumed, and the other file that its network comes from, if there is one.
+pub(crate) type Parts = (InstanceSpec, Vec<String>, Option<PathBuf>);
+
+/// Reads like [`read_spec`], and says where the network comes from.
+pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
     let (mut spec, mut notes) = read_one(path)?;
+    let mut referred_path = None;
     if let Some(file) = spec.network.file.take() {
         if !spec.network.layers.is_empty() || !spec.network.tensors.is_empty() {
             let fault = Fault::new(
@@ -138,18 +148,17 @@ pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError>
         spec.network = referred.network;
         spec.cluster = spec.cluster.or(referred.cluster);
         notes.extend(more);
+        referred_path = Some(beside);
     }
-    Ok((spec, notes))
+    Ok((spec, notes, referred_path))
 }
 
 fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
-    let unreadable =
-        |reason: String| InputError::in_file(path, [Fault::new("the file", FaultKind::Unreadable(reason))]);
-    if path.is_dir() {
-        return Err(unreadable("it is a folder".into()));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))?;
     let source = Source { path, bytes: &bytes };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(InputError::in_file(path, [empty_file()]));
+    }
     let format = FORMATS
         .iter()
         .find(|format| (format.detect)(&source))
@@ -164,6 +173,16 @@ pub(crate) fn from_structured<T: DeserializeOwned>(source: &Source) -> Result<T,
         true => text::from_toml(text),
         false => text::from_json(text),
     }
+}
+
+fn empty_file() -> Fault {
+    Fault::new(
+        "the file",
+        FaultKind::Syntax {
+            found: "nothing in it".into(),
+            expected: "an instance or a model".into(),
+        },
+    )
 }
 
 fn unknown_format() -> Fault {

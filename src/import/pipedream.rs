@@ -45,11 +45,15 @@ pub fn read(source: &Source) -> Imported {
             _ => faults.push(Fault::new(
                 at,
                 FaultKind::Syntax {
-                    found: format!("{} parts between ` -- `", parts.len()),
+                    found: format!("`{}`", line.trim()),
                     expected: "`id -- description -- fields`, or a tab and `source -- target`".into(),
                 },
             )),
         }
+    }
+    if layers.is_empty() && inputs.is_empty() {
+        // Nothing reads as a profile: one line says so as well as all of them.
+        faults.truncate(1);
     }
     if !faults.is_empty() {
         return Err(faults);
@@ -82,7 +86,7 @@ fn node(id: &str, description: &str, fields: &str, at: &str) -> Result<(LayerSpe
                 format!("{at}, node `{id}`"),
                 FaultKind::Syntax {
                     found,
-                    expected: "`name=number`".into(),
+                    expected: "`name=number`, or `name=[number; number]`".into(),
                 },
             )
         };
@@ -106,7 +110,7 @@ fn node(id: &str, description: &str, fields: &str, at: &str) -> Result<(LayerSpe
                 format!("{at}, node `{id}`"),
                 FaultKind::Missing {
                     what: format!("field `{name}`"),
-                    expected: "it in every node".into(),
+                    expected: "one in every node".into(),
                     remedy: format!("add `{name}=...`"),
                 },
             )

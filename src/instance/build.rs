@@ -38,6 +38,9 @@ struct Rates {
     memory_bytes_per_s: Vec<Option<f64>>,
 }
 
+/// Unknown names that are compared with all known ones.
+const MOST_COMPARED: usize = 100;
+
 #[derive(Default)]
 struct Checks {
     faults: Vec<Fault>,
@@ -48,16 +51,20 @@ impl Checks {
         self.faults.push(Fault::new(at, kind));
     }
 
-    /// A number that `read` turns into what is stored; a fault where it cannot.
-    fn number(&mut self, at: &str, field: &str, value: f64, read: fn(f64) -> Option<u64>) -> u64 {
-        read(value).unwrap_or_else(|| {
-            self.add(
-                format!("{at}.{field}"),
-                FaultKind::BadNumber {
-                    found: value,
-                    expected: "a finite number from 0 to 2^53 (ns or bytes)",
-                },
-            );
+    /// A time in ms as whole ns.
+    fn time(&mut self, at: &str, field: &str, ms: f64) -> u64 {
+        ms_to_ns(ms).unwrap_or_else(|| {
+            let expected = "a time from 0 to 9e9 ms (2^53 ns)";
+            self.add(format!("{at}.{field}"), FaultKind::BadNumber { found: ms, expected });
+            0
+        })
+    }
+
+    /// A size in whole bytes.
+    fn size(&mut self, at: &str, field: &str, bytes: f64) -> u64 {
+        whole(bytes).unwrap_or_else(|| {
+            let expected = "a size from 0 to 9e15 bytes (2^53)";
+            self.add(format!("{at}.{field}"), FaultKind::BadNumber { found: bytes, expected });
             0
         })
     }
@@ -127,7 +134,7 @@ impl Checks {
             rates.memory_bytes_per_s.push(memory_rate);
             let memory_bytes = kind
                 .memory_bytes
-                .map(|b| self.number(&at, "memory_bytes", b, whole));
+                .map(|bytes| self.size(&at, "memory_bytes", bytes));
             rates.cluster.kinds.push(DeviceKind {
                 name: kind.name.clone(),
                 count: kind.count,
@@ -158,7 +165,7 @@ impl Checks {
         );
         Link {
             bandwidth_bytes_per_s: bandwidth.unwrap_or(DEFAULT_BANDWIDTH_BYTES_PER_S),
-            latency_ns: self.number("cluster.link", "latency_ms", spec.latency_ms, ms_to_ns),
+            latency_ns: self.time("cluster.link", "latency_ms", spec.latency_ms),
         }
     }
 
@@ -219,7 +226,7 @@ impl Checks {
             ("stash_bytes", spec.stash_bytes),
             ("resident_bytes", spec.resident_bytes),
         ]
-        .map(|(field, value)| self.number(at, field, value, whole));
+        .map(|(field, value)| self.size(at, field, value));
         if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
         {
             self.add(
@@ -303,7 +310,7 @@ impl Checks {
                 (format!("{at}.work"), Some(forward_ms), Some(backward_ms))
             }
         };
-        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.number(&place, field, ms, ms_to_ns));
+        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
         Some(Times {
             forward_ns: read("forward_ms", forward_ms),
             backward_ns: read("backward_ms", backward_ms),
@@ -321,12 +328,15 @@ impl Checks {
         let mut find = |field: &str, name: &String| {
             let found = position_of.get(name.as_str()).copied();
             if found.is_none() {
+                // A file in which no name fits has another fault than a slip; looking for each would take for ever.
+                let compared = self.faults.len() < MOST_COMPARED;
+                let similar = compared.then(|| closest(name, names)).flatten();
                 self.add(
                     format!("{at}.{field}"),
                     FaultKind::UnknownName {
                         what: "layer",
                         name: name.clone(),
-                        similar: closest(name, names).map(str::to_owned),
+                        similar: similar.map(str::to_owned),
                     },
                 );
             }
@@ -339,8 +349,8 @@ impl Checks {
             .filter_map(|name| find("consumers", name))
             .collect();
         let size = match (spec.bytes, spec.transfer_ms) {
-            (Some(bytes), None) => Size::Bytes(self.number(&at, "bytes", bytes, whole)),
-            (None, Some(ms)) => Size::TransferNs(self.number(&at, "transfer_ms", ms, ms_to_ns)),
+            (Some(bytes), None) => Size::Bytes(self.size(&at, "bytes", bytes)),
+            (None, Some(ms)) => Size::TransferNs(self.time(&at, "transfer_ms", ms)),
             (None, None) => Size::Bytes(0),
             (Some(_), Some(_)) => {
                 self.add(

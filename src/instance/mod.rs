@@ -9,7 +9,7 @@ pub use read::{DEFAULT_CLUSTER, read_cluster, read_native};
 use std::path::Path;
 
 use crate::cluster::Cluster;
-use crate::fault::InputError;
+use crate::fault::{Fault, InputError};
 use crate::network::Network;
 use crate::options::PipelineOptions;
 
@@ -37,13 +37,19 @@ impl Instance {
     ///
     /// Every fault of the file, each with its place.
     pub fn read(path: &Path, cluster: Option<&str>) -> Result<Self, InputError> {
-        let (mut spec, mut notes) = crate::import::read_spec(path)?;
+        let (mut spec, mut notes, network_path) = crate::import::read_parts(path)?;
         if let Some(cluster) = cluster {
             spec.cluster = Some(read_cluster(cluster)?);
         }
         let name = spec.name.clone().unwrap_or_else(|| stem(path));
-        let (network, cluster) =
-            build::build(&spec, &mut notes).map_err(|faults| InputError::in_file(path, faults))?;
+        let network_file = network_path.map(|path| path.display().to_string());
+        let origin = |fault: Fault| match (fault.at.split(['.', '[']).next(), cluster, &network_file) {
+            (Some("cluster"), Some(cluster), _) => fault.in_other(cluster),
+            (Some("network"), _, Some(file)) => fault.in_other(file),
+            _ => fault,
+        };
+        let (network, cluster) = build::build(&spec, &mut notes)
+            .map_err(|faults| InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>()))?;
         Ok(Self {
             name,
             network,

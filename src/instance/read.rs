@@ -34,7 +34,7 @@ pub fn read_cluster(name_or_path: &str) -> Result<ClusterSpec, InputError> {
     let path = Path::new(name_or_path);
     let bytes = match preset {
         Some((_, text)) => text.as_bytes().to_vec(),
-        None => std::fs::read(path).map_err(|_| unknown_cluster(name_or_path))?,
+        None => std::fs::read(path).map_err(|error| no_cluster(name_or_path, &error))?,
     };
     let path = if preset.is_some() {
         Path::new("preset.toml")
@@ -44,7 +44,12 @@ pub fn read_cluster(name_or_path: &str) -> Result<ClusterSpec, InputError> {
     from_structured(&Source { path, bytes: &bytes }).map_err(|faults| InputError::in_file(path, faults))
 }
 
-fn unknown_cluster(name: &str) -> InputError {
+/// Neither a preset nor a file: what looks like a path was meant as one.
+fn no_cluster(name: &str, error: &std::io::Error) -> InputError {
+    let path = Path::new(name);
+    if path.exists() || path.extension().is_some() || path.components().count() > 1 {
+        return InputError::in_file(path, [Fault::unreadable(path, error)]);
+    }
     let known: Vec<String> = CLUSTER_PRESETS
         .iter()
         .map(|(name, _)| (*name).to_owned())

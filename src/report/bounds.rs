@@ -9,7 +9,11 @@ pub fn bounds(plan: &Plan) -> String {
     let digits = Digits::for_ms(best);
     let mut rows: Vec<(&String, &f64)> = plan.statistics.bounds_ms.iter().collect();
     rows.sort_by(|a, b| a.1.total_cmp(b.1).then(a.0.cmp(b.0)));
-    let mut out = format!("No plan of `{}` is better than {} ms\n\n", plan.instance, digits.ms(best));
+    let mut out = format!(
+        "No plan of `{}` is better than {} ms\n\n",
+        plan.instance,
+        digits.ms(best)
+    );
     let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, ms) in rows {
         out += &format!("  {name:<widest$}  {:>12} ms\n", digits.ms(*ms));

@@ -150,7 +150,9 @@ pub struct Room {
 /// Engineering 19(3), 1993.
 pub fn centres(graph: &Ranked, room: Room) -> Vec<f64> {
     /// Sweeps after which the eye sees no change.
-    const SWEEPS: usize = 40;
+    const SWEEPS: usize = 30;
+    /// Of these, the last that look both ways. More of them would make waves of long lines.
+    const BALANCING: usize = 4;
     let ranks = order::with_few_crossings(graph);
     let width = |v: usize| if v < graph.layers { room.layer } else { room.bend };
     // Offsets of a rank's vertices when packed without slack.
@@ -175,9 +177,9 @@ pub fn centres(graph: &Ranked, room: Room) -> Vec<f64> {
     }
     for sweep in 0..SWEEPS {
         let settle = |x: &mut Vec<f64>, at: usize| {
-            // At first along one direction, which carries far; in the end both, which balances.
+            // Along one direction a line stays straight however long it is; in the end both directions balance.
             let (up, down) = match sweep {
-                s if s >= SWEEPS / 2 => (true, true),
+                s if s >= SWEEPS - BALANCING => (true, true),
                 s => (s % 2 == 0, s % 2 == 1),
             };
             let wishes: Vec<(f64, f64)> = ranks[at].iter().map(|&v| wish(graph, x, v, up, down)).collect();
@@ -196,27 +198,43 @@ pub fn centres(graph: &Ranked, room: Room) -> Vec<f64> {
     x.iter().map(|centre| centre - left).collect()
 }
 
-/// Where a vertex wants to be, and how much: the weighted mean of its neighbours.
+/// Where a vertex wants to be, and how much: the weighted mean of its neighbours. Without any in the direction asked for,
+/// such as a constant on the way down, it follows those in the other.
 fn wish(graph: &Ranked, x: &[f64], v: usize, up: bool, down: bool) -> (f64, f64) {
-    let (mut sum, mut weight) = (0.0, 0.0);
-    let mut add = |neighbours: &[usize]| {
-        for &u in neighbours {
-            let bends = usize::from(u >= graph.layers) + usize::from(v >= graph.layers);
-            let strength = [1.0, 2.0, 8.0][bends];
-            sum += strength * x[u];
-            weight += strength;
-        }
-    };
-    if up {
-        add(&graph.above[v]);
-    }
-    if down {
-        add(&graph.below[v]);
-    }
+    let (above, below) = (&graph.above[v], &graph.below[v]);
+    let up = up || below.is_empty();
+    let down = down || above.is_empty();
+    let near = above.iter().filter(|_| up).chain(below.iter().filter(|_| down));
+    let pulls = near.map(|&u| (x[u], strength(graph, u, v)));
+    let (sum, weight) = pulls.fold((0.0, 0.0), |(sum, weight), (at, pull)| {
+        (sum + pull * at, weight + pull)
+    });
     match weight {
         // Nothing pulls: stay, but give way to everything else.
         0.0 => (x[v], 0.01),
         weight => (sum / weight, weight),
+    }
+}
+
+/// How much `u` pulls at its neighbour `v`: lines should be straight, then chains; where a line branches off to one of
+/// several readers, the line goes on and the branch bends. What has no other neighbour follows rather than pulls.
+fn strength(graph: &Ranked, u: usize, v: usize) -> f64 {
+    let (upper, lower) = if graph.rank[u] < graph.rank[v] {
+        (u, v)
+    } else {
+        (v, u)
+    };
+    if graph.above[u].len() + graph.below[u].len() == 1 {
+        return 0.1;
+    }
+    let is_layer = |&w: &usize| w < graph.layers;
+    let only_layer = |near: &[usize]| near.iter().copied().filter(|w| is_layer(w)).count() == 1;
+    match (is_layer(&upper), is_layer(&lower)) {
+        (false, false) => 8.0,
+        (true, true) if only_layer(&graph.below[upper]) && only_layer(&graph.above[lower]) => 6.0,
+        (true, true) => 1.0,
+        (false, true) if graph.below[upper].iter().any(|w| !is_layer(w)) => 0.25,
+        _ => 1.0,
     }
 }
 

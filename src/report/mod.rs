@@ -14,6 +14,7 @@ mod order;
 mod palette;
 mod picture;
 mod ranges;
+mod scene;
 mod stages;
 mod svg;
 mod table;

@@ -53,7 +53,7 @@ const BLACK: [u8; 3] = [0; 3];
 fn generated(n: usize) -> [u8; 3] {
     const GOLDEN_ANGLE_DEGREES: f64 = 137.507_764;
     const LIGHTNESS: [f64; 3] = [0.55, 0.40, 0.70];
-    let hue = (20.0 + n as f64 * GOLDEN_ANGLE_DEGREES) % 360.0;
+    let hue = (270.0 + n as f64 * GOLDEN_ANGLE_DEGREES) % 360.0;
     hsl(hue, 0.60, LIGHTNESS[n % LIGHTNESS.len()])
 }
 

@@ -3,26 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::format::{escape_xml, percent, shorten, width};
-use super::layout::{Fan, Ranked, Room, centres, ranks};
+use super::format::{escape_xml, percent, shorten};
 use super::palette::Colors;
 use super::picture::Picture;
+use super::scene::{BAND_PADDING, Scene, Sizes, text_width};
 use super::stages::{bottleneck_ms, busy_ms, is_bottleneck};
 use super::text;
 use crate::instance::Instance;
-use crate::network::Layer;
-use crate::options::Mode;
-use crate::plan::{Plan, PlanStage};
+use crate::plan::Plan;
 
 /// Colour of text.
 pub(super) const INK: &str = "#1b1b1b";
 
 /// Margin around everything, in pixels, as all lengths here.
 const MARGIN: f64 = 24.0;
-/// Left of the boxes, for the names of stages.
-const GUTTER: f64 = 150.0;
-/// Above the first and below the last rank of a stage.
-const BAND_PADDING: f64 = 12.0;
+/// What the line on how to read the drawing needs.
+const LEAST_WIDTH: f64 = 760.0;
+/// Of the title, in times the size of other text; bold letters are wider.
+const TITLE_SIZE: f64 = 1.6;
 /// Of an entry of the legend.
 const ENTRY_HEIGHT: f64 = 20.0;
 
@@ -33,7 +31,8 @@ const ENTRY_HEIGHT: f64 = 20.0;
 /// the reader's colour scheme. Time O(V^2) at worst for V layers, for the bends of long edges.
 pub fn svg(instance: &Instance, plan: Option<&Plan>) -> String {
     let picture = Picture::new(instance, plan);
-    let scene = Scene::new(&picture);
+    let title = title(&picture);
+    let scene = Scene::new(&picture, LEAST_WIDTH.max(text_width(&title) * TITLE_SIZE));
     let legend = Legend::new(&picture, scene.width);
     let top = MARGIN + 48.0 + legend.height;
     let (width, height) = (scene.width + 2.0 * MARGIN, top + scene.height + MARGIN);
@@ -45,7 +44,7 @@ pub fn svg(instance: &Instance, plan: Option<&Plan>) -> String {
          viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"11\" \
          fill=\"{INK}\">\n<title>{name}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
     );
-    out += &heading(&picture);
+    out += &heading(&picture, &title);
     out += &legend.svg;
     let _ = writeln!(out, "<g transform=\"translate({MARGIN} {top:.1})\">");
     out += &scene.bands();
@@ -54,13 +53,17 @@ pub fn svg(instance: &Instance, plan: Option<&Plan>) -> String {
     out + "</g>\n</svg>\n"
 }
 
-/// The answer and how to read the drawing.
-fn heading(picture: &Picture) -> String {
+/// The answer in a line.
+fn title(picture: &Picture) -> String {
     let layers = picture.instance.network.layers.len();
-    let title = match picture.plan {
+    match picture.plan {
         Some(plan) => text::headline(plan, picture.digits).replace('`', ""),
         None => format!("Network {}: {layers} layers", picture.instance.name),
-    };
+    }
+}
+
+/// The title and how to read the drawing.
+fn heading(picture: &Picture, title: &str) -> String {
     let (first, second) = (MARGIN + 14.0, MARGIN + 34.0);
     let heavy = match picture.plan.is_some_and(|plan| plan.stages.len() > 1) {
         true => "; heavy lines are tensors that go from stage to stage",
@@ -70,7 +73,7 @@ fn heading(picture: &Picture) -> String {
         "<text x=\"{MARGIN}\" y=\"{first}\" font-size=\"16\" font-weight=\"600\">{}</text>\n\
          <text x=\"{MARGIN}\" y=\"{second}\" fill=\"#555555\">Data flow from top to bottom{heavy}. Point at a box or \
          line for its times and sizes.</text>\n",
-        escape_xml(&title)
+        escape_xml(title)
     )
 }
 
@@ -132,120 +135,7 @@ impl Legend {
     }
 }
 
-/// Sizes of boxes: with a second line while that stays readable, small for large networks.
-struct Sizes {
-    box_width: f64,
-    box_height: f64,
-    rank_gap: f64,
-    name_length: usize,
-    two_lines: bool,
-}
-
-impl Sizes {
-    fn new(layers: &[&Layer]) -> Self {
-        /// More layers than this are looked at from further away.
-        const MANY: usize = 250;
-        let many = layers.len() > MANY;
-        let name_length = if many { 16 } else { 22 };
-        let longest = layers.iter().map(|layer| width(&layer.id)).max().unwrap_or(0);
-        let least = if many { 40.0 } else { 84.0 };
-        Self {
-            box_width: (text_width(&"n".repeat(longest.min(name_length))) + 14.0).max(least),
-            box_height: if many { 18.0 } else { 34.0 },
-            rank_gap: if many { 16.0 } else { 22.0 },
-            name_length,
-            two_lines: !many,
-        }
-    }
-}
-
-/// Everything in its place.
-struct Scene<'a> {
-    picture: &'a Picture<'a>,
-    /// Positions in the network of the layers that are drawn.
-    shown: Vec<usize>,
-    fans: Vec<Fan>,
-    graph: Ranked,
-    bands: Vec<Band<'a>>,
-    sizes: Sizes,
-    x: Vec<f64>,
-    rank_top: Vec<f64>,
-    width: f64,
-    height: f64,
-}
-
-/// Ranks of one stage.
-struct Band<'a> {
-    stage: &'a PlanStage,
-    phase: &'static str,
-    first_rank: usize,
-    last_rank: usize,
-}
-
-impl<'a> Scene<'a> {
-    fn new(picture: &'a Picture<'a>) -> Self {
-        let network = &picture.instance.network;
-        let inference = picture
-            .plan
-            .is_some_and(|plan| plan.problem.mode == Some(Mode::Inference));
-        // Backward operators are no part of an inference plan.
-        let drawn = |&at: &usize| !(inference && network.layers[at].backward);
-        let shown: Vec<usize> = (0..network.layers.len()).filter(drawn).collect();
-        let layers: Vec<&Layer> = shown.iter().map(|&at| &network.layers[at]).collect();
-        let sizes = Sizes::new(&layers);
-        let fans = fans(picture, &shown);
-        let band_of = band_of(picture, &layers, &fans);
-        let rank = ranks(band_of.as_deref().unwrap_or(&vec![0; layers.len()]), &fans);
-        let bands = band_of.map_or_else(Vec::new, |band_of| bands(picture, &layers, &band_of, &rank));
-        let graph = Ranked::new(&rank, &fans);
-        let room = Room {
-            layer: sizes.box_width,
-            bend: 2.0,
-            gap: if sizes.two_lines { 14.0 } else { 8.0 },
-        };
-        let gutter = if bands.is_empty() { 0.0 } else { GUTTER };
-        let x: Vec<f64> = centres(&graph, room)
-            .iter()
-            .map(|centre| gutter + centre)
-            .collect();
-        let mut rank_top = Vec::with_capacity(graph.ranks());
-        let mut y = 0.0;
-        for rank in 0..graph.ranks() {
-            let begins = bands.iter().any(|band| band.first_rank == rank);
-            y += if begins { BAND_PADDING } else { 0.0 };
-            rank_top.push(y);
-            let ends = bands.iter().any(|band| band.last_rank == rank);
-            y += sizes.box_height + sizes.rank_gap + if ends { BAND_PADDING } else { 0.0 };
-        }
-        let right = x.iter().copied().fold(0.0, f64::max) + sizes.box_width / 2.0 + BAND_PADDING;
-        /// Narrower drawings would cut their own heading.
-        const LEAST_WIDTH: f64 = 640.0;
-        Self {
-            picture,
-            shown,
-            fans,
-            graph,
-            bands,
-            x,
-            rank_top,
-            width: right.max(LEAST_WIDTH),
-            height: y - sizes.rank_gap,
-            sizes,
-        }
-    }
-
-    fn layer(&self, vertex: usize) -> &Layer {
-        &self.picture.instance.network.layers[self.shown[vertex]]
-    }
-
-    fn top(&self, vertex: usize) -> f64 {
-        self.rank_top[self.graph.rank[vertex]]
-    }
-
-    fn bottom(&self, vertex: usize) -> f64 {
-        self.top(vertex) + self.sizes.box_height
-    }
-
+impl Scene<'_> {
     fn bands(&self) -> String {
         let mut out = String::new();
         for band in &self.bands {
@@ -386,69 +276,3 @@ impl<'a> Scene<'a> {
 /// Lines inside a stage, and from stage to stage.
 const LIGHT: &str = "stroke=\"#8a8a8a\" stroke-width=\"1.1\"";
 const HEAVY: &str = "stroke=\"#1b1b1b\" stroke-width=\"2.2\"";
-
-/// All consumers of each producer that are drawn, by position among the layers drawn.
-fn fans(picture: &Picture, shown: &[usize]) -> Vec<Fan> {
-    let place = |at: &usize| shown.binary_search(at).ok();
-    let mut merged: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for tensor in &picture.instance.network.tensors {
-        if let Some(from) = place(&tensor.producer) {
-            let consumers = tensor.consumers.iter().filter_map(place);
-            merged.entry(from).or_default().extend(consumers);
-        }
-    }
-    let fans = merged
-        .into_iter()
-        .map(|(from, consumers)| (from, consumers.into_iter().collect()));
-    fans.filter(|(_, consumers): &Fan| !consumers.is_empty())
-        .collect()
-}
-
-/// The band of every layer: its stage, and for backward operators those in reverse below. `None` where some layer has no
-/// stage, or an edge goes up; then stages show by colour alone.
-fn band_of(picture: &Picture, layers: &[&Layer], fans: &[Fan]) -> Option<Vec<usize>> {
-    let stages = &picture.plan?.stages;
-    let place = |stage: usize| stages.iter().position(|of| of.index == stage);
-    let band = |layer: &&Layer| {
-        let place = place(picture.stage(layer)?)?;
-        Some(if layer.backward {
-            2 * stages.len() - 1 - place
-        } else {
-            place
-        })
-    };
-    let bands: Vec<usize> = layers.iter().map(band).collect::<Option<_>>()?;
-    let down = |(from, consumers): &Fan| consumers.iter().all(|&to| bands[*from] <= bands[to]);
-    fans.iter().all(down).then_some(bands)
-}
-
-fn bands<'a>(picture: &Picture<'a>, layers: &[&Layer], band_of: &[usize], rank: &[usize]) -> Vec<Band<'a>> {
-    let stages = picture.plan.map_or(&[][..], |plan| &plan.stages);
-    let both = layers.iter().any(|layer| layer.backward);
-    let mut bands = Vec::new();
-    for at in 0..2 * stages.len() {
-        let members = || (0..layers.len()).filter(|&v| band_of[v] == at).map(|v| rank[v]);
-        if let (Some(first_rank), Some(last_rank)) = (members().min(), members().max()) {
-            let backward = at >= stages.len();
-            let place = if backward { 2 * stages.len() - 1 - at } else { at };
-            let phase = match (both, backward) {
-                (false, _) => "",
-                (true, false) => " forward",
-                (true, true) => " backward",
-            };
-            bands.push(Band {
-                stage: &stages[place],
-                phase,
-                first_rank,
-                last_rank,
-            });
-        }
-    }
-    bands
-}
-
-/// About how wide a text is at the size of the drawing, in pixels; fonts differ.
-fn text_width(text: &str) -> f64 {
-    const PER_COLUMN: f64 = 6.6;
-    PER_COLUMN * width(text) as f64
-}

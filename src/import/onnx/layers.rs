@@ -5,14 +5,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tract_onnx::pb::NodeProto;
 
 use super::check::{Checked, node_name};
-use super::operators::{Operand, Role, cost, is_statistic};
 use super::shapes::{Inferred, unknown_shape};
 use super::size::TensorSize;
+use super::work::{Operand, Role, cost, is_statistic};
 use crate::fault::Fault;
 use crate::instance::spec::{LayerSpec, NetworkSpec, TensorSpec};
 
 /// Operators that only look at their first input in another way: what they make of a constant is that constant.
-const VIEWS: &[&str] = &["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+const VIEWS: &[&str] = &[
+    "Cast",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+];
 
 /// Builds the network.
 pub fn network(
@@ -33,7 +41,10 @@ pub fn network(
     }
     builder.note(notes);
     let layers = builder.layers;
-    let tensors = builder.tensors.into_iter().filter(|tensor| !tensor.consumers.is_empty());
+    let tensors = builder
+        .tensors
+        .into_iter()
+        .filter(|tensor| !tensor.consumers.is_empty());
     Ok(NetworkSpec {
         tensors: tensors.collect(),
         layers,
@@ -79,12 +90,24 @@ impl<'a> Builder<'a> {
         };
         let input = |(name, size): (&String, &TensorSize)| {
             let (size, gradient, tensor) = (size.clone(), false, None);
-            (name.clone(), Activation { size, gradient, tensor })
+            (
+                name.clone(),
+                Activation {
+                    size,
+                    gradient,
+                    tensor,
+                },
+            )
         };
         Self {
             checked,
             inferred,
-            needed: checked.nodes().iter().flat_map(|node| &node.input).map(String::as_str).collect(),
+            needed: checked
+                .nodes()
+                .iter()
+                .flat_map(|node| &node.input)
+                .map(String::as_str)
+                .collect(),
             constants: checked.constants.iter().map(constant).collect(),
             activations: checked.inputs.iter().map(input).collect(),
             layers: Vec::new(),
@@ -110,13 +133,20 @@ impl<'a> Builder<'a> {
 
     fn fold(&mut self, node: &NodeProto) {
         self.folded += 1;
-        let viewed = node.input.first().filter(|_| VIEWS.contains(&node.op_type.as_str()));
-        let root = viewed.and_then(|name| self.constants.get(name)).map(|constant| constant.root.clone());
+        let viewed = node
+            .input
+            .first()
+            .filter(|_| VIEWS.contains(&node.op_type.as_str()));
+        let root = viewed
+            .and_then(|name| self.constants.get(name))
+            .map(|constant| constant.root.clone());
         for name in node.output.iter().filter(|name| !name.is_empty()) {
             // A constant without a known shape is missed where it is read.
             if let Some(size) = self.inferred.sizes.get(name) {
                 let (size, root) = (size.clone(), root.clone().unwrap_or_else(|| name.clone()));
-                self.constants.entry(name.clone()).or_insert(Constant { size, root });
+                self.constants
+                    .entry(name.clone())
+                    .or_insert(Constant { size, root });
             }
         }
     }
@@ -133,8 +163,10 @@ impl<'a> Builder<'a> {
             operands.push(operand.map(|(size, role)| (size.clone(), role)));
         }
         let id = self.unique(node_name(node, position));
-        let inputs: Vec<Option<Operand>> =
-            operands.iter().map(|given| given.as_ref().map(|(size, role)| Operand { size, role: *role })).collect();
+        let inputs: Vec<Option<Operand>> = operands
+            .iter()
+            .map(|given| given.as_ref().map(|(size, role)| Operand { size, role: *role }))
+            .collect();
         let sizes = self.output_sizes(node, position);
         let outputs: Vec<TensorSize> = sizes.iter().map(|(_, size)| size.clone()).collect();
         let cost = cost(node, &inputs, &outputs);
@@ -152,7 +184,14 @@ impl<'a> Builder<'a> {
             });
             let gradient = learns && size.floating;
             let tensor = Some(self.tensors.len() - 1);
-            self.activations.insert(name, Activation { size, gradient, tensor });
+            self.activations.insert(
+                name,
+                Activation {
+                    size,
+                    gradient,
+                    tensor,
+                },
+            );
         }
         self.layers.push(LayerSpec {
             id,
@@ -178,7 +217,9 @@ impl<'a> Builder<'a> {
     /// A fault for a folded node whose output has no shape.
     fn constant_without_shape(&mut self, name: &str) {
         let nodes = self.checked.nodes().iter().enumerate();
-        let maker = nodes.filter(|(_, node)| self.is_constant(node)).find(|(_, n)| n.output.iter().any(|o| o == name));
+        let maker = nodes
+            .filter(|(_, node)| self.is_constant(node))
+            .find(|(_, n)| n.output.iter().any(|o| o == name));
         if let Some((position, node)) = maker {
             let fault = unknown_shape(node, position, name, self.inferred.reasons.get(&position));
             if !self.faults.contains(&fault) {
@@ -229,7 +270,11 @@ impl<'a> Builder<'a> {
 
     fn consume(&mut self, node: &NodeProto, id: &str) {
         for name in &node.input {
-            if let Some(position) = self.activations.get(name).and_then(|activation| activation.tensor) {
+            if let Some(position) = self
+                .activations
+                .get(name)
+                .and_then(|activation| activation.tensor)
+            {
                 let consumers = &mut self.tensors[position].consumers;
                 if consumers.last().is_none_or(|last| last != id) {
                     consumers.push(id.to_owned());
@@ -253,7 +298,12 @@ impl<'a> Builder<'a> {
             .checked
             .inputs
             .iter()
-            .map(|(name, size)| format!("`{name}` {:?} of {} bytes an element", size.dims, size.element_bytes))
+            .map(|(name, size)| {
+                format!(
+                    "`{name}` {:?} of {} bytes an element",
+                    size.dims, size.element_bytes
+                )
+            })
             .collect();
         inputs.sort();
         if !inputs.is_empty() {
@@ -271,7 +321,7 @@ impl<'a> Builder<'a> {
         let shared = self.readers.values().filter(|readers| **readers > 1).count();
         if shared > 0 {
             notes.push(format!(
-                "{shared} constants are read by several layers; their bytes are counted at the first"
+                "constants read by several layers: {shared}; their bytes are counted at the first"
             ));
         }
         if !self.without_rule.is_empty() {

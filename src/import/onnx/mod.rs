@@ -10,11 +10,13 @@
 mod bounded;
 mod check;
 mod layers;
+mod nodes;
 mod operators;
 mod quiet;
 mod shapes;
 mod size;
 mod weights;
+mod work;
 
 use std::path::Path;
 
@@ -35,7 +37,8 @@ pub fn read(source: &Source) -> Imported {
     let inferred = shapes::infer(&checked)?;
     let network = layers::network(&checked, &inferred, &mut notes)?;
     notes.push(
-        "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor".into(),
+        "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor"
+            .into(),
     );
     notes.push(format!(
         "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"

@@ -52,7 +52,11 @@ fn run(checked: &Checked) -> TractResult<Inferred> {
     let mut inferred = Inferred::default();
     let mut model = checked.model.clone();
     let unbuilt = unbuilt(&onnx, &model);
-    let nodes = model.graph.iter_mut().flat_map(|graph| &mut graph.node).enumerate();
+    let nodes = model
+        .graph
+        .iter_mut()
+        .flat_map(|graph| &mut graph.node)
+        .enumerate();
     for (position, node) in nodes {
         if let Some(reason) = unbuilt.get(&position) {
             node.op_type = OPAQUE.into();
@@ -70,6 +74,7 @@ fn run(checked: &Checked) -> TractResult<Inferred> {
             node_in_graph.op = Box::new(Bounded {
                 operator: node.op_type.clone(),
                 inner: node_in_graph.op.clone(),
+                visits: 0,
             });
         }
     }
@@ -105,7 +110,10 @@ fn unbuilt(onnx: &Onnx, model: &ModelProto) -> HashMap<usize, String> {
     let Some(graph) = &model.graph else {
         return HashMap::new();
     };
-    let version = model.opset_import.iter().find(|set| ["", "ai.onnx"].contains(&set.domain.as_str()));
+    let version = model
+        .opset_import
+        .iter()
+        .find(|set| ["", "ai.onnx"].contains(&set.domain.as_str()));
     let context = ParsingContext {
         onnx_operator_set_version: version.map_or(0, |set| set.version),
         framework: onnx,
@@ -150,7 +158,11 @@ fn size(fact: &InferenceFact) -> Option<TensorSize> {
     Some(TensorSize {
         dims: fact.shape.as_concrete_finite().ok()??.to_vec(),
         // Inside tract dimensions are symbolic expressions; in the file they are 64-bit integers.
-        element_bytes: if datum_type.is_tdim() { 8.0 } else { datum_type.size_of() as f64 },
+        element_bytes: if datum_type.is_tdim() {
+            8.0
+        } else {
+            datum_type.size_of() as f64
+        },
         floating: datum_type.is_float(),
     })
 }
@@ -158,10 +170,12 @@ fn size(fact: &InferenceFact) -> Option<TensorSize> {
 /// Infers one node once more, for the reason why it fails.
 fn ask(graph: &mut InferenceModel, id: usize) -> String {
     let mut op = graph.node(id).op.clone();
-    let outcome = graph.node_facts(id).and_then(|(inputs, outputs)| op.infer(inputs, outputs, tvec!()));
+    let outcome = graph
+        .node_facts(id)
+        .and_then(|(inputs, outputs)| op.infer(inputs, outputs, tvec!()));
     match outcome {
         Err(error) => format!("{error:#}"),
-        Ok(_) => "its shape depends on values that are only known when the model runs".into(),
+        Ok(_) => "it does not follow from the inputs' shapes".into(),
     }
 }
 

@@ -279,9 +279,13 @@ impl FaultKind {
 /// A file in the same folder whose name looks like that of `path`.
 fn similar_file(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let files = std::fs::read_dir(folder).ok()?.flatten();
+    let files = std::fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_file());
     let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
-    closest(&path.file_name()?.to_string_lossy(), &names).map(str::to_owned)
+    // Without extensions: few as they are, they would make any two names look alike.
+    let stem = |name: &str| Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
+    let similar = closest(&stem(&path.to_string_lossy()), &stems)?;
+    names.iter().find(|name| stem(name) == similar).cloned()
 }
 
 /// The name among `known` that looks most like `name`, if one is near enough to be meant.

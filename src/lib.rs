@@ -1,4 +1,67 @@
-//! stagecut.
+//! stagecut finds provably optimal pipeline plans for deep neural networks, and measures how far published heuristics are
+//! from them.
+//!
+//! A network is a directed acyclic graph of layers and tensors. A plan cuts it into stages, each run by a device of its own,
+//! such that data flow from stage to stage; the best plan has the smallest busiest stage ([`options::Objective::Period`])
+//! or the shortest iteration ([`options::Objective::Iteration`]). That is a mixed-integer program, and this crate proves
+//! its answers.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use stagecut::exact::control::Control;
+//! use stagecut::instance::Instance;
+//! use stagecut::methods;
+//! use stagecut::options::PipelineOptions;
+//! use stagecut::problem::Problem;
+//! use stagecut::settings::Settings;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let instance = Instance::read(Path::new("instances/googlenet.onnx"), None)?;
+//! let asked = PipelineOptions { stages: Some(4), ..Default::default() };
+//! let problem = Problem::new(&instance, Settings::resolve(&instance, &asked)?)?;
+//! let method = methods::find("exact").expect("the default method is registered");
+//! let plan = method.run(&instance, &problem, &Control::default())?;
+//! println!("{}: {:?} ms", plan.status, plan.objective_ms);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # From a file to a proved plan
+//!
+//! ```text
+//! file --import--> InstanceSpec --instance--> Instance --settings--> Settings --problem--> Problem
+//!                  (what it says)             (validated)            (all decided)         (items, order, transfers)
+//!
+//! Problem --heuristics--> incumbents --exact--> Outcome --plan--> Plan --check--> accepted --report--> text, JSON, SVG
+//! ```
+//!
+//! | to change or add | look in |
+//! |---|---|
+//! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
+//! | what a file may say | [`instance::spec`]; `make schema` writes its JSON Schema |
+//! | what an input may get wrong | [`fault`] |
+//! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
+//! | what a plan costs | [`cost`], and on its own path [`check`] |
+//! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
+//! | a bound, a reduction | [`exact`] |
+//! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
+//! | a report | [`report`] |
+//! | a command | [`cli`] |
+//!
+//! # Invariants
+//!
+//! * Dependencies point one way: `cli` → `report`, `methods` → `exact`, `heuristics`, `oracles` → `formulations` → `cost`
+//!   → `problem` → `settings` → `instance` → `network`, `cluster`.
+//! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
+//!   before anyone sees it.
+//! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`] and what reads its graphs.
+//!   `unsafe` is in one file, HiGHS's C interface.
+//! * Times are whole nanoseconds inside, milliseconds outside ([`units`]); a validated network's totals are exact in a double.
+//! * Layers are known by their position in the network, items by their position in the problem. Positions never change.
+//! * Why a search stopped and what it found are two facts ([`plan::StoppedBy`], [`plan::Status`]); `optimal` means that the
+//!   objective, computed again, meets the bound.
+//! * Costs belong to tensors, not to edges.
 
 pub mod check;
 pub mod cli;

@@ -191,7 +191,7 @@ fn wrong_types_and_unknown_fields_have_a_line_and_a_column() {
         ("field twice", "net.json", "{\"network\": {}, \"network\": {}}", &["found a second field named `network`"]),
         ("key twice", "net.toml", "name = \"a\"\nname = \"b\"", &["line 2, column 1: found a second field named `name`"]),
         ("1e400", "net.json", "{\"network\": {\"layers\": [{\"id\": \"a\", \"forward_ms\": 1e400}]}}", &[
-            "line 1, column 52: found a number beyond the range of doubles",
+            "line 1, column 51: found a number beyond the range of doubles",
         ]),
         ("other schema", "net.json", "{\"schema\": \"stagecut-instance/9\", \"network\": {\"layers\": []}}", &[
             "schema: found `stagecut-instance/9`, expected `stagecut-instance/1`",

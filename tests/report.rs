@@ -398,7 +398,7 @@ fn svg_shows_every_layer_stage_and_crossing() {
 fn a_plan_of_another_instance_is_shown_without_stages() {
     let (_, plan) = optimal();
     let other = hostile();
-    assert!(report::text(&other, &plan, &style(100)).contains("head"));
+    assert!(report::text(&other, &plan, &style(100)).contains("left/conv"));
     assert!(roxmltree::Document::parse(&report::svg(&other, Some(&plan))).is_ok());
     assert!(report::dot(&other, Some(&plan)).contains("n0"));
 }

@@ -131,12 +131,20 @@ pub fn solve(
 
 /// Writes a program as LP or MPS with its names, by the extension of the path.
 ///
+/// Names are `family[indices]` in MPS and `family(indices)` in LP, where brackets belong to quadratic terms: HiGHS would
+/// drop every name of a file that has one.
+///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS cannot write there.
 pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverError> {
-    let columns = program.variable_names();
-    let row_name = |row: &good_lp::Constraint| row.name().unwrap_or_default().to_owned();
+    let is_lp = path.extension().is_some_and(|extension| extension == "lp");
+    let allowed = |name: &str| match is_lp {
+        true => name.replace('[', "(").replace(']', ")"),
+        false => name.to_owned(),
+    };
+    let columns: Vec<String> = program.variable_names().iter().map(|name| allowed(name)).collect();
+    let row_name = |row: &good_lp::Constraint| allowed(row.name().unwrap_or_default());
     let rows: Vec<String> = program.rows.iter().map(row_name).collect();
     let mut model = build(program)?;
     highs_c::set_names(&mut model, title, &columns, &rows);

@@ -64,10 +64,14 @@ fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault 
     };
     let (from, to) = (text.ceil_char_boundary(from), text.floor_char_boundary(to));
     let end = text.floor_char_boundary(span.end.clamp(start, to));
+    // One byte for one byte, so that the mark stays where it is; and a place for one at the end of the line.
+    let mut shown = text[from..to].replace(|c: char| c.is_ascii_control(), " ");
+    if start == to {
+        shown.push(' ');
+    }
     fault.with_excerpt(Excerpt {
         line,
-        // One byte for one byte, so that the mark stays where it is; and a place for one at the end of the line.
-        text: text[from..to].replace(|c: char| c.is_ascii_control(), " ") + " ",
+        text: shown,
         marked: start - from..end - from,
     })
 }

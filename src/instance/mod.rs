@@ -4,7 +4,7 @@ mod build;
 mod read;
 pub mod spec;
 
-pub use read::{DEFAULT_CLUSTER, read_cluster, read_native};
+pub use read::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster, read_native};
 
 use std::path::Path;
 

@@ -108,8 +108,9 @@ pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
         columns.push(Column::words("source", sources));
     }
     let below = |row: usize| {
-        let note = ranks[row].note?;
-        Some(wrap(&format!("  {note}"), style.width, 2))
+        const INDENT: usize = 2;
+        let note = wrap(ranks[row].note?, style.width.saturating_sub(INDENT), INDENT);
+        Some(format!("{:INDENT$}{note}", ""))
     };
     let ink = |row: usize| match ranks[row].status {
         Status::Optimal => Ink::new().fg_color(Some(AnsiColor::Green.into())),

@@ -68,7 +68,7 @@ pub fn csv(plan: &Plan) -> Result<String, ::csv::Error> {
 ///
 /// # Errors
 ///
-/// As for [`csv`].
+/// As for [`csv()`].
 pub fn comparison_csv(rows: &[ComparisonRow]) -> Result<String, ::csv::Error> {
     /// Stated here too, so that a comparison without rows has a heading.
     const HEADINGS: [&str; 9] = [

@@ -25,14 +25,15 @@ impl Digits {
     }
 }
 
+const BYTE_UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+
 /// Bytes in decimal units with three significant digits, such as `1.23 GB`. Decimal, because that is how bandwidths and
 /// `--memory-limit 16e9` are written.
 pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut value = bytes as f64;
     let mut unit = 0;
     // 999.5 would be shown as 1000, hence the step before that.
-    while value >= 999.5 && unit + 1 < UNITS.len() {
+    while value >= 999.5 && unit + 1 < BYTE_UNITS.len() {
         value /= 1000.0;
         unit += 1;
     }
@@ -42,7 +43,7 @@ pub fn bytes(bytes: u64) -> String {
         v if v < 99.95 => 1,
         _ => 0,
     };
-    format!("{value:.digits$} {}", UNITS[unit])
+    format!("{value:.digits$} {}", BYTE_UNITS[unit])
 }
 
 /// A fraction as a percentage with two digits; what is not zero is never shown as zero.
@@ -90,12 +91,19 @@ fn take(characters: impl Iterator<Item = char>, room: usize) -> String {
         .collect()
 }
 
-/// Words in lines of at most `width` columns, later lines indented; a word longer than a line stands alone.
+/// Words in lines of at most `columns` columns, later lines indented; a word longer than a line stands alone. A number
+/// and its unit stay together.
 pub fn wrap(text: &str, columns: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
-    for word in text.split(' ') {
-        let needed = width(word);
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
+        let mut word = word.to_owned();
+        while let Some(unit) = words.next_if(|next| is_unit(next)) {
+            word.push(' ');
+            word.push_str(unit);
+        }
+        let needed = width(&word);
         if used == 0 {
             used = needed;
         } else if used + 1 + needed <= columns {
@@ -106,9 +114,15 @@ pub fn wrap(text: &str, columns: usize, indent: usize) -> String {
             out.extend(std::iter::repeat_n(' ', indent));
             used = indent + needed;
         }
-        out.push_str(word);
+        out.push_str(&word);
     }
     out
+}
+
+fn is_unit(word: &str) -> bool {
+    let bare = word.trim_end_matches([',', '.', ':', ';', ')']);
+    let bare = bare.strip_suffix("/s").unwrap_or(bare);
+    BYTE_UNITS.contains(&bare) || ["ms", "s", "%"].contains(&bare)
 }
 
 /// Text for XML: element content and attribute values alike. Characters that XML 1.0 has no way to write become U+FFFD.
@@ -173,5 +187,6 @@ mod tests {
     #[test]
     fn lines_break_between_words() {
         assert_eq!(wrap("one two three", 7, 2), "one two\n  three");
+        assert_eq!(wrap("takes 15.0 ms, or so", 10, 0), "takes\n15.0 ms,\nor so");
     }
 }

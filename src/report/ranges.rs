@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted() {
-        assert_eq!(shown(&["a", "c", "e"], 12), "a, +2 more");
+        assert_eq!(shown(&["a", "c", "e", "a_very_long_name"], 14), "a, c, +2 more");
         assert_eq!(
             shown(&["a_very_long_name", "another_long_name"], 24),
-            "a_ver…ame .. anot…me (2)"
+            "a_ve…ame .. anot…ame (2)"
         );
     }
 }

@@ -171,10 +171,8 @@ fn facts(plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, Strin
     if let Some(gap) = plan.gap {
         facts.push(("gap", percent(gap)));
     }
-    facts.push((
-        "status",
-        format!("{}, stopped by {}", plan.status, plan.stopped_by),
-    ));
+    facts.push(("status", plan.status.to_string()));
+    facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(plan)));
     if style.statistics {

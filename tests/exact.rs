@@ -24,11 +24,29 @@ fn agrees_with_brute_force(method: &str) {
                 return 0;
             };
             let truth = brute_force::solve(&problem).expect("few items");
-            let plan = method.run(&instance, &problem, &Control::default()).expect("HiGHS works");
-            assert_eq!(plan.objective_ms, truth.as_ref().map(|(_, ns)| ns_to_ms(*ns)), "seed {seed}");
-            let proved = if truth.is_some() { Status::Optimal } else { Status::Infeasible };
-            assert_eq!(plan.status, proved, "seed {seed}: {plan:?} {:?}", problem.settings);
-            assert_eq!(check::check(&instance, &problem.settings, &plan), [], "seed {seed}");
+            let plan = method
+                .run(&instance, &problem, &Control::default())
+                .expect("HiGHS works");
+            assert_eq!(
+                plan.objective_ms,
+                truth.as_ref().map(|(_, ns)| ns_to_ms(*ns)),
+                "seed {seed}"
+            );
+            let proved = if truth.is_some() {
+                Status::Optimal
+            } else {
+                Status::Infeasible
+            };
+            assert_eq!(
+                plan.status, proved,
+                "seed {seed}: {plan:?} {:?}",
+                problem.settings
+            );
+            assert_eq!(
+                check::check(&instance, &problem.settings, &plan),
+                [],
+                "seed {seed}"
+            );
             1
         })
         .sum();

@@ -1,0 +1,91 @@
+//! The programs and their pages: names, sizes, and one program worked by hand.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::random_problem;
+use stagecut::exact::bounds;
+use stagecut::formulations::Program;
+use stagecut::formulations::partition::{Partition, item_labels};
+use stagecut::formulations::staging::Windows;
+use stagecut::instance::Instance;
+use stagecut::problem::Problem;
+
+/// The program of a problem without windows, with a cut-off so that its row appears as well.
+fn program(instance: &Instance, problem: &Problem) -> Program {
+    let limit_ns = bounds::all_in_one_ns(problem);
+    let labels = item_labels(instance, problem);
+    Partition::build(problem, &Windows::all(problem), limit_ns, Some(limit_ns), &labels).program
+}
+
+/// Families named in the first column of a page's constraint tables.
+fn families_on(page: &str) -> BTreeSet<String> {
+    let mut families = BTreeSet::new();
+    let mut in_table = false;
+    for line in page.lines() {
+        if line.starts_with("| family |") {
+            in_table = line.contains("constraint");
+        } else if !line.starts_with('|') {
+            in_table = false;
+        } else if in_table && !line.starts_with("|---") {
+            let names = line.split('|').nth(1).unwrap_or("");
+            families.extend(names.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    families
+}
+
+#[test]
+fn pages_and_code_name_the_same_families() {
+    let pages = [
+        include_str!("../formulations/staging.md"),
+        include_str!("../formulations/communication.md"),
+        include_str!("../formulations/load.md"),
+        include_str!("../formulations/memory.md"),
+        include_str!("../formulations/partition.md"),
+    ];
+    let on_pages: BTreeSet<String> = pages.iter().flat_map(|page| families_on(page)).collect();
+    let in_code: BTreeSet<String> = (0..2000)
+        .filter_map(random_problem)
+        .flat_map(|(instance, problem)| program(&instance, &problem).families())
+        .collect();
+    assert_eq!(on_pages, in_code);
+}
+
+#[test]
+fn every_row_and_column_has_a_name_of_its_own() {
+    for (instance, problem) in (0..200).filter_map(random_problem) {
+        let program = program(&instance, &problem);
+        let rows: Vec<&str> = program
+            .rows
+            .iter()
+            .map(|row| row.name().expect("a name"))
+            .collect();
+        let columns = program.variable_names();
+        let distinct: BTreeSet<&str> = rows
+            .iter()
+            .copied()
+            .chain(columns.iter().map(String::as_str))
+            .collect();
+        assert_eq!(distinct.len(), rows.len() + columns.len());
+        assert!(
+            distinct.iter().all(|name| !name.contains(' ')),
+            "LP files split names at blanks"
+        );
+    }
+}
+
+/// The size that the page states.
+#[test]
+fn the_program_is_as_large_as_its_page_says() {
+    for (instance, problem) in (0..500).filter_map(random_problem) {
+        let program = program(&instance, &problem);
+        let (n, q) = (problem.items.len(), problem.stages());
+        assert!(program.binaries() <= (q - 1) * n);
+        let consumers: usize = problem.transfers.iter().map(|t| t.consumers.len()).sum();
+        let rows = q.saturating_sub(2) * n + (q - 1) * problem.order.edge_count() + 2 * q * consumers;
+        let others = q + 6 * q + q + 1;
+        assert!(program.rows.len() <= rows + others, "{} rows", program.rows.len());
+    }
+}

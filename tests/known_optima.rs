@@ -1,0 +1,139 @@
+//! Known optima: those of `instances/optima.csv`, and of the measured profiles where they are present.
+
+use std::path::{Path, PathBuf};
+
+use approx::assert_relative_eq;
+use serde::Deserialize;
+use stagecut::check;
+use stagecut::exact::control::Control;
+use stagecut::instance::Instance;
+use stagecut::methods;
+use stagecut::options::{Communication, PipelineOptions};
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::settings::Settings;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of measured profiles beside the project, or `None`, said so, where it is absent.
+fn measured(folder: &str) -> Option<PathBuf> {
+    let path = root().join("../shared/data").join(folder);
+    if !path.is_dir() {
+        eprintln!("skipped: no measured profiles in `../shared/data/{folder}`");
+        return None;
+    }
+    Some(path)
+}
+
+/// Solves to proof and checks.
+fn prove(path: &Path, options: &PipelineOptions) -> Plan {
+    let shown = path.display();
+    let instance = Instance::read(path, None).unwrap_or_else(|error| panic!("{shown}: {error:?}"));
+    let settings = Settings::resolve(&instance, options).expect("valid options");
+    let problem = Problem::new(&instance, settings).expect("a valid problem");
+    let exact = methods::find("exact").expect("a registered method");
+    let plan = exact
+        .run(&instance, &problem, &Control::default())
+        .expect("HiGHS works");
+    assert_eq!(plan.status, Status::Optimal, "{shown}");
+    assert_eq!(check::check(&instance, &problem.settings, &plan), [], "{shown}");
+    plan
+}
+
+fn stages(q: usize) -> PipelineOptions {
+    PipelineOptions {
+        stages: Some(q),
+        ..Default::default()
+    }
+}
+
+#[derive(Deserialize)]
+struct Known {
+    file: String,
+    stages: usize,
+    objective_ms: f64,
+}
+
+fn known(path: &Path) -> Vec<Known> {
+    let mut reader = csv::Reader::from_path(path).expect("a table of optima");
+    reader
+        .deserialize()
+        .map(|row| row.expect("a row of the table"))
+        .collect()
+}
+
+/// Optima of the dnn-partitioning files, proved by others, for the number of accelerators each file ships with.
+#[test]
+fn dnn_partitioning_as_shipped() {
+    let Some(folder) = measured("dnn-partitioning") else {
+        return;
+    };
+    for row in known(&folder.join("optima.csv")) {
+        let as_shipped = if row.file.contains("l-3") { 3 } else { 6 };
+        if row.stages != as_shipped {
+            continue;
+        }
+        let options = PipelineOptions {
+            communication: Some(Communication::Blocking),
+            device_kinds: Some(vec!["accelerator".into()]),
+            ..stages(row.stages)
+        };
+        let plan = prove(&folder.join(format!("{}.json", row.file)), &options);
+        let found = plan.objective_ms.expect("an optimal plan");
+        assert_relative_eq!(found, row.objective_ms, max_relative = 1e-6);
+    }
+}
+
+#[test]
+fn measured_profiles_of_pipedream_and_caffe() {
+    let files = [
+        (
+            "pipedream",
+            ["alexnet.graph.txt", "vgg16.graph.txt", "resnet18.graph.txt"].as_slice(),
+        ),
+        ("caffe", ["alexnet.csv", "googlenet.csv"].as_slice()),
+    ];
+    for (folder, names) in files {
+        let Some(folder) = measured(folder) else {
+            continue;
+        };
+        for name in names {
+            let [two, four] = [2, 4].map(|q| prove(&folder.join(name), &stages(q)).objective_ms);
+            assert!(four <= two, "more stages never hurt: {name}");
+        }
+    }
+}
+
+/// Communication ignored, from an independent computation on the same profile.
+#[test]
+fn vgg16_without_communication() {
+    let Some(folder) = measured("pipedream") else {
+        return;
+    };
+    for (q, period_ms) in [(2, 370.931), (3, 231.234), (4, 216.450), (6, 159.531)] {
+        let options = PipelineOptions {
+            communication: Some(Communication::Ignored),
+            ..stages(q)
+        };
+        let plan = prove(&folder.join("vgg16.graph.txt"), &options);
+        assert_relative_eq!(
+            plan.objective_ms.expect("an optimal plan"),
+            period_ms,
+            epsilon = 1e-9
+        );
+    }
+}
+
+/// The library of instances against its own table.
+#[cfg(feature = "onnx")]
+#[test]
+fn the_instances_of_this_project() {
+    let folder = root().join("instances");
+    for row in known(&folder.join("optima.csv")) {
+        let plan = prove(&folder.join(&row.file), &stages(row.stages));
+        let found = plan.objective_ms.expect("an optimal plan");
+        assert_relative_eq!(found, row.objective_ms, epsilon = 1e-6);
+    }
+}

@@ -1,0 +1,205 @@
+//! Why a search stopped and what it found: every combination, from the engine's own mouth.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use stagecut::exact::control::{Control, Progress};
+use stagecut::exact::highs::{Stop, solve};
+use stagecut::formulations::Program;
+use stagecut::instance::Instance;
+use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use stagecut::methods;
+use stagecut::options::{MemoryLimit, PipelineOptions};
+use stagecut::plan::{Plan, Status, StoppedBy};
+use stagecut::problem::Problem;
+use stagecut::settings::Settings;
+
+/// Layers side by side behind one source, with costly tensors between: easy to plan, hard to prove.
+fn wide(layers: usize) -> InstanceSpec {
+    let time = |i: usize| 3.0 + (i * i * 7 % 11) as f64;
+    let name = |i: usize| format!("layer{i}");
+    let layer = |i: usize| LayerSpec {
+        id: name(i),
+        forward_ms: Some(time(i)),
+        resident_bytes: 10.0,
+        ..Default::default()
+    };
+    let tensor = |i: usize| TensorSpec {
+        producer: name(i / 3),
+        consumers: vec![name(i)],
+        transfer_ms: Some(1.0 + (i % 4) as f64),
+        ..Default::default()
+    };
+    InstanceSpec {
+        network: NetworkSpec {
+            layers: (0..layers).map(layer).collect(),
+            tensors: (1..layers).map(tensor).collect(),
+            ..Default::default()
+        },
+        pipeline: PipelineOptions {
+            stages: Some(8),
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+fn run(spec: &InstanceSpec, method: &str, control: &Control) -> Plan {
+    let instance = Instance::from_spec(spec).expect("a valid instance");
+    let settings = Settings::resolve(&instance, &PipelineOptions::default()).expect("valid settings");
+    let problem = Problem::new(&instance, settings).expect("a valid problem");
+    let method = methods::find(method).expect("a registered method");
+    let plan = method.run(&instance, &problem, control).expect("HiGHS works");
+    assert_eq!(stagecut::check::check(&instance, &problem.settings, &plan), []);
+    plan
+}
+
+#[test]
+fn a_time_limit_without_a_plan_is_unknown() {
+    let control = Control {
+        time_limit: Some(Duration::ZERO),
+        ..Control::default()
+    };
+    let plan = run(&wide(60), "textbook", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Unknown, StoppedBy::TimeLimit)
+    );
+    assert!(plan.stages.is_empty() && plan.objective_ms.is_none());
+}
+
+#[test]
+fn a_time_limit_with_a_plan_is_feasible() {
+    let control = Control {
+        time_limit: Some(Duration::from_millis(300)),
+        ..Control::default()
+    };
+    let plan = run(&wide(60), "milp", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Feasible, StoppedBy::TimeLimit)
+    );
+    assert!(plan.bound_ms < plan.objective_ms);
+}
+
+#[test]
+fn an_interrupt_before_the_search_keeps_what_is_known() {
+    let interrupt = AtomicBool::new(true);
+    let control = Control {
+        interrupt: &interrupt,
+        ..Control::default()
+    };
+    let plan = run(&wide(60), "exact", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Feasible, StoppedBy::Interrupt)
+    );
+    let plan = run(&wide(60), "textbook", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Unknown, StoppedBy::Interrupt)
+    );
+}
+
+/// HiGHS reports progress while it runs; an interrupt sent from there stops it with the incumbent.
+#[test]
+fn an_interrupt_during_the_search_returns_the_best_plan() {
+    let interrupt = AtomicBool::new(false);
+    let progress = |progress: &Progress| {
+        if progress.incumbent_ns.is_some() && progress.seconds > 0.2 {
+            interrupt.store(true, Ordering::Relaxed);
+        }
+    };
+    let control = Control {
+        interrupt: &interrupt,
+        progress: Some(&progress),
+        // Only so that a broken interrupt fails the test instead of running on.
+        time_limit: Some(Duration::from_secs(60)),
+        ..Control::default()
+    };
+    let plan = run(&wide(60), "milp", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Feasible, StoppedBy::Interrupt)
+    );
+}
+
+#[test]
+fn a_gap_that_is_asked_for_stops_the_search() {
+    let control = Control {
+        gap: 0.9,
+        ..Control::default()
+    };
+    let plan = run(&wide(60), "exact", &control);
+    assert_eq!((plan.status, plan.stopped_by), (Status::Feasible, StoppedBy::Gap));
+    assert!(plan.gap.is_some_and(|gap| gap <= 0.9));
+}
+
+#[test]
+fn too_little_memory_is_proved_infeasible_by_every_method() {
+    let mut spec = wide(9);
+    spec.pipeline.stages = Some(4);
+    // Nine layers of ten bytes on four stages: one holds three.
+    spec.pipeline.memory_limit = Some(MemoryLimit::Bytes(29));
+    for method in ["exact", "milp", "ideals", "textbook"] {
+        let plan = run(&spec, method, &Control::default());
+        assert_eq!(
+            (plan.status, plan.stopped_by),
+            (Status::Infeasible, StoppedBy::Completed),
+            "{method}"
+        );
+        assert_eq!((plan.objective_ms, plan.bound_ms, plan.gap), (None, None, None));
+    }
+}
+
+#[test]
+fn a_finished_search_is_optimal_and_names_its_bound() {
+    let mut spec = wide(9);
+    spec.pipeline.stages = Some(3);
+    for (method, source) in [("milp", "program"), ("ideals", "ideals"), ("textbook", "program")] {
+        let plan = run(&spec, method, &Control::default());
+        assert_eq!(
+            (plan.status, plan.stopped_by),
+            (Status::Optimal, StoppedBy::Completed),
+            "{method}"
+        );
+        assert_eq!(
+            (plan.bound_source.as_str(), plan.gap),
+            (source, Some(0.0)),
+            "{method}"
+        );
+    }
+}
+
+/// A program whose infeasibility presolve sees at once, and one that only the search can refute.
+#[test]
+fn infeasible_programs_are_told_apart_from_failures() {
+    use good_lp::{Expression, variable};
+
+    let at_once = {
+        let mut program = Program::new(1.0);
+        let x = program.declare(variable().binary().name("x"));
+        program.add_row("above[1]".into(), Expression::from(2), x.expression());
+        program.objective = x.expression();
+        program
+    };
+    // Three binaries of which each pair has exactly one set: parity forbids it, the relaxation does not.
+    let by_parity = {
+        let mut program = Program::new(1.0);
+        let x: Vec<_> = (0..3)
+            .map(|i| program.declare(variable().binary().name(format!("x{i}"))))
+            .collect();
+        for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+            let sum = || x[a].expression() + x[b].expression();
+            program.add_row(format!("most[{a},{b}]"), sum(), 1.into());
+            program.add_row(format!("least[{a},{b}]"), 1.into(), sum());
+        }
+        program.objective = x[0].expression();
+        program
+    };
+    for program in [at_once, by_parity] {
+        let solved = solve(program, None, &Control::default(), &|_| ()).expect("HiGHS works");
+        assert_eq!((solved.stop, solved.values), (Stop::Infeasible, None));
+        assert_eq!(solved.bound, f64::INFINITY);
+    }
+}

@@ -497,7 +497,10 @@ impl Checker<'_> {
         let gap = if objective > 0.0 { (objective - bound) / objective } else { 0.0 };
         claim(
             plan.gap.is_some_and(|stated| (stated - gap).abs() <= 1e-9),
-            format!("gap {:?} stated, {gap} recomputed", plan.gap),
+            match plan.gap {
+                Some(stated) => format!("gap {stated} stated, {gap} recomputed"),
+                None => format!("no gap stated, {gap} recomputed"),
+            },
         );
     }
 }

@@ -278,11 +278,25 @@ impl FaultKind {
 
 /// A file in the same folder whose name looks like that of `path`.
 fn similar_file(path: &Path) -> Option<String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let files = std::fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_file());
-    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let files = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.path().is_file());
+    let names: Vec<String> = files
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .collect();
     // Without extensions: few as they are, they would make any two names look alike.
-    let stem = |name: &str| Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = |name: &str| {
+        Path::new(name)
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
     let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
     let similar = closest(&stem(&path.to_string_lossy()), &stems)?;
     names.iter().find(|name| stem(name) == similar).cloned()
@@ -336,10 +350,14 @@ fn arrows(path: &[String]) -> String {
 pub fn printable(text: &str) -> String {
     const LONGEST_NAME: usize = 80;
     const LONGEST_TEXT: usize = 2_000;
-    let parts = text.split('`').take(LONGEST_TEXT).enumerate().map(|(i, part)| match i % 2 {
-        0 => shortened(part, LONGEST_TEXT),
-        _ => shortened(part, LONGEST_NAME),
-    });
+    let parts = text
+        .split('`')
+        .take(LONGEST_TEXT)
+        .enumerate()
+        .map(|(i, part)| match i % 2 {
+            0 => shortened(part, LONGEST_TEXT),
+            _ => shortened(part, LONGEST_NAME),
+        });
     let joined = parts.collect::<Vec<_>>().join("`");
     shortened(&joined, LONGEST_TEXT)
         .chars()

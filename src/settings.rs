@@ -47,10 +47,12 @@ impl Settings {
         let device = &instance.cluster.kinds[kind];
         let trains = |layer: &Layer| layer.times[kind].is_some_and(|t| t.backward_ns > 0);
         let settings = Self {
-            mode: options.mode.unwrap_or(match instance.network.layers.iter().any(trains) {
-                true => Mode::Training,
-                false => Mode::Inference,
-            }),
+            mode: options
+                .mode
+                .unwrap_or(match instance.network.layers.iter().any(trains) {
+                    true => Mode::Training,
+                    false => Mode::Inference,
+                }),
             stages: options.stages.or(device.count).unwrap_or(1),
             all_stages: options.all_stages.unwrap_or(false),
             objective: options.objective.unwrap_or(Objective::Period),
@@ -102,7 +104,10 @@ impl Settings {
                 FaultKind::Missing {
                     what: "number of micro-batches".into(),
                     expected: "`--micro-batches M` with `--objective iteration` or `--schedule gpipe`".into(),
-                    remedy: format!("try `--micro-batches {}`, four a stage", 4 * self.stages.clamp(1, 1_000)),
+                    remedy: format!(
+                        "try `--micro-batches {}`, four a stage",
+                        4 * self.stages.clamp(1, 1_000)
+                    ),
                 },
             )),
             None => {}

@@ -33,7 +33,11 @@ impl Solved {
         let mut plan = self.plan.clone();
         change(&mut plan);
         let violations = self.violations(&plan);
-        assert!(violations.iter().any(reason), "seed {}, {what}: {violations:?} of {plan:#?}", self.seed);
+        assert!(
+            violations.iter().any(reason),
+            "seed {}, {what}: {violations:?} of {plan:#?}",
+            self.seed
+        );
     }
 }
 
@@ -47,8 +51,15 @@ fn solved() -> Vec<Solved> {
             let (instance, problem) = random_problem(seed)?;
             let method = if seed.is_multiple_of(3) { slicing } else { exact };
             method.applies(&problem).ok()?;
-            let plan = method.run(&instance, &problem, &Control::default()).expect("HiGHS works");
-            Some(Solved { seed, instance, problem, plan })
+            let plan = method
+                .run(&instance, &problem, &Control::default())
+                .expect("HiGHS works");
+            Some(Solved {
+                seed,
+                instance,
+                problem,
+                plan,
+            })
         })
         .collect()
 }
@@ -71,7 +82,10 @@ fn plans_pass_and_changed_plans_fail() {
     for case in &solved {
         assert_eq!(case.violations(&case.plan), [], "seed {}", case.seed);
     }
-    let with_plan: Vec<&Solved> = solved.iter().filter(|case| !case.plan.stages.is_empty()).collect();
+    let with_plan: Vec<&Solved> = solved
+        .iter()
+        .filter(|case| !case.plan.stages.is_empty())
+        .collect();
     assert!(with_plan.len() > 500, "only {} plans", with_plan.len());
     for case in &with_plan {
         wrong_numbers(case);
@@ -86,7 +100,11 @@ fn plans_pass_and_changed_plans_fail() {
 /// Stated numbers that are off by a few nanoseconds, by much, or no numbers at all.
 fn wrong_numbers(case: &Solved) {
     for change in [3e-6, -3e-6, 1e9, f64::NAN, f64::INFINITY] {
-        case.rejects("objective", |plan| *plan.objective_ms.as_mut().unwrap() += change, is_stated("objective_ms"));
+        case.rejects(
+            "objective",
+            |plan| *plan.objective_ms.as_mut().unwrap() += change,
+            is_stated("objective_ms"),
+        );
         for k in 0..case.plan.stages.len() {
             type Field = fn(&mut PlanStage) -> &mut f64;
             let fields: [(&'static str, Field); 4] = [
@@ -96,12 +114,20 @@ fn wrong_numbers(case: &Solved) {
                 ("communication_ms", |stage| &mut stage.communication_ms),
             ];
             for (name, field) in fields {
-                case.rejects(name, |plan| *field(&mut plan.stages[k]) += change, is_stated(name));
+                case.rejects(
+                    name,
+                    |plan| *field(&mut plan.stages[k]) += change,
+                    is_stated(name),
+                );
             }
         }
     }
     for k in 0..case.plan.stages.len() {
-        case.rejects("memory", |plan| plan.stages[k].memory_bytes += 1, is_stated("memory_bytes"));
+        case.rejects(
+            "memory",
+            |plan| plan.stages[k].memory_bytes += 1,
+            is_stated("memory_bytes"),
+        );
     }
     case.rejects("no objective", |plan| plan.objective_ms = None, is_claim);
 }
@@ -109,11 +135,19 @@ fn wrong_numbers(case: &Solved) {
 /// Claims that the numbers do not bear out.
 fn wrong_claims(case: &Solved) {
     let objective = case.plan.objective_ms.unwrap();
-    case.rejects("bound above objective", |plan| plan.bound_ms = Some(objective + 1.0), is_claim);
+    case.rejects(
+        "bound above objective",
+        |plan| plan.bound_ms = Some(objective + 1.0),
+        is_claim,
+    );
     case.rejects("NaN as bound", |plan| plan.bound_ms = Some(f64::NAN), is_claim);
     case.rejects("no bound", |plan| plan.bound_ms = None, is_claim);
     case.rejects("no gap", |plan| plan.gap = None, is_claim);
-    case.rejects("wrong gap", |plan| plan.gap = plan.gap.map(|gap| gap + 0.01), is_claim);
+    case.rejects(
+        "wrong gap",
+        |plan| plan.gap = plan.gap.map(|gap| gap + 0.01),
+        is_claim,
+    );
     case.rejects("NaN as gap", |plan| plan.gap = Some(f64::NAN), is_claim);
     for status in [Status::Infeasible, Status::Unknown] {
         case.rejects("status", |plan| plan.status = status, is_claim);
@@ -127,9 +161,11 @@ fn wrong_claims(case: &Solved) {
         };
         case.rejects("false proof", unproved, is_claim);
     }
-    case.rejects("another schema", |plan| plan.schema = "stagecut-plan/9".into(), |violation| {
-        matches!(violation, Violation::Field { .. })
-    });
+    case.rejects(
+        "another schema",
+        |plan| plan.schema = "stagecut-plan/9".into(),
+        |violation| matches!(violation, Violation::Field { .. }),
+    );
 }
 
 /// Layers dropped, doubled and made up.
@@ -140,27 +176,41 @@ fn wrong_placement(case: &Solved) {
             case.rejects("dropped", |plan| drop(plan.stages[k].forward.pop()), is_placement);
             let name = stage.forward[0].clone();
             for other in 0..case.plan.stages.len() {
-                case.rejects("doubled", |plan| plan.stages[other].forward.push(name.clone()), is_placement);
+                case.rejects(
+                    "doubled",
+                    |plan| plan.stages[other].forward.push(name.clone()),
+                    is_placement,
+                );
             }
-            case.rejects("wrong pass", |plan| plan.stages[k].backward.push(name.clone()), |violation| {
-                is_placement(violation)
-            });
+            case.rejects(
+                "wrong pass",
+                |plan| plan.stages[k].backward.push(name.clone()),
+                |violation| is_placement(violation),
+            );
         }
         if !stage.backward.is_empty() {
-            case.rejects("dropped backward", |plan| drop(plan.stages[k].backward.pop()), is_placement);
+            case.rejects(
+                "dropped backward",
+                |plan| drop(plan.stages[k].backward.pop()),
+                is_placement,
+            );
         }
-        case.rejects("unknown", |plan| plan.stages[k].forward.push("nowhere".into()), |violation| {
-            matches!(violation, Violation::UnknownLayer { layer, .. } if layer == "nowhere")
-        });
+        case.rejects(
+            "unknown",
+            |plan| plan.stages[k].forward.push("nowhere".into()),
+            |violation| matches!(violation, Violation::UnknownLayer { layer, .. } if layer == "nowhere"),
+        );
     }
 }
 
 /// Stages numbered wrongly, too many of them, and none.
 fn wrong_stages(case: &Solved) {
     for k in 0..case.plan.stages.len() {
-        case.rejects("index", |plan| plan.stages[k].index += 1, |violation| {
-            matches!(violation, Violation::Field { field, .. } if field.contains("index"))
-        });
+        case.rejects(
+            "index",
+            |plan| plan.stages[k].index += 1,
+            |violation| matches!(violation, Violation::Field { field, .. } if field.contains("index")),
+        );
     }
     let empty = |index| PlanStage {
         index,
@@ -179,7 +229,9 @@ fn wrong_stages(case: &Solved) {
             plan.stages.push(empty(index));
         }
     };
-    case.rejects("too many stages", too_many, |violation| matches!(violation, Violation::StageCount { .. }));
+    case.rejects("too many stages", too_many, |violation| {
+        matches!(violation, Violation::StageCount { .. })
+    });
     case.rejects("no stages", |plan| plan.stages.clear(), is_claim);
 }
 
@@ -191,9 +243,11 @@ fn moved_layers(case: &Solved) -> usize {
     let network = &case.instance.network;
     let mut moves = 0;
     for (at, layer) in network.layers.iter().enumerate() {
-        let home = case.plan.stages.iter().position(|stage| {
-            stage.forward.contains(&layer.id) || stage.backward.contains(&layer.id)
-        });
+        let home = case
+            .plan
+            .stages
+            .iter()
+            .position(|stage| stage.forward.contains(&layer.id) || stage.backward.contains(&layer.id));
         let Some(home) = home else {
             continue;
         };
@@ -211,11 +265,27 @@ fn moved_layers(case: &Solved) -> usize {
             moves += 1;
             let violations = case.violations(&plan);
             if violations.is_empty() {
-                assert!(is_weightless(case, at), "seed {}: `{}` to stage {}: {plan:#?}", case.seed, layer.id, to + 1);
-            } else if case.problem.settings.times(layer).is_some_and(|times| times.forward_ns + times.backward_ns > 0) {
+                assert!(
+                    is_weightless(case, at),
+                    "seed {}: `{}` to stage {}: {plan:#?}",
+                    case.seed,
+                    layer.id,
+                    to + 1
+                );
+            } else if case
+                .problem
+                .settings
+                .times(layer)
+                .is_some_and(|times| times.forward_ns + times.backward_ns > 0)
+            {
                 // Work that moves shows in two loads, whatever else the move breaks.
-                let loads = violations.iter().filter(|violation| is_stated("load_ms")(violation)).count();
-                let apart = violations.iter().any(|violation| matches!(violation, Violation::Order { .. } | Violation::Apart { .. }));
+                let loads = violations
+                    .iter()
+                    .filter(|violation| is_stated("load_ms")(violation))
+                    .count();
+                let apart = violations
+                    .iter()
+                    .any(|violation| matches!(violation, Violation::Order { .. } | Violation::Apart { .. }));
                 assert!(loads > 0 || apart, "seed {}: {violations:?}", case.seed);
             }
         }
@@ -245,13 +315,19 @@ fn honest_plans_fail_only_where_they_cannot_be_run() {
         let stages = problem.stages();
         let in_order = seed.is_multiple_of(2);
         // Items are numbered along the order, so sorted stages respect it; half of the draws are left as they are.
-        let mut assignment: Vec<usize> = problem.items.iter().map(|_| rng.random_range(0..stages)).collect();
+        let mut assignment: Vec<usize> = problem
+            .items
+            .iter()
+            .map(|_| rng.random_range(0..stages))
+            .collect();
         if in_order {
             assignment.sort_unstable();
         }
-        let is_ordered = problem.order.raw_edges().iter().all(|edge| {
-            assignment[edge.source().index()] <= assignment[edge.target().index()]
-        });
+        let is_ordered = problem
+            .order
+            .raw_edges()
+            .iter()
+            .all(|edge| assignment[edge.source().index()] <= assignment[edge.target().index()]);
         let outcome = Outcome {
             assignment: Some(assignment),
             bound_ns: 0,
@@ -261,29 +337,59 @@ fn honest_plans_fail_only_where_they_cannot_be_run() {
         };
         let plan = Plan::new(&instance, &problem, "drawn", outcome);
         let settings = &problem.settings;
-        let fits = |stage: &PlanStage| settings.memory_limit.is_none_or(|limit| stage.memory_bytes <= limit);
+        let fits = |stage: &PlanStage| {
+            settings
+                .memory_limit
+                .is_none_or(|limit| stage.memory_bytes <= limit)
+        };
         let is_full = !settings.all_stages || plan.stages.len() == settings.stages;
         let can_run = is_ordered && is_full && plan.stages.iter().all(fits);
         let violations = check(&instance, settings, &plan);
-        assert_eq!(violations.is_empty(), can_run, "seed {seed}: {violations:?} of {plan:#?}");
+        assert_eq!(
+            violations.is_empty(),
+            can_run,
+            "seed {seed}: {violations:?} of {plan:#?}"
+        );
         let counted = if can_run { &mut runnable } else { &mut broken };
         *counted += 1;
     }
-    assert!(runnable > 100 && broken > 100, "{runnable} plans that can be run, {broken} that cannot");
+    assert!(
+        runnable > 100 && broken > 100,
+        "{runnable} plans that can be run, {broken} that cannot"
+    );
 }
 
 #[test]
 fn a_plan_for_another_problem_is_rejected() {
-    let case = solved().into_iter().find(|case| case.plan.stages.len() > 1).expect("a plan of several stages");
+    let case = solved()
+        .into_iter()
+        .find(|case| case.plan.stages.len() > 1)
+        .expect("a plan of several stages");
     let mut settings = case.problem.settings.clone();
     settings.stages = case.plan.stages.len() - 1;
     let violations = check(&case.instance, &settings, &case.plan);
-    assert!(violations.iter().any(|v| matches!(v, Violation::StageCount { .. })), "{violations:?}");
+    assert!(
+        violations
+            .iter()
+            .any(|v| matches!(v, Violation::StageCount { .. })),
+        "{violations:?}"
+    );
     let mut settings = case.problem.settings.clone();
-    let needed = case.plan.stages.iter().map(|stage| stage.memory_bytes).max().unwrap();
+    let needed = case
+        .plan
+        .stages
+        .iter()
+        .map(|stage| stage.memory_bytes)
+        .max()
+        .unwrap();
     if needed > 0 {
         settings.memory_limit = Some(needed - 1);
         let violations = check(&case.instance, &settings, &case.plan);
-        assert!(violations.iter().any(|v| matches!(v, Violation::Memory { over: 1, .. })), "{violations:?}");
+        assert!(
+            violations
+                .iter()
+                .any(|v| matches!(v, Violation::Memory { over: 1, .. })),
+            "{violations:?}"
+        );
     }
 }

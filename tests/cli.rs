@@ -10,7 +10,16 @@ use std::process::Stdio;
 use command::{Folder, NET, snapshots};
 use serde_json::Value;
 
-const COMMANDS: &[&str] = &["solve", "bound", "compare", "check", "formulate", "show", "import", "schema"];
+const COMMANDS: &[&str] = &[
+    "solve",
+    "bound",
+    "compare",
+    "check",
+    "formulate",
+    "show",
+    "import",
+    "schema",
+];
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -40,7 +49,11 @@ fn help_lists_every_command_and_every_method() {
     }
     let help = folder.succeed(&["solve", "--help"]);
     for method in stagecut::methods::all() {
-        assert!(help.contains(&format!("- {}: ", method.name())), "{}", method.name());
+        assert!(
+            help.contains(&format!("- {}: ", method.name())),
+            "{}",
+            method.name()
+        );
     }
 }
 
@@ -57,28 +70,51 @@ fn exit_codes_say_how_it_ended() {
     assert_eq!(code(&["--stages", "2"]), 0);
     assert_eq!(code(&[]), 2);
     assert_eq!(code(INFEASIBLE), 3);
-    assert_eq!(code(&["--stages", "2", "--method", "textbook", "--time-limit", "0"]), 4);
+    assert_eq!(
+        code(&["--stages", "2", "--method", "textbook", "--time-limit", "0"]),
+        4
+    );
     assert_eq!(folder.run(&[]).code, 2);
     assert_eq!(folder.run(&["solve"]).code, 2);
     assert_eq!(folder.run(&["dissolve"]).code, 2);
     let code = |args: &[&str]| folder.run(&[&["compare", "net.toml"], args].concat()).code;
     assert_eq!(code(&["--stages", "2"]), 0);
     assert_eq!(code(&[INFEASIBLE, &["--methods", "exact,textbook"]].concat()), 3);
-    assert_eq!(code(&["--stages", "2", "--methods", "textbook", "--time-limit", "0"]), 4);
+    assert_eq!(
+        code(&["--stages", "2", "--methods", "textbook", "--time-limit", "0"]),
+        4
+    );
 }
 
 #[test]
 fn without_time_the_default_method_still_has_a_plan() {
     let folder = Folder::with("net.toml", NET);
     let solve = |method: &str| {
-        let args = ["solve", "net.toml", "--stages", "2", "--time-limit", "0", "--format", "json", "--method", method];
+        let args = [
+            "solve",
+            "net.toml",
+            "--stages",
+            "2",
+            "--time-limit",
+            "0",
+            "--format",
+            "json",
+            "--method",
+            method,
+        ];
         json(&folder.run(&args).stdout)
     };
     let plan = solve("exact");
-    assert!(["optimal", "feasible"].contains(&plan["status"].as_str().unwrap()), "{plan}");
+    assert!(
+        ["optimal", "feasible"].contains(&plan["status"].as_str().unwrap()),
+        "{plan}"
+    );
     assert!(plan["objective_ms"].is_number());
     let none = solve("textbook");
-    assert_eq!((&none["status"], &none["stopped_by"]), (&"unknown".into(), &"time-limit".into()));
+    assert_eq!(
+        (&none["status"], &none["stopped_by"]),
+        (&"unknown".into(), &"time-limit".into())
+    );
     assert!(none["objective_ms"].is_null() && none["stages"].as_array().unwrap().is_empty());
 }
 
@@ -88,7 +124,10 @@ fn an_infeasible_problem_is_proved_to_be_one() {
     let run = folder.run(&[&["solve", "net.toml", "--format", "json"], INFEASIBLE].concat());
     let plan = json(&run.stdout);
     assert_eq!(plan["status"], "infeasible");
-    assert!(plan["objective_ms"].is_null() && plan["bound_ms"].is_null() && plan["gap"].is_null(), "{plan}");
+    assert!(
+        plan["objective_ms"].is_null() && plan["bound_ms"].is_null() && plan["gap"].is_null(),
+        "{plan}"
+    );
     folder.write("plan.json", &run.stdout);
     assert_eq!(folder.run(&["check", "net.toml", "plan.json"]).code, 0);
 }
@@ -104,14 +143,32 @@ fn the_keys_of_a_plan_are_stable() {
         keys
     }
     let stated = vec![
-        "schema", "instance", "method", "status", "stopped_by", "objective_ms", "bound_ms", "gap", "bound_source", "problem",
-        "stages", "statistics",
+        "schema",
+        "instance",
+        "method",
+        "status",
+        "stopped_by",
+        "objective_ms",
+        "bound_ms",
+        "gap",
+        "bound_source",
+        "problem",
+        "stages",
+        "statistics",
     ];
     assert_eq!(keys(&plan), sorted(stated));
     assert_eq!(plan["schema"], "stagecut-plan/1");
     let stage = &plan["stages"][0];
     let stated = vec![
-        "index", "forward", "backward", "devices", "shares", "load_ms", "forward_ms", "backward_ms", "communication_ms",
+        "index",
+        "forward",
+        "backward",
+        "devices",
+        "shares",
+        "load_ms",
+        "forward_ms",
+        "backward_ms",
+        "communication_ms",
         "memory_bytes",
     ];
     assert_eq!(keys(stage), sorted(stated));
@@ -120,8 +177,14 @@ fn the_keys_of_a_plan_are_stable() {
     }
     // By hand: conv1 and conv2 take 9 ms, fc 4.5 ms and the tensor between them 0.5 ms each way, paid on both sides.
     assert_eq!(plan["objective_ms"], 10.0);
-    assert_eq!((&plan["bound_ms"], &plan["gap"], &plan["status"]), (&10.0.into(), &0.0.into(), &"optimal".into()));
-    assert_eq!(plan["stages"][0]["forward"], serde_json::json!(["conv1", "conv2"]));
+    assert_eq!(
+        (&plan["bound_ms"], &plan["gap"], &plan["status"]),
+        (&10.0.into(), &0.0.into(), &"optimal".into())
+    );
+    assert_eq!(
+        plan["stages"][0]["forward"],
+        serde_json::json!(["conv1", "conv2"])
+    );
     assert_eq!(plan["stages"][0]["devices"], serde_json::json!(["gpu:1"]));
     assert_eq!(plan["stages"][1]["load_ms"], 5.5);
 }
@@ -133,7 +196,11 @@ fn stdout_holds_data_and_nothing_else() {
     let folder = Folder::with("net.toml", text);
     let args = ["solve", "net.toml", "--stages", "2", "--format", "json"];
     let run = folder.run(&args);
-    assert!(run.stderr.starts_with("note: ") && run.stderr.contains("no link"), "{}", run.stderr);
+    assert!(
+        run.stderr.starts_with("note: ") && run.stderr.contains("no link"),
+        "{}",
+        run.stderr
+    );
     let plan = json(&run.stdout);
     let run = folder.run(&[&args[..], &["--quiet"]].concat());
     assert_eq!(run.stderr, "");
@@ -141,7 +208,10 @@ fn stdout_holds_data_and_nothing_else() {
     // With `--output`, the file has what stdout would have had.
     let run = folder.run(&[&args[..], &["--output", "plan.json", "--quiet"]].concat());
     assert_eq!((run.stdout.as_str(), run.stderr.as_str(), run.code), ("", "", 0));
-    assert_eq!(json(&folder.read("plan.json"))["objective_ms"], plan["objective_ms"]);
+    assert_eq!(
+        json(&folder.read("plan.json"))["objective_ms"],
+        plan["objective_ms"]
+    );
 }
 
 #[test]
@@ -149,16 +219,39 @@ fn tables_are_csv_with_a_header() {
     let folder = Folder::with("net.toml", NET);
     let rows = |text: String| {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let header = reader.headers().unwrap().iter().map(str::to_owned).collect::<Vec<_>>();
-        (header, reader.records().map(|row| row.expect("a row as long as the header")).collect::<Vec<_>>())
+        let header = reader
+            .headers()
+            .unwrap()
+            .iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        (
+            header,
+            reader
+                .records()
+                .map(|row| row.expect("a row as long as the header"))
+                .collect::<Vec<_>>(),
+        )
     };
     let (header, stages) = rows(folder.succeed(&["solve", "net.toml", "--stages", "2", "--format", "csv"]));
     assert!(header.contains(&"load_ms".to_owned()), "{header:?}");
     assert_eq!(stages.len(), 2);
-    let args = ["compare", "net.toml", "--stages", "2", "--methods", "exact,slicing", "--format", "csv"];
+    let args = [
+        "compare",
+        "net.toml",
+        "--stages",
+        "2",
+        "--methods",
+        "exact,slicing",
+        "--format",
+        "csv",
+    ];
     let (header, methods) = rows(folder.succeed(&args));
     assert!(header.contains(&"objective_ms".to_owned()), "{header:?}");
-    assert_eq!(methods.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>(), ["exact", "slicing"]);
+    assert_eq!(
+        methods.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>(),
+        ["exact", "slicing"]
+    );
 }
 
 #[test]
@@ -176,16 +269,36 @@ fn options_of_the_command_line_override_the_file() {
     assert_eq!(objective(&["--mode", "inference"]), 2.0);
     assert_eq!(objective(&["--stages", "1"]), 13.5);
     // M micro-batches pass through: all layers once, and the bottleneck M - 1 times more.
-    assert_eq!(objective(&["--objective", "iteration", "--micro-batches", "5"]), 13.5 + 4.0 * 6.0);
+    assert_eq!(
+        objective(&["--objective", "iteration", "--micro-batches", "5"]),
+        13.5 + 4.0 * 6.0
+    );
 }
 
 #[test]
 fn check_accepts_a_plan_and_rejects_a_changed_one() {
     let folder = Folder::with("net.toml", NET);
-    folder.succeed(&["solve", "net.toml", "--stages", "2", "--format", "json", "--output", "plan.json"]);
+    folder.succeed(&[
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--format",
+        "json",
+        "--output",
+        "plan.json",
+    ]);
     let passed = folder.succeed(&["check", "net.toml", "plan.json"]);
-    assert_eq!(passed, "`plan.json` passes: optimal plan in 2 stages, objective 10.000000 ms\n");
-    folder.write("plan.json", folder.read("plan.json").replace("\"objective_ms\": 10.0", "\"objective_ms\": 9.0"));
+    assert_eq!(
+        passed,
+        "`plan.json` passes: optimal plan in 2 stages, objective 10.000000 ms\n"
+    );
+    folder.write(
+        "plan.json",
+        folder
+            .read("plan.json")
+            .replace("\"objective_ms\": 10.0", "\"objective_ms\": 9.0"),
+    );
     let run = folder.run(&["check", "net.toml", "plan.json"]);
     assert_eq!((run.code, run.stderr.as_str()), (1, ""));
     snapshots("cli").bind(|| insta::assert_snapshot!("check-fails", run.stdout));
@@ -206,11 +319,27 @@ fn programs_are_written_with_names_that_can_be_read() {
     let folder = Folder::with("net.toml", NET);
     // Brackets in LP are for quadratic terms.
     for (file, open, close) in [("net.lp", '(', ')'), ("net.mps", '[', ']')] {
-        let args = ["formulate", "net.toml", "--stages", "2", "--output", file, "--quiet"];
+        let args = [
+            "formulate",
+            "net.toml",
+            "--stages",
+            "2",
+            "--output",
+            file,
+            "--quiet",
+        ];
         assert_eq!(folder.succeed(&args), "");
         let program = folder.read(file);
-        for name in ["load[1]", "load[2]", "precedence[conv1,conv2,1]", "precedence[conv2,fc,1]", "prefix[conv1,1]"] {
-            let name = name.replace('[', &open.to_string()).replace(']', &close.to_string());
+        for name in [
+            "load[1]",
+            "load[2]",
+            "precedence[conv1,conv2,1]",
+            "precedence[conv2,fc,1]",
+            "prefix[conv1,1]",
+        ] {
+            let name = name
+                .replace('[', &open.to_string())
+                .replace(']', &close.to_string());
             assert!(program.contains(&name), "{file} lacks {name}:\n{program}");
         }
     }
@@ -243,7 +372,11 @@ fn programs_mean_the_same_to_whoever_reads_them() {
     for file in ["net.lp", "net.mps"] {
         let run = folder.run(&["formulate", "net.toml", "--stages", "2", "--output", file]);
         // "note: one unit of time in the program is 19500000 ns; ..."
-        let unit_ns: f64 = run.stderr.split_whitespace().find_map(|word| word.parse().ok()).expect("the unit");
+        let unit_ns: f64 = run
+            .stderr
+            .split_whitespace()
+            .find_map(|word| word.parse().ok())
+            .expect("the unit");
         let optimum_ms = optimum_of_file(&folder.path(file)) * unit_ns / 1e6;
         assert!((optimum_ms - 10.0).abs() < 1e-6, "{file}: {optimum_ms} ms");
     }
@@ -252,7 +385,16 @@ fn programs_mean_the_same_to_whoever_reads_them() {
 #[test]
 fn drawings() {
     let folder = Folder::with("net.toml", NET);
-    folder.succeed(&["solve", "net.toml", "--stages", "2", "--format", "json", "--output", "plan.json"]);
+    folder.succeed(&[
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--format",
+        "json",
+        "--output",
+        "plan.json",
+    ]);
     let svg = folder.succeed(&["show", "net.toml", "--plan", "plan.json"]);
     assert!(svg.starts_with("<svg") && svg.contains("conv2"), "{svg}");
     let dot = folder.succeed(&["show", "net.toml", "--format", "dot"]);
@@ -264,14 +406,21 @@ fn drawings() {
 #[test]
 fn no_colour_where_nobody_sees_it() {
     let folder = Folder::with("net.toml", NET);
-    for args in [&["solve", "net.toml", "--stages", "2"][..], &["solve", "net.toml"], &["solve", "--help"]] {
+    for args in [
+        &["solve", "net.toml", "--stages", "2"][..],
+        &["solve", "net.toml"],
+        &["solve", "--help"],
+    ] {
         for no_color in [None, Some("1")] {
             let mut command = folder.command(args);
             no_color.iter().for_each(|value| {
                 command.env("NO_COLOR", value);
             });
             let output = command.output().unwrap();
-            assert!(![output.stdout, output.stderr].concat().contains(&0x1b), "{args:?}");
+            assert!(
+                ![output.stdout, output.stderr].concat().contains(&0x1b),
+                "{args:?}"
+            );
         }
     }
 }
@@ -279,17 +428,32 @@ fn no_colour_where_nobody_sees_it() {
 #[test]
 fn a_reader_that_stops_early_is_no_error() {
     // A report longer than any pipe holds.
-    let layers: Vec<String> = (0..2_000).map(|i| format!("{{ id = \"layer-{i:0>100}\", forward_ms = 1 }}")).collect();
+    let layers: Vec<String> = (0..2_000)
+        .map(|i| format!("{{ id = \"layer-{i:0>100}\", forward_ms = 1 }}"))
+        .collect();
     let folder = Folder::with("net.toml", format!("network.layers = [{}]", layers.join(", ")));
     let mut command = folder.command(&["import", "net.toml"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut first = [0];
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut first).unwrap();
     drop(stdout);
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
@@ -301,7 +465,11 @@ fn a_full_disk_is_an_error() {
     let folder = Folder::with("net.toml", NET);
     let run = folder.run(&["solve", "net.toml", "--stages", "2", "--output", "/dev/full"]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("`/dev/full` could not be written"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("`/dev/full` could not be written"),
+        "{}",
+        run.stderr
+    );
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let output = folder.command(&["schema"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -310,7 +478,11 @@ fn a_full_disk_is_an_error() {
 /// Importing to JSON and to TOML changes no optimum.
 fn same_after_import(folder: &Folder, file: &str, options: &[&str]) {
     let objective = |file: &str| {
-        let args = [&["solve", file, "--quiet", "--format", "json", "--time-limit", "60"], options].concat();
+        let args = [
+            &["solve", file, "--quiet", "--format", "json", "--time-limit", "60"],
+            options,
+        ]
+        .concat();
         let plan = json(&folder.succeed(&args));
         (plan["objective_ms"].clone(), plan["status"].clone())
     };
@@ -323,7 +495,10 @@ fn same_after_import(folder: &Folder, file: &str, options: &[&str]) {
         folder.succeed(&["import", native, "--output", &again, "--quiet"]);
         assert_eq!(folder.read(&again), folder.read(native), "{file}");
     }
-    assert_eq!(json(&folder.succeed(&["import", file, "--quiet"])), json(&folder.read("native.json")));
+    assert_eq!(
+        json(&folder.succeed(&["import", file, "--quiet"])),
+        json(&folder.read("native.json"))
+    );
 }
 
 #[test]
@@ -346,7 +521,10 @@ fn small_files_survive_import() {
         ),
     );
     same_after_import(&folder, "graph.txt", &["--stages", "2"]);
-    folder.write("net.csv", "node,op,fp_ms,bp_ms,activation_bytes,param_bytes\na,Conv,1.5,3,4e6,8\nb,Fc,0.1,0.2,40,1e3\n");
+    folder.write(
+        "net.csv",
+        "node,op,fp_ms,bp_ms,activation_bytes,param_bytes\na,Conv,1.5,3,4e6,8\nb,Fc,0.1,0.2,40,1e3\n",
+    );
     folder.write("net.edges.csv", "src,dst\ndata,a\na,b\n");
     same_after_import(&folder, "net.csv", &["--stages", "2"]);
 }
@@ -360,7 +538,14 @@ fn shipped_models_and_published_profiles_survive_import() {
         ("../shared/data/caffe/googlenet.csv", &["--stages", "4"]),
         (
             "../shared/data/dnn-partitioning/layer_resnet50_inference.json",
-            &["--stages", "6", "--device-kinds", "accelerator", "--memory-limit", "none"],
+            &[
+                "--stages",
+                "6",
+                "--device-kinds",
+                "accelerator",
+                "--memory-limit",
+                "none",
+            ],
         ),
     ];
     for (file, options) in files {

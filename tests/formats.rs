@@ -16,15 +16,25 @@ use stagecut::options::MemoryLimit;
 
 fn read(file: &str, contents: &str) -> InstanceSpec {
     let folder = Folder::with(file, contents);
-    read_spec(&folder.path(file)).unwrap_or_else(|error| panic!("{file}: {:?}", error.faults)).0
+    read_spec(&folder.path(file))
+        .unwrap_or_else(|error| panic!("{file}: {:?}", error.faults))
+        .0
 }
 
 fn layer<'a>(spec: &'a InstanceSpec, id: &str) -> &'a LayerSpec {
-    spec.network.layers.iter().find(|layer| layer.id == id).unwrap_or_else(|| panic!("no layer {id}"))
+    spec.network
+        .layers
+        .iter()
+        .find(|layer| layer.id == id)
+        .unwrap_or_else(|| panic!("no layer {id}"))
 }
 
 fn tensor<'a>(spec: &'a InstanceSpec, producer: &str) -> &'a TensorSpec {
-    let found = spec.network.tensors.iter().find(|tensor| tensor.producer == producer);
+    let found = spec
+        .network
+        .tensors
+        .iter()
+        .find(|tensor| tensor.producer == producer);
     found.unwrap_or_else(|| panic!("no tensor of {producer}"))
 }
 
@@ -33,14 +43,20 @@ fn the_published_schema_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("instances/schema.json");
     let published = std::fs::read_to_string(&path).unwrap_or_default();
     let current = Folder::new().succeed(&["schema"]);
-    assert!(published == current, "instances/schema.json is not what `stagecut schema` prints; run `make schema`");
+    assert!(
+        published == current,
+        "instances/schema.json is not what `stagecut schema` prints; run `make schema`"
+    );
 }
 
 /// The schema is written for editors and validators: every field of ours has a description, and none is left open.
 #[test]
 fn the_schema_describes_every_field_and_forbids_others() {
     fn visit(at: &str, schema: &serde_json::Value, fields: &mut usize) {
-        let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else {
+        let Some(properties) = schema
+            .get("properties")
+            .and_then(|properties| properties.as_object())
+        else {
             return;
         };
         assert_eq!(schema.get("additionalProperties"), Some(&false.into()), "{at}");
@@ -79,10 +95,13 @@ fn the_extension_of_json_is_optional_and_toml_needs_its_own() {
 
 #[test]
 fn defaults_are_what_the_format_says() {
-    let folder = Folder::with("a.json", format!(
-        r#"{{"schema": "{SCHEMA}", "network": {{"layers": [{{"id": "a", "forward_ms": 0.0000015}}, {{"id": "b", "forward_ms": 1}}],
+    let folder = Folder::with(
+        "a.json",
+        format!(
+            r#"{{"schema": "{SCHEMA}", "network": {{"layers": [{{"id": "a", "forward_ms": 0.0000015}}, {{"id": "b", "forward_ms": 1}}],
             "tensors": [{{"producer": "a", "consumers": ["b", "b"]}}]}}}}"#
-    ));
+        ),
+    );
     let instance = Instance::read(&folder.path("a.json"), None).unwrap();
     assert_eq!(instance.name, "a");
     // Half nanoseconds round away from zero; a tensor without a size is free; consumers count once.
@@ -96,7 +115,10 @@ fn defaults_are_what_the_format_says() {
 #[test]
 fn memory_limits_are_numbers_or_none() {
     let limit = |text: &str| {
-        let spec = read("a.toml", &format!("network.layers = []\npipeline.memory_limit = {text}"));
+        let spec = read(
+            "a.toml",
+            &format!("network.layers = []\npipeline.memory_limit = {text}"),
+        );
         spec.pipeline.memory_limit.and_then(MemoryLimit::bytes)
     };
     assert_eq!(limit("16_000_000_000"), Some(16_000_000_000));
@@ -133,9 +155,15 @@ device_kinds = [
 #[test]
 fn a_reference_takes_network_and_cluster_from_another_file() {
     let folder = Folder::with("net.toml", NET);
-    folder.write("asked.toml", "name = \"asked\"\nnetwork.file = \"net.toml\"\npipeline.stages = 2\n");
+    folder.write(
+        "asked.toml",
+        "name = \"asked\"\nnetwork.file = \"net.toml\"\npipeline.stages = 2\n",
+    );
     let instance = Instance::read(&folder.path("asked.toml"), None).unwrap();
-    assert_eq!((instance.name.as_str(), instance.pipeline.stages), ("asked", Some(2)));
+    assert_eq!(
+        (instance.name.as_str(), instance.pipeline.stages),
+        ("asked", Some(2))
+    );
     assert_eq!(instance.network.layers.len(), 3);
     assert_eq!(instance.cluster.kinds[0].name, "gpu");
     let instance = Instance::read(&folder.path("asked.toml"), Some("a100")).unwrap();
@@ -212,11 +240,22 @@ fn dnn_partitioning_graphs() {
     };
     let file = |id: fn(u8) -> String, [no, yes]: [&str; 2]| {
         let nodes = [
-            node(&id(1), yes, no, r#", "name": "conv", "size": 600, "colorClass": 7"#),
+            node(
+                &id(1),
+                yes,
+                no,
+                r#", "name": "conv", "size": 600, "colorClass": 7"#,
+            ),
             node(&id(2), no, no, r#", "colorClass": null"#),
             node(&id(3), yes, yes, r#", "colorClass": 7"#),
         ];
-        let edge = |from, to, cost| format!(r#"{{"sourceId": {}, "destId": {}, "cost": {cost}}}"#, id(from), id(to));
+        let edge = |from, to, cost| {
+            format!(
+                r#"{{"sourceId": {}, "destId": {}, "cost": {cost}}}"#,
+                id(from),
+                id(to)
+            )
+        };
         let edges = [edge(1, 2, 0.5), edge(1, 3, 0.5), edge(2, 3, 0.25)];
         format!(
             r#"{{"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 1000, "nodes": [{}], "edges": [{}]}}"#,
@@ -241,10 +280,19 @@ fn dnn_partitioning_graphs() {
     assert_eq!(tensor(&spec, "1").consumers, ["2", "3"]);
     assert_eq!(tensor(&spec, "1").transfer_ms, Some(0.5));
     let kinds = &spec.cluster.as_ref().unwrap().device_kinds;
-    assert_eq!((kinds[0].name.as_str(), kinds[0].count, kinds[0].memory_bytes), ("accelerator", Some(2), Some(1000.0)));
-    assert_eq!((kinds[1].name.as_str(), kinds[1].pays_communication), ("cpu", false));
+    assert_eq!(
+        (kinds[0].name.as_str(), kinds[0].count, kinds[0].memory_bytes),
+        ("accelerator", Some(2), Some(1000.0))
+    );
+    assert_eq!(
+        (kinds[1].name.as_str(), kinds[1].pays_communication),
+        ("cpu", false)
+    );
     // Truth values in words and names in quotes mean the same.
-    assert_eq!(read("graph.json", &file(|id| format!("\"{id}\""), ["false", "true"])), spec);
+    assert_eq!(
+        read("graph.json", &file(|id| format!("\"{id}\""), ["false", "true"])),
+        spec
+    );
 }
 
 #[test]

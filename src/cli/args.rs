@@ -34,20 +34,28 @@ pub enum Command {
     #[command(after_help = "Example:\n  stagecut bound instances/googlenet.onnx --stages 4")]
     Bound(SolveArgs),
     /// Run several methods on one instance and report their gaps
-    #[command(after_help = "Examples:\n  stagecut compare instances/googlenet.onnx --stages 4\n  \
-stagecut compare net.toml --methods exact,slicing --format csv")]
+    #[command(
+        after_help = "Examples:\n  stagecut compare instances/googlenet.onnx --stages 4\n  \
+stagecut compare net.toml --methods exact,slicing --format csv"
+    )]
     Compare(CompareArgs),
     /// Check a plan against its instance, without the solver
-    #[command(after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
-stagecut check net.toml plan.json\n\nThe plan records its problem; problem options override it.")]
+    #[command(
+        after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
+stagecut check net.toml plan.json\n\nThe plan records its problem; problem options override it."
+    )]
     Check(CheckArgs),
     /// Write the mixed-integer program as LP or MPS, with readable names
-    #[command(after_help = "Examples:\n  stagecut formulate net.toml --stages 4 --output net.lp\n  \
-stagecut formulate net.toml --stages 4 --output net.mps")]
+    #[command(
+        after_help = "Examples:\n  stagecut formulate net.toml --stages 4 --output net.lp\n  \
+stagecut formulate net.toml --stages 4 --output net.mps"
+    )]
     Formulate(FormulateArgs),
     /// Draw the network, coloured by stage where a plan is given, as SVG or Graphviz DOT
-    #[command(after_help = "Examples:\n  stagecut show instances/googlenet.onnx --output net.svg\n  \
-stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf")]
+    #[command(
+        after_help = "Examples:\n  stagecut show instances/googlenet.onnx --output net.svg\n  \
+stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
+    )]
     Show(ShowArgs),
     /// Convert a file of any known format to a native instance
     #[command(after_help = import_help())]
@@ -62,7 +70,9 @@ stagecut solve profile.json --device-kinds accelerator --format json --output pl
 
 fn import_help() -> String {
     let formats = crate::import::FORMATS.iter();
-    let lines: Vec<String> = formats.map(|f| format!("  {:<17} {}", f.name, f.summary)).collect();
+    let lines: Vec<String> = formats
+        .map(|f| format!("  {:<17} {}", f.name, f.summary))
+        .collect();
     format!(
         "Formats, detected by extension and content:\n{}\n\nExample:\n  stagecut import graph.txt --output vgg16.toml",
         lines.join("\n")
@@ -79,7 +89,11 @@ pub struct ProblemArgs {
     pub options: PipelineOptions,
 
     /// Replace the cluster: a preset's name or a file
-    #[arg(long, value_name = "FILE|PRESET", help_heading = "Problem (overrides the instance)")]
+    #[arg(
+        long,
+        value_name = "FILE|PRESET",
+        help_heading = "Problem (overrides the instance)"
+    )]
     pub cluster: Option<String>,
 }
 
@@ -183,7 +197,10 @@ fn method(text: &str) -> Result<methods::Method, String> {
 
 fn method_help() -> String {
     let all = methods::all();
-    let lines: Vec<String> = all.iter().map(|m| format!("- {}: {}", m.name(), m.summary())).collect();
+    let lines: Vec<String> = all
+        .iter()
+        .map(|m| format!("- {}: {}", m.name(), m.summary()))
+        .collect();
     format!("Method\n\n{}", lines.join("\n"))
 }
 
@@ -229,10 +246,11 @@ pub struct CheckArgs {
     pub problem: ProblemArgs,
 
     /// Plan in JSON, as `solve --format json` writes it
+    #[arg(help_heading = None::<&'static str>)]
     pub plan: PathBuf,
 
     /// No notes on stderr
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
 
@@ -243,11 +261,11 @@ pub struct FormulateArgs {
     pub problem: ProblemArgs,
 
     /// File to write; `.lp` or `.mps` decides the format
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: PathBuf,
 
     /// No notes on stderr
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
 

@@ -23,12 +23,22 @@ pub fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let violations = check::check(&instance, &settings, &plan);
     let shown = args.plan.display();
     if violations.is_empty() {
-        let objective = plan.objective_ms.map_or_else(String::new, |ms| format!(", objective {ms:.6} ms"));
-        let text = format!("`{shown}` passes: {} plan in {} stages{objective}\n", plan.status, plan.stages.len());
+        let objective = plan
+            .objective_ms
+            .map_or_else(String::new, |ms| format!(", objective {ms:.6} ms"));
+        let text = format!(
+            "`{shown}` passes: {} plan in {} stages{objective}\n",
+            plan.status,
+            plan.stages.len()
+        );
         output::write(&text, None)?;
         return Ok(Ending::Done);
     }
-    let plural = if violations.len() == 1 { "violation" } else { "violations" };
+    let plural = if violations.len() == 1 {
+        "violation"
+    } else {
+        "violations"
+    };
     let mut text = format!("`{shown}` fails: {} {plural}\n", violations.len());
     for violation in &violations {
         text.push_str(&format!("  {}\n", printable(&violation.to_string())));
@@ -46,8 +56,7 @@ struct Kind {
 /// Reads a plan in JSON.
 pub fn read_plan(path: &Path) -> Result<Plan, CliError> {
     let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-    let bytes = std::fs::read(path)
-        .map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+    let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
     // Named so that a plan is read as JSON whatever its extension.
     let source = import::Source {
         path: Path::new("plan.json"),

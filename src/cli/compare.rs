@@ -64,5 +64,8 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
 
 fn default_methods() -> Vec<Method> {
     let exact = methods::find(methods::DEFAULT);
-    exact.into_iter().chain(heuristics::METHODS.iter().map(Method::Heuristic)).collect()
+    exact
+        .into_iter()
+        .chain(heuristics::METHODS.iter().map(Method::Heuristic))
+        .collect()
 }

@@ -16,10 +16,15 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);
-    let is_toml = args.output.as_ref().is_some_and(|path| path.extension().is_some_and(|e| e == "toml"));
+    let is_toml = args
+        .output
+        .as_ref()
+        .is_some_and(|path| path.extension().is_some_and(|e| e == "toml"));
     let text = match is_toml {
         true => toml::to_string(&spec).map_err(|error| CliError::Usage(error.to_string()))?,
-        false => serde_json::to_string_pretty(&spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n",
+        false => {
+            serde_json::to_string_pretty(&spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
+        }
     };
     output::write(&text, args.output.as_deref())?;
     Ok(Ending::Done)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
-    SourceSpan, SpanContents,
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    SourceCode, SourceSpan, SpanContents,
 };
 
 use crate::exact::highs::SolverError;
@@ -59,7 +59,10 @@ impl CliError {
         let plain = !std::io::stderr().is_terminal() || std::env::var_os("NO_COLOR").is_some();
         let (theme, title) = match plain {
             true => (GraphicalTheme::unicode_nocolor(), anstyle::Style::new()),
-            false => (GraphicalTheme::unicode(), anstyle::AnsiColor::Red.on_default().bold()),
+            false => (
+                GraphicalTheme::unicode(),
+                anstyle::AnsiColor::Red.on_default().bold(),
+            ),
         };
         let width = super::output::width(&std::io::stderr());
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
@@ -115,7 +118,8 @@ impl SourceCode for Excerpt {
         _: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let all = SourceSpan::from(0..self.text.len());
-        let contents = MietteSpanContents::new(self.text.as_bytes(), all, self.line - 1, self.marked.start, 1);
+        let contents =
+            MietteSpanContents::new(self.text.as_bytes(), all, self.line - 1, self.marked.start, 1);
         Ok(Box::new(contents))
     }
 }

@@ -27,11 +27,17 @@ pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() {
-        return Err(CliError::write(path, std::io::Error::from(ErrorKind::IsADirectory)));
+        return Err(CliError::write(
+            path,
+            std::io::Error::from(ErrorKind::IsADirectory),
+        ));
     }
     match folder.is_none_or(Path::is_dir) {
         true => Ok(()),
-        false => Err(CliError::write(path, std::io::Error::other("its folder does not exist"))),
+        false => Err(CliError::write(
+            path,
+            std::io::Error::other("its folder does not exist"),
+        )),
     }
 }
 
@@ -44,7 +50,9 @@ pub fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
         None => {
             let written = anstream::stdout().write_all(text.as_bytes());
             match written {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::write(Path::new("stdout"), error)),
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    Err(CliError::write(Path::new("stdout"), error))
+                }
                 _ => Ok(()),
             }
         }

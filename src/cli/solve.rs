@@ -18,7 +18,10 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     if let Err(reason) = args.method.applies(&problem) {
-        return Err(CliError::Usage(format!("method `{}` does not apply: {reason}", args.method.name())));
+        return Err(CliError::Usage(format!(
+            "method `{}` does not apply: {reason}",
+            args.method.name()
+        )));
     }
     let plan = searched(args, |control| args.method.run(&instance, &problem, control))?;
     accept(&instance, &problem, &plan)?;

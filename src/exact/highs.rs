@@ -143,7 +143,11 @@ pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverErr
         true => name.replace('[', "(").replace(']', ")"),
         false => name.to_owned(),
     };
-    let columns: Vec<String> = program.variable_names().iter().map(|name| allowed(name)).collect();
+    let columns: Vec<String> = program
+        .variable_names()
+        .iter()
+        .map(|name| allowed(name))
+        .collect();
     let row_name = |row: &good_lp::Constraint| allowed(row.name().unwrap_or_default());
     let rows: Vec<String> = program.rows.iter().map(row_name).collect();
     let mut model = build(program)?;

@@ -67,7 +67,7 @@ unsafe extern "C" fn callback(
     let watcher = unsafe { &mut *data.cast::<Watcher>() };
     // SAFETY: HiGHS passes either null or a structure that is valid during the call.
     let report = unsafe { out.as_ref() }
-        .filter(|_| kind == kHighsCallbackMipLogging)
+        .filter(|_| kind == kHighsCallbackMipLogging || kind == kHighsCallbackMipInterrupt)
         .map(|out| Report {
             primal_bound: out.mip_primal_bound,
             dual_bound: out.mip_dual_bound,

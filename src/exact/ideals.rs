@@ -76,82 +76,107 @@ impl<'a> IdealSearch<'a> {
     /// need be left only once, with the fewest stages behind it: what can follow depends on the ideal alone, more stages
     /// left never hurt, and fewer stages behind means fewer micro-batches in flight.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
-        let stages = self.problem.stages();
+        let mut states = vec![self.everything()];
+        let pass = self.layers(limit_ns, &mut states);
+        self.ideals += states.len();
+        pass
+    }
+
+    fn everything(&self) -> State {
         let n = self.problem.items.len();
-        let words = n.div_ceil(64);
-        let mut all = vec![0u64; words].into_boxed_slice();
-        (0..n).for_each(|item| all[item / 64] |= 1 << (item % 64));
-        let mut states = vec![State {
-            left: all,
+        let mut left = vec![0u64; n.div_ceil(64)];
+        (0..n).for_each(|item| left[item / 64] |= 1 << (item % 64));
+        State {
+            left: left.into(),
             work_ns: self.problem.work_ns(),
             parent: usize::MAX,
-        }];
+        }
+    }
+
+    /// Takes off one stage after the other, each from every state that the last one led to.
+    fn layers(&self, limit_ns: u64, states: &mut Vec<State>) -> Pass {
+        let stages = self.problem.stages();
+        let all_stages = self.problem.settings.all_stages;
+        let words = states[0].left.len();
+        // Each ideal is kept twice, as a state and to be recognised.
+        let most_states = MOST_BYTES / (2 * 8 * words + 96);
         let mut seen: HashSet<Box<[u64]>> = HashSet::new();
         let mut layer = 0..1;
         let mut steps = 0;
         for from_end in 1..=stages {
-            let must_leave_ns = (stages - from_end) as u128 * u128::from(limit_ns);
+            let may_leave_ns = (stages - from_end) as u128 * u128::from(limit_ns);
             let start = states.len();
-            if self.problem.settings.all_stages {
+            if all_stages {
                 seen.clear();
             }
-            for at in layer.clone() {
-                let mut stage = Stage::new(self, &states[at].left, from_end, limit_ns);
-                let left_ns = states[at].work_ns;
-                let outcome = stage.each(&mut |left, stage_ns| {
-                    let work_ns = left_ns - stage_ns;
+            for parent in layer {
+                let mut stage = Stage::new(
+                    self,
+                    &states[parent].left,
+                    from_end,
+                    limit_ns,
+                    self.most_steps - steps,
+                );
+                let parent_ns = states[parent].work_ns;
+                let last = stage.each(&mut |left, stage_ns| {
+                    let work_ns = parent_ns - stage_ns;
                     let is_empty = left.iter().all(|word| *word == 0);
-                    // More work left than the remaining stages can carry.
-                    if u128::from(work_ns) > must_leave_ns || (is_empty && work_ns > 0) {
-                        return None;
+                    // More work left than the remaining stages can carry, or stages left without an item.
+                    let is_dead = u128::from(work_ns) > may_leave_ns;
+                    let is_early = all_stages && is_empty && from_end < stages;
+                    let is_late = from_end == stages && !is_empty;
+                    if is_dead || is_early || is_late || seen.contains(left) {
+                        return false;
                     }
-                    if self.problem.settings.all_stages && (is_empty != (from_end == stages)) {
-                        return None;
-                    }
-                    if seen.insert(left.into()) {
-                        states.push(State {
-                            left: left.into(),
-                            work_ns,
-                            parent: at,
-                        });
-                        if is_empty {
-                            return Some(states.len() - 1);
-                        }
-                    }
-                    None
+                    seen.insert(left.into());
+                    states.push(State {
+                        left: left.into(),
+                        work_ns,
+                        parent,
+                    });
+                    is_empty
                 });
-                steps += stage.steps;
-                if let Some(last) = outcome {
-                    self.ideals += states.len();
-                    return Pass::Found(unwind(n, &states, last));
+                match last {
+                    Grown::Accepted => return Pass::Found(unwind(self.problem.items.len(), states)),
+                    Grown::Stopped(stopped_by) => return Pass::Stopped(stopped_by),
+                    Grown::All => steps += stage.steps,
                 }
-                let stopped = match steps > self.most_steps {
-                    true => Some(StoppedBy::SizeLimit),
-                    false => self.control.must_stop(),
-                };
-                if let Some(stopped_by) = stopped {
-                    self.ideals += states.len();
+                if states.len() > most_states {
+                    return Pass::Stopped(StoppedBy::SizeLimit);
+                }
+                if let Some(stopped_by) = self.control.must_stop() {
                     return Pass::Stopped(stopped_by);
                 }
             }
             layer = start..states.len();
         }
-        self.ideals += states.len();
         Pass::Exhausted
     }
 }
 
-/// Reads the stages off a chain of states that ends in the empty ideal.
-fn unwind(n: usize, states: &[State], last: usize) -> Assignment {
+/// Memory that the ideals of a pass may take.
+const MOST_BYTES: usize = 4 << 30;
+
+/// How the growing of a stage ended.
+enum Grown {
+    /// Every stage was met.
+    All,
+    /// The last one met was what is looked for.
+    Accepted,
+    /// A limit came first.
+    Stopped(StoppedBy),
+}
+
+/// Reads the stages off the chain of states that ends in the last one, the empty ideal.
+fn unwind(n: usize, states: &[State]) -> Assignment {
     let mut assignment = vec![0; n];
-    let mut at = last;
+    let mut at = states.len() - 1;
     let mut stage = 0;
     while states[at].parent != usize::MAX {
         let parent = states[at].parent;
-        for item in 0..n {
-            let taken = has(&states[parent].left, item) && !has(&states[at].left, item);
-            if taken {
-                assignment[item] = stage;
+        for (item, place) in assignment.iter_mut().enumerate() {
+            if has(&states[parent].left, item) && !has(&states[at].left, item) {
+                *place = stage;
             }
         }
         stage += 1;
@@ -186,10 +211,17 @@ struct Stage<'a, 'b> {
     bytes: u64,
     size: usize,
     steps: u64,
+    most_steps: u64,
 }
 
 impl<'a, 'b> Stage<'a, 'b> {
-    fn new(search: &'b IdealSearch<'a>, left: &[u64], from_end: usize, limit_ns: u64) -> Self {
+    fn new(
+        search: &'b IdealSearch<'a>,
+        left: &[u64],
+        from_end: usize,
+        limit_ns: u64,
+        most_steps: u64,
+    ) -> Self {
         let n = search.problem.items.len();
         let mut waits_for = vec![0; n];
         for item in (0..n).filter(|&item| has(left, item)) {
@@ -212,12 +244,16 @@ impl<'a, 'b> Stage<'a, 'b> {
             bytes: 0,
             size: 0,
             steps: 0,
+            most_steps,
         }
     }
 
-    /// Calls `leaf` with every non-empty stage that keeps the limit: what is left without it, and its work. Ends early
-    /// with what `leaf` returns.
-    fn each<R>(&mut self, leaf: &mut impl FnMut(&[u64], u64) -> Option<R>) -> Option<R> {
+    /// Calls `leaf` with every non-empty stage that keeps the limit: what is left without it, and its work. Ends when
+    /// `leaf` accepts one.
+    fn each(&mut self, leaf: &mut impl FnMut(&[u64], u64) -> bool) -> Grown {
+        /// Steps between two looks at the clock.
+        const PATIENCE: u64 = 1 << 16;
+        let mut next_look = PATIENCE;
         loop {
             while self.taken.len() < self.free.len() {
                 let item = self.free[self.taken.len()];
@@ -231,19 +267,22 @@ impl<'a, 'b> Stage<'a, 'b> {
             let busiest = (self.work_ns + self.paid_ns[0])
                 .max(self.paid_ns[1])
                 .max(self.paid_ns[2]);
-            if self.size > 0 && busiest <= self.limit_ns {
-                let found = leaf(&self.left, self.work_ns);
-                if found.is_some() {
-                    return found;
-                }
+            if self.size > 0 && busiest <= self.limit_ns && leaf(&self.left, self.work_ns) {
+                return Grown::Accepted;
             }
-            if self.steps > self.search.most_steps {
-                return None;
+            if self.steps > self.most_steps {
+                return Grown::Stopped(StoppedBy::SizeLimit);
+            }
+            if self.steps > next_look {
+                next_look = self.steps + PATIENCE;
+                if let Some(stopped_by) = self.search.control.must_stop() {
+                    return Grown::Stopped(stopped_by);
+                }
             }
             // The last item taken stays instead.
             loop {
                 match self.taken.pop() {
-                    None => return None,
+                    None => return Grown::All,
                     Some(false) => {}
                     Some(true) => {
                         self.put_back(self.free[self.taken.len()]);

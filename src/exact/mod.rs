@@ -161,6 +161,10 @@ fn search_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
             search.exhausted("work per stage");
             return StoppedBy::Completed;
         };
+        search.control.report(
+            (search.upper_ns < u64::MAX).then_some(search.upper_ns),
+            search.lower_ns,
+        );
         let pass = ideals.pass(limit_ns);
         search.statistics.ideals = Some(ideals.ideals);
         match pass {

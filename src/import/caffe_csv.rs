@@ -43,7 +43,11 @@ pub fn read(source: &Source) -> Imported {
     let (layers, edges): (Vec<LayerRow>, Vec<EdgeRow>) = match (layers, edges) {
         (Ok(layers), Ok(edges)) => (layers, edges),
         (layers, edges) => {
-            return Err([layers.err(), edges.err()].into_iter().flatten().flatten().collect());
+            return Err([layers.err(), edges.err()]
+                .into_iter()
+                .flatten()
+                .flatten()
+                .collect());
         }
     };
     let known: HashSet<&str> = layers.iter().map(|row| row.node.as_str()).collect();
@@ -121,11 +125,23 @@ fn pair(source: &Source) -> (PathBuf, PathBuf) {
 /// The rows of one file of the pair, or every fault in it.
 fn rows<T: DeserializeOwned>(path: &Path, columns: &[&str]) -> Result<Vec<T>, Vec<Fault>> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let bytes =
-        std::fs::read(path).map_err(|error| vec![Fault::unreadable(path, &error).in_other(&file)])?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        let fault = match error.kind() {
+            std::io::ErrorKind::NotFound => Fault::new("the file", half_of_pair(columns)),
+            _ => Fault::unreadable(path, &error),
+        };
+        vec![fault.in_other(&file)]
+    })?;
     let text = Source { path, bytes: &bytes }.text().map(str::to_owned);
-    let text = text.map_err(|faults| faults.into_iter().map(|fault| fault.in_other(&file)).collect::<Vec<_>>())?;
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let text = text.map_err(|faults| {
+        faults
+            .into_iter()
+            .map(|fault| fault.in_other(&file))
+            .collect::<Vec<_>>()
+    })?;
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
     let faults = header_faults(reader.headers().ok(), columns);
     if !faults.is_empty() {
         return Err(faults.into_iter().map(|fault| fault.in_other(&file)).collect());
@@ -149,6 +165,15 @@ fn rows<T: DeserializeOwned>(path: &Path, columns: &[&str]) -> Result<Vec<T>, Ve
     match faults.is_empty() {
         true => Ok(rows),
         false => Err(faults),
+    }
+}
+
+/// One file of the pair without the other.
+fn half_of_pair(columns: &[&str]) -> FaultKind {
+    FaultKind::Missing {
+        what: "file of that name".into(),
+        expected: "NAME.csv (layers) and NAME.edges.csv (edges) side by side".into(),
+        remedy: format!("add it, with the header `{}`", columns.join(",")),
     }
 }
 
@@ -176,14 +201,19 @@ fn header_faults(header: Option<&csv::StringRecord>, columns: &[&str]) -> Vec<Fa
         name: name.to_string(),
         known: known.clone(),
     });
-    unknown.chain(missing).map(|kind| Fault::new("line 1", kind)).collect()
+    unknown
+        .chain(missing)
+        .map(|kind| Fault::new("line 1", kind))
+        .collect()
 }
 
 /// A row with other columns than the header's.
 fn unequal(error: &csv::Error) -> Fault {
     let line = error.position().map_or(0, csv::Position::line);
     let (found, expected) = match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => (
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => (
             format!("{len} {}", if *len == 1 { "value" } else { "values" }),
             format!("{expected_len}, as in the header"),
         ),

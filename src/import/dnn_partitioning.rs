@@ -53,7 +53,10 @@ struct Edge {
 
 /// A name written as a number or as text.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "invalid type: another value, expected a name: text or a whole number")]
+#[serde(
+    untagged,
+    expecting = "invalid type: another value, expected a name: text or a whole number"
+)]
 enum Text {
     Number(i64),
     Text(String),
@@ -70,7 +73,10 @@ impl std::fmt::Display for Text {
 
 /// A truth value written as a boolean or as 0 and 1.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "invalid type: another value, expected 0, 1, `true` or `false`")]
+#[serde(
+    untagged,
+    expecting = "invalid type: another value, expected 0, 1, `true` or `false`"
+)]
 enum Flag {
     Bool(bool),
     Number(u8),
@@ -85,7 +91,11 @@ impl Flag {
 /// Whether the top level has some of the format's own fields; a file that lacks one is told which.
 pub fn detect(source: &Source) -> bool {
     let top: Option<HashMap<String, IgnoredAny>> = serde_json::from_slice(source.bytes).ok();
-    top.is_some_and(|top| ["nodes", "edges", "maxFPGAs"].iter().any(|key| top.contains_key(*key)))
+    top.is_some_and(|top| {
+        ["nodes", "edges", "maxFPGAs"]
+            .iter()
+            .any(|key| top.contains_key(*key))
+    })
 }
 
 /// Reads a file.

@@ -93,7 +93,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "pipedream",
-        summary: "PipeDream profile (graph.txt): `id -- description -- forward_compute_time=..., ...`",
+        summary: "PipeDream profile (graph.txt): lines of `id -- description -- fields`",
         detect: pipedream::detect,
         read: pipedream::read,
     },
@@ -154,7 +154,8 @@ pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
 }
 
 fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
-    let bytes = std::fs::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))?;
     let source = Source { path, bytes: &bytes };
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(InputError::in_file(path, [empty_file()]));

@@ -9,7 +9,12 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
     let error = match serde_json::from_str(text) {
         // serde reads a list as a struct without field names; every format of ours names its fields.
         Ok(_) if text.trim_start().starts_with('[') => {
-            return Err(vec![wrong_type_at(text, 0, "a list", "an object of named fields")]);
+            return Err(vec![wrong_type_at(
+                text,
+                0,
+                "a list",
+                "an object of named fields",
+            )]);
         }
         Ok(value) => return Ok(value),
         // A file that was cut short is told so, whatever its first fields are.
@@ -17,9 +22,15 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
     };
     // serde_json repeats the position at the end of its message.
     let message = error.to_string();
-    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    let message = message
+        .rsplit_once(" at line ")
+        .map_or(message.as_str(), |(message, _)| message);
     let last = byte_of(text, error.line(), error.column());
-    Err(vec![fault_at(text, token_ending_at(text, last), parser_fault(message))])
+    Err(vec![fault_at(
+        text,
+        token_ending_at(text, last),
+        parser_fault(message),
+    )])
 }
 
 /// Reads TOML; a fault carries line and column.
@@ -31,7 +42,9 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
         }
         vec![match error.span() {
             // A field that is missing at the top has no line of its own.
-            Some(span) if span.start > 0 || !matches!(kind, FaultKind::Missing { .. }) => fault_at(text, span, kind),
+            Some(span) if span.start > 0 || !matches!(kind, FaultKind::Missing { .. }) => {
+                fault_at(text, span, kind)
+            }
             _ => Fault::new("the file", kind),
         }]
     })
@@ -52,27 +65,34 @@ fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault 
     let start = text.floor_char_boundary(span.start);
     let line = text[..start].matches('\n').count() + 1;
     let from = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-    let to = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+    let to = text[start..]
+        .find('\n')
+        .map_or(text.len(), |newline| start + newline);
     let column = text[from..start].chars().count() + 1;
     let fault = Fault::new(format!("line {line}, column {column}"), kind);
     if text[from..to].trim().is_empty() {
         return fault;
     }
-    let (from, to) = match to - from > 2 * AROUND {
-        true => (from.max(start.saturating_sub(AROUND)), to.min(start + AROUND)),
-        false => (from, to),
-    };
-    let (from, to) = (text.ceil_char_boundary(from), text.floor_char_boundary(to));
-    let end = text.floor_char_boundary(span.end.clamp(start, to));
-    // One byte for one byte, so that the mark stays where it is; and a place for one at the end of the line.
-    let mut shown = text[from..to].replace(|c: char| c.is_ascii_control(), " ");
-    if start == to {
-        shown.push(' ');
+    let (mut first, mut last) = (from, to);
+    if to - from > 2 * AROUND {
+        first = text.ceil_char_boundary(from.max(start.saturating_sub(AROUND)));
+        last = text.floor_char_boundary(to.min(start + AROUND));
     }
+    let end = text.floor_char_boundary(span.end.clamp(start, last));
+    let before = if first > from { "..." } else { "" };
+    let after = match last < to {
+        true => "...",
+        // A place for the mark at the end of the line.
+        false if start == to => " ",
+        false => "",
+    };
+    // One byte for one byte, so that the mark stays where it is.
+    let middle = text[first..last].replace(|c: char| c.is_ascii_control(), " ");
+    let marked_from = before.len() + start - first;
     fault.with_excerpt(Excerpt {
         line,
-        text: shown,
-        marked: start - from..end - from,
+        text: format!("{before}{middle}{after}"),
+        marked: marked_from..marked_from + end - start,
     })
 }
 
@@ -81,7 +101,10 @@ fn byte_of(text: &str, line: usize, column: usize) -> usize {
     let before = line.saturating_sub(2);
     let start = match line {
         0 | 1 => 0,
-        _ => text.match_indices('\n').nth(before).map_or(text.len(), |(newline, _)| newline + 1),
+        _ => text
+            .match_indices('\n')
+            .nth(before)
+            .map_or(text.len(), |(newline, _)| newline + 1),
     };
     match column {
         0 => text[..start].trim_end().len(),
@@ -99,9 +122,12 @@ fn token_ending_at(text: &str, last: usize) -> std::ops::Range<usize> {
             let opens = |&at: &usize| before[at] == b'"' && !before[..at].ends_with(b"\\");
             (0..before.len()).rev().find(opens)
         }
-        Some(byte) if is_word(byte) => {
-            Some(before.iter().rposition(|byte| !is_word(byte)).map_or(0, |other| other + 1))
-        }
+        Some(byte) if is_word(byte) => Some(
+            before
+                .iter()
+                .rposition(|byte| !is_word(byte))
+                .map_or(0, |other| other + 1),
+        ),
         _ => None,
     };
     match start {
@@ -139,7 +165,10 @@ fn parser_fault(message: &str) -> FaultKind {
     if what.starts_with("duplicate field") || what.starts_with("duplicate key") {
         return FaultKind::DuplicateName { what: "field", name };
     }
-    if let Some(found) = what.strip_prefix("invalid type: ").or(what.strip_prefix("invalid value: ")) {
+    if let Some(found) = what
+        .strip_prefix("invalid type: ")
+        .or(what.strip_prefix("invalid value: "))
+    {
         return FaultKind::WrongType {
             found: found_in_words(found),
             expected: expected_in_words(&expected),
@@ -158,18 +187,27 @@ fn parser_fault(message: &str) -> FaultKind {
 fn syntax(what: &str, expected: &str) -> FaultKind {
     let (found, expected) = match (what, expected) {
         ("EOF while parsing a value", _) => ("the end of the file".into(), "a value".into()),
-        ("recursion limit exceeded" | "recursion limit", _) => {
-            ("values nested too deeply".into(), "a flat file: tables and lists a few levels deep".into())
-        }
-        ("number out of range", _) => {
-            ("a number beyond the range of doubles".into(), "one within about 1e308".into())
-        }
-        (what, "") => match (what.strip_prefix("EOF while parsing "), what.strip_prefix("expected ")) {
-            (Some(inside), _) => (format!("the end of the file inside {inside}"), "the rest of it".into()),
+        ("recursion limit exceeded" | "recursion limit", _) => (
+            "values nested too deeply".into(),
+            "a flat file: tables and lists a few levels deep".into(),
+        ),
+        ("number out of range", _) => (
+            "a number beyond the range of doubles".into(),
+            "one within about 1e308".into(),
+        ),
+        (what, "") => match (
+            what.strip_prefix("EOF while parsing "),
+            what.strip_prefix("expected "),
+        ) {
+            (Some(inside), _) => (
+                format!("the end of the file inside {inside}"),
+                "the rest of it".into(),
+            ),
             (_, Some(expected)) => ("something else".into(), expected.into()),
-            _ if what.contains("max recursion depth") => {
-                ("values nested too deeply".into(), "a flat file: tables and lists a few levels deep".into())
-            }
+            _ if what.contains("max recursion depth") => (
+                "values nested too deeply".into(),
+                "a flat file: tables and lists a few levels deep".into(),
+            ),
             _ => (what.into(), "well-formed text of this format".into()),
         },
         (what, expected) => (what.into(), expected.into()),
@@ -221,7 +259,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_cut_file_is_the_end_of_its_last_line() {
-        let faults = from_json::<IgnoredAny>("{\"a\":\n  1,\n\n").map(|_| ()).unwrap_err();
+        let faults = from_json::<IgnoredAny>("{\"a\":\n  1,\n\n")
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(faults[0].at, "line 2, column 5");
     }
 }

@@ -55,7 +55,10 @@ impl Checks {
     fn time(&mut self, at: &str, field: &str, ms: f64) -> u64 {
         ms_to_ns(ms).unwrap_or_else(|| {
             let expected = "a time from 0 to 9e9 ms (2^53 ns)";
-            self.add(format!("{at}.{field}"), FaultKind::BadNumber { found: ms, expected });
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::BadNumber { found: ms, expected },
+            );
             0
         })
     }
@@ -64,7 +67,13 @@ impl Checks {
     fn size(&mut self, at: &str, field: &str, bytes: f64) -> u64 {
         whole(bytes).unwrap_or_else(|| {
             let expected = "a size from 0 to 9e15 bytes (2^53)";
-            self.add(format!("{at}.{field}"), FaultKind::BadNumber { found: bytes, expected });
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::BadNumber {
+                    found: bytes,
+                    expected,
+                },
+            );
             0
         })
     }

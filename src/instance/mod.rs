@@ -48,8 +48,9 @@ impl Instance {
             (Some("network"), _, Some(file)) => fault.in_other(file),
             _ => fault,
         };
-        let (network, cluster) = build::build(&spec, &mut notes)
-            .map_err(|faults| InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>()))?;
+        let (network, cluster) = build::build(&spec, &mut notes).map_err(|faults| {
+            InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>())
+        })?;
         Ok(Self {
             name,
             network,

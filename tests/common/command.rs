@@ -56,14 +56,21 @@ impl Folder {
     /// The program with these arguments, to be run in the folder.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stagecut"));
-        command.args(args).current_dir(self.0.path()).env_remove("NO_COLOR");
+        command
+            .args(args)
+            .current_dir(self.0.path())
+            .env_remove("NO_COLOR");
         command
     }
 
     /// Runs the program.
     pub fn run(&self, args: &[&str]) -> Run {
         let started = Instant::now();
-        let Output { status, stdout, stderr } = self.command(args).output().expect("the program starts");
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.command(args).output().expect("the program starts");
         Run {
             // A signal has no code; none of the program's own is negative.
             code: status.code().unwrap_or(-1),
@@ -84,7 +91,11 @@ impl Folder {
 /// Settings for snapshots in a folder below `snapshots/`.
 pub fn snapshots(folder: &str) -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots").join(folder));
+    settings.set_snapshot_path(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("snapshots")
+            .join(folder),
+    );
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings

@@ -246,6 +246,9 @@ impl Checks {
                 },
             );
         }
+        if let Some(work) = &spec.work {
+            self.work(&format!("{at}.work"), work);
+        }
         let known: Vec<String> = rates.cluster.kinds.iter().map(|k| k.name.clone()).collect();
         if !spec.times.is_empty()
             && spec.times.keys().all(|kind| !known.contains(kind))
@@ -296,6 +299,22 @@ impl Checks {
             resident_bytes: bytes[2],
             tie: spec.tie.clone(),
             backward: spec.backward,
+        }
+    }
+
+    /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
+    fn work(&mut self, at: &str, spec: &WorkSpec) {
+        let amounts = [
+            ("forward_flops", spec.forward_flops),
+            ("forward_bytes", spec.forward_bytes),
+            ("backward_flops", spec.backward_flops),
+            ("backward_bytes", spec.backward_bytes),
+        ];
+        for (field, found) in amounts {
+            if !(found.is_finite() && found >= 0.0) {
+                let expected = "a finite number from 0";
+                self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
+            }
         }
     }
 

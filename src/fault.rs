@@ -52,7 +52,7 @@ pub struct Fault {
     /// What is wrong there.
     pub kind: FaultKind,
     /// The line of the input, where the fault has one.
-    pub excerpt: Option<Excerpt>,
+    pub excerpt: Option<Box<Excerpt>>,
 }
 
 /// A line of the input and the place in it that a fault points to.
@@ -92,7 +92,7 @@ impl Fault {
 
     /// The same fault with the line it stands in.
     pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
-        self.excerpt = Some(excerpt);
+        self.excerpt = Some(Box::new(excerpt));
         self
     }
 
@@ -171,7 +171,7 @@ pub enum FaultKind {
         path: Vec<String>,
     },
     /// A number outside its range.
-    #[error("found {found}, expected {expected}")]
+    #[error("found {}, expected {expected}", number(*found))]
     BadNumber {
         /// The number.
         found: f64,
@@ -318,6 +318,14 @@ pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a String>) -> O
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
+}
+
+/// A number as people write it: a large one with an exponent.
+fn number(value: f64) -> String {
+    match value.is_finite() && value.abs() >= 1e7 {
+        true => format!("{value:e}"),
+        false => value.to_string(),
+    }
 }
 
 /// Words in backticks: `one of` several, or the only one there is.

@@ -142,6 +142,22 @@ impl Problem {
         self.stages
     }
 
+    /// The same items on three stages, with neither memory nor an iteration to think of: *before*, *in* and *after*, as
+    /// the anchored stage bound needs them.
+    pub fn before_in_after(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Period,
+            memory_limit: None,
+            all_stages: false,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            stages: 3,
+            ..self.clone()
+        }
+    }
+
     /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last).
     pub fn memory_bytes(&self, item: &Item, from_end: usize) -> u64 {
         item.base_bytes

@@ -247,7 +247,7 @@ fn what_is_no_readable_file() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(folder.path("net.toml"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(folder.path("net.toml"), std::fs::Permissions::from_mode(0o000)).unwrap();
         match std::fs::read(folder.path("net.toml")) {
             Ok(_) => eprintln!("skipped: this user reads every file"),
             Err(_) => assert_refused(

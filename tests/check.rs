@@ -185,7 +185,7 @@ fn wrong_placement(case: &Solved) {
             case.rejects(
                 "wrong pass",
                 |plan| plan.stages[k].backward.push(name.clone()),
-                |violation| is_placement(violation),
+                is_placement,
             );
         }
         if !stage.backward.is_empty() {

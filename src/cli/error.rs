@@ -99,7 +99,10 @@ impl Diagnostic for Report<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.0.excerpt.as_ref().map(|excerpt| excerpt as &dyn SourceCode)
+        self.0
+            .excerpt
+            .as_deref()
+            .map(|excerpt| excerpt as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::plan::StoppedBy;
 
 /// Limits and wishes of a search.
+#[derive(Clone)]
 pub struct Control<'a> {
     /// When the search started.
     pub started: Instant,

@@ -1,6 +1,7 @@
 //! The exact engine: incumbents, bounds, windows, a mixed-integer program on what is left, and a dynamic program over
 //! ideals beside it.
 
+pub mod anchored;
 pub mod bounds;
 pub mod control;
 pub mod highs;
@@ -20,7 +21,7 @@ use crate::formulations::staging::Windows;
 use crate::heuristics;
 use crate::oracles;
 use crate::plan::{Outcome, StoppedBy};
-use crate::problem::Problem;
+use crate::problem::{Assignment, Problem};
 
 /// An exact method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub const METHODS: &[Entry] = &[
     Entry {
         method: Method::Exact,
         name: "exact",
-        summary: "incumbents, bounds and windows, then ideals and program",
+        summary: "incumbents, bounds, ideals, and the program within windows",
         source: "ours",
     },
     Entry {
@@ -84,8 +85,8 @@ impl Method {
     }
 }
 
-/// Extensions of a stage after which the portfolio leaves the ideals to the program: some seconds' work.
-const STEPS_OF_PORTFOLIO: u64 = 50_000_000;
+/// Extensions of a stage after which the portfolio leaves the ideals to the program: some tenths of a second's work.
+const STEPS_OF_PORTFOLIO: u64 = 5_000_000;
 
 /// Solves a problem.
 ///
@@ -103,13 +104,19 @@ pub fn solve(
         let stopped_by = search_program(&mut search, None, labels)?;
         return Ok(search.finish(stopped_by));
     }
-    find_incumbents(&mut search);
+    let plans = find_incumbents(&mut search);
     find_bounds(&mut search);
     if search.is_done() {
         return Ok(search.finish(StoppedBy::Completed));
     }
     if let Some(stopped_by) = control.must_stop() {
         return Ok(search.finish(stopped_by));
+    }
+    if method != Method::Ideals {
+        anchored::raise(&mut search, &plans, labels)?;
+        if search.is_done() {
+            return Ok(search.finish(StoppedBy::Completed));
+        }
     }
     let reach = Reach::new(problem);
     if method != Method::Milp {
@@ -134,17 +141,21 @@ pub fn bound(problem: &Problem, control: &Control) -> Outcome {
     search.finish(StoppedBy::Completed)
 }
 
-fn find_incumbents(search: &mut Search) {
+/// Runs every heuristic; returns all plans, the best of which is the incumbent.
+fn find_incumbents(search: &mut Search) -> Vec<Assignment> {
+    let mut plans = Vec::new();
     for heuristic in heuristics::METHODS {
         if (heuristic.applies)(search.problem).is_ok()
             && let Some(assignment) = (heuristic.run)(search.problem, search.control.seed)
         {
-            search.offer(assignment);
+            search.offer(assignment.clone());
+            plans.push(assignment);
         }
         if search.control.must_stop().is_some() {
-            return;
+            break;
         }
     }
+    plans
 }
 
 fn find_bounds(search: &mut Search) {

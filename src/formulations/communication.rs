@@ -1,6 +1,8 @@
 //! Which transfers each stage pays for.
 #![doc = include_str!("../../formulations/communication.md")]
 
+use std::ops::Range;
+
 use good_lp::{Expression, variable};
 
 use super::staging::Staging;
@@ -18,8 +20,13 @@ pub struct Charges {
 }
 
 impl Charges {
-    /// Declares the charges that some assignment within the windows could pay.
-    pub fn declare(program: &mut Program, problem: &Problem, staging: &Staging) -> Self {
+    /// Declares the charges at `stages` that some assignment within the windows could pay.
+    pub fn declare(
+        program: &mut Program,
+        problem: &Problem,
+        staging: &Staging,
+        stages: Range<usize>,
+    ) -> Self {
         let mut of_side = |name: &str, possible: &dyn Fn(usize, usize) -> bool| -> Vec<Vec<Option<Column>>> {
             let mut charges = Vec::with_capacity(problem.transfers.len());
             for t in 0..problem.transfers.len() {
@@ -27,7 +34,7 @@ impl Charges {
                     let charge = variable()
                         .bounds(0.0..=1.0)
                         .name(format!("{name}[{t},{}]", k + 1));
-                    possible(t, k).then(|| program.declare(charge))
+                    (stages.contains(&k) && possible(t, k)).then(|| program.declare(charge))
                 });
                 charges.push(at_stage.collect());
             }

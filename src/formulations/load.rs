@@ -1,6 +1,8 @@
 //! What each stage's worker and links are busy with, and what that means for the objective.
 #![doc = include_str!("../../formulations/load.md")]
 
+use std::ops::Range;
+
 use good_lp::{Expression, variable};
 
 use super::communication::Charges;
@@ -79,17 +81,19 @@ impl Bottlenecks {
     }
 }
 
-/// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link is busier than the bottleneck.
+/// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link of `stages` is busier than the
+/// bottleneck.
 pub fn load(
     program: &mut Program,
     problem: &Problem,
     staging: &Staging,
     charges: &Charges,
     bottlenecks: &Bottlenecks,
+    stages: Range<usize>,
 ) {
     for &(phase, bottleneck) in &bottlenecks.columns {
         for (family, resource) in RESOURCES {
-            for k in 0..problem.stages() {
+            for k in stages.clone() {
                 let busy = busy(program, problem, staging, charges, k, |cost| {
                     resource(&phase.of(cost))
                 });

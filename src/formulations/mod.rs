@@ -1,6 +1,7 @@
 //! Mixed-integer programs, family by family, modelled with good_lp.
 #![doc = include_str!("../../formulations/README.md")]
 
+pub mod anchored;
 pub mod communication;
 pub mod load;
 pub mod memory;

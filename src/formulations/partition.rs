@@ -49,7 +49,7 @@ impl Partition {
         let scale_ns = (bottleneck_at_most_ns.min(problem.work_ns().saturating_mul(2))).max(1) as f64;
         let mut program = Program::new(scale_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
-        let paid = Charges::declare(&mut program, problem, &staging);
+        let paid = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
         let at_most = bottleneck_at_most_ns as f64 / scale_ns;
         let bottlenecks = Bottlenecks::declare(&mut program, problem, at_most);
         monotone(&mut program, problem, &staging, labels);
@@ -58,7 +58,14 @@ impl Partition {
             non_empty(&mut program, problem, &staging);
         }
         charges(&mut program, problem, &staging, &paid, labels);
-        load(&mut program, problem, &staging, &paid, &bottlenecks);
+        load(
+            &mut program,
+            problem,
+            &staging,
+            &paid,
+            &bottlenecks,
+            0..problem.stages(),
+        );
         memory(&mut program, problem, &staging);
         program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
         if let Some(at_most_ns) = objective_at_most_ns.filter(|&ns| ns < u64::MAX) {

@@ -1,0 +1,97 @@
+//! The anchored stage bound: the cheapest stage that could hold an item, for the few items where that can matter.
+
+use super::control::Control;
+use super::highs::{self, SolverError, Stop};
+use super::search::Search;
+use crate::cost;
+use crate::formulations::anchored::Anchored;
+use crate::problem::{Assignment, Problem};
+
+/// Programs that are built at most: each rules out the items of a stage, so a problem that needs more is of another kind.
+const MOST_PROGRAMS: usize = 8;
+
+/// Raises the bound of a search by the items whose every known stage is as busy as the incumbent.
+///
+/// `plans` are plans whose stages are known, the incumbent among them. Proves the incumbent where some item has no stage
+/// that is less busy.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn raise(search: &mut Search, plans: &[Assignment], labels: &[String]) -> Result<(), SolverError> {
+    let Some(target_ns) = search.target_bottleneck_ns() else {
+        return Ok(());
+    };
+    let problem = search.problem;
+    let mut known = KnownStages::new(problem);
+    (0..problem.items.len()).for_each(|item| known.learn(problem, &[item]));
+    for plan in plans {
+        let mut stages = vec![Vec::new(); problem.stages()];
+        plan.iter()
+            .enumerate()
+            .for_each(|(item, &stage)| stages[stage].push(item));
+        stages.iter().for_each(|stage| known.learn(problem, stage));
+    }
+    let three = problem.before_in_after();
+    let control = Control {
+        progress: None,
+        ..search.control.clone()
+    };
+    for _ in 0..MOST_PROGRAMS {
+        let Some(anchor) = known.busiest(target_ns) else {
+            return Ok(());
+        };
+        let Anchored { program, staging } = Anchored::build(&three, anchor, target_ns, labels);
+        let solved = highs::solve(program, None, &control, &|_| ())?;
+        match solved.stop {
+            Stop::Infeasible => {
+                search.exhausted("anchored stage");
+                return Ok(());
+            }
+            Stop::Limit(_) => return Ok(()),
+            Stop::Optimal => {}
+        }
+        match solved
+            .values
+            .as_deref()
+            .and_then(|values| Anchored::stage(&staging, values))
+        {
+            Some(stage) => known.learn(problem, &stage),
+            None => return Ok(()),
+        }
+        // A solution that rounding alone made cheaper than the target would come back for ever.
+        if known.busiest(target_ns) == Some(anchor) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// For every item, the least bottleneck of a stage known to be able to hold it.
+struct KnownStages {
+    least_ns: Vec<u64>,
+}
+
+impl KnownStages {
+    fn new(problem: &Problem) -> Self {
+        Self {
+            least_ns: vec![u64::MAX; problem.items.len()],
+        }
+    }
+
+    /// Learns of a stage that some assignment can have.
+    fn learn(&mut self, problem: &Problem, stage: &[usize]) {
+        let mut inside = fixedbitset::FixedBitSet::with_capacity(problem.items.len());
+        inside.extend(stage.iter().copied());
+        let bottleneck_ns = cost::stage_cost(problem, stage, |item| inside.contains(item)).bottleneck_ns();
+        for &item in stage {
+            self.least_ns[item] = self.least_ns[item].min(bottleneck_ns);
+        }
+    }
+
+    /// The item whose least known bottleneck is the largest, if that is above the target.
+    fn busiest(&self, target_ns: u64) -> Option<usize> {
+        let above = (0..self.least_ns.len()).filter(|&item| self.least_ns[item] > target_ns);
+        above.max_by_key(|&item| (self.least_ns[item], std::cmp::Reverse(item)))
+    }
+}

@@ -202,8 +202,12 @@ impl Checker<'_> {
     /// Every layer in exactly one stage, its passes together, on a kind that runs it.
     fn placement(&mut self, plan: &Plan) {
         let network = &self.instance.network;
-        let position: HashMap<&str, usize> =
-            network.layers.iter().enumerate().map(|(at, layer)| (layer.id.as_str(), at)).collect();
+        let position: HashMap<&str, usize> = network
+            .layers
+            .iter()
+            .enumerate()
+            .map(|(at, layer)| (layer.id.as_str(), at))
+            .collect();
         let explicit = network.layers.iter().any(|layer| layer.backward);
         let training = self.settings.mode == Mode::Training;
         let mut forward: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
@@ -225,7 +229,11 @@ impl Checker<'_> {
             let is_backward = self.layer(at).backward;
             let expected = [
                 ("forward pass", &forward[at], !is_backward),
-                ("backward pass", &backward[at], training && (!explicit || is_backward)),
+                (
+                    "backward pass",
+                    &backward[at],
+                    training && (!explicit || is_backward),
+                ),
             ];
             for (pass, placed, wanted) in expected {
                 if placed.len() != usize::from(wanted) {
@@ -286,7 +294,8 @@ impl Checker<'_> {
         let network = &self.instance.network;
         for tensor in &network.tensors {
             for &to in &tensor.consumers {
-                let (Some(from_stage), Some(to_stage)) = (self.stage_of[tensor.producer], self.stage_of[to]) else {
+                let (Some(from_stage), Some(to_stage)) = (self.stage_of[tensor.producer], self.stage_of[to])
+                else {
                     continue;
                 };
                 let forward = !network.layers[tensor.producer].backward && !network.layers[to].backward;
@@ -367,7 +376,9 @@ impl Checker<'_> {
         let objective_ns = self.objective(&forward, &backward);
         match plan.objective_ms {
             Some(stated) => self.stated_time("objective_ms".into(), stated, objective_ns),
-            None => self.violations.push(Violation::Claim("stages are given, but no `objective_ms`".into())),
+            None => self
+                .violations
+                .push(Violation::Claim("stages are given, but no `objective_ms`".into())),
         }
     }
 
@@ -483,7 +494,10 @@ impl Checker<'_> {
             format!("status `{}` with {stages} stages", plan.status),
         );
         let (Some(objective), Some(bound)) = (plan.objective_ms, plan.bound_ms) else {
-            claim(!has_plan, format!("status `{}` without objective or bound", plan.status));
+            claim(
+                !has_plan,
+                format!("status `{}` without objective or bound", plan.status),
+            );
             return;
         };
         claim(
@@ -491,10 +505,15 @@ impl Checker<'_> {
             format!("bound {bound} above the objective {objective}"),
         );
         claim(
-            plan.status != Status::Optimal || objective - bound <= PROOF_TOLERANCE * objective + TIME_TOLERANCE_MS,
+            plan.status != Status::Optimal
+                || objective - bound <= PROOF_TOLERANCE * objective + TIME_TOLERANCE_MS,
             format!("status `optimal` with objective {objective} above the bound {bound}"),
         );
-        let gap = if objective > 0.0 { (objective - bound) / objective } else { 0.0 };
+        let gap = if objective > 0.0 {
+            (objective - bound) / objective
+        } else {
+            0.0
+        };
         claim(
             plan.gap.is_some_and(|stated| (stated - gap).abs() <= 1e-9),
             match plan.gap {

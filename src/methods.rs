@@ -26,7 +26,9 @@ pub const DEFAULT: &str = "exact";
 /// Every method, exact ones first.
 pub fn all() -> Vec<Method> {
     let exact = exact::METHODS.iter().map(|method| Method::Exact(method.method));
-    exact.chain(heuristics::METHODS.iter().map(Method::Heuristic)).collect()
+    exact
+        .chain(heuristics::METHODS.iter().map(Method::Heuristic))
+        .collect()
 }
 
 /// The method of that name.

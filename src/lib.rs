@@ -70,6 +70,7 @@ pub mod cost;
 pub mod exact;
 pub mod fault;
 pub mod formulations;
+pub mod generate;
 pub mod heuristics;
 pub mod import;
 pub mod instance;

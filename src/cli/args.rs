@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::generate::transformer::Transformer;
 use crate::instance::Instance;
 use crate::methods;
 use crate::options::PipelineOptions;
@@ -60,6 +61,12 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Convert a file of any known format to a native instance
     #[command(after_help = import_help())]
     Import(ImportArgs),
+    /// Make an instance to measure: a transformer's training graph at the level of operators
+    #[command(
+        after_help = "Example:\n  stagecut generate transformer --operators 10000 --output transformer.json\n  \
+stagecut solve transformer.json --stages 32 --time-limit 60"
+    )]
+    Generate(GenerateArgs),
     /// Print the JSON Schema of native instances
     Schema,
 }
@@ -314,4 +321,26 @@ pub struct ImportArgs {
     /// No notes on stderr
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// What to generate
+    #[command(subcommand)]
+    pub family: Family,
+}
+
+/// Families of generated instances.
+#[derive(Debug, Subcommand)]
+pub enum Family {
+    /// Blocks of attention and MLP, forward and backward, with the optimiser's updates
+    Transformer {
+        #[command(flatten)]
+        asked: Transformer,
+
+        /// Write there instead of to stdout; `.toml` decides for TOML, else JSON
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }

@@ -1,10 +1,13 @@
-//! `import` and `schema`.
+//! `import`, `generate` and `schema`.
 
+use std::path::Path;
+
+use crate::generate::transformer::transformer;
 use crate::import::read_spec;
 use crate::instance::Instance;
-use crate::instance::spec::{SCHEMA, json_schema};
+use crate::instance::spec::{InstanceSpec, SCHEMA, json_schema};
 
-use super::args::ImportArgs;
+use super::args::{Family, GenerateArgs, ImportArgs};
 use super::{CliError, Ending, output};
 
 /// Converts a file to a native instance, once it is known to be a valid one.
@@ -16,17 +19,25 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);
-    let is_toml = args
-        .output
-        .as_ref()
-        .is_some_and(|path| path.extension().is_some_and(|e| e == "toml"));
+    write(&spec, args.output.as_deref())
+}
+
+/// Makes an instance.
+pub fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
+    let Family::Transformer { asked, output } = &args.family;
+    write(&transformer(asked), output.as_deref())
+}
+
+/// Writes an instance as TOML, where the path says so, or JSON.
+fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
+    let is_toml = path.is_some_and(|path| path.extension().is_some_and(|extension| extension == "toml"));
     let text = match is_toml {
-        true => toml::to_string(&spec).map_err(|error| CliError::Usage(error.to_string()))?,
+        true => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
         false => {
-            serde_json::to_string_pretty(&spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
+            serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
         }
     };
-    output::write(&text, args.output.as_deref())?;
+    output::write(&text, path)?;
     Ok(Ending::Done)
 }
 

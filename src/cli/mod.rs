@@ -59,6 +59,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Import(args) => convert::import(&args),
+        Command::Generate(args) => convert::generate(&args),
         Command::Schema => convert::schema(),
     }
 }

@@ -33,6 +33,9 @@ pub struct Problem {
     pub transfers_of: Vec<Vec<usize>>,
 }
 
+/// Transfers by producer and consumers: forward, backward and gradient ns.
+type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
+
 /// What a program places: layers that share a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
@@ -122,19 +125,88 @@ impl Problem {
         }
         let item_of = |layer: usize| position[layer].map(|at| graph.item_of[at]);
         let transfers = transfers(instance, &settings, item_of);
+        let stages = settings.stages.min(items.len());
+        Self::assemble(settings, stages, items, graph.order, transfers).validate(faults)
+    }
+
+    fn assemble(
+        settings: Settings,
+        stages: usize,
+        items: Vec<Item>,
+        order: DiGraph<usize, ()>,
+        transfers: Costs,
+    ) -> Self {
+        let transfers: Vec<Transfer> = transfers
+            .into_iter()
+            .map(
+                |((producer, consumers), [forward_ns, backward_ns, gradient_ns])| Transfer {
+                    producer,
+                    consumers,
+                    forward_ns,
+                    backward_ns,
+                    gradient_ns,
+                },
+            )
+            .collect();
         let mut transfers_of = vec![Vec::new(); items.len()];
         for (t, transfer) in transfers.iter().enumerate() {
             transfer.items().for_each(|item| transfers_of[item].push(t));
         }
-        let problem = Self {
-            stages: settings.stages.min(items.len()),
+        Self {
             settings,
+            stages,
             items,
-            order: graph.order,
+            order,
             transfers,
             transfers_of,
+        }
+    }
+
+    /// The problem with some items joined, and the new item of each old one. What the pairs close into a cycle of order
+    /// pairs joins as well.
+    pub fn merged(&self, together: &[(usize, usize)]) -> (Self, Vec<usize>) {
+        let order: Vec<(usize, usize)> = self
+            .order
+            .edge_indices()
+            .filter_map(|edge| self.order.edge_endpoints(edge))
+            .map(|(u, v)| (u.index(), v.index()))
+            .collect();
+        let graph = contract(self.items.len(), together.iter().copied(), &order);
+        let items: Vec<Item> = graph.members.iter().map(|members| self.joined(members)).collect();
+        let mut costs = Costs::new();
+        for transfer in &self.transfers {
+            let producer = graph.item_of[transfer.producer];
+            let mut consumers: Vec<usize> = transfer.consumers.iter().map(|&to| graph.item_of[to]).collect();
+            consumers.retain(|&to| to != producer);
+            consumers.sort_unstable();
+            consumers.dedup();
+            if !consumers.is_empty() {
+                let sum = costs.entry((producer, consumers)).or_default();
+                sum[0] += transfer.forward_ns;
+                sum[1] += transfer.backward_ns;
+                sum[2] += transfer.gradient_ns;
+            }
+        }
+        let stages = match self.settings.all_stages {
+            true => self.stages,
+            false => self.stages.min(items.len()),
         };
-        problem.validate(faults)
+        let merged = Self::assemble(self.settings.clone(), stages, items, graph.order, costs);
+        (merged, graph.item_of)
+    }
+
+    fn joined(&self, members: &[usize]) -> Item {
+        let mut joined = Item::default();
+        for item in members.iter().map(|&member| &self.items[member]) {
+            joined.layers.extend(&item.layers);
+            joined.forward_ns += item.forward_ns;
+            joined.backward_ns += item.backward_ns;
+            joined.base_bytes += item.base_bytes;
+            joined.parameter_bytes += item.parameter_bytes;
+            joined.stash_bytes += item.stash_bytes;
+        }
+        joined.layers.sort_unstable();
+        joined
     }
 
     /// Most stages a plan may have.
@@ -288,16 +360,12 @@ fn order_pairs(instance: &Instance, position: &[Option<usize>]) -> Vec<(usize, u
     pairs
 }
 
-fn transfers(
-    instance: &Instance,
-    settings: &Settings,
-    item_of: impl Fn(usize) -> Option<usize>,
-) -> Vec<Transfer> {
+fn transfers(instance: &Instance, settings: &Settings, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
+    let mut merged = Costs::new();
     if settings.communication == Communication::Ignored {
-        return Vec::new();
+        return merged;
     }
     let has_gradients = settings.mode == Mode::Training && !instance.network.has_explicit_backward();
-    let mut merged: BTreeMap<(usize, Vec<usize>), [u64; 3]> = BTreeMap::new();
     for tensor in &instance.network.tensors {
         let Some(producer) = item_of(tensor.producer) else {
             continue;
@@ -322,15 +390,4 @@ fn transfers(
         }
     }
     merged
-        .into_iter()
-        .map(
-            |((producer, consumers), [forward_ns, backward_ns, gradient_ns])| Transfer {
-                producer,
-                consumers,
-                forward_ns,
-                backward_ns,
-                gradient_ns,
-            },
-        )
-        .collect()
 }

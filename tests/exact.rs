@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::random_problem;
+use common::{larger_problem, random_problem};
 use rayon::prelude::*;
 use stagecut::check;
+use stagecut::exact::bounds;
 use stagecut::exact::control::Control;
+use stagecut::exact::presolve::{self, Reductions};
 use stagecut::methods;
 use stagecut::oracles::brute_force;
 use stagecut::plan::Status;
@@ -71,4 +73,111 @@ fn textbook_agrees_with_brute_force() {
 #[test]
 fn ideals_agrees_with_brute_force() {
     agrees_with_brute_force("ideals");
+}
+
+/// No reduction and no bound changes an optimum: each switched off alone, then all.
+#[test]
+fn no_switch_changes_an_optimum() {
+    let all = Reductions::default();
+    let switched = [
+        Reductions { apart: false, ..all },
+        Reductions { absorb: false, ..all },
+        Reductions {
+            windows: false,
+            ..all
+        },
+        Reductions {
+            anchored: false,
+            ..all
+        },
+        Reductions { ideals: false, ..all },
+        Reductions {
+            apart: false,
+            absorb: false,
+            windows: false,
+            anchored: false,
+            ideals: false,
+        },
+    ];
+    let exact = methods::find("exact").expect("a registered method");
+    SEEDS
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, random_problem(seed)?)))
+        .for_each(|(seed, problem)| {
+            let (instance, problem) = problem;
+            let objective_of = |reductions: Reductions| {
+                let control = Control {
+                    reductions,
+                    ..Control::default()
+                };
+                let plan = exact.run(&instance, &problem, &control).expect("HiGHS works");
+                assert!(
+                    matches!(plan.status, Status::Optimal | Status::Infeasible),
+                    "seed {seed}: {reductions:?}"
+                );
+                plan.objective_ms
+            };
+            let with_all = objective_of(all);
+            for reductions in switched {
+                assert_eq!(objective_of(reductions), with_all, "seed {seed}: {reductions:?}");
+            }
+        });
+}
+
+/// Reductions do reduce: otherwise the test above would prove nothing.
+#[test]
+fn reductions_are_at_work() {
+    let shrunk = |limit: fn(u64) -> u64, reductions: Reductions| {
+        let problems = (0..500).filter_map(random_problem);
+        problems
+            .filter(|(_, problem)| {
+                let Some((_, best_ns)) = brute_force::solve(problem).expect("few items") else {
+                    return false;
+                };
+                let limit_ns = bounds::bottleneck_from_objective(problem, limit(best_ns)).unwrap_or(0);
+                presolve::reduce(problem, limit_ns, &reductions)
+                    .problem
+                    .items
+                    .len()
+                    < problem.items.len()
+            })
+            .count()
+    };
+    let none = Reductions {
+        apart: false,
+        absorb: false,
+        ..Reductions::default()
+    };
+    let just_below = |best_ns| best_ns - 1;
+    let by_apart = shrunk(just_below, Reductions { apart: true, ..none });
+    let by_absorb = shrunk(just_below, Reductions { absorb: true, ..none });
+    assert_eq!(shrunk(just_below, none), 0);
+    assert!(
+        by_apart > 20 && by_absorb > 10,
+        "{by_apart} by apart, {by_absorb} by absorb"
+    );
+}
+
+/// The second exact method confirms what the first one proves, on problems too large for brute force.
+#[test]
+fn ideals_and_program_agree_on_larger_problems() {
+    (0..150u64)
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, larger_problem(seed)?)))
+        .for_each(|(seed, problem)| {
+            let (instance, problem) = problem;
+            let [program, ideals] = ["milp", "ideals"].map(|name| {
+                let method = methods::find(name).expect("a registered method");
+                let plan = method
+                    .run(&instance, &problem, &Control::default())
+                    .expect("HiGHS works");
+                assert_eq!(
+                    check::check(&instance, &problem.settings, &plan),
+                    [],
+                    "seed {seed}"
+                );
+                (plan.status, plan.objective_ms)
+            });
+            assert_eq!(program, ideals, "seed {seed}");
+        });
 }

@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::highs::{self, SolverError, Stop};
+use super::presolve::Reduced;
 use super::search::Search;
 use crate::cost;
 use crate::formulations::anchored::Anchored;
@@ -19,18 +20,21 @@ const MOST_PROGRAMS: usize = 8;
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn raise(search: &mut Search, plans: &[Assignment], labels: &[String]) -> Result<(), SolverError> {
-    let Some(target_ns) = search.target_bottleneck_ns() else {
+    let Some(target_ns) = search
+        .target_bottleneck_ns()
+        .filter(|_| search.control.reductions.anchored)
+    else {
         return Ok(());
     };
-    let problem = search.problem;
+    search.presolve(target_ns);
+    let problem = &search.reduced.problem;
+    let labels = &search.reduced.labels(labels);
     let mut known = KnownStages::new(problem);
     (0..problem.items.len()).for_each(|item| known.learn(problem, &[item]));
     for plan in plans {
-        let mut stages = vec![Vec::new(); problem.stages()];
-        plan.iter()
-            .enumerate()
-            .for_each(|(item, &stage)| stages[stage].push(item));
-        stages.iter().for_each(|stage| known.learn(problem, stage));
+        whole_stages(&search.reduced, plan)
+            .iter()
+            .for_each(|stage| known.learn(problem, stage));
     }
     let three = problem.before_in_after();
     let control = Control {
@@ -65,6 +69,27 @@ pub fn raise(search: &mut Search, plans: &[Assignment], labels: &[String]) -> Re
         }
     }
     Ok(())
+}
+
+/// The stages of a plan of the original problem in terms of reduced items, without those that hold part of one.
+fn whole_stages(reduced: &Reduced, plan: &Assignment) -> Vec<Vec<usize>> {
+    let mut stage_of: Vec<Option<usize>> = vec![None; reduced.problem.items.len()];
+    let mut is_split = vec![false; plan.len()];
+    for (&item, &stage) in reduced.item_of.iter().zip(plan) {
+        if let Some(other) = stage_of[item].replace(stage).filter(|&other| other != stage) {
+            is_split[other] = true;
+            is_split[stage] = true;
+        }
+    }
+    let mut stages = vec![Vec::new(); plan.len()];
+    for (item, stage) in stage_of.into_iter().enumerate() {
+        stages[stage.unwrap_or(0)].push(item);
+    }
+    let whole = stages
+        .into_iter()
+        .zip(is_split)
+        .filter(|(stage, split)| !split && !stage.is_empty());
+    whole.map(|(stage, _)| stage).collect()
 }
 
 /// For every item, the least bottleneck of a stage known to be able to hold it.

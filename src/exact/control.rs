@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::presolve::Reductions;
 use crate::plan::StoppedBy;
 
 /// Limits and wishes of a search.
@@ -18,6 +19,8 @@ pub struct Control<'a> {
     pub threads: usize,
     /// Seed of everything random.
     pub seed: u64,
+    /// Reductions and bounds it may use.
+    pub reductions: Reductions,
     /// Set by Ctrl-C or a caller: stop with the best plan so far.
     pub interrupt: &'a AtomicBool,
     /// Called now and then, from any thread.
@@ -45,6 +48,7 @@ impl Default for Control<'_> {
             gap: 0.0,
             threads: 1,
             seed: 0,
+            reductions: Reductions::default(),
             interrupt: &NEVER,
             progress: None,
         }

@@ -4,7 +4,6 @@
 //! that HiGHS keeps reliably, and the best bound is read whatever the status.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use good_lp::solvers::highs::highs as model_with_highs;
 use good_lp::{IntoAffineExpression, SolverModel, solvers};
@@ -96,10 +95,9 @@ pub fn solve(
     model
         .try_set_option("random_seed", seed)
         .map_err(|_| failed("random_seed".into()))?;
-    use_threads(control.threads);
-    let threads = control.threads as i32;
+    // One thread a solve: the number is process-wide in HiGHS, and searches run side by side.
     model
-        .try_set_option("threads", threads)
+        .try_set_option("threads", 1)
         .map_err(|_| failed("threads".into()))?;
     if let Some(start) = start {
         model
@@ -175,16 +173,6 @@ fn build(program: Program) -> Result<Model, SolverError> {
     })?;
     model.make_quiet();
     Ok(model)
-}
-
-/// HiGHS's number of threads is process-wide and refuses to change: end the old workers first.
-fn use_threads(threads: usize) {
-    static IN_USE: Mutex<Option<usize>> = Mutex::new(None);
-    let mut in_use = IN_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if in_use.is_some_and(|before| before != threads) {
-        highs_c::reset_threads();
-    }
-    *in_use = Some(threads);
 }
 
 fn read(solved: &SolvedModel, is_linear: bool, control: &Control) -> Result<Solved, SolverError> {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use highs::Model;
 use highs_sys::{
-    Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_resetGlobalScheduler, Highs_setCallback,
-    Highs_startCallback, Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
+    Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_setCallback, Highs_startCallback,
+    Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
     kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt,
 };
 
@@ -106,12 +106,6 @@ pub fn write(model: &mut Model, path: &Path) -> bool {
     };
     // SAFETY: the model is live and the path outlives the call.
     unsafe { Highs_writeModel(model.as_mut_ptr(), path.as_ptr()) != STATUS_ERROR }
-}
-
-/// Ends HiGHS's worker threads, so that the next solve may use another number of them: it is process-wide.
-pub fn reset_threads() {
-    // SAFETY: waits for idle workers to end; callers hold the lock that keeps solves apart when the number changes.
-    unsafe { Highs_resetGlobalScheduler(1) }
 }
 
 /// A key of HiGHS's 64-bit info values, which the `highs` crate does not read.

@@ -7,18 +7,17 @@ pub mod control;
 pub mod highs;
 mod highs_c;
 pub mod ideals;
+pub mod presolve;
+mod program;
 pub mod reach;
 mod search;
 pub mod windows;
 
 use self::control::Control;
-use self::highs::{SolverError, Stop};
+use self::highs::SolverError;
 use self::ideals::{IdealSearch, Pass};
-use self::reach::Reach;
 use self::search::Search;
-use crate::formulations::partition::Partition;
-use crate::formulations::staging::Windows;
-use crate::heuristics;
+use crate::heuristics::{self, Effort};
 use crate::oracles;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
@@ -101,7 +100,7 @@ pub fn solve(
 ) -> Result<Outcome, SolverError> {
     let mut search = Search::new(problem, control);
     if method == Method::Textbook {
-        let stopped_by = search_program(&mut search, None, labels)?;
+        let stopped_by = program::search(&mut search, false, labels)?;
         return Ok(search.finish(stopped_by));
     }
     let plans = find_incumbents(&mut search);
@@ -112,14 +111,16 @@ pub fn solve(
     if let Some(stopped_by) = control.must_stop() {
         return Ok(search.finish(stopped_by));
     }
+    if let Some(limit_ns) = search.target_bottleneck_ns() {
+        search.presolve(limit_ns);
+    }
     if method != Method::Ideals {
         anchored::raise(&mut search, &plans, labels)?;
         if search.is_done() {
             return Ok(search.finish(StoppedBy::Completed));
         }
     }
-    let reach = Reach::new(problem);
-    if method != Method::Milp {
+    if method == Method::Ideals || (method == Method::Exact && control.reductions.ideals) {
         let stopped_by = match (problem.iteration_micro_batches(), method) {
             (None, Method::Ideals) => search_ideals(&mut search, u64::MAX),
             (None, _) => search_ideals(&mut search, STEPS_OF_PORTFOLIO),
@@ -130,7 +131,7 @@ pub fn solve(
             return Ok(search.finish(stopped_by));
         }
     }
-    let stopped_by = search_program(&mut search, Some(&reach), labels)?;
+    let stopped_by = program::search(&mut search, true, labels)?;
     Ok(search.finish(stopped_by))
 }
 
@@ -141,10 +142,13 @@ pub fn bound(problem: &Problem, control: &Control) -> Outcome {
     search.finish(StoppedBy::Completed)
 }
 
-/// Runs every heuristic; returns all plans, the best of which is the incumbent.
+/// Runs every quick heuristic; returns all plans, the best of which is the incumbent.
 fn find_incumbents(search: &mut Search) -> Vec<Assignment> {
     let mut plans = Vec::new();
-    for heuristic in heuristics::METHODS {
+    for heuristic in heuristics::METHODS
+        .iter()
+        .filter(|heuristic| heuristic.effort == Effort::Quick)
+    {
         if (heuristic.applies)(search.problem).is_ok()
             && let Some(assignment) = (heuristic.run)(search.problem, search.control.seed)
         {
@@ -166,7 +170,9 @@ fn find_bounds(search: &mut Search) {
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
 fn search_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
-    let mut ideals = IdealSearch::new(search.problem, search.control, most_steps);
+    // The reduction for this incumbent stays right for better ones.
+    let reduced = search.reduced.clone();
+    let mut ideals = IdealSearch::new(&reduced.problem, search.control, most_steps);
     loop {
         let Some(limit_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
@@ -179,7 +185,7 @@ fn search_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
         let pass = ideals.pass(limit_ns);
         search.statistics.ideals = Some(ideals.ideals);
         match pass {
-            Pass::Found(assignment) => search.offer(assignment),
+            Pass::Found(assignment) => search.offer_reduced(&assignment),
             Pass::Exhausted => {
                 search.exhausted("ideals");
                 return StoppedBy::Completed;
@@ -208,97 +214,5 @@ fn search_labelled_ideals(search: &mut Search) -> StoppedBy {
             StoppedBy::Completed
         }
         Err(_) => control.must_stop().unwrap_or(StoppedBy::SizeLimit),
-    }
-}
-
-/// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
-///
-/// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
-/// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
-/// of `tests/exact.rs`); asked for anything better than that solution, they find it.
-///
-/// `reach` gives windows; without it the program is the textbook's, and its first run has no cut-off.
-fn search_program(
-    search: &mut Search,
-    reach: Option<&Reach>,
-    labels: &[String],
-) -> Result<StoppedBy, SolverError> {
-    loop {
-        let Some(limit_ns) = search.target_bottleneck_ns() else {
-            search.exhausted("work per stage");
-            return Ok(StoppedBy::Completed);
-        };
-        let windows = match reach {
-            Some(reach) => windows::from_work(search.problem, reach, limit_ns),
-            None => Windows::all(search.problem),
-        };
-        if windows.some_is_empty() {
-            search.exhausted("windows");
-            return Ok(StoppedBy::Completed);
-        }
-        let solved = run_program(search, &windows, limit_ns, labels)?;
-        match solved {
-            Stop::Limit(stopped_by) => return Ok(stopped_by),
-            Stop::Infeasible => return Ok(StoppedBy::Completed),
-            Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
-            Stop::Optimal => {}
-        }
-    }
-}
-
-/// One run of the program, for plans of at most the search's target.
-fn run_program(
-    search: &mut Search,
-    windows: &Windows,
-    limit_ns: u64,
-    labels: &[String],
-) -> Result<Stop, SolverError> {
-    let problem = search.problem;
-    let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
-    let Partition { program, columns } =
-        Partition::build(problem, windows, limit_ns, Some(target_ns), labels);
-    search.statistics.binaries = program.binaries();
-    let scale_ns = program.scale_ns;
-    let watch = |report: highs_c::Report| {
-        let found = report
-            .primal_bound
-            .is_finite()
-            .then_some(report.primal_bound * scale_ns);
-        let best = found.map_or(incumbent_ns, |ns| incumbent_ns.min(ns as u64));
-        let bound_ns = (report.dual_bound * scale_ns).max(0.0) as u64;
-        let bound_ns = bound_ns.max(lower_ns).min(best);
-        search.control.report((best < u64::MAX).then_some(best), bound_ns);
-    };
-    let solved = highs::solve(program, None, search.control, &watch)?;
-    search.statistics.nodes += solved.nodes;
-    if let Some(assignment) = solved
-        .values
-        .as_deref()
-        .and_then(|values| columns.assignment(values))
-    {
-        search.offer(assignment);
-    }
-    let improved = search.upper_ns < incumbent_ns;
-    match solved.stop {
-        Stop::Infeasible => search.exhausted("program"),
-        // A solution of at most the target that costs no less than the incumbent: rounding, beyond which nothing is left.
-        Stop::Optimal if !improved && search.incumbent.is_some() => search.exhausted("program"),
-        _ => {
-            let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
-            search.raise("program", bound_ns.min(search.unproved_ns()));
-        }
-    }
-    Ok(solved.stop)
-}
-
-/// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
-/// solver's own tolerance has been taken off.
-fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
-    const SOLVER_ERROR: f64 = 2e-9;
-    let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
-    match safe {
-        safe if safe.is_nan() || safe <= 0.0 => 0,
-        safe if safe.is_infinite() => u64::MAX,
-        safe => safe.ceil() as u64,
     }
 }

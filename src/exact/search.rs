@@ -2,6 +2,7 @@
 
 use super::bounds;
 use super::control::Control;
+use super::presolve::{self, Reduced};
 use crate::cost;
 use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
@@ -11,6 +12,8 @@ use crate::units::ns_to_ms;
 pub struct Search<'a> {
     /// The problem.
     pub problem: &'a Problem,
+    /// The problem as the current reductions leave it.
+    pub reduced: Reduced,
     /// Limits and wishes.
     pub control: &'a Control<'a>,
     /// The best plan.
@@ -30,6 +33,7 @@ impl<'a> Search<'a> {
     pub fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
         Self {
             problem,
+            reduced: Reduced::identity(problem),
             control,
             incumbent: None,
             upper_ns: u64::MAX,
@@ -54,6 +58,17 @@ impl<'a> Search<'a> {
             self.incumbent = Some(assignment);
             self.control.report(Some(self.upper_ns), self.lower_ns);
         }
+    }
+
+    /// Takes a plan of the reduced problem.
+    pub fn offer_reduced(&mut self, assignment: &Assignment) {
+        self.offer(self.reduced.lift(assignment));
+    }
+
+    /// Reduces the problem for plans whose busiest stage is at most `limit_ns`.
+    pub fn presolve(&mut self, limit_ns: u64) {
+        self.reduced = presolve::reduce(self.problem, limit_ns, &self.control.reductions);
+        self.statistics.items_after_presolve = self.reduced.problem.items.len();
     }
 
     /// Takes a bound on the objective.

@@ -7,7 +7,7 @@
 //! Ours: the order of a network that is no chain (by item number), and that every limit snaps to a value some partition
 //! achieves, so that the search ends on the exact optimum instead of within a tolerance.
 
-use super::{Heuristic, along, always, if_feasible, orders};
+use super::{Effort, Heuristic, along, always, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -16,6 +16,7 @@ pub const METHOD: Heuristic = Heuristic {
     summary: "smallest work limit under which filling stages greedily needs no more stages than there are",
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction; the paper's listing was not available)",
     exact_for: "the period, and the iteration of 1F1B, of chains without communication and memory limit",
+    effort: Effort::Quick,
     applies: always,
     run,
 };

@@ -1,6 +1,6 @@
 //! Equal layers: the same number of layers on every stage, whatever they cost.
 
-use super::{Heuristic, along, always, if_feasible, orders};
+use super::{Effort, Heuristic, along, always, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -10,6 +10,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "what frameworks do unless told otherwise: Megatron-LM, D. Narayanan et al., SC 2021; \
              `uniform` in DeepSpeed, J. Rasley et al., KDD 2020",
     exact_for: "the period of chains of equal layers without communication and memory limit",
+    effort: Effort::Quick,
     applies: always,
     run,
 };

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use fixedbitset::FixedBitSet;
 use petgraph::Direction::{self, Incoming, Outgoing};
 
-use super::{Heuristic, always, if_feasible, slicing};
+use super::{Effort, Heuristic, always, if_feasible, slicing};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
 
@@ -18,6 +18,7 @@ pub const METHOD: Heuristic = Heuristic {
     summary: "the best slicing, improved by moving items between neighbouring stages",
     source: "ours",
     exact_for: "chains, as slicing is",
+    effort: Effort::Quick,
     applies: always,
     run,
 };

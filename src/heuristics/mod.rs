@@ -4,6 +4,7 @@
 
 pub mod binary_search;
 pub mod block_partition;
+pub mod brkga;
 pub mod equal_layers;
 pub mod fitting;
 pub mod intervals;
@@ -13,6 +14,15 @@ pub mod slicing;
 
 use crate::cost;
 use crate::problem::{Assignment, Problem};
+
+/// How long a heuristic takes, and so where it is worth running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A few passes over the items: the exact engine runs all of these first.
+    Quick,
+    /// A search of its own: for problems that quick plans and simple bounds leave open.
+    Thorough,
+}
 
 /// A method that returns a plan or nothing.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +35,8 @@ pub struct Heuristic {
     pub source: &'static str,
     /// For which problems its plan is optimal, in words.
     pub exact_for: &'static str,
+    /// How long it takes.
+    pub effort: Effort,
     /// Whether it can be asked at all, or why not.
     pub applies: fn(&Problem) -> Result<(), &'static str>,
     /// Runs it with a seed. Returns feasible plans only; the same problem and seed give the same plan.
@@ -38,6 +50,7 @@ pub const METHODS: &[Heuristic] = &[
     binary_search::METHOD,
     slicing::METHOD,
     local_moves::METHOD,
+    brkga::METHOD,
 ];
 
 /// The heuristic of that name.

@@ -9,7 +9,7 @@
 //! pipelined DNN inference*, ICML 2024, for the period without memory.
 
 use super::intervals::{Interval, Intervals};
-use super::{Heuristic, along, always, binary_search, fitting, if_feasible, orders};
+use super::{Effort, Heuristic, along, always, binary_search, fitting, if_feasible, orders};
 use crate::cost;
 use crate::oracles::labels::{Formula, Label, Step};
 use crate::problem::{Assignment, Item, Problem};
@@ -20,6 +20,7 @@ pub const METHOD: Heuristic = Heuristic {
     summary: "the best plan that cuts one of nine topological orders into intervals",
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
     exact_for: "chains, with any objective, communication and memory",
+    effort: Effort::Quick,
     applies: always,
     run,
 };
@@ -54,11 +55,7 @@ pub fn slice(problem: &Problem, order: &[usize]) -> Option<(Assignment, u64)> {
     let plan = if_feasible(problem, balanced).or_else(|| fitting::slices(problem, order))?;
     let plan_ns = cost::assignment_ns(problem, &plan);
 
-    let work_ns = problem.work_ns();
-    let largest_ns = problem.items.iter().map(Item::work_ns).max().unwrap_or(0);
-    let busiest_ns = largest_ns.max(work_ns.div_ceil(problem.stages() as u64));
-    let formula = Formula::of(problem);
-    let lower_ns = formula.once_ns(work_ns) + formula.weight * busiest_ns;
+    let lower_ns = work_bound_ns(problem);
     let mut margin_ns = (lower_ns / FIRST_MARGIN).max(1);
     while lower_ns + margin_ns < plan_ns {
         let sliced = slice_below(problem, order, lower_ns + margin_ns);
@@ -68,6 +65,16 @@ pub fn slice(problem: &Problem, order: &[usize]) -> Option<(Assignment, u64)> {
         margin_ns *= 2;
     }
     slice_below(problem, order, plan_ns).or(Some((plan, plan_ns)))
+}
+
+/// What every plan costs at least, in ns: all work, shared evenly among the stages, and the largest item on one of them.
+/// Communication and memory are ignored.
+pub fn work_bound_ns(problem: &Problem) -> u64 {
+    let work_ns = problem.work_ns();
+    let largest_ns = problem.items.iter().map(Item::work_ns).max().unwrap_or(0);
+    let busiest_ns = largest_ns.max(work_ns.div_ceil(problem.stages() as u64));
+    let formula = Formula::of(problem);
+    formula.once_ns(work_ns) + formula.weight * busiest_ns
 }
 
 /// The first limit is this fraction above the lower bound: work alone can often be balanced as well as that.
@@ -82,11 +89,37 @@ const FIRST_MARGIN: u64 = 64;
 /// item, r <= q numbers of stages in use at a position, and L labels in a state, which is 1 for the period.
 /// With a good `upper_ns` most positions drop out: those before which there is too much work for the stages left.
 pub fn slice_below(problem: &Problem, order: &[usize], upper_ns: u64) -> Option<(Assignment, u64)> {
+    slice_within(problem, order, upper_ns, u64::MAX).best
+}
+
+/// A slicing of limited effort.
+#[derive(Clone, Debug)]
+pub struct Sliced {
+    /// The best plan below the limit and its objective in ns; `None` where there is none, or the effort did not suffice.
+    pub best: Option<(Assignment, u64)>,
+    /// Intervals looked at, which is what the time goes into.
+    pub intervals: u64,
+}
+
+/// [`slice_below`], given up once more than `most_intervals` have been looked at (by less than one position's).
+///
+/// The effort is counted, not timed, so that the same call gives the same plan on every machine.
+pub fn slice_within(problem: &Problem, order: &[usize], upper_ns: u64, most_intervals: u64) -> Sliced {
     let mut slicer = Slicer::new(problem, order, upper_ns);
+    let mut intervals = 0;
     for end in (1..=order.len()).rev() {
-        slicer.slice_before(end);
+        intervals += slicer.slice_before(end);
+        if intervals > most_intervals {
+            return Sliced {
+                best: None,
+                intervals,
+            };
+        }
     }
-    slicer.best()
+    Sliced {
+        best: slicer.best(),
+        intervals,
+    }
 }
 
 struct Slicer<'a> {
@@ -162,17 +195,18 @@ impl<'a> Slicer<'a> {
         }
     }
 
-    /// Puts one more stage in front of everything from `end` on, as long as it may be.
-    fn slice_before(&mut self, end: usize) {
+    /// Puts one more stage in front of everything from `end` on, as long as it may be; returns how many intervals it
+    /// looked at.
+    fn slice_before(&mut self, end: usize) -> u64 {
         let ways = self.ways(end);
         let Some(latest) = ways.iter().map(|way| self.latest[way.stages + 1]).max() else {
-            return;
+            return 0;
         };
         let mut interval = Interval::before(end);
         for start in (0..end).rev() {
             self.intervals.grow(&mut interval);
             if self.is_too_dear(&interval) {
-                return;
+                return (end - start) as u64;
             }
             if start > latest {
                 continue;
@@ -194,6 +228,7 @@ impl<'a> Slicer<'a> {
                 }
             }
         }
+        end as u64
     }
 
     /// Ways to lay everything from `end` on that leave a stage free and could be part of a best plan.

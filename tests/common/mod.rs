@@ -50,6 +50,18 @@ pub fn random_spec(seed: u64, chain: bool) -> InstanceSpec {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     // Large ones are rare: brute force takes most of the time on them.
     let count = 4 + rng.random_range(0..=6).min(rng.random_range(0..=6));
+    spec_of_size(seed, rng, count, chain)
+}
+
+/// A problem of 12 to 18 layers that asks for a period, or `None` where the draw is faulty or asks for an iteration.
+pub fn larger_problem(seed: u64) -> Option<(Instance, Problem)> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let count = rng.random_range(12..=18);
+    let spec = spec_of_size(seed, rng, count, false);
+    problem_of(&spec).filter(|(_, problem)| problem.iteration_micro_batches().is_none())
+}
+
+fn spec_of_size(seed: u64, mut rng: ChaCha8Rng, count: usize, chain: bool) -> InstanceSpec {
     let mut draw = Draw {
         explicit_backward: rng.random_bool(0.15),
         training: rng.random_bool(0.7),

@@ -1,0 +1,237 @@
+//! Reductions: items that some best plan puts together become one.
+#![doc = include_str!("../../formulations/presolve.md")]
+
+use petgraph::Direction;
+
+use crate::cost::{Side, StageCost};
+use crate::problem::{Assignment, Problem, Transfer};
+
+/// Which reductions and bounds a search may use. All of them, unless a test asks what happens without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reductions {
+    /// Items that no plan of interest can separate become one.
+    pub apart: bool,
+    /// Items without work or memory join the neighbour that pays for them anyway.
+    pub absorb: bool,
+    /// Prefix variables outside an item's stage window are fixed.
+    pub windows: bool,
+    /// The anchored stage bound.
+    pub anchored: bool,
+    /// The dynamic program over ideals, in the portfolio.
+    pub ideals: bool,
+}
+
+impl Default for Reductions {
+    fn default() -> Self {
+        Self {
+            apart: true,
+            absorb: true,
+            windows: true,
+            anchored: true,
+            ideals: true,
+        }
+    }
+}
+
+/// A smaller problem, and the way back.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    /// The problem.
+    pub problem: Problem,
+    /// Its item for each item of the original problem.
+    pub item_of: Vec<usize>,
+}
+
+impl Reduced {
+    /// Nothing reduced.
+    pub fn identity(problem: &Problem) -> Self {
+        Self {
+            problem: problem.clone(),
+            item_of: (0..problem.items.len()).collect(),
+        }
+    }
+
+    /// The assignment of the original problem's items.
+    pub fn lift(&self, assignment: &Assignment) -> Assignment {
+        self.item_of.iter().map(|&item| assignment[item]).collect()
+    }
+
+    /// A name for each item: that of the first of its items in the original problem.
+    pub fn labels(&self, original: &[String]) -> Vec<String> {
+        let mut labels = vec![String::new(); self.problem.items.len()];
+        for (item, label) in self.item_of.iter().zip(original).rev() {
+            labels[*item].clone_from(label);
+        }
+        labels
+    }
+}
+
+/// Reduces a problem for plans whose busiest stage is at most `limit_ns`, until nothing changes.
+///
+/// Some plan of at most that much, if there is any, survives; the best one's objective does not change.
+///
+/// Time O(n + e + c) a round for n items, e order pairs and c consumers, beside the contraction's logarithm; rounds are few.
+pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Reduced {
+    let mut reduced = Reduced::identity(problem);
+    loop {
+        let mut together = Vec::new();
+        if reductions.apart {
+            together.extend(inseparable(&reduced.problem, limit_ns));
+        }
+        if reductions.absorb && !problem.settings.all_stages {
+            together.extend(absorbed(&reduced.problem));
+        }
+        if together.is_empty() {
+            return reduced;
+        }
+        let (smaller, item_of) = reduced.problem.merged(&together);
+        reduced = Reduced {
+            problem: smaller,
+            item_of: reduced.item_of.iter().map(|&item| item_of[item]).collect(),
+        };
+    }
+}
+
+/// Pairs of a producer and a consumer whose separation alone would make a stage busier than the limit.
+fn inseparable(problem: &Problem, limit_ns: u64) -> Vec<(usize, usize)> {
+    let mode = problem.settings.communication;
+    let mut pairs = Vec::new();
+    for producer in 0..problem.items.len() {
+        let produced: Vec<&Transfer> = problem.transfers_of[producer]
+            .iter()
+            .map(|&t| &problem.transfers[t])
+            .filter(|transfer| transfer.producer == producer)
+            .collect();
+        let mut consumers: Vec<usize> = produced
+            .iter()
+            .flat_map(|t| t.consumers.iter().copied())
+            .collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        for consumer in consumers {
+            let alone = |item: usize, side: Side| {
+                let mut cost = StageCost::default();
+                cost.add_item(problem, item);
+                for transfer in produced
+                    .iter()
+                    .filter(|t| t.consumers.binary_search(&consumer).is_ok())
+                {
+                    cost.add_transfer(mode, transfer, side);
+                }
+                cost.bottleneck_ns()
+            };
+            if alone(producer, Side::Producer) > limit_ns || alone(consumer, Side::Consumer) > limit_ns {
+                pairs.push((producer, consumer));
+            }
+        }
+    }
+    pairs
+}
+
+/// Pairs of an item without work or memory and the neighbour it can follow into any stage at no cost. No item is in two
+/// pairs, so that each argument holds whatever the other pairs do.
+fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
+    let mut touched = vec![false; problem.items.len()];
+    let mut pairs = Vec::new();
+    for item in 0..problem.items.len() {
+        let Some(host) = host(problem, item).filter(|&host| !touched[item] && !touched[host]) else {
+            continue;
+        };
+        touched[item] = true;
+        touched[host] = true;
+        pairs.push((item, host));
+    }
+    pairs
+}
+
+/// The only predecessor, if what it sends to the item alone costs at least all that the item sends on; or the only
+/// successor, if what the item sends to it alone costs at least all that the item receives.
+fn host(problem: &Problem, item: usize) -> Option<usize> {
+    let own = &problem.items[item];
+    let weightless = own.work_ns() + own.base_bytes + own.parameter_bytes + own.stash_bytes == 0;
+    if !weightless {
+        return None;
+    }
+    let transfers = || problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
+    let received = || transfers().filter(|t| t.producer != item);
+    let sent = || transfers().filter(|t| t.producer == item);
+    let only = |direction| {
+        let mut neighbours = problem.order.neighbors_directed((item as u32).into(), direction);
+        neighbours
+            .next()
+            .filter(|_| neighbours.next().is_none())
+            .map(|v| v.index())
+    };
+    if let Some(before) = only(Direction::Incoming)
+        && received().all(|t| t.producer == before)
+        && covers(received().filter(|t| t.consumers == [item]), sent())
+    {
+        return Some(before);
+    }
+    let after = only(Direction::Outgoing)?;
+    let all_to_it = sent().all(|t| t.consumers == [after]);
+    (all_to_it && covers(sent(), received())).then_some(after)
+}
+
+/// Whether the first transfers together cost at least as much as the second, phase by phase and way by way.
+fn covers<'a>(first: impl Iterator<Item = &'a Transfer>, second: impl Iterator<Item = &'a Transfer>) -> bool {
+    let sum = |[f, b, g]: [u64; 3], t: &Transfer| [f + t.forward_ns, b + t.backward_ns, g + t.gradient_ns];
+    let first = first.fold([0; 3], sum);
+    let second = second.fold([0; 3], sum);
+    first.iter().zip(&second).all(|(first, second)| first >= second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+    use crate::options::PipelineOptions;
+    use crate::settings::Settings;
+
+    /// A chain of layers with these times, and tensors between them with these transfer times, in ms.
+    fn chain(times: &[f64], transfers: &[f64]) -> Problem {
+        let layer = |(i, &ms): (usize, &f64)| LayerSpec {
+            id: format!("l{i}"),
+            forward_ms: Some(ms),
+            ..Default::default()
+        };
+        let tensor = |(i, &ms): (usize, &f64)| TensorSpec {
+            producer: format!("l{i}"),
+            consumers: vec![format!("l{}", i + 1)],
+            transfer_ms: Some(ms),
+            ..Default::default()
+        };
+        let spec = InstanceSpec {
+            network: NetworkSpec {
+                layers: times.iter().enumerate().map(layer).collect(),
+                tensors: transfers.iter().enumerate().map(tensor).collect(),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let instance = Instance::from_spec(&spec).unwrap();
+        let asked = PipelineOptions {
+            stages: Some(4),
+            ..Default::default()
+        };
+        Problem::new(&instance, Settings::resolve(&instance, &asked).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_transfer_above_the_limit_joins_its_ends() {
+        let problem = chain(&[1.0, 1.0, 1.0], &[9.0, 1.0]);
+        let reduced = reduce(&problem, 9_000_000, &Reductions::default());
+        assert_eq!(reduced.item_of, vec![0, 0, 1]);
+    }
+
+    #[test]
+    fn a_weightless_item_follows_the_dearer_of_its_transfers() {
+        let problem = chain(&[1.0, 0.0, 1.0, 1.0], &[5.0, 3.0, 3.0]);
+        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        assert_eq!(reduced.item_of, vec![0, 0, 1, 2]);
+        let problem = chain(&[1.0, 0.0, 1.0, 1.0], &[3.0, 5.0, 3.0]);
+        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        assert_eq!(reduced.item_of, vec![0, 1, 1, 2]);
+    }
+}

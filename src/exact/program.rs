@@ -1,0 +1,121 @@
+//! The mixed-integer program of a search, solved until nothing better is left.
+
+use super::anchored;
+use super::control::Control;
+use super::highs::{self, SolverError, Stop};
+use super::highs_c::Report;
+use super::reach::Reach;
+use super::search::Search;
+use super::windows;
+use crate::formulations::partition::Partition;
+use crate::formulations::staging::Windows;
+use crate::plan::StoppedBy;
+use crate::problem::Assignment;
+
+/// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
+///
+/// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
+/// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
+/// of `tests/exact.rs`); asked for anything better than that solution, they find it.
+///
+/// With `presolve` the problem is reduced for the incumbent and items keep to their windows; without, the program is the
+/// textbook's, and its first run has no cut-off.
+pub(super) fn search(
+    search: &mut Search,
+    presolve: bool,
+    labels: &[String],
+) -> Result<StoppedBy, SolverError> {
+    loop {
+        let Some(limit_ns) = search.target_bottleneck_ns() else {
+            search.exhausted("work per stage");
+            return Ok(StoppedBy::Completed);
+        };
+        if presolve {
+            search.presolve(limit_ns);
+        }
+        let problem = &search.reduced.problem;
+        let windows = match presolve && search.control.reductions.windows {
+            true => windows::within(problem, &Reach::new(problem), limit_ns),
+            false => Windows::all(problem),
+        };
+        if windows.some_is_empty() {
+            search.exhausted("windows");
+            return Ok(StoppedBy::Completed);
+        }
+        match run(search, &windows, limit_ns, labels)? {
+            Stop::Limit(stopped_by) => return Ok(stopped_by),
+            Stop::Infeasible => return Ok(StoppedBy::Completed),
+            Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
+            Stop::Optimal if presolve => {
+                // The better plan may be one that the anchored bound proves, which is cheaper than another run.
+                let plans: Vec<Assignment> = search.incumbent.iter().cloned().collect();
+                anchored::raise(search, &plans, labels)?;
+                if search.is_done() {
+                    return Ok(StoppedBy::Completed);
+                }
+            }
+            Stop::Optimal => {}
+        }
+    }
+}
+
+/// One run of the program, for plans of at most the search's target.
+fn run(
+    search: &mut Search,
+    windows: &Windows,
+    limit_ns: u64,
+    labels: &[String],
+) -> Result<Stop, SolverError> {
+    let problem = &search.reduced.problem;
+    let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
+    let labels = search.reduced.labels(labels);
+    let Partition { program, columns } =
+        Partition::build(problem, windows, limit_ns, Some(target_ns), &labels);
+    search.statistics.binaries = program.binaries();
+    let scale_ns = program.scale_ns;
+    let control: &Control = search.control;
+    let watch = |report: Report| {
+        let found = report
+            .primal_bound
+            .is_finite()
+            .then_some(report.primal_bound * scale_ns);
+        let best = found.map_or(incumbent_ns, |ns| incumbent_ns.min(ns as u64));
+        let bound_ns = (report.dual_bound * scale_ns).max(0.0) as u64;
+        control.report(
+            (best < u64::MAX).then_some(best),
+            bound_ns.max(lower_ns).min(best),
+        );
+    };
+    let solved = highs::solve(program, None, control, &watch)?;
+    search.statistics.nodes += solved.nodes;
+    if let Some(assignment) = solved
+        .values
+        .as_deref()
+        .and_then(|values| columns.assignment(values))
+    {
+        search.offer_reduced(&assignment);
+    }
+    let improved = search.upper_ns < incumbent_ns;
+    match solved.stop {
+        Stop::Infeasible => search.exhausted("program"),
+        // A solution of at most the target that costs no less than the incumbent: rounding, beyond which nothing is left.
+        Stop::Optimal if !improved && search.incumbent.is_some() => search.exhausted("program"),
+        _ => {
+            let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
+            search.raise("program", bound_ns.min(search.unproved_ns()));
+        }
+    }
+    Ok(solved.stop)
+}
+
+/// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
+/// solver's own tolerance has been taken off.
+fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
+    const SOLVER_ERROR: f64 = 2e-9;
+    let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
+    match safe {
+        safe if safe.is_nan() || safe <= 0.0 => 0,
+        safe if safe.is_infinite() => u64::MAX,
+        safe => safe.ceil() as u64,
+    }
+}

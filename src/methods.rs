@@ -8,7 +8,7 @@ use crate::exact::{self, bounds};
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
 use crate::instance::Instance;
-use crate::plan::{Outcome, Plan, Statistics, StoppedBy};
+use crate::plan::{Outcome, PROOF_TOLERANCE, Plan, Statistics, Status, StoppedBy};
 use crate::problem::Problem;
 
 /// A method by name.
@@ -82,6 +82,52 @@ impl Method {
             Self::Heuristic(heuristic) => run_heuristic(heuristic, problem, control.seed),
         };
         Ok(Plan::new(instance, problem, self.name(), outcome))
+    }
+}
+
+/// What came of asking a second exact method.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Confirmation {
+    /// It proves the same objective.
+    Confirmed(&'static str),
+    /// It stopped before it could tell.
+    Undecided(&'static str, StoppedBy),
+    /// It proves something else: one of the two is wrong.
+    Contradicted(&'static str, Box<Plan>),
+}
+
+/// Proves a plan again with the other half of the engine: the program if ideals proved it, ideals otherwise. The two share
+/// the incumbents and the cost function, but neither bounds nor search.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn confirm(
+    instance: &Instance,
+    problem: &Problem,
+    plan: &Plan,
+    control: &Control,
+) -> Result<Confirmation, SolverError> {
+    let second = match plan.bound_source.as_str() {
+        "ideals" => Method::Exact(exact::Method::Milp),
+        _ => Method::Exact(exact::Method::Ideals),
+    };
+    let again = second.run(instance, problem, control)?;
+    let proved = matches!(again.status, Status::Optimal | Status::Infeasible);
+    Ok(if !proved {
+        Confirmation::Undecided(second.name(), again.stopped_by)
+    } else if again.status == plan.status && agree(again.objective_ms, plan.objective_ms) {
+        Confirmation::Confirmed(second.name())
+    } else {
+        Confirmation::Contradicted(second.name(), Box::new(again))
+    })
+}
+
+/// Whether two proved objectives are the same, up to the tolerance of a proof.
+fn agree(first: Option<f64>, second: Option<f64>) -> bool {
+    match (first, second) {
+        (Some(first), Some(second)) => (first - second).abs() <= PROOF_TOLERANCE * first.max(second),
+        (first, second) => first == second,
     }
 }
 

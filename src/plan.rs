@@ -136,6 +136,9 @@ pub struct Statistics {
     /// Ideals that a dynamic program visited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideals: Option<usize>,
+    /// The second exact method that proves the same, where one was asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
     /// Lower bounds that were computed, by name, in ms.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bounds_ms: BTreeMap<String, f64>,

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "formulate",
     "show",
     "import",
+    "generate",
     "schema",
 ];
 
@@ -556,4 +557,55 @@ fn shipped_models_and_published_profiles_survive_import() {
         }
         same_after_import(&Folder::new(), path.to_str().unwrap(), options);
     }
+}
+
+/// The same input and seed give the same plan, whatever the threads; only the time it took may differ.
+#[test]
+fn threads_do_not_change_the_plan() {
+    let folder = Folder::new();
+    let googlenet = concat!(env!("CARGO_MANIFEST_DIR"), "/instances/googlenet.onnx");
+    for method in ["exact", "milp", "brkga"] {
+        let [one, two] = ["1", "2"].map(|threads| {
+            let mut args = vec!["solve", googlenet, "--stages", "3", "--format", "json"];
+            args.extend(["--threads", threads, "--method", method, "--seed", "5"]);
+            let without_time = |line: &&str| !line.trim_start().starts_with("\"seconds\"");
+            let plan = folder.succeed(&args);
+            plan.lines()
+                .filter(without_time)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(one, two, "{method}");
+    }
+}
+
+#[test]
+fn a_second_method_confirms_a_proof() {
+    let folder = Folder::with("net.toml", NET);
+    for method in ["exact", "milp", "ideals", "textbook"] {
+        let args = [
+            "solve",
+            "net.toml",
+            "--stages",
+            "2",
+            "--format",
+            "json",
+            "--confirm",
+            "--method",
+            method,
+        ];
+        let plan = json(&folder.succeed(&args));
+        assert_eq!(plan["status"], "optimal");
+        assert!(plan["statistics"]["confirmed_by"].is_string(), "{method}: {plan}");
+    }
+    let run = folder.run(&[
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--confirm",
+        "--method",
+        "equal-layers",
+    ]);
+    assert!(run.stderr.contains("nothing to confirm"), "{}", run.stderr);
 }

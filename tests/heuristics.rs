@@ -5,15 +5,15 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{is_chain, problem_of, random_problem, random_spec};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::cost;
 use stagecut::heuristics::intervals::{Interval, Intervals};
 use stagecut::heuristics::local_moves::improve;
-use stagecut::heuristics::slicing::{slice, slice_below};
-use stagecut::heuristics::{METHODS, find, fitting, orders};
-use stagecut::instance::spec::InstanceSpec;
-use stagecut::options::{Communication, MemoryLimit, Objective};
+use stagecut::heuristics::slicing::{best_slicing, slice, slice_below, slice_within};
+use stagecut::heuristics::{Effort, Heuristic, METHODS, brkga, find, fitting, orders};
+use stagecut::instance::spec::{InstanceSpec, LayerSpec, TensorSpec};
+use stagecut::options::{Communication, MemoryLimit, Mode, Objective, PipelineOptions};
 use stagecut::oracles::ideals;
 use stagecut::problem::{Assignment, Problem};
 
@@ -29,6 +29,13 @@ fn run(name: &str, problem: &Problem) -> Option<u64> {
 
 fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem)> {
     seeds.filter_map(|seed| Some((seed, random_problem(seed)?.1)))
+}
+
+/// The heuristics to try on a problem: thorough ones on every tenth, since they take a hundred times as long.
+fn methods(seed: u64) -> impl Iterator<Item = &'static Heuristic> {
+    METHODS
+        .iter()
+        .filter(move |method| method.effort == Effort::Quick || seed.is_multiple_of(10))
 }
 
 /// Chains without communication and memory limit.
@@ -50,7 +57,7 @@ fn names_are_unique() {
 fn no_heuristic_beats_the_optimum() {
     for (seed, problem) in random_problems(0..10_000) {
         let optimum = optimum(&problem);
-        for method in METHODS {
+        for method in methods(seed) {
             assert_eq!((method.applies)(&problem), Ok(()));
             let Some(assignment) = (method.run)(&problem, seed) else {
                 continue;
@@ -73,7 +80,7 @@ fn no_heuristic_beats_the_optimum() {
 #[test]
 fn a_seed_gives_one_plan() {
     for (seed, problem) in random_problems(0..300) {
-        for method in METHODS {
+        for method in methods(seed) {
             assert_eq!(
                 (method.run)(&problem, seed),
                 (method.run)(&problem, seed),
@@ -229,7 +236,7 @@ fn slices_are_the_best_of_their_order() {
 #[test]
 fn local_moves_never_worsen_a_plan() {
     for (seed, problem) in random_problems(0..5000) {
-        for method in METHODS {
+        for method in methods(seed) {
             let Some(assignment) = (method.run)(&problem, seed) else {
                 continue;
             };
@@ -239,6 +246,108 @@ fn local_moves_never_worsen_a_plan() {
             assert!(objective(&improved) <= objective(&assignment), "seed {seed}");
         }
     }
+}
+
+#[test]
+fn slicing_gives_up_just_below_its_effort() {
+    for (seed, problem) in random_problems(0..500) {
+        let order = orders::by_number(&problem);
+        let free = slice_within(&problem, &order, u64::MAX, u64::MAX);
+        let enough = slice_within(&problem, &order, u64::MAX, free.pairs);
+        assert_eq!(
+            (enough.best, enough.pairs),
+            (free.best, free.pairs),
+            "seed {seed}"
+        );
+        let short = slice_within(&problem, &order, u64::MAX, free.pairs - 1);
+        assert_eq!(short.best, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn evolution_is_no_worse_than_where_it_starts() {
+    for (seed, problem) in random_problems(0..500) {
+        let evolved = brkga::evolve(&problem, seed, &[]);
+        let sliced = best_slicing(&problem, seed);
+        assert_eq!(evolved.is_some(), sliced.is_some(), "seed {seed}");
+        let (Some(evolved), Some((sliced, sliced_ns))) = (evolved, sliced) else {
+            continue;
+        };
+        let objective = |assignment: &Assignment| cost::assignment_ns(&problem, assignment);
+        assert!(objective(&evolved) <= sliced_ns, "seed {seed}");
+        assert!(
+            run("brkga", &problem) <= run("local-moves", &problem),
+            "seed {seed}"
+        );
+
+        // Infeasible plans are passed over.
+        let backwards = problem
+            .items
+            .iter()
+            .enumerate()
+            .map(|(item, _)| problem.items.len() - item);
+        let plans = [backwards.collect(), improve(&problem, sliced)];
+        let from_plans = brkga::evolve(&problem, seed, &plans).unwrap();
+        assert!(cost::is_feasible(&problem, &from_plans), "seed {seed}");
+        assert!(objective(&from_plans) <= objective(&plans[1]), "seed {seed}");
+    }
+}
+
+#[test]
+fn evolution_is_the_same_on_any_number_of_threads() {
+    let on = |threads: usize, problem: &Problem, seed: u64| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| brkga::evolve(problem, seed, &[]))
+    };
+    let longer = (0..5).map(|seed| (seed, side_by_side(seed)));
+    for (seed, problem) in random_problems(0..50).chain(longer) {
+        assert_eq!(on(1, &problem, seed), on(2, &problem, seed), "seed {seed}");
+    }
+}
+
+#[test]
+fn evolution_finds_what_local_moves_miss() {
+    let mut gained = 0;
+    for seed in 0..20 {
+        let problem = side_by_side(seed);
+        let sliced = run("local-moves", &problem).unwrap();
+        let evolved = run("brkga", &problem).unwrap();
+        assert!(evolved <= sliced, "seed {seed}");
+        gained += usize::from(evolved < sliced);
+    }
+    assert!(gained >= 15, "{gained} of 20");
+}
+
+/// Layers between a source and a sink with no order among them: whatever order they are sliced in, others fit better.
+fn side_by_side(seed: u64) -> Problem {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut spec = plain_chain(seed);
+    let id = |i: usize| format!("f{i}");
+    spec.network.layers = (0..16)
+        .map(|i| LayerSpec {
+            id: id(i),
+            forward_ms: Some(f64::from(rng.random_range(1..=1000))),
+            ..LayerSpec::default()
+        })
+        .collect();
+    spec.network.tensors = (1..15)
+        .flat_map(|i| [(0, i), (i, 15)])
+        .map(|(from, to)| TensorSpec {
+            producer: id(from),
+            consumers: vec![id(to)],
+            bytes: Some(0.0),
+            ..TensorSpec::default()
+        })
+        .collect();
+    spec.pipeline = PipelineOptions {
+        stages: Some(4),
+        mode: Some(Mode::Inference),
+        ..PipelineOptions::default()
+    };
+    problem_of(&spec).expect("a valid network").1
 }
 
 /// The best objective over all ways to cut an order, each costed from scratch.

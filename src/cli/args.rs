@@ -227,6 +227,10 @@ pub struct SolveArgs {
     #[arg(long, value_name = "NAME", default_value = methods::DEFAULT, value_parser = method,
         long_help = method_help(), help_heading = "Search")]
     pub method: methods::Method,
+
+    /// Prove the result again with a second, independent method; a contradiction is an error
+    #[arg(long, help_heading = "Search")]
+    pub confirm: bool,
 }
 
 /// `compare`.

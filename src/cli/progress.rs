@@ -74,10 +74,15 @@ fn line(progress: &Progress) -> String {
 /// The control of a search, as the flags ask for it.
 pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + Sync)>) -> Control<'a> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, usize::from);
+    // Once a process: a second command in one process, as in tests, keeps the first one's threads.
+    let _ = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global();
     Control {
         time_limit: args.time_limit.map(Duration::from_secs_f64),
         gap: args.gap,
-        threads: args.threads.map_or(cores, usize::from),
+        threads,
         seed: args.seed,
         interrupt: &INTERRUPTED,
         progress,

@@ -5,6 +5,7 @@ use crate::exact;
 use crate::exact::control::Progress;
 use crate::exact::highs::SolverError;
 use crate::instance::Instance;
+use crate::methods::{self, Confirmation};
 use crate::plan::{Plan, Status};
 use crate::problem::Problem;
 use crate::report;
@@ -23,14 +24,43 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
             args.method.name()
         )));
     }
-    let plan = searched(args, |control| args.method.run(&instance, &problem, control))?;
+    let mut plan = searched(args, |control| args.method.run(&instance, &problem, control))?;
     accept(&instance, &problem, &plan)?;
+    if args.confirm {
+        confirm(args, &instance, &problem, &mut plan)?;
+    }
     write(&instance, &plan, &args.output)?;
     Ok(match plan.status {
         Status::Optimal | Status::Feasible => Ending::Done,
         Status::Infeasible => Ending::Infeasible,
         Status::Unknown => Ending::NothingFound,
     })
+}
+
+/// Asks a second method, and records that it agrees.
+fn confirm(
+    args: &SolveArgs,
+    instance: &Instance,
+    problem: &Problem,
+    plan: &mut Plan,
+) -> Result<(), CliError> {
+    if !matches!(plan.status, Status::Optimal | Status::Infeasible) {
+        output::note("nothing to confirm: the result is not proved");
+        return Ok(());
+    }
+    match searched(args, |control| methods::confirm(instance, problem, plan, control))? {
+        Confirmation::Confirmed(method) => plan.statistics.confirmed_by = Some(method.into()),
+        Confirmation::Undecided(method, stopped_by) => output::note(&format!(
+            "not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise `--time-limit`"
+        )),
+        Confirmation::Contradicted(method, other) => {
+            return Err(CliError::BadPlan(format!(
+                "`{}` finds {} at {:?} ms, `{method}` finds {} at {:?} ms",
+                plan.method, plan.status, plan.objective_ms, other.status, other.objective_ms
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Computes bounds and reports them.

@@ -84,6 +84,9 @@ impl Method {
     }
 }
 
+/// Extensions of a stage that the portfolio tries before anything slower: hundredths of a second's work.
+const STEPS_AT_FIRST: u64 = 200_000;
+
 /// Extensions of a stage after which the portfolio leaves the ideals to the program: some tenths of a second's work.
 const STEPS_OF_PORTFOLIO: u64 = 5_000_000;
 
@@ -120,14 +123,28 @@ pub fn solve(
             return Ok(search.finish(StoppedBy::Completed));
         }
     }
-    if method == Method::Ideals || (method == Method::Exact && control.reductions.ideals) {
-        let stopped_by = match (problem.iteration_micro_batches(), method) {
-            (None, Method::Ideals) => search_ideals(&mut search, u64::MAX),
-            (None, _) => search_ideals(&mut search, STEPS_OF_PORTFOLIO),
-            (Some(_), Method::Ideals) => search_labelled_ideals(&mut search),
-            (Some(_), _) => StoppedBy::SizeLimit,
+    if method == Method::Ideals {
+        let stopped_by = match problem.iteration_micro_batches() {
+            None => search_ideals(&mut search, u64::MAX),
+            Some(_) => search_labelled_ideals(&mut search),
         };
-        if method == Method::Ideals || stopped_by != StoppedBy::SizeLimit {
+        return Ok(search.finish(stopped_by));
+    }
+    let may_use_ideals =
+        method == Method::Exact && control.reductions.ideals && problem.iteration_micro_batches().is_none();
+    if may_use_ideals {
+        let stopped_by = search_ideals(&mut search, STEPS_AT_FIRST);
+        if stopped_by != StoppedBy::SizeLimit {
+            return Ok(search.finish(stopped_by));
+        }
+    }
+    evolve(&mut search, plans, labels)?;
+    if search.is_done() {
+        return Ok(search.finish(StoppedBy::Completed));
+    }
+    if may_use_ideals {
+        let stopped_by = search_ideals(&mut search, STEPS_OF_PORTFOLIO);
+        if stopped_by != StoppedBy::SizeLimit {
             return Ok(search.finish(stopped_by));
         }
     }
@@ -160,6 +177,18 @@ fn find_incumbents(search: &mut Search) -> Vec<Assignment> {
         }
     }
     plans
+}
+
+/// The thorough heuristic, and the anchored bound again where it found a better plan.
+fn evolve(search: &mut Search, plans: Vec<Assignment>, labels: &[String]) -> Result<(), SolverError> {
+    let before_ns = search.upper_ns;
+    let better = heuristics::brkga::evolve(search.problem, search.control.seed, &plans);
+    better.into_iter().for_each(|plan| search.offer(plan));
+    if search.upper_ns == before_ns {
+        return Ok(());
+    }
+    let all: Vec<Assignment> = plans.into_iter().chain(search.incumbent.clone()).collect();
+    anchored::raise(search, &all, labels)
 }
 
 fn find_bounds(search: &mut Search) {

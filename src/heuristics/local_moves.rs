@@ -5,7 +5,6 @@
 
 use std::cmp::Ordering;
 
-use fixedbitset::FixedBitSet;
 use petgraph::Direction::{self, Incoming, Outgoing};
 
 use super::{Effort, Heuristic, always, if_feasible, slicing};
@@ -38,7 +37,7 @@ fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
 ///
 /// # Complexity
 ///
-/// O(n m) a pass for n items and m items and transfers on two stages; at most 50 passes.
+/// O(n m) a pass for n items and m items and transfers on two neighbouring stages; at most 50 passes.
 pub fn improve(problem: &Problem, assignment: Assignment) -> Assignment {
     let mut climb = Climb::new(problem, cost::without_empty_stages(&assignment).0);
     for _ in 0..MOST_PASSES {
@@ -56,8 +55,13 @@ pub fn improve(problem: &Problem, assignment: Assignment) -> Assignment {
 struct Climb<'a> {
     problem: &'a Problem,
     assignment: Assignment,
+    /// Items of each stage.
+    members: Vec<Vec<usize>>,
     costs: Vec<StageCost>,
     value: Value,
+    /// The last search that reached each item, so that no search has to clear its marks.
+    reached_by: Vec<u64>,
+    searches: u64,
 }
 
 /// What a climb lowers: the objective in ns, then the sum of squares.
@@ -67,9 +71,16 @@ impl<'a> Climb<'a> {
     fn new(problem: &'a Problem, assignment: Assignment) -> Self {
         let costs = cost::stage_costs(problem, &assignment);
         let value = value(problem, &costs);
+        let mut members = vec![Vec::new(); problem.stages()];
+        for (item, &stage) in assignment.iter().enumerate() {
+            members[stage].push(item);
+        }
         Self {
             problem,
+            reached_by: vec![0; assignment.len()],
+            searches: 0,
             assignment,
+            members,
             costs,
             value,
         }
@@ -89,11 +100,13 @@ impl<'a> Climb<'a> {
         moved.iter().for_each(|&item| self.assignment[item] = to);
         // Other stages see the same: what is elsewhere for them stays elsewhere.
         let before = [self.costs[from], self.costs[to]];
-        self.costs[from] = self.stage_cost(from);
-        self.costs[to] = self.stage_cost(to);
+        let [left, grown] = [from, to].map(|stage| self.now_on(stage, [from, to]));
+        self.costs[from] = self.stage_cost(from, &left);
+        self.costs[to] = self.stage_cost(to, &grown);
         let value = value(self.problem, &self.costs);
         if value.cmp(&self.value) == Ordering::Less && cost::is_feasible(self.problem, &self.assignment) {
             self.value = value;
+            (self.members[from], self.members[to]) = (left, grown);
             return true;
         }
         [self.costs[from], self.costs[to]] = before;
@@ -102,20 +115,21 @@ impl<'a> Climb<'a> {
     }
 
     /// The item and everything on its stage that the order puts after it, or before it.
-    fn closure(&self, item: usize, direction: Direction) -> Vec<usize> {
-        let mut seen = FixedBitSet::with_capacity(self.assignment.len());
-        seen.insert(item);
+    fn closure(&mut self, item: usize, direction: Direction) -> Vec<usize> {
+        self.searches += 1;
+        self.reached_by[item] = self.searches;
         let mut reached = vec![item];
         let mut next = 0;
         while let Some(&last) = reached.get(next) {
             next += 1;
-            for neighbour in self
+            let neighbours = self
                 .problem
                 .order
-                .neighbors_directed((last as u32).into(), direction)
-            {
-                let neighbour = neighbour.index();
-                if self.assignment[neighbour] == self.assignment[item] && !seen.put(neighbour) {
+                .neighbors_directed((last as u32).into(), direction);
+            for neighbour in neighbours.map(|v| v.index()) {
+                let is_here = self.assignment[neighbour] == self.assignment[item];
+                if is_here && self.reached_by[neighbour] != self.searches {
+                    self.reached_by[neighbour] = self.searches;
                     reached.push(neighbour);
                 }
             }
@@ -123,11 +137,14 @@ impl<'a> Climb<'a> {
         reached
     }
 
-    fn stage_cost(&self, stage: usize) -> StageCost {
-        let members: Vec<usize> = (0..self.assignment.len())
-            .filter(|&item| self.assignment[item] == stage)
-            .collect();
-        cost::stage_cost(self.problem, &members, |item| self.assignment[item] == stage)
+    /// Items that the assignment puts on a stage, all of which were on one of two.
+    fn now_on(&self, stage: usize, among: [usize; 2]) -> Vec<usize> {
+        let items = among.iter().flat_map(|&stage| &self.members[stage]).copied();
+        items.filter(|&item| self.assignment[item] == stage).collect()
+    }
+
+    fn stage_cost(&self, stage: usize, members: &[usize]) -> StageCost {
+        cost::stage_cost(self.problem, members, |item| self.assignment[item] == stage)
     }
 }
 

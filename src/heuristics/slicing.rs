@@ -25,8 +25,8 @@ pub const METHOD: Heuristic = Heuristic {
     run,
 };
 
-/// Random orders beside the five fixed ones.
-const RANDOM_ORDERS: usize = 4;
+/// Random orders that [`best_slicing`] tries beside the five fixed ones.
+pub const RANDOM_ORDERS: usize = 4;
 
 fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
     if_feasible(problem, best_slicing(problem, seed)?.0)
@@ -97,28 +97,26 @@ pub fn slice_below(problem: &Problem, order: &[usize], upper_ns: u64) -> Option<
 pub struct Sliced {
     /// The best plan below the limit and its objective in ns; `None` where there is none, or the effort did not suffice.
     pub best: Option<(Assignment, u64)>,
-    /// Intervals looked at, which is what the time goes into.
-    pub intervals: u64,
+    /// Pairs looked at of an interval and a way to lay what lies behind it: what the time goes into.
+    pub pairs: u64,
 }
 
-/// [`slice_below`], given up once more than `most_intervals` have been looked at (by less than one position's).
+/// [`slice_below`], given up once it has looked at more than `most_pairs` pairs of an interval and a way to lay what lies
+/// behind it; those of one end are counted together.
 ///
 /// The effort is counted, not timed, so that the same call gives the same plan on every machine.
-pub fn slice_within(problem: &Problem, order: &[usize], upper_ns: u64, most_intervals: u64) -> Sliced {
+pub fn slice_within(problem: &Problem, order: &[usize], upper_ns: u64, most_pairs: u64) -> Sliced {
     let mut slicer = Slicer::new(problem, order, upper_ns);
-    let mut intervals = 0;
+    let mut pairs = 0;
     for end in (1..=order.len()).rev() {
-        intervals += slicer.slice_before(end);
-        if intervals > most_intervals {
-            return Sliced {
-                best: None,
-                intervals,
-            };
+        pairs += slicer.slice_before(end);
+        if pairs > most_pairs {
+            return Sliced { best: None, pairs };
         }
     }
     Sliced {
         best: slicer.best(),
-        intervals,
+        pairs,
     }
 }
 
@@ -195,8 +193,8 @@ impl<'a> Slicer<'a> {
         }
     }
 
-    /// Puts one more stage in front of everything from `end` on, as long as it may be; returns how many intervals it
-    /// looked at.
+    /// Puts one more stage in front of everything from `end` on, as long as it may be; returns how many pairs of
+    /// an interval and a way it looked at.
     fn slice_before(&mut self, end: usize) -> u64 {
         let ways = self.ways(end);
         let Some(latest) = ways.iter().map(|way| self.latest[way.stages + 1]).max() else {
@@ -206,7 +204,7 @@ impl<'a> Slicer<'a> {
         for start in (0..end).rev() {
             self.intervals.grow(&mut interval);
             if self.is_too_dear(&interval) {
-                return (end - start) as u64;
+                return ((end - start) * ways.len()) as u64;
             }
             if start > latest {
                 continue;
@@ -228,7 +226,7 @@ impl<'a> Slicer<'a> {
                 }
             }
         }
-        end as u64
+        (end * ways.len()) as u64
     }
 
     /// Ways to lay everything from `end` on that leave a stage free and could be part of a best plan.

@@ -255,6 +255,12 @@ fn search(plan: &Plan) -> String {
         format!("{} binaries", statistics.binaries),
     ];
     words.extend(statistics.ideals.map(|ideals| count(ideals, "ideal")));
+    words.extend(
+        statistics
+            .confirmed_by
+            .as_ref()
+            .map(|method| format!("confirmed by `{method}`")),
+    );
     words.join(", ")
 }
 

@@ -3,9 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use stagecut::cost;
+use stagecut::exact::bounds;
 use stagecut::exact::control::{Control, Progress};
 use stagecut::exact::highs::{Stop, solve};
 use stagecut::formulations::Program;
+use stagecut::formulations::partition::{Partition, item_labels};
+use stagecut::formulations::staging::Windows;
+use stagecut::heuristics::slicing;
 use stagecut::instance::Instance;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
@@ -169,6 +174,34 @@ fn a_finished_search_is_optimal_and_names_its_bound() {
             "{method}"
         );
     }
+}
+
+/// A complete start is a solution of the program at the cost we compute ourselves: HiGHS accepts it and never does worse.
+#[test]
+fn an_incumbent_is_a_start_that_highs_accepts() {
+    let instance = Instance::from_spec(&wide(60)).expect("a valid instance");
+    let settings = Settings::resolve(&instance, &PipelineOptions::default()).expect("valid settings");
+    let problem = Problem::new(&instance, settings).expect("a valid problem");
+    let (incumbent, objective_ns) = slicing::best_slicing(&problem, 0).expect("a plan");
+    let limit_ns = bounds::all_in_one_ns(&problem);
+    let labels = item_labels(&instance, &problem);
+    let Partition { program, columns } =
+        Partition::build(&problem, &Windows::all(&problem), limit_ns, None, &labels);
+    let scale_ns = program.scale_ns;
+    let start = columns.start(&problem, &incumbent);
+    assert_eq!(columns.assignment(&start), Some(incumbent));
+    let control = Control {
+        time_limit: Some(Duration::from_millis(500)),
+        ..Control::default()
+    };
+    let solved = solve(program, Some(&start), &control, &|_| ()).expect("HiGHS works");
+    assert_eq!(solved.stop, Stop::Limit(StoppedBy::TimeLimit));
+    let found = solved
+        .values
+        .and_then(|values| columns.assignment(&values))
+        .expect("at least the start");
+    let found_ns = cost::assignment_ns(&problem, &found);
+    assert!(found_ns <= objective_ns && solved.bound * scale_ns <= found_ns as f64);
 }
 
 /// A program whose infeasibility presolve sees at once, and one that only the search can refute.

@@ -13,13 +13,12 @@ const MOST_PROGRAMS: usize = 8;
 
 /// Raises the bound of a search by the items whose every known stage is as busy as the incumbent.
 ///
-/// `plans` are plans whose stages are known, the incumbent among them. Proves the incumbent where some item has no stage
-/// that is less busy.
+/// Proves the incumbent where some item has no stage that is less busy.
 ///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-pub fn raise(search: &mut Search, plans: &[Assignment], labels: &[String]) -> Result<(), SolverError> {
+pub fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let Some(target_ns) = search
         .target_bottleneck_ns()
         .filter(|_| search.control.reductions.anchored)
@@ -31,7 +30,7 @@ pub fn raise(search: &mut Search, plans: &[Assignment], labels: &[String]) -> Re
     let labels = &search.reduced.labels(labels);
     let mut known = KnownStages::new(problem);
     (0..problem.items.len()).for_each(|item| known.learn(problem, &[item]));
-    for plan in plans {
+    for plan in &search.plans {
         whole_stages(&search.reduced, plan)
             .iter()
             .for_each(|stage| known.learn(problem, stage));

@@ -20,12 +20,12 @@ use self::search::Search;
 use crate::heuristics::{self, Effort};
 use crate::oracles;
 use crate::plan::{Outcome, StoppedBy};
-use crate::problem::{Assignment, Problem};
+use crate::problem::Problem;
 
 /// An exact method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Everything: incumbents, bounds, windows, then ideals and program.
+    /// Everything: incumbents, bounds, ideals while they are few, then the program within windows.
     Exact,
     /// The same without the dynamic program over ideals.
     Milp,
@@ -90,6 +90,53 @@ const STEPS_AT_FIRST: u64 = 200_000;
 /// Extensions of a stage after which the portfolio leaves the ideals to the program: some tenths of a second's work.
 const STEPS_OF_PORTFOLIO: u64 = 5_000_000;
 
+/// What methods are made of. A step ends the search, or leaves it to the next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Quick heuristics.
+    Incumbents,
+    /// Bounds that cost nothing.
+    Bounds,
+    /// The anchored stage bound.
+    Anchored,
+    /// The dynamic program over ideals, for periods, with so many steps at most.
+    Ideals(u64),
+    /// The oracle over ideals, for iterations.
+    LabelledIdeals,
+    /// The thorough heuristic, and the anchored bound again if it finds a better plan.
+    Evolution,
+    /// The mixed-integer program, with presolve or as a textbook has it.
+    Program { presolve: bool },
+}
+
+impl Method {
+    fn steps(self, problem: &Problem) -> &'static [Step] {
+        use Step::*;
+        let is_period = problem.iteration_micro_batches().is_none();
+        match self {
+            Self::Exact if is_period => &[
+                Incumbents,
+                Bounds,
+                Anchored,
+                Ideals(STEPS_AT_FIRST),
+                Evolution,
+                Ideals(STEPS_OF_PORTFOLIO),
+                Program { presolve: true },
+            ],
+            Self::Exact | Self::Milp => &[
+                Incumbents,
+                Bounds,
+                Anchored,
+                Evolution,
+                Program { presolve: true },
+            ],
+            Self::Ideals if is_period => &[Incumbents, Bounds, Ideals(u64::MAX)],
+            Self::Ideals => &[Incumbents, Bounds, LabelledIdeals],
+            Self::Textbook => &[Program { presolve: false }],
+        }
+    }
+}
+
 /// Solves a problem.
 ///
 /// # Errors
@@ -102,54 +149,38 @@ pub fn solve(
     control: &Control,
 ) -> Result<Outcome, SolverError> {
     let mut search = Search::new(problem, control);
-    if method == Method::Textbook {
-        let stopped_by = program::search(&mut search, false, labels)?;
-        return Ok(search.finish(stopped_by));
-    }
-    let plans = find_incumbents(&mut search);
-    find_bounds(&mut search);
-    if search.is_done() {
-        return Ok(search.finish(StoppedBy::Completed));
-    }
-    if let Some(stopped_by) = control.must_stop() {
-        return Ok(search.finish(stopped_by));
-    }
-    if let Some(limit_ns) = search.target_bottleneck_ns() {
-        search.presolve(limit_ns);
-    }
-    if method != Method::Ideals {
-        anchored::raise(&mut search, &plans, labels)?;
+    let mut stopped_by = StoppedBy::Completed;
+    for &step in method.steps(problem) {
+        stopped_by = take(step, &mut search, labels)?;
         if search.is_done() {
-            return Ok(search.finish(StoppedBy::Completed));
+            stopped_by = StoppedBy::Completed;
+        }
+        if search.is_done() || search.is_infeasible() {
+            break;
+        }
+        if let Some(limit) = control.must_stop() {
+            stopped_by = limit;
+            break;
         }
     }
-    if method == Method::Ideals {
-        let stopped_by = match problem.iteration_micro_batches() {
-            None => search_ideals(&mut search, u64::MAX),
-            Some(_) => search_labelled_ideals(&mut search),
-        };
-        return Ok(search.finish(stopped_by));
-    }
-    let may_use_ideals =
-        method == Method::Exact && control.reductions.ideals && problem.iteration_micro_batches().is_none();
-    if may_use_ideals {
-        let stopped_by = search_ideals(&mut search, STEPS_AT_FIRST);
-        if stopped_by != StoppedBy::SizeLimit {
-            return Ok(search.finish(stopped_by));
-        }
-    }
-    evolve(&mut search, plans, labels)?;
-    if search.is_done() {
-        return Ok(search.finish(StoppedBy::Completed));
-    }
-    if may_use_ideals {
-        let stopped_by = search_ideals(&mut search, STEPS_OF_PORTFOLIO);
-        if stopped_by != StoppedBy::SizeLimit {
-            return Ok(search.finish(stopped_by));
-        }
-    }
-    let stopped_by = program::search(&mut search, true, labels)?;
     Ok(search.finish(stopped_by))
+}
+
+/// Takes a step; returns why it stopped.
+fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy, SolverError> {
+    match step {
+        Step::Incumbents => find_incumbents(search),
+        Step::Bounds => find_bounds(search),
+        Step::Anchored => anchored::raise(search, labels)?,
+        Step::Ideals(most_steps) if search.control.reductions.ideals => {
+            return Ok(search_ideals(search, most_steps));
+        }
+        Step::Ideals(_) => {}
+        Step::LabelledIdeals => return Ok(search_labelled_ideals(search)),
+        Step::Evolution => evolve(search, labels)?,
+        Step::Program { presolve } => return program::search(search, presolve, labels),
+    }
+    Ok(StoppedBy::Completed)
 }
 
 /// Lower bounds alone, without a search for plans.
@@ -159,36 +190,19 @@ pub fn bound(problem: &Problem, control: &Control) -> Outcome {
     search.finish(StoppedBy::Completed)
 }
 
-/// Runs every quick heuristic; returns all plans, the best of which is the incumbent.
-fn find_incumbents(search: &mut Search) -> Vec<Assignment> {
-    let mut plans = Vec::new();
-    for heuristic in heuristics::METHODS
-        .iter()
-        .filter(|heuristic| heuristic.effort == Effort::Quick)
-    {
+/// Runs every quick heuristic.
+fn find_incumbents(search: &mut Search) {
+    let quick = |heuristic: &&heuristics::Heuristic| heuristic.effort == Effort::Quick;
+    for heuristic in heuristics::METHODS.iter().filter(quick) {
         if (heuristic.applies)(search.problem).is_ok()
             && let Some(assignment) = (heuristic.run)(search.problem, search.control.seed)
         {
-            search.offer(assignment.clone());
-            plans.push(assignment);
+            search.offer(assignment);
         }
         if search.control.must_stop().is_some() {
-            break;
+            return;
         }
     }
-    plans
-}
-
-/// The thorough heuristic, and the anchored bound again where it found a better plan.
-fn evolve(search: &mut Search, plans: Vec<Assignment>, labels: &[String]) -> Result<(), SolverError> {
-    let before_ns = search.upper_ns;
-    let better = heuristics::brkga::evolve(search.problem, search.control.seed, &plans);
-    better.into_iter().for_each(|plan| search.offer(plan));
-    if search.upper_ns == before_ns {
-        return Ok(());
-    }
-    let all: Vec<Assignment> = plans.into_iter().chain(search.incumbent.clone()).collect();
-    anchored::raise(search, &all, labels)
 }
 
 fn find_bounds(search: &mut Search) {
@@ -197,8 +211,22 @@ fn find_bounds(search: &mut Search) {
     }
 }
 
+/// Runs the thorough heuristic from all plans so far.
+fn evolve(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
+    let before_ns = search.upper_ns;
+    let better = heuristics::brkga::evolve(search.problem, search.control.seed, &search.plans);
+    better.into_iter().for_each(|plan| search.offer(plan));
+    match search.upper_ns < before_ns {
+        true => anchored::raise(search, labels),
+        false => Ok(()),
+    }
+}
+
 /// Passes over the ideals, each for a better plan than the last, until there is none.
 fn search_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
+    if let Some(limit_ns) = search.target_bottleneck_ns() {
+        search.presolve(limit_ns);
+    }
     // The reduction for this incumbent stays right for better ones.
     let reduced = search.reduced.clone();
     let mut ideals = IdealSearch::new(&reduced.problem, search.control, most_steps);

@@ -10,7 +10,6 @@ use super::windows;
 use crate::formulations::partition::Partition;
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
-use crate::problem::Assignment;
 
 /// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
 ///
@@ -48,8 +47,7 @@ pub(super) fn search(
             Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
             Stop::Optimal if presolve => {
                 // The better plan may be one that the anchored bound proves, which is cheaper than another run.
-                let plans: Vec<Assignment> = search.incumbent.iter().cloned().collect();
-                anchored::raise(search, &plans, labels)?;
+                anchored::raise(search, labels)?;
                 if search.is_done() {
                     return Ok(StoppedBy::Completed);
                 }

@@ -16,6 +16,8 @@ pub struct Search<'a> {
     pub reduced: Reduced,
     /// Limits and wishes.
     pub control: &'a Control<'a>,
+    /// Every plan that was offered: their stages are known.
+    pub plans: Vec<Assignment>,
     /// The best plan.
     pub incumbent: Option<Assignment>,
     /// Its objective in ns; `u64::MAX` without a plan.
@@ -35,6 +37,7 @@ impl<'a> Search<'a> {
             problem,
             reduced: Reduced::identity(problem),
             control,
+            plans: Vec::new(),
             incumbent: None,
             upper_ns: u64::MAX,
             lower_ns: 0,
@@ -53,6 +56,7 @@ impl<'a> Search<'a> {
             return;
         }
         let objective_ns = cost::assignment_ns(self.problem, &assignment);
+        self.plans.push(assignment.clone());
         if objective_ns < self.upper_ns {
             self.upper_ns = objective_ns;
             self.incumbent = Some(assignment);
@@ -93,6 +97,11 @@ impl<'a> Search<'a> {
     /// Whether nothing is left to find: the bound meets the incumbent, or the gap asked for.
     pub fn is_done(&self) -> bool {
         self.is_proved() || self.gap() <= self.control.gap
+    }
+
+    /// Whether it is proved that there is no plan.
+    pub fn is_infeasible(&self) -> bool {
+        self.incumbent.is_none() && self.lower_ns == u64::MAX
     }
 
     /// Whether the incumbent is proved best.

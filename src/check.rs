@@ -124,6 +124,7 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
     let mut check = Checker {
         instance,
         settings,
+        has_explicit_backward: instance.network.layers.iter().any(|layer| layer.backward),
         stage_of: vec![None; instance.network.layers.len()],
         violations: Vec::new(),
     };
@@ -142,6 +143,8 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
 struct Checker<'a> {
     instance: &'a Instance,
     settings: &'a Settings,
+    /// Whether backward operators are layers of their own, whose tensors carry the gradients.
+    has_explicit_backward: bool,
     /// Stage of every layer, from 0.
     stage_of: Vec<Option<usize>>,
     violations: Vec<Violation>,
@@ -167,6 +170,23 @@ impl Load {
             moved: self.moved + other.moved,
             link_in: self.link_in + other.link_in,
             link_out: self.link_out + other.link_out,
+        }
+    }
+}
+
+/// Charges every stage that sends or receives once.
+fn charge(mode: Communication, loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
+    match mode {
+        Communication::Ignored => {}
+        Communication::Blocking => {
+            senders
+                .iter()
+                .chain(receivers)
+                .for_each(|&k| loads[k].moved += ns);
+        }
+        Communication::Overlapped => {
+            senders.iter().for_each(|&k| loads[k].link_out += ns);
+            receivers.iter().for_each(|&k| loads[k].link_in += ns);
         }
     }
 }
@@ -208,7 +228,7 @@ impl Checker<'_> {
             .enumerate()
             .map(|(at, layer)| (layer.id.as_str(), at))
             .collect();
-        let explicit = network.layers.iter().any(|layer| layer.backward);
+        let explicit = self.has_explicit_backward;
         let training = self.settings.mode == Mode::Training;
         let mut forward: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
         let mut backward = forward.clone();
@@ -433,35 +453,15 @@ impl Checker<'_> {
         if away.is_empty() || ns == 0 {
             return;
         }
-        let explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
-        let has_gradient = self.settings.mode == Mode::Training && !explicit;
         let phase = match self.layer(tensor.producer).backward {
             true => &mut *backward,
             false => forward,
         };
-        match self.settings.communication {
-            Communication::Ignored => {}
-            Communication::Blocking => {
-                phase[home].moved += ns;
-                away.iter().for_each(|&k| phase[k].moved += ns);
-            }
-            Communication::Overlapped => {
-                phase[home].link_out += ns;
-                away.iter().for_each(|&k| phase[k].link_in += ns);
-            }
-        }
-        if has_gradient {
-            match self.settings.communication {
-                Communication::Ignored => {}
-                Communication::Blocking => {
-                    backward[home].moved += ns;
-                    away.iter().for_each(|&k| backward[k].moved += ns);
-                }
-                Communication::Overlapped => {
-                    backward[home].link_in += ns;
-                    away.iter().for_each(|&k| backward[k].link_out += ns);
-                }
-            }
+        let away: Vec<usize> = away.into_iter().collect();
+        let mode = self.settings.communication;
+        charge(mode, phase, &[home], &away, ns);
+        if self.settings.mode == Mode::Training && !self.has_explicit_backward {
+            charge(mode, backward, &away, &[home], ns);
         }
     }
 

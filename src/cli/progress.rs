@@ -82,7 +82,6 @@ pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + 
     Control {
         time_limit: args.time_limit.map(Duration::from_secs_f64),
         gap: args.gap,
-        threads,
         seed: args.seed,
         interrupt: &INTERRUPTED,
         progress,

@@ -15,8 +15,6 @@ pub struct Control<'a> {
     pub time_limit: Option<Duration>,
     /// Relative gap at which it may stop.
     pub gap: f64,
-    /// Threads it may use.
-    pub threads: usize,
     /// Seed of everything random.
     pub seed: u64,
     /// Reductions and bounds it may use.
@@ -46,7 +44,6 @@ impl Default for Control<'_> {
             started: Instant::now(),
             time_limit: None,
             gap: 0.0,
-            threads: 1,
             seed: 0,
             reductions: Reductions::default(),
             interrupt: &NEVER,

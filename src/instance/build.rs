@@ -7,7 +7,7 @@ use super::spec::{
 };
 use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, closest};
-use crate::network::{Layer, Network, Size, Tensor, Times, digraph, find_cycle};
+use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
 use crate::units::{LARGEST_EXACT, ms_to_ns, whole};
 
 /// Builds network and cluster; `notes` receives the assumptions made.
@@ -215,13 +215,7 @@ impl Checks {
             .filter_map(|(i, tensor)| self.tensor(i, tensor, &position_of, &names))
             .collect();
         let network = Network { layers, tensors };
-        if let Some(cycle) = find_cycle(&digraph(
-            network.layers.len(),
-            network
-                .tensors
-                .iter()
-                .flat_map(|t| t.consumers.iter().map(|&to| (t.producer, to))),
-        )) {
+        if let Some(cycle) = find_cycle(&network.graph()) {
             let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
             self.add("network.tensors", FaultKind::Cycle { path });
         }

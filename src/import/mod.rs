@@ -6,6 +6,7 @@ mod dnn_partitioning;
 #[cfg(feature = "onnx")]
 mod onnx;
 mod pipedream;
+pub(crate) mod table;
 mod text;
 
 use std::path::{Path, PathBuf};

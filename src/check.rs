@@ -154,41 +154,45 @@ struct Checker<'a> {
 #[derive(Clone, Copy, Default)]
 struct Load {
     work: u64,
-    moved: u64,
-    link_in: u64,
-    link_out: u64,
+    received: u64,
+    sent: u64,
 }
 
 impl Load {
-    fn busiest(&self) -> u64 {
-        (self.work + self.moved).max(self.link_in).max(self.link_out)
+    /// What the worker is busy with.
+    fn worker(&self, mode: Communication) -> u64 {
+        match mode {
+            Communication::Blocking => self.work + self.moved(mode),
+            Communication::Overlapped | Communication::Ignored => self.work,
+        }
+    }
+
+    /// Transfers as they cost time: one after the other, or side by side on two links.
+    fn moved(&self, mode: Communication) -> u64 {
+        match mode {
+            Communication::Ignored => 0,
+            Communication::Blocking => self.received + self.sent,
+            Communication::Overlapped => self.received.max(self.sent),
+        }
+    }
+
+    fn busiest(&self, mode: Communication) -> u64 {
+        self.worker(mode).max(self.moved(mode))
     }
 
     fn plus(self, other: Self) -> Self {
         Self {
             work: self.work + other.work,
-            moved: self.moved + other.moved,
-            link_in: self.link_in + other.link_in,
-            link_out: self.link_out + other.link_out,
+            received: self.received + other.received,
+            sent: self.sent + other.sent,
         }
     }
 }
 
 /// Charges every stage that sends or receives once.
-fn charge(mode: Communication, loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
-    match mode {
-        Communication::Ignored => {}
-        Communication::Blocking => {
-            senders
-                .iter()
-                .chain(receivers)
-                .for_each(|&k| loads[k].moved += ns);
-        }
-        Communication::Overlapped => {
-            senders.iter().for_each(|&k| loads[k].link_out += ns);
-            receivers.iter().for_each(|&k| loads[k].link_in += ns);
-        }
-    }
+fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
+    senders.iter().for_each(|&k| loads[k].sent += ns);
+    receivers.iter().for_each(|&k| loads[k].received += ns);
 }
 
 impl Checker<'_> {
@@ -368,12 +372,33 @@ impl Checker<'_> {
         }
         for (k, stage) in plan.stages.iter().enumerate() {
             let both = forward[k].plus(backward[k]);
-            let moved = both.moved.max(both.link_in).max(both.link_out);
+            let mode = self.settings.communication;
+            let transfers = stage.transfers.unwrap_or_default();
             let stated = [
                 ("forward_ms", stage.forward_ms, forward[k].work),
                 ("backward_ms", stage.backward_ms, backward[k].work),
-                ("communication_ms", stage.communication_ms, moved),
-                ("load_ms", stage.load_ms, both.work + both.moved),
+                ("communication_ms", stage.communication_ms, both.moved(mode)),
+                ("load_ms", stage.load_ms, both.worker(mode)),
+                (
+                    "transfers.forward.in_ms",
+                    transfers.forward.in_ms,
+                    forward[k].received,
+                ),
+                (
+                    "transfers.forward.out_ms",
+                    transfers.forward.out_ms,
+                    forward[k].sent,
+                ),
+                (
+                    "transfers.backward.in_ms",
+                    transfers.backward.in_ms,
+                    backward[k].received,
+                ),
+                (
+                    "transfers.backward.out_ms",
+                    transfers.backward.out_ms,
+                    backward[k].sent,
+                ),
             ];
             for (field, stated, recomputed_ns) in stated {
                 self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
@@ -458,20 +483,20 @@ impl Checker<'_> {
             false => forward,
         };
         let away: Vec<usize> = away.into_iter().collect();
-        let mode = self.settings.communication;
-        charge(mode, phase, &[home], &away, ns);
+        charge(phase, &[home], &away, ns);
         if self.settings.mode == Mode::Training && !self.has_explicit_backward {
-            charge(mode, backward, &away, &[home], ns);
+            charge(backward, &away, &[home], ns);
         }
     }
 
     fn objective(&self, forward: &[Load], backward: &[Load]) -> u64 {
         let both: Vec<Load> = forward.iter().zip(backward).map(|(f, b)| f.plus(*b)).collect();
-        let busiest = |loads: &[Load]| loads.iter().map(Load::busiest).max().unwrap_or(0);
+        let mode = self.settings.communication;
+        let busiest = |loads: &[Load]| loads.iter().map(|load| load.busiest(mode)).max().unwrap_or(0);
         if self.settings.objective == Objective::Period {
             return busiest(&both);
         }
-        let once: u64 = both.iter().map(|load| load.work + load.moved).sum();
+        let once: u64 = both.iter().map(|load| load.worker(mode)).sum();
         let again = self.settings.micro_batches.unwrap_or(1) - 1;
         once + again
             * match self.settings.schedule {

@@ -134,11 +134,16 @@ fn side_at(transfer: &Transfer, item: usize, inside: &impl Fn(usize) -> bool) ->
 
 /// Cost of every stage of an assignment. Time O(items + transfers and their consumers).
 pub fn stage_costs(problem: &Problem, assignment: &Assignment) -> Vec<StageCost> {
+    stage_costs_under(problem, assignment, problem.settings.communication)
+}
+
+/// Cost of every stage of an assignment if transfers cost time as `mode` says. Under `overlapped` the links tell what is
+/// received and what is sent; `blocking` charges the two to the worker.
+pub fn stage_costs_under(problem: &Problem, assignment: &Assignment, mode: Communication) -> Vec<StageCost> {
     let mut costs = vec![StageCost::default(); problem.stages()];
     for (item, &stage) in assignment.iter().enumerate() {
         costs[stage].add_item(problem, item);
     }
-    let mode = problem.settings.communication;
     let mut consuming = Vec::new();
     for transfer in &problem.transfers {
         let home = assignment[transfer.producer];
@@ -157,26 +162,32 @@ pub fn stage_costs(problem: &Problem, assignment: &Assignment) -> Vec<StageCost>
     costs
 }
 
-/// The objective of the problem for stages of these costs, in ns.
+/// The objective of the problem for stages of these costs, in ns: the busiest stage, or [`iteration_ns`].
+pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
+    match problem.iteration_micro_batches() {
+        None => most(stages, StageCost::bottleneck_ns),
+        Some(micro_batches) => iteration_ns(stages, micro_batches, problem.phases_apart()),
+    }
+}
+
+/// Time of an iteration of M micro-batches by the standard formulas, in ns.
 ///
-/// * period: the busiest stage;
-/// * iteration of M micro-batches, 1F1B: Σ load + (M-1) max bottleneck;
-/// * iteration, GPipe: Σ load + (M-1) (max forward bottleneck + max backward bottleneck).
+/// * 1F1B: Σ load + (M-1) max bottleneck;
+/// * GPipe, where the phases are apart: Σ load + (M-1) (max forward bottleneck + max backward bottleneck).
 ///
 /// Where nothing overlaps, bottleneck and load are the same. Formulas: Y. Huang et al., *GPipe*, NeurIPS 2019, and
 /// D. Narayanan et al., *Efficient large-scale language model training on GPU clusters*, SC 2021, for unequal stages.
-pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
-    let most = |cost: fn(&StageCost) -> u64| stages.iter().map(cost).max().unwrap_or(0);
-    let Some(micro_batches) = problem.iteration_micro_batches() else {
-        return most(StageCost::bottleneck_ns);
-    };
+pub fn iteration_ns(stages: &[StageCost], micro_batches: u64, phases_apart: bool) -> u64 {
     let once: u64 = stages.iter().map(StageCost::load_ns).sum();
-    let round = if problem.phases_apart() {
-        most(|s| s.forward.bottleneck_ns()) + most(|s| s.backward.bottleneck_ns())
-    } else {
-        most(StageCost::bottleneck_ns)
+    let round = match phases_apart {
+        true => most(stages, |s| s.forward.bottleneck_ns()) + most(stages, |s| s.backward.bottleneck_ns()),
+        false => most(stages, StageCost::bottleneck_ns),
     };
     once + (micro_batches - 1) * round
+}
+
+fn most(stages: &[StageCost], cost: fn(&StageCost) -> u64) -> u64 {
+    stages.iter().map(cost).max().unwrap_or(0)
 }
 
 /// The objective of an assignment, in ns.

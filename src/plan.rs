@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{self, StageCost};
+use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
-use crate::options::PipelineOptions;
+use crate::options::{Communication, PipelineOptions};
 use crate::problem::{Assignment, Problem};
 use crate::units::ns_to_ms;
 
@@ -116,8 +116,29 @@ pub struct PlanStage {
     pub backward_ms: f64,
     /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
     pub communication_ms: f64,
+    /// The same transfers by phase and direction; absent where nothing is moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
     /// Memory in use.
     pub memory_bytes: u64,
+}
+
+/// What a stage moves for one micro-batch, by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Transfers {
+    /// During forward propagation.
+    pub forward: Moved,
+    /// During backward propagation.
+    pub backward: Moved,
+}
+
+/// Transfers of one stage in one phase, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Received.
+    pub in_ms: f64,
+    /// Sent.
+    pub out_ms: f64,
 }
 
 /// How a plan was found. What does not apply to a method is absent.
@@ -235,6 +256,7 @@ fn plan_stages(
     let training = problem.settings.mode == crate::options::Mode::Training;
     let kind = &instance.cluster.kinds[problem.settings.kind].name;
     let costs = cost::stage_costs(problem, assignment);
+    let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
     let memory = cost::stage_memory_bytes(problem, assignment, used);
     let mut layers = vec![Vec::new(); used];
     for (item, &stage) in assignment.iter().enumerate() {
@@ -256,6 +278,7 @@ fn plan_stages(
             forward_ms: ns_to_ms(costs[k].forward.work_ns),
             backward_ms: ns_to_ms(costs[k].backward.work_ns),
             communication_ms: ns_to_ms(communication_ns(&costs[k])),
+            transfers: transfers(&moved[k]),
             memory_bytes: memory[k],
         }
     };
@@ -266,4 +289,17 @@ fn plan_stages(
 fn communication_ns(cost: &StageCost) -> u64 {
     let both = cost.both();
     both.communication_ns.max(both.link_in_ns).max(both.link_out_ns)
+}
+
+/// What the links of a stage move, if anything.
+fn transfers(cost: &StageCost) -> Option<Transfers> {
+    let moved = |phase: &PhaseCost| Moved {
+        in_ms: ns_to_ms(phase.link_in_ns),
+        out_ms: ns_to_ms(phase.link_out_ns),
+    };
+    let transfers = Transfers {
+        forward: moved(&cost.forward),
+        backward: moved(&cost.backward),
+    };
+    (transfers != Transfers::default()).then_some(transfers)
 }

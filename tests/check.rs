@@ -107,11 +107,23 @@ fn wrong_numbers(case: &Solved) {
         );
         for k in 0..case.plan.stages.len() {
             type Field = fn(&mut PlanStage) -> &mut f64;
-            let fields: [(&'static str, Field); 4] = [
+            let fields: [(&'static str, Field); 8] = [
                 ("load_ms", |stage| &mut stage.load_ms),
                 ("forward_ms", |stage| &mut stage.forward_ms),
                 ("backward_ms", |stage| &mut stage.backward_ms),
                 ("communication_ms", |stage| &mut stage.communication_ms),
+                ("forward.in_ms", |stage| {
+                    &mut stage.transfers.get_or_insert_default().forward.in_ms
+                }),
+                ("forward.out_ms", |stage| {
+                    &mut stage.transfers.get_or_insert_default().forward.out_ms
+                }),
+                ("backward.in_ms", |stage| {
+                    &mut stage.transfers.get_or_insert_default().backward.in_ms
+                }),
+                ("backward.out_ms", |stage| {
+                    &mut stage.transfers.get_or_insert_default().backward.out_ms
+                }),
             ];
             for (name, field) in fields {
                 case.rejects(
@@ -220,6 +232,7 @@ fn wrong_stages(case: &Solved) {
         forward_ms: 0.0,
         backward_ms: 0.0,
         communication_ms: 0.0,
+        transfers: None,
         memory_bytes: 0,
         ..case.plan.stages[0].clone()
     };

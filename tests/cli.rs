@@ -170,6 +170,7 @@ fn the_keys_of_a_plan_are_stable() {
         "forward_ms",
         "backward_ms",
         "communication_ms",
+        "transfers",
         "memory_bytes",
     ];
     assert_eq!(keys(stage), sorted(stated));

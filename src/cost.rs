@@ -177,6 +177,7 @@ pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
 ///
 /// Where nothing overlaps, bottleneck and load are the same. Formulas: Y. Huang et al., *GPipe*, NeurIPS 2019, and
 /// D. Narayanan et al., *Efficient large-scale language model training on GPU clusters*, SC 2021, for unequal stages.
+/// [`crate::simulate`] says how close they are.
 pub fn iteration_ns(stages: &[StageCost], micro_batches: u64, phases_apart: bool) -> u64 {
     let once: u64 = stages.iter().map(StageCost::load_ns).sum();
     let round = match phases_apart {

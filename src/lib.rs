@@ -46,13 +46,14 @@
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
+//! | how a plan runs: schedules, traces, jitter | [`simulate`] |
 //! | a report | [`report`] |
 //! | a command | [`cli`] |
 //!
 //! # Invariants
 //!
 //! * Dependencies point one way: `cli` → `report`, `methods` → `exact`, `heuristics`, `oracles` → `formulations` → `cost`
-//!   → `problem` → `settings` → `instance` → `network`, `cluster`.
+//!   → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`] and what reads its graphs.
@@ -82,4 +83,5 @@ pub mod plan;
 pub mod problem;
 pub mod report;
 pub mod settings;
+pub mod simulate;
 pub mod units;

@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
     "check",
     "formulate",
     "show",
+    "simulate",
     "import",
     "generate",
     "schema",

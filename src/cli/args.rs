@@ -10,6 +10,7 @@ use crate::methods;
 use crate::options::PipelineOptions;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::simulate::{InFlight, Order};
 
 use super::CliError;
 
@@ -58,6 +59,9 @@ stagecut formulate net.toml --stages 4 --output net.mps"
 stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     )]
     Show(ShowArgs),
+    /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(SimulateArgs),
     /// Convert a file of any known format to a native instance
     #[command(after_help = import_help())]
     Import(ImportArgs),
@@ -74,6 +78,12 @@ stagecut solve transformer.json --stages 32 --time-limit 60"
 const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
 stagecut solve net.toml --objective iteration --micro-batches 16 --schedule gpipe\n  \
 stagecut solve profile.json --device-kinds accelerator --format json --output plan.json";
+
+const SIMULATE_EXAMPLES: &str = "Examples:\n  stagecut simulate plan.json\n  \
+stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline.svg\n  \
+stagecut simulate plan.json --jitter 0.1 --seed 7 --format json\n\n\
+A trace has the columns time_ms,device,multiplier: from that time on, the device's work takes so many times as long.\n\
+Times are the plan's; the instance is not needed.";
 
 fn import_help() -> String {
     let formats = crate::import::FORMATS.iter();
@@ -189,6 +199,13 @@ fn gap(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(gap) if (0.0..=1.0).contains(&gap) => Ok(gap),
         _ => Err("expected a relative gap from 0 to 1, such as 0.01".into()),
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(fraction) if (0.0..=1.0).contains(&fraction) => Ok(fraction),
+        _ => Err("expected a fraction from 0 to 1, such as 0.1".into()),
     }
 }
 
@@ -310,6 +327,58 @@ pub enum Drawing {
     Svg,
     /// Graphviz.
     Dot,
+}
+
+/// `simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// Plan in JSON, as `solve --format json` writes it
+    pub plan: PathBuf,
+
+    /// Micro-batches to run [default: the plan's, else four a stage and at least eight]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
+    pub micro_batches: Option<u64>,
+
+    /// Order in which the stages work [default: the plan's]
+    #[arg(long)]
+    pub schedule: Option<Order>,
+
+    /// Micro-batches in flight on a stage, where transfers are overlapped
+    #[arg(long, default_value = "hiding")]
+    pub in_flight: InFlight,
+
+    /// Device speeds over time, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// Multiply every task by a random factor between 1 - FRACTION and 1 + FRACTION
+    #[arg(long, value_name = "FRACTION", value_parser = fraction)]
+    pub jitter: Option<f64>,
+
+    /// Seed of the jitter
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+
+    /// Format of the result [default: by the extension of --output, else text]
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub format: Option<SimulationFormat>,
+
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+}
+
+/// Formats of simulations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimulationFormat {
+    /// What came out, for people.
+    Text,
+    /// All of it, with every event, for programs.
+    Json,
+    /// The events, for tables.
+    Csv,
+    /// The timeline, as a picture.
+    Svg,
 }
 
 /// `import`.

@@ -12,6 +12,7 @@ mod formulate;
 mod output;
 mod progress;
 mod show;
+mod simulate;
 mod solve;
 
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Check(args) => check::check(&args),
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
+        Command::Simulate(args) => simulate::simulate(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Schema => convert::schema(),

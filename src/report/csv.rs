@@ -99,7 +99,7 @@ pub fn comparison_json(rows: &[ComparisonRow]) -> String {
     pretty(&ranked(rows).collect::<Vec<Ranked>>())
 }
 
-fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
+pub(super) fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row)?;
@@ -108,7 +108,7 @@ fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn pretty<T: Serialize>(value: &T) -> String {
+pub(super) fn pretty<T: Serialize>(value: &T) -> String {
     // Only maps whose keys are no strings cannot be written, and none of these types has one.
     let text = serde_json::to_string_pretty(value).expect("reports have string keys alone");
     text + "\n"

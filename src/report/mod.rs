@@ -1,4 +1,4 @@
-//! Plans as people and programs read them: text, CSV, JSON, Graphviz, SVG; and methods side by side.
+//! Plans as people and programs read them: text, CSV, JSON, Graphviz, SVG; methods side by side; and simulated runs.
 //!
 //! Everything here is a function from a plan to a string. Nothing is printed, and nothing is computed that the plan does
 //! not say, so that a report of a plan from a file is that of the search which found it. The same input gives the same
@@ -15,17 +15,21 @@ mod palette;
 mod picture;
 mod ranges;
 mod scene;
+mod simulation;
 mod stages;
 mod svg;
 mod table;
 mod text;
+mod timeline;
 
 pub use self::bounds::bounds;
 pub use self::comparison::{ComparisonRow, comparison};
 pub use self::csv::{comparison_csv, comparison_json, csv, json};
 pub use self::dot::dot;
+pub use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
 pub use self::text::text;
+pub use self::timeline::timeline;
 
 /// How reports look: what the terminal can do, and what the reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

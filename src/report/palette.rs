@@ -1,4 +1,4 @@
-//! Colours of stages.
+//! Colours of stages, and of what they do.
 
 /// The palette of M. Okabe and K. Ito, *Color universal design*, 2008, without black: told apart with every common kind
 /// of colour blindness. Ordered so that neighbours in a pipeline differ in lightness too.
@@ -35,6 +35,21 @@ impl Colors {
         let at = index.saturating_sub(1);
         let base = OKABE_ITO.get(at).copied();
         Self::of(base.unwrap_or_else(|| generated(at - OKABE_ITO.len())))
+    }
+
+    /// Those of forward propagation in a timeline.
+    pub fn forward() -> Self {
+        Self::of(OKABE_ITO[1])
+    }
+
+    /// Those of backward propagation in a timeline.
+    pub fn backward() -> Self {
+        Self::of(OKABE_ITO[0])
+    }
+
+    /// Those of transfers in a timeline.
+    pub fn transfer() -> Self {
+        Self::of(OKABE_ITO[6])
     }
 
     fn of(base: [u8; 3]) -> Self {

@@ -10,7 +10,7 @@ use crate::options::{Communication, MemoryLimit, Mode, Objective, Schedule};
 use crate::plan::{Plan, Status, StoppedBy};
 
 /// Characters before a fact: its label and blanks.
-const LABEL: usize = 12;
+pub(super) const LABEL: usize = 12;
 
 /// The text report of a plan, at most `style.width` columns wide where that is enough for the numbers.
 ///
@@ -236,7 +236,7 @@ fn problem(plan: &Plan) -> String {
     words.join(", ")
 }
 
-fn micro_batches(m: u64) -> String {
+pub(super) fn micro_batches(m: u64) -> String {
     match m {
         1 => "1 micro-batch".into(),
         m => format!("{m} micro-batches"),

@@ -1,0 +1,199 @@
+//! The event loop: tasks start as soon as their lane's order and what they wait for allow.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::disturbance::Disturbance;
+use super::schedule::Leads;
+use super::streams::{Activity, Phase, Streams};
+
+/// When a task took place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Task {
+    pub start_ns: u64,
+    /// ns to receive, work and send, as they came to be.
+    pub parts: [u64; 3],
+}
+
+impl Task {
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns + self.parts.iter().sum::<u64>()
+    }
+}
+
+/// The tasks of a run: for every stream, one a micro-batch.
+pub(super) type Run = Vec<Vec<Task>>;
+
+/// Runs so many micro-batches. `reversed` has backward propagation begin with the last one.
+///
+/// Events are the ends of tasks, in a heap. Time O(n log l) for n tasks on l lanes.
+pub(super) fn run(
+    streams: &Streams,
+    leads: &Leads,
+    reversed: bool,
+    micro_batches: usize,
+    disturbance: &Disturbance,
+) -> Run {
+    let mut state = State {
+        streams,
+        leads,
+        reversed,
+        micro_batches,
+        position_of: positions(streams),
+        lanes_of_stage: lanes_of_stage(streams),
+        next: vec![[0, 0]; streams.lanes.len()],
+        busy: vec![None; streams.lanes.len()],
+        progress: vec![vec![Progress::Waiting; micro_batches]; streams.streams.len()],
+        run: vec![vec![Task::default(); micro_batches]; streams.streams.len()],
+    };
+    let mut ends = BinaryHeap::new();
+    let mut wake: Vec<usize> = (0..streams.lanes.len()).collect();
+    let mut now_ns = 0;
+    loop {
+        while let Some(lane) = wake.pop() {
+            if let Some((s, m)) = state.startable(lane) {
+                let parts = disturbance.parts(&streams.streams[s], m, now_ns);
+                let task = Task {
+                    start_ns: now_ns,
+                    parts,
+                };
+                ends.push(Reverse((task.end_ns(), lane)));
+                state.start(lane, s, m, task);
+                if streams.streams[s].activity == Activity::Send {
+                    // The receiving link works at the same time.
+                    wake.extend(state.lanes_after(s));
+                }
+            }
+        }
+        let Some(Reverse((end_ns, lane))) = ends.pop() else {
+            return state.run;
+        };
+        now_ns = end_ns;
+        if let Some((s, m)) = state.busy[lane].take() {
+            state.progress[s][m] = Progress::Done;
+            wake.extend(state.lanes_after(s));
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    Started,
+    Done,
+}
+
+struct State<'a> {
+    streams: &'a Streams,
+    leads: &'a Leads,
+    reversed: bool,
+    micro_batches: usize,
+    /// Position of every stream.
+    position_of: Vec<usize>,
+    lanes_of_stage: Vec<Vec<usize>>,
+    /// For every lane, how many forward and how many backward tasks it has begun.
+    next: Vec<[usize; 2]>,
+    /// What every lane is doing: stream and micro-batch.
+    busy: Vec<Option<(usize, usize)>>,
+    progress: Vec<Vec<Progress>>,
+    run: Run,
+}
+
+impl State<'_> {
+    /// The task that an idle lane may start now.
+    fn startable(&self, lane: usize) -> Option<(usize, usize)> {
+        if self.busy[lane].is_some() {
+            return None;
+        }
+        let (s, m) = self.next_of(lane)?;
+        self.is_ready(s, m).then_some((s, m))
+    }
+
+    /// The task whose turn it is: forward while fewer than `lead` are ahead.
+    fn next_of(&self, lane: usize) -> Option<(usize, usize)> {
+        let [forward_done, backward_done] = self.next[lane];
+        let lead = self.leads.lanes[lane] as usize;
+        let of = |stream: Option<usize>, done: usize| stream.filter(|_| done < self.micro_batches);
+        let forward = of(self.streams.lanes[lane].forward, forward_done);
+        let backward = of(self.streams.lanes[lane].backward, backward_done);
+        match (forward, backward) {
+            (Some(s), None) => Some((s, forward_done)),
+            (Some(s), Some(_)) if forward_done < backward_done.saturating_add(lead) => {
+                Some((s, forward_done))
+            }
+            (_, Some(s)) if self.reversed => Some((s, self.micro_batches - 1 - backward_done)),
+            (_, Some(s)) => Some((s, backward_done)),
+            (None, None) => None,
+        }
+    }
+
+    fn is_ready(&self, s: usize, m: usize) -> bool {
+        let is_done = |s: usize| self.progress[s][m] == Progress::Done;
+        let at = self.position_of[s];
+        let position = self.streams.positions[at];
+        let before = at.checked_sub(1).map(|before| self.streams.positions[before]);
+        match self.streams.streams[s].activity {
+            Activity::Send => is_done(position.compute),
+            Activity::Receive => before.is_none_or(|before| match before.send {
+                Some(send) => self.progress[send][m] != Progress::Waiting,
+                None => is_done(before.compute),
+            }),
+            Activity::Compute => {
+                before.is_none_or(|before| is_done(before.send.unwrap_or(before.compute)))
+                    && position.receive.is_none_or(is_done)
+                    && self.has_room(s, m)
+            }
+        }
+    }
+
+    /// Whether the stage may take one more micro-batch in flight.
+    fn has_room(&self, s: usize, m: usize) -> bool {
+        let stream = &self.streams.streams[s];
+        let limit = self.leads.in_flight[stream.stage] as usize;
+        if stream.phase == Phase::Backward || m < limit {
+            return true;
+        }
+        let backward = self.streams.positions.len() - 1 - self.position_of[s];
+        self.progress[self.streams.positions[backward].compute][m - limit] == Progress::Done
+    }
+
+    fn start(&mut self, lane: usize, s: usize, m: usize, task: Task) {
+        let phase = self.streams.streams[s].phase as usize;
+        self.next[lane][phase] += 1;
+        self.busy[lane] = Some((s, m));
+        self.progress[s][m] = Progress::Started;
+        self.run[s][m] = task;
+    }
+
+    /// Lanes that may wait for a task of this stream: those of its stage and of the next position's.
+    fn lanes_after(&self, s: usize) -> Vec<usize> {
+        let stage = self.streams.streams[s].stage;
+        let after = self.streams.positions.get(self.position_of[s] + 1);
+        let after = after.map(|position| self.streams.streams[position.compute].stage);
+        let stages = std::iter::once(stage).chain(after.filter(|&after| after != stage));
+        stages
+            .flat_map(|stage| self.lanes_of_stage[stage].clone())
+            .collect()
+    }
+}
+
+fn positions(streams: &Streams) -> Vec<usize> {
+    let mut position_of = vec![0; streams.streams.len()];
+    for (at, position) in streams.positions.iter().enumerate() {
+        let of_position = [position.receive, Some(position.compute), position.send];
+        of_position
+            .into_iter()
+            .flatten()
+            .for_each(|s| position_of[s] = at);
+    }
+    position_of
+}
+
+fn lanes_of_stage(streams: &Streams) -> Vec<Vec<usize>> {
+    let stages = streams.lanes.iter().map(|lane| lane.stage + 1).max().unwrap_or(0);
+    let mut lanes = vec![Vec::new(); stages];
+    for (at, lane) in streams.lanes.iter().enumerate() {
+        lanes[lane.stage].push(at);
+    }
+    lanes
+}

@@ -1,0 +1,193 @@
+//! The simulator: runs a plan micro-batch by micro-batch, on whole nanoseconds.
+//!
+//! # What it models
+//!
+//! A stage has a *worker* that does one task at a time, forward or backward propagation of one micro-batch; a concurrent
+//! worker has a *channel* for each. Where communication is `overlapped`, a stage also has a *link in* and a *link out*;
+//! where it is `blocking`, the worker receives, works and sends, one after the other; where it is `ignored`, nothing is
+//! moved.
+//!
+//! * Forward of a micro-batch on stage k waits for that on stage k-1 and its transfer, backward on stage k for that on
+//!   stage k+1 and its transfer, and on the last stage for its forward. Tensors that skip stages are charged where the plan
+//!   charges them, at both ends.
+//! * Both ends of an overlapped transfer work at the same time: the link in may start when the link out does, and what
+//!   comes next waits for both.
+//! * Every resource works in an order fixed before the run, so that results do not depend on ties:
+//!
+//! | schedule | order on a worker |
+//! |---|---|
+//! | `gpipe` | all forward, then all backward with the last micro-batch first, as in Huang et al.; flush |
+//! | `1f1b` | q-k+1 forward on stage k of q, then one backward, one forward in turn, then the remaining backward; flush |
+//! | `pipedream` | as 1F1B, for one stream of micro-batches: nothing is flushed, M is where the simulation stops |
+//! | `concurrent` | forward and backward each in order, side by side; 2(q-k+1) in flight |
+//!
+//! A link alternates as workers do. Overlapped transfers may need more micro-batches in flight than the table says:
+//! [`InFlight`]. Why these numbers are enough, and why no lane can deadlock, is argued in [`schedule`].
+//!
+//! In inference there is no backward propagation, all schedules are the same, and nothing limits the micro-batches in flight.
+//!
+//! # What is known of the times
+//!
+//! Without trace and jitter, for T the time of the busiest resource for one micro-batch and L_k the load F_k + B_k:
+//!
+//! * **Period.** 1F1B, PipeDream and concurrent schedules reach the period T exactly: the plan's objective.
+//! * **GPipe** has no steady state. With `blocking` or `ignored` communication an iteration takes exactly the formula's
+//!   Σ L_k + (M-1)(max F_k + max B_k): either phase is a flow shop of identical jobs, backward starts on the last stage when its
+//!   last forward ends, and every other stage has then done its forward passes.
+//! * **1F1B**, same communication, M micro-batches on q stages: an iteration takes at least Σ L_k + (M-1) L_q, since the
+//!   last stage alternates without a break of its own and the first micro-batch has to get there and the last one back; and
+//!   at most F_1 + B_1 + (M+q-2) T, when the timetable of [`schedule`] ends. With equal loads both are the formula's
+//!   Σ L_k + (M-1) max L_k. With unequal loads the formula lies in the same range but is neither bound: work of other stages
+//!   hides behind the busiest one (shorter), and a warm-up of long forward passes before long backward passes
+//!   elsewhere delays the first backward (longer). The two differ by at most (q-1) T, since both lie from M T to
+//!   (M+q-1) T.
+//!
+//! # Disturbances
+//!
+//! A [`Trace`] multiplies the work (not the transfers) of devices from given times on; a task takes the multiplier at its
+//! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor.
+
+mod disturbance;
+mod engine;
+mod measure;
+mod outcome;
+mod pipeline;
+pub mod schedule;
+mod streams;
+mod trace;
+
+pub use disturbance::Jitter;
+pub use outcome::{Event, Lane, SCHEMA, Simulation, StageInFlight};
+pub use pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
+pub use schedule::{InFlight, Order};
+pub use streams::{Activity, Phase, Resource};
+pub use trace::{COLUMNS, Trace};
+
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::options;
+use crate::plan::Plan;
+use crate::units::LARGEST_EXACT;
+use disturbance::Disturbance;
+use schedule::Leads;
+use streams::Streams;
+
+/// What to simulate of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Micro-batches. Default: the plan's, else [`default_micro_batches`].
+    pub micro_batches: Option<u64>,
+    /// The schedule. Default: the plan's.
+    pub order: Option<Order>,
+    /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers.
+    pub in_flight: Option<InFlight>,
+    /// Device speeds over time.
+    pub trace: Trace,
+    /// Random times.
+    pub jitter: Option<Jitter>,
+}
+
+/// Micro-batches where neither plan nor user says: four a stage and at least eight, so that the pipeline is full for most of
+/// the time and the timeline can still be read.
+pub fn default_micro_batches(stages: usize) -> u64 {
+    (4 * stages as u64).max(8)
+}
+
+/// Simulates a plan.
+///
+/// # Errors
+///
+/// A plan without stages or with times that are none ([`Pipeline::from_plan`]), a schedule that its workers cannot run, and
+/// more tasks or longer times than can be counted exactly.
+pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError> {
+    let pipeline = Pipeline::from_plan(plan)?;
+    let order = order_of(plan, &pipeline, request.order)?;
+    let stages = pipeline.stages.len();
+    let micro_batches = request
+        .micro_batches
+        .or(plan.problem.micro_batches)
+        .unwrap_or_else(|| default_micro_batches(stages));
+    let streams = Streams::new(&pipeline);
+    check_size(&streams, micro_batches, request)?;
+    let in_flight = request.in_flight.unwrap_or(InFlight::Hiding);
+    let leads = Leads::new(&pipeline, &streams, order, in_flight, micro_batches);
+    let disturbance = Disturbance {
+        trace: &request.trace,
+        devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
+        jitter: request.jitter,
+    };
+    let reversed = order == Order::Gpipe;
+    let run = engine::run(&streams, &leads, reversed, micro_batches as usize, &disturbance);
+    let simulated = outcome::Simulated {
+        plan,
+        pipeline: &pipeline,
+        order,
+        micro_batches,
+        streams: &streams,
+        leads: &leads,
+        run: &run,
+    };
+    Ok(Simulation::new(&simulated))
+}
+
+/// The schedule asked for, or the plan's, if the plan's workers can run it.
+fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Order>) -> Result<Order, InputError> {
+    let is_split = pipeline.channels == Channels::Split;
+    let planned = match plan.problem.schedule {
+        _ if is_split => Order::Concurrent,
+        Some(options::Schedule::Gpipe) => Order::Gpipe,
+        Some(options::Schedule::Pipedream) => Order::Pipedream,
+        Some(options::Schedule::OneFOneB) | None => Order::OneFOneB,
+    };
+    let order = asked.unwrap_or(planned);
+    if (order == Order::Concurrent) == is_split {
+        return Ok(order);
+    }
+    let (found, expected) = match is_split {
+        true => ("workers that run both phases at once", "`--schedule concurrent`"),
+        false => (
+            "workers without shares",
+            "`--schedule gpipe`, `1f1b` or `pipedream`",
+        ),
+    };
+    Err(InputError::option(
+        "--schedule",
+        FaultKind::Contradiction {
+            found: format!("`{order}` for a plan with {found}"),
+            expected: expected.into(),
+        },
+    ))
+}
+
+/// Refuses what would not fit memory or whole nanoseconds.
+fn check_size(streams: &Streams, micro_batches: u64, request: &Request) -> Result<(), InputError> {
+    /// Tasks; each takes some hundred bytes until it is written.
+    const MOST_TASKS: f64 = 5e6;
+    let tasks = streams.streams.len() as f64 * micro_batches as f64;
+    if micro_batches == 0 || tasks > MOST_TASKS {
+        return Err(InputError::option(
+            "--micro-batches",
+            FaultKind::BadNumber {
+                found: micro_batches as f64,
+                expected: "a whole number from 1, and no more than five million tasks in all",
+            },
+        ));
+    }
+    let once: u64 = streams
+        .streams
+        .iter()
+        .map(|stream| stream.total_ns())
+        .fold(0, u64::saturating_add);
+    let slowest = request.trace.largest() * (1.0 + request.jitter.map_or(0.0, |jitter| jitter.fraction));
+    let rounds = micro_batches as f64 + 2.0 * streams.positions.len() as f64;
+    let found = once as f64 * rounds * slowest;
+    match found > LARGEST_EXACT as f64 {
+        true => Err(InputError {
+            path: None,
+            faults: vec![Fault::new(
+                "the simulation",
+                FaultKind::Overflow { found, unit: "ns" },
+            )],
+        }),
+        false => Ok(()),
+    }
+}

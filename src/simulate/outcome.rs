@@ -1,0 +1,264 @@
+//! What a simulation found, as files and reports hold it.
+
+use serde::Serialize;
+
+use super::engine::{Run, Task};
+use super::measure;
+use super::pipeline::{Channels, Pipeline};
+use super::schedule::{Leads, Order, standard_in_flight};
+use super::streams::{Activity, Phase, Resource, Streams};
+use crate::cost::{PhaseCost, StageCost, iteration_ns};
+use crate::options::{Mode, Objective};
+use crate::plan::Plan;
+use crate::units::{NS_PER_MS, ns_to_ms};
+
+/// The value of `schema` in simulations of this version.
+pub const SCHEMA: &str = "stagecut-simulation/1";
+
+/// A simulated run, with what the plan says beside it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Simulation {
+    /// The format's version.
+    pub schema: &'static str,
+    /// Name of the plan's instance.
+    pub instance: String,
+    /// Training or inference.
+    pub mode: Mode,
+    /// The schedule.
+    pub schedule: Order,
+    /// Micro-batches that were run.
+    pub micro_batches: u64,
+    /// Time until all of them are done, in ms.
+    pub iteration_ms: f64,
+    /// That time by the standard formula ([`iteration_ns`]), in ms; none for asynchronous and concurrent schedules.
+    pub formula_iteration_ms: Option<f64>,
+    /// Time between micro-batches in steady state, in ms; none for GPipe, which has no steady state, and for too few
+    /// micro-batches.
+    pub period_ms: Option<f64>,
+    /// Whether that is the exact period of a periodic run, not an average.
+    pub period_is_exact: bool,
+    /// The busiest resource's time for one micro-batch, in ms: what the period would be at best.
+    pub least_period_ms: f64,
+    /// What the plan minimises.
+    pub objective: Objective,
+    /// The plan's objective in ms.
+    pub objective_ms: Option<f64>,
+    /// Share of the workers' time in which they were idle.
+    pub bubble_share: f64,
+    /// The stages.
+    pub stages: Vec<StageInFlight>,
+    /// The resources, stage by stage.
+    pub resources: Vec<Lane>,
+    /// Every event, by resource and time.
+    pub events: Vec<Event>,
+}
+
+/// Micro-batches in flight on a stage: from the start of forward to the end of backward propagation, or of forward
+/// propagation in inference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageInFlight {
+    /// Position in the pipeline, from 1.
+    pub stage: usize,
+    /// Its devices.
+    pub devices: Vec<String>,
+    /// The most at any time.
+    pub most_in_flight: u64,
+    /// As many as the schedule is known for; none in inference.
+    pub standard_in_flight: Option<u64>,
+}
+
+/// How busy a resource was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lane {
+    /// Its stage, from 1.
+    pub stage: usize,
+    /// Which resource of the stage.
+    pub resource: Resource,
+    /// Time with something to do, in ms.
+    pub busy_ms: f64,
+    /// That time over the time of the iteration.
+    pub utilisation: f64,
+}
+
+/// What a resource did for a time. Parts of a task that take no time have no event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// The resource.
+    pub resource: Resource,
+    /// Its stage, from 1.
+    pub stage: usize,
+    /// The micro-batch, from 1.
+    pub micro_batch: usize,
+    /// Forward or backward propagation.
+    pub phase: Phase,
+    /// What it did.
+    pub activity: Activity,
+    /// From then, in ms.
+    pub start_ms: f64,
+    /// Till then, in ms.
+    pub end_ms: f64,
+}
+
+/// A run and all that it came from.
+pub(super) struct Simulated<'a> {
+    pub plan: &'a Plan,
+    pub pipeline: &'a Pipeline,
+    pub order: Order,
+    pub micro_batches: u64,
+    pub streams: &'a Streams,
+    pub leads: &'a Leads,
+    pub run: &'a Run,
+}
+
+impl Simulation {
+    pub(super) fn new(of: &Simulated) -> Self {
+        let problem = &of.plan.problem;
+        let end_ns = measure::makespan_ns(of.run);
+        let resources = of.lanes(end_ns);
+        let period = of.period();
+        Self {
+            schema: SCHEMA,
+            instance: of.plan.instance.clone(),
+            mode: problem.mode.unwrap_or(Mode::Training),
+            schedule: of.order,
+            micro_batches: of.micro_batches,
+            iteration_ms: ns_to_ms(end_ns),
+            formula_iteration_ms: of.formula_iteration_ns().map(ns_to_ms),
+            period_ms: period.map(|period| period.ns / NS_PER_MS),
+            period_is_exact: period.is_some_and(|period| period.is_exact),
+            least_period_ms: ns_to_ms(of.streams.period_ns()),
+            objective: problem.objective.unwrap_or(Objective::Period),
+            objective_ms: of.plan.objective_ms,
+            bubble_share: bubble_share(&resources),
+            stages: of.stages(),
+            resources,
+            events: of.events(),
+        }
+    }
+}
+
+/// Workers alone count: an idle link costs nothing.
+fn bubble_share(resources: &[Lane]) -> f64 {
+    let is_worker = |lane: &&Lane| !matches!(lane.resource, Resource::LinkIn | Resource::LinkOut);
+    let workers: Vec<f64> = resources
+        .iter()
+        .filter(is_worker)
+        .map(|lane| lane.utilisation)
+        .collect();
+    1.0 - workers.iter().sum::<f64>() / workers.len().max(1) as f64
+}
+
+impl Simulated<'_> {
+    fn period(&self) -> Option<measure::Period> {
+        let draining = match self.pipeline.trains {
+            true if self.order == Order::Gpipe => return None,
+            true => self.leads.in_flight[0] as usize,
+            false => 0,
+        };
+        measure::period(self.streams, self.run, draining)
+    }
+
+    fn formula_iteration_ns(&self) -> Option<u64> {
+        let flushes = matches!(self.order, Order::Gpipe | Order::OneFOneB);
+        if !flushes || self.pipeline.channels == Channels::Split {
+            return None;
+        }
+        let phase = |times: super::PhaseTimes| match self.pipeline.has_links {
+            true => PhaseCost {
+                work_ns: times.work_ns,
+                link_in_ns: times.in_ns,
+                link_out_ns: times.out_ns,
+                ..PhaseCost::default()
+            },
+            false => PhaseCost {
+                work_ns: times.work_ns,
+                communication_ns: times.in_ns + times.out_ns,
+                ..PhaseCost::default()
+            },
+        };
+        let stages: Vec<StageCost> = self
+            .pipeline
+            .stages
+            .iter()
+            .map(|stage| StageCost {
+                forward: phase(stage.forward),
+                backward: phase(stage.backward),
+            })
+            .collect();
+        Some(iteration_ns(
+            &stages,
+            self.micro_batches,
+            self.order == Order::Gpipe,
+        ))
+    }
+
+    fn stages(&self) -> Vec<StageInFlight> {
+        let count = self.plan.stages.len();
+        let stages = self.plan.stages.iter().enumerate();
+        let standard = |k: usize| {
+            let most = standard_in_flight(self.order, (count - k) as u64, self.micro_batches);
+            most.min(self.micro_batches)
+        };
+        stages
+            .map(|(k, stage)| StageInFlight {
+                stage: k + 1,
+                devices: stage.devices.clone(),
+                most_in_flight: measure::most_in_flight(self.streams, self.run, k),
+                standard_in_flight: self.pipeline.trains.then(|| standard(k)),
+            })
+            .collect()
+    }
+
+    /// Lanes stage by stage, workers before links.
+    fn lanes(&self, end_ns: u64) -> Vec<Lane> {
+        let lane = |lane: &super::streams::Lane| {
+            let busy_ns = measure::busy_ns(lane, self.run);
+            Lane {
+                stage: lane.stage + 1,
+                resource: lane.resource,
+                busy_ms: ns_to_ms(busy_ns),
+                utilisation: busy_ns as f64 / end_ns.max(1) as f64,
+            }
+        };
+        let mut lanes: Vec<Lane> = self.streams.lanes.iter().map(lane).collect();
+        lanes.sort_by_key(|lane| (lane.stage, lane.resource));
+        lanes
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (stream, tasks) in self.streams.streams.iter().zip(self.run) {
+            for (m, task) in tasks.iter().enumerate() {
+                let mut from_ns = task.start_ns;
+                for (activity, ns) in parts(task) {
+                    if ns > 0 {
+                        events.push((
+                            from_ns,
+                            Event {
+                                resource: self.streams.lanes[stream.lane].resource,
+                                stage: stream.stage + 1,
+                                micro_batch: m + 1,
+                                phase: stream.phase,
+                                activity,
+                                start_ms: ns_to_ms(from_ns),
+                                end_ms: ns_to_ms(from_ns + ns),
+                            },
+                        ));
+                    }
+                    from_ns += ns;
+                }
+            }
+        }
+        events.sort_by_key(|(from_ns, event)| (event.stage, event.resource, *from_ns));
+        events.into_iter().map(|(_, event)| event).collect()
+    }
+}
+
+fn parts(task: &Task) -> [(Activity, u64); 3] {
+    let [receive, work, send] = task.parts;
+    [
+        (Activity::Receive, receive),
+        (Activity::Compute, work),
+        (Activity::Send, send),
+    ]
+}

@@ -1,0 +1,116 @@
+//! What the simulator runs: the times of every stage, in whole nanoseconds, and what they occupy.
+
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::options::{Communication, Mode};
+use crate::plan::{Moved, Plan, PlanStage, Transfers};
+use crate::units::ms_to_ns;
+
+/// A pipeline to simulate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The stages, in pipeline order; at least one.
+    pub stages: Vec<StageTimes>,
+    /// Whether there is backward propagation.
+    pub trains: bool,
+    /// What forward and backward propagation of a stage run on.
+    pub channels: Channels,
+    /// Whether transfers run on links beside the work; otherwise the worker waits for them.
+    pub has_links: bool,
+}
+
+/// What forward and backward propagation of a stage run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// One worker for both, which take turns.
+    Shared,
+    /// One channel each, which run at the same time: times are those under the worker's shares.
+    Split,
+}
+
+/// Times of one stage for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// Forward propagation.
+    pub forward: PhaseTimes,
+    /// Backward propagation.
+    pub backward: PhaseTimes,
+}
+
+/// Times of one stage in one phase, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhaseTimes {
+    /// Transfers received.
+    pub in_ns: u64,
+    /// Work.
+    pub work_ns: u64,
+    /// Transfers sent.
+    pub out_ns: u64,
+}
+
+impl Pipeline {
+    /// Reads the times of a plan. Workers whose plan states shares run both phases at once.
+    ///
+    /// # Errors
+    ///
+    /// A plan without stages, and every time that is none or is missing.
+    pub fn from_plan(plan: &Plan) -> Result<Self, InputError> {
+        let mut faults = Vec::new();
+        if plan.stages.is_empty() {
+            let kind = FaultKind::Missing {
+                what: "stages".into(),
+                expected: format!("a plan to simulate, but its status is `{}`", plan.status),
+                remedy: "solve again with more time, stages or memory".into(),
+            };
+            faults.push(Fault::new("stages", kind));
+        }
+        let stages = plan.stages.iter().enumerate();
+        let stages = stages
+            .map(|(k, stage)| stage_times(k, stage, &mut faults))
+            .collect();
+        if !faults.is_empty() {
+            return Err(InputError { path: None, faults });
+        }
+        let is_split = plan.stages.iter().any(|stage| !stage.shares.is_empty());
+        Ok(Self {
+            stages,
+            trains: plan.problem.mode != Some(Mode::Inference),
+            channels: if is_split {
+                Channels::Split
+            } else {
+                Channels::Shared
+            },
+            has_links: plan.problem.communication == Some(Communication::Overlapped),
+        })
+    }
+}
+
+fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTimes {
+    if stage.communication_ms > 0.0 && stage.transfers.is_none() {
+        let kind = FaultKind::Missing {
+            what: "field `transfers`".into(),
+            expected: "one, since `communication_ms` is above 0".into(),
+            remedy: "solve again: plans of earlier versions do not say when transfers take place".into(),
+        };
+        faults.push(Fault::new(format!("stages[{k}]"), kind));
+    }
+    let mut ns = |field: &str, ms: f64| {
+        ms_to_ns(ms).unwrap_or_else(|| {
+            let kind = FaultKind::BadNumber {
+                found: ms,
+                expected: "a time in ms from 0",
+            };
+            faults.push(Fault::new(format!("stages[{k}].{field}"), kind));
+            0
+        })
+    };
+    let Transfers { forward, backward } = stage.transfers.unwrap_or_default();
+    let mut phase = |name: &str, work_ms: f64, moved: Moved| PhaseTimes {
+        in_ns: ns(&format!("transfers.{name}.in_ms"), moved.in_ms),
+        work_ns: ns(&format!("{name}_ms"), work_ms),
+        out_ns: ns(&format!("transfers.{name}.out_ms"), moved.out_ms),
+    };
+    StageTimes {
+        forward: phase("forward", stage.forward_ms, forward),
+        backward: phase("backward", stage.backward_ms, backward),
+    }
+}

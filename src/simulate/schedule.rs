@@ -1,0 +1,241 @@
+//! In which order every lane works: fixed before the run, so that a run is deterministic and cannot deadlock.
+//!
+//! A lane with forward and backward tasks starts with *lead* forward ones, then strictly alternates, and ends with what is
+//! left of the backward ones: 1F1B. With a lead of M it is GPipe.
+//!
+//! # How many micro-batches a schedule needs in flight
+//!
+//! A stage's lead is the number of micro-batches it has in flight. Let T be the time of the busiest lane for one
+//! micro-batch. A *timetable* that repeats every T gives the leads: follow one micro-batch through the pipeline and put
+//! every task at the first time at which it is ready and its lane is free, where the lane's other task of the same period
+//! counts as taken. That is always possible, for the two together take at most T. The timetable says how many forward
+//! tasks a lane has done before the first backward one, its lead. The timetable of micro-batch m is that of the first, mT
+//! later, and it respects every order and precedence of the simulation. The simulation starts every task as early as the
+//! same order allows, so it is never later than the timetable, and over many micro-batches its period is at most T; the
+//! busiest lane says that it is at least T.
+//!
+//! * **1F1B and PipeDream without links** (`blocking`, `ignored`): stage k of q never needs more than q-k+1. By induction
+//!   from the last stage, where forward ends at the time a + F and backward may start at once (1 in flight): if backward of
+//!   stage k+1 starts at F + (q-k-1)T after its forward started, that of stage k is ready no later than F + (q-k)T after
+//!   its own, since F + B <= T on stage k+1. The timetable here waits until that time, so that leads are exactly q-k+1,
+//!   PipeDream's and Megatron's.
+//! * **1F1B with links** (`overlapped`): a transfer takes time but no worker, and q-k+1 may be too few to hide it. Two
+//!   stages with F = B = 1 and transfers of 1 each way: a micro-batch is away from stage 1 for 1 + 2 + 1 ms after its
+//!   forward and its backward takes 1 more, 6 ms in all; with two in flight the period is 3 ms, with three it is the 2 ms
+//!   of the plan. [`InFlight::Hiding`] takes as many as the timetable needs; [`InFlight::Standard`] keeps to q-k+1, whose
+//!   memory the plan has counted, and takes the orders of the shortest period found that needs no more.
+//! * **Concurrent**: a stage has forward of one and backward of another in work at the same time, so the r-th stage from
+//!   the end needs 2r, counted from the start of forward to the end of backward: the micro-batch is away for
+//!   Σ (F + B) <= 2rT. One fewer is not enough: a single stage with F = B = T and one in flight takes 2T a micro-batch.
+//!   (2r-1 are enough if a stage may start the next forward as soon as the oldest backward has *started*.)
+//!
+//! The timetable: O(q) for q stages; `Standard` with links tries O(log) periods.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::pipeline::{Channels, Pipeline};
+use super::streams::{Phase, Streams};
+
+/// The order in which stages work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+pub enum Order {
+    /// All forward passes, then all backward passes, the last micro-batch first; then a flush
+    #[serde(rename = "gpipe")]
+    Gpipe,
+    /// Warm-up, then one forward, one backward in turn, then a flush
+    #[serde(rename = "1f1b")]
+    #[value(name = "1f1b")]
+    OneFOneB,
+    /// 1F1B over one endless stream of micro-batches, without a flush
+    #[serde(rename = "pipedream")]
+    Pipedream,
+    /// Forward and backward at the same time, on channels of their own
+    #[serde(rename = "concurrent")]
+    Concurrent,
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Gpipe => "gpipe",
+            Self::OneFOneB => "1f1b",
+            Self::Pipedream => "pipedream",
+            Self::Concurrent => "concurrent",
+        })
+    }
+}
+
+/// How many micro-batches a stage may have in flight, where transfers are overlapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum InFlight {
+    /// As many as hide the transfers, which may take more memory than the plan has counted
+    Hiding,
+    /// The schedule's own: q-k+1 at stage k, or 2(q-k+1) where forward and backward run at the same time
+    Standard,
+}
+
+/// What fixes the order of every lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leads {
+    /// For every lane, how many forward tasks are ahead of the backward ones.
+    pub lanes: Vec<u64>,
+    /// For every stage, the most micro-batches in flight.
+    pub in_flight: Vec<u64>,
+}
+
+/// Micro-batches in flight that the schedule is known for, on the stage that is `from_end` from the end.
+pub(super) fn standard_in_flight(order: Order, from_end: u64, micro_batches: u64) -> u64 {
+    match order {
+        Order::Gpipe => micro_batches,
+        Order::OneFOneB | Order::Pipedream => from_end,
+        Order::Concurrent => 2 * from_end,
+    }
+}
+
+impl Leads {
+    /// The orders of a schedule for so many micro-batches.
+    pub fn new(
+        pipeline: &Pipeline,
+        streams: &Streams,
+        order: Order,
+        in_flight: InFlight,
+        micro_batches: u64,
+    ) -> Self {
+        let stages = pipeline.stages.len();
+        let standard: Vec<u64> = (0..stages)
+            .map(|k| standard_in_flight(order, (stages - k) as u64, micro_batches))
+            .collect();
+        if order == Order::Gpipe || !pipeline.trains {
+            return Self {
+                lanes: vec![micro_batches; streams.lanes.len()],
+                in_flight: vec![micro_batches; stages],
+            };
+        }
+        let at = |period_ns: u64| timetable(pipeline, streams, period_ns, &standard);
+        let least = streams.period_ns().max(1);
+        if in_flight == InFlight::Hiding || at(least).in_flight == standard {
+            return at(least);
+        }
+        // A long enough period hides everything under any number in flight.
+        let (mut short, mut long) = (least, 2 * least);
+        while at(long).in_flight != standard {
+            (short, long) = (long, 2 * long);
+        }
+        while long - short > 1 {
+            let middle = short + (long - short) / 2;
+            match at(middle).in_flight == standard {
+                true => long = middle,
+                false => short = middle,
+            }
+        }
+        at(long)
+    }
+}
+
+/// The leads of a timetable that repeats every `period_ns` and has at least `least` in flight on each stage.
+fn timetable(pipeline: &Pipeline, streams: &Streams, period_ns: u64, least: &[u64]) -> Leads {
+    let mut leads = Leads {
+        lanes: vec![1; streams.lanes.len()],
+        in_flight: vec![1; least.len()],
+    };
+    let mut starts: Vec<u64> = vec![0; streams.streams.len()];
+    // When the position before starts to send, and when all of it has arrived.
+    let (mut sends, mut arrives) = (0, 0);
+    for position in &streams.positions {
+        let mut put = |s: usize, ready_ns: u64, starts: &mut [u64]| -> u64 {
+            let stream = &streams.streams[s];
+            let lane = &streams.lanes[stream.lane];
+            let mut start = ready_ns;
+            if let (Phase::Backward, Some(f)) = (stream.phase, lane.forward) {
+                let forward_ns = streams.streams[f].total_ns();
+                let away_ns = ready_ns + stream.total_ns() - starts[f];
+                let needed = away_ns.div_ceil(period_ns).max(1);
+                let is_worker = s == position.compute;
+                let lead = if is_worker {
+                    needed.max(least[stream.stage])
+                } else {
+                    needed
+                };
+                leads.lanes[stream.lane] = lead;
+                start = ready_ns.max(starts[f] + forward_ns + (lead - 1) * period_ns);
+            }
+            starts[s] = start;
+            start
+        };
+        let mut ready = arrives;
+        if let Some(s) = position.receive {
+            let start = put(s, sends, &mut starts);
+            ready = ready.max(start + streams.streams[s].total_ns());
+        }
+        let start = put(position.compute, ready, &mut starts);
+        let done = start + streams.streams[position.compute].total_ns();
+        (sends, arrives) = (done, done);
+        if let Some(s) = position.send {
+            sends = put(s, done, &mut starts);
+            arrives = sends + streams.streams[s].total_ns();
+        }
+    }
+    let stages = least.len();
+    for (k, limit) in leads.in_flight.iter_mut().enumerate() {
+        let backward = streams.positions[2 * stages - 1 - k].compute;
+        let forward = streams.positions[k].compute;
+        *limit = match pipeline.channels {
+            Channels::Shared => leads.lanes[streams.streams[backward].lane],
+            Channels::Split => {
+                let away_ns = starts[backward] + streams.streams[backward].total_ns() - starts[forward];
+                away_ns.div_ceil(period_ns).max(least[k])
+            }
+        };
+    }
+    leads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disturbance::Disturbance;
+    use super::super::pipeline::{PhaseTimes, StageTimes};
+    use super::super::trace::Trace;
+    use super::super::{engine, measure};
+    use super::*;
+
+    /// The period in ns with one fewer in flight on every stage than a concurrent schedule has, or as many.
+    fn period_ns(stages: usize, fewer: u64) -> f64 {
+        let work = PhaseTimes {
+            work_ns: 10,
+            ..PhaseTimes::default()
+        };
+        let stage = StageTimes {
+            forward: work,
+            backward: work,
+        };
+        let pipeline = Pipeline {
+            stages: vec![stage; stages],
+            trains: true,
+            channels: Channels::Split,
+            has_links: false,
+        };
+        let streams = Streams::new(&pipeline);
+        let mut leads = Leads::new(&pipeline, &streams, Order::Concurrent, InFlight::Standard, 100);
+        leads.in_flight.iter_mut().for_each(|limit| *limit -= fewer);
+        let trace = Trace::default();
+        let disturbance = Disturbance {
+            trace: &trace,
+            devices: vec![&[]; stages],
+            jitter: None,
+        };
+        let run = engine::run(&streams, &leads, false, 100, &disturbance);
+        let period = measure::period(&streams, &run, leads.in_flight[0] as usize);
+        period.expect("the run is long enough").ns
+    }
+
+    #[test]
+    fn a_concurrent_stage_needs_two_in_flight_for_each_stage_to_the_end() {
+        for stages in 1..=4 {
+            assert_eq!(period_ns(stages, 0), 10.0);
+            assert!(period_ns(stages, 1) > 10.0, "{stages} stages");
+        }
+        assert_eq!(period_ns(1, 1), 20.0);
+    }
+}

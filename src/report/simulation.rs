@@ -96,7 +96,7 @@ fn facts(simulation: &Simulation, digits: Digits) -> Vec<(&'static str, String)>
     let formula = formula.map_or_else(String::new, |value| {
         format!("; {} by the standard formula", ms(value))
     });
-    let each = ms(simulation.iteration_ms / simulation.micro_batches as f64);
+    let each = fine_ms(simulation.iteration_ms / simulation.micro_batches as f64);
     let mut facts = vec![
         (
             "iteration",
@@ -127,8 +127,8 @@ fn facts(simulation: &Simulation, digits: Digits) -> Vec<(&'static str, String)>
         facts.push((
             "in flight",
             format!(
-                "stage{plural} {} hold more micro-batches than the schedule's standard, to hide transfers; \
-                 `--in-flight standard` does not",
+                "stage{plural} {} held more micro-batches than the schedule's standard, to hide transfers; \
+                 `--in-flight standard` forbids it",
                 beyond.join(", ")
             ),
         ));

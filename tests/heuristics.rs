@@ -267,7 +267,7 @@ fn slicing_gives_up_just_below_its_effort() {
 #[test]
 fn evolution_is_no_worse_than_where_it_starts() {
     for (seed, problem) in random_problems(0..500) {
-        let evolved = brkga::evolve(&problem, seed, &[]);
+        let evolved = brkga::evolve(&problem, seed, &[], &|| false);
         let sliced = best_slicing(&problem, seed);
         assert_eq!(evolved.is_some(), sliced.is_some(), "seed {seed}");
         let (Some(evolved), Some((sliced, sliced_ns))) = (evolved, sliced) else {
@@ -287,9 +287,21 @@ fn evolution_is_no_worse_than_where_it_starts() {
             .enumerate()
             .map(|(item, _)| problem.items.len() - item);
         let plans = [backwards.collect(), improve(&problem, sliced)];
-        let from_plans = brkga::evolve(&problem, seed, &plans).unwrap();
+        let from_plans = brkga::evolve(&problem, seed, &plans, &|| false).unwrap();
         assert!(cost::is_feasible(&problem, &from_plans), "seed {seed}");
         assert!(objective(&from_plans) <= objective(&plans[1]), "seed {seed}");
+    }
+}
+
+#[test]
+fn evolution_that_is_stopped_returns_what_it_has() {
+    for (seed, problem) in random_problems(0..100) {
+        let Some((sliced, sliced_ns)) = best_slicing(&problem, seed) else {
+            continue;
+        };
+        let stopped = brkga::evolve(&problem, seed, &[sliced], &|| true).unwrap();
+        assert!(cost::is_feasible(&problem, &stopped), "seed {seed}");
+        assert_eq!(cost::assignment_ns(&problem, &stopped), sliced_ns, "seed {seed}");
     }
 }
 
@@ -300,7 +312,7 @@ fn evolution_is_the_same_on_any_number_of_threads() {
             .num_threads(threads)
             .build()
             .unwrap();
-        pool.install(|| brkga::evolve(problem, seed, &[]))
+        pool.install(|| brkga::evolve(problem, seed, &[], &|| false))
     };
     let longer = (0..5).map(|seed| (seed, side_by_side(seed)));
     for (seed, problem) in random_problems(0..50).chain(longer) {

@@ -194,7 +194,7 @@ fn an_incumbent_is_a_start_that_highs_accepts() {
         time_limit: Some(Duration::from_millis(500)),
         ..Control::default()
     };
-    let solved = solve(program, Some(&start), &control, &|_| ()).expect("HiGHS works");
+    let solved = solve(program, Some(&start), None, &control, &|_| ()).expect("HiGHS works");
     assert_eq!(solved.stop, Stop::Limit(StoppedBy::TimeLimit));
     let found = solved
         .values
@@ -231,7 +231,7 @@ fn infeasible_programs_are_told_apart_from_failures() {
         program
     };
     for program in [at_once, by_parity] {
-        let solved = solve(program, None, &Control::default(), &|_| ()).expect("HiGHS works");
+        let solved = solve(program, None, None, &Control::default(), &|_| ()).expect("HiGHS works");
         assert_eq!((solved.stop, solved.values), (Stop::Infeasible, None));
         assert_eq!(solved.bound, f64::INFINITY);
     }

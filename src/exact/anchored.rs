@@ -45,7 +45,7 @@ pub fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> 
             return Ok(());
         };
         let Anchored { program, staging } = Anchored::build(&three, anchor, target_ns, labels);
-        let solved = highs::solve(program, None, &control, &|_| ())?;
+        let solved = highs::solve(program, None, None, &control, &|_| ())?;
         match solved.stop {
             Stop::Infeasible => {
                 search.exhausted("anchored stage");

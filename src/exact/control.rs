@@ -21,6 +21,8 @@ pub struct Control<'a> {
     pub reductions: Reductions,
     /// Set by Ctrl-C or a caller: stop with the best plan so far.
     pub interrupt: &'a AtomicBool,
+    /// Set by the search itself where a part of it is no longer needed.
+    pub cancelled: Option<&'a AtomicBool>,
     /// Called now and then, from any thread.
     pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
 }
@@ -47,6 +49,7 @@ impl Default for Control<'_> {
             seed: 0,
             reductions: Reductions::default(),
             interrupt: &NEVER,
+            cancelled: None,
             progress: None,
         }
     }
@@ -55,7 +58,8 @@ impl Default for Control<'_> {
 impl Control<'_> {
     /// Why the search must stop now, if it must.
     pub fn must_stop(&self) -> Option<StoppedBy> {
-        if self.interrupt.load(Ordering::Relaxed) {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if is_set(self.interrupt) || self.cancelled.is_some_and(is_set) {
             return Some(StoppedBy::Interrupt);
         }
         match self.remaining() {

@@ -56,6 +56,7 @@ pub struct SolverError {
 /// Minimises a program.
 ///
 /// * `start`: values of all columns, tried as the first solution;
+/// * `most_nodes`: branch-and-bound nodes after which it stops, whatever the machine;
 /// * `watch`: called now and then with the objective and bound in units of the scale.
 ///
 /// # Errors
@@ -64,6 +65,7 @@ pub struct SolverError {
 pub fn solve(
     program: Program,
     start: Option<&[f64]>,
+    most_nodes: Option<u64>,
     control: &Control,
     watch: &dyn Fn(Report),
 ) -> Result<Solved, SolverError> {
@@ -95,6 +97,11 @@ pub fn solve(
     model
         .try_set_option("random_seed", seed)
         .map_err(|_| failed("random_seed".into()))?;
+    if let Some(most_nodes) = most_nodes.and_then(|nodes| i32::try_from(nodes).ok()) {
+        model
+            .try_set_option("mip_max_nodes", most_nodes)
+            .map_err(|_| failed("mip_max_nodes".into()))?;
+    }
     // One thread a solve: the number is process-wide in HiGHS, and searches run side by side.
     model
         .try_set_option("threads", 1)

@@ -2,11 +2,13 @@
 //! ideals beside it.
 
 pub mod anchored;
+mod beside;
 pub mod bounds;
 pub mod control;
 pub mod highs;
 mod highs_c;
 pub mod ideals;
+mod passes;
 pub mod presolve;
 mod program;
 pub mod reach;
@@ -15,10 +17,9 @@ pub mod windows;
 
 use self::control::Control;
 use self::highs::SolverError;
-use self::ideals::{IdealSearch, Pass};
+use self::program::Extent;
 use self::search::Search;
 use crate::heuristics::{self, Effort};
-use crate::oracles;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
 
@@ -87,8 +88,11 @@ impl Method {
 /// Extensions of a stage that the portfolio tries before anything slower: hundredths of a second's work.
 const STEPS_AT_FIRST: u64 = 200_000;
 
-/// Extensions of a stage after which the portfolio leaves the ideals to the program: some tenths of a second's work.
-const STEPS_OF_PORTFOLIO: u64 = 5_000_000;
+/// Extensions with the best incumbent before the program is begun: a program that is begun cannot be stopped at once.
+const STEPS_ALONE: u64 = 500_000;
+
+/// Extensions after which the portfolio leaves the rest to the program beside the ideals: some tenths of a second's work.
+const STEPS_BESIDE: u64 = 5_000_000;
 
 /// What methods are made of. A step ends the search, or leaves it to the next.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +109,10 @@ enum Step {
     LabelledIdeals,
     /// The thorough heuristic, and the anchored bound again if it finds a better plan.
     Evolution,
-    /// The mixed-integer program, with presolve or as a textbook has it.
-    Program { presolve: bool },
+    /// The mixed-integer program.
+    Program(Extent),
+    /// The dynamic program over ideals, with so many steps at most, and the mixed-integer program at the same time.
+    Beside(u64),
 }
 
 impl Method {
@@ -118,21 +124,22 @@ impl Method {
                 Incumbents,
                 Bounds,
                 Anchored,
+                Program(Extent::Few),
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
-                Ideals(STEPS_OF_PORTFOLIO),
-                Program { presolve: true },
+                Ideals(STEPS_ALONE),
+                Beside(STEPS_BESIDE),
             ],
             Self::Exact | Self::Milp => &[
                 Incumbents,
                 Bounds,
                 Anchored,
                 Evolution,
-                Program { presolve: true },
+                Program(Extent::Presolved),
             ],
             Self::Ideals if is_period => &[Incumbents, Bounds, Ideals(u64::MAX)],
             Self::Ideals => &[Incumbents, Bounds, LabelledIdeals],
-            Self::Textbook => &[Program { presolve: false }],
+            Self::Textbook => &[Program(Extent::Textbook)],
         }
     }
 }
@@ -155,7 +162,7 @@ pub fn solve(
         if search.is_done() {
             stopped_by = StoppedBy::Completed;
         }
-        if search.is_done() || search.is_infeasible() {
+        if search.is_over() {
             break;
         }
         if let Some(limit) = control.must_stop() {
@@ -173,12 +180,16 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Bounds => find_bounds(search),
         Step::Anchored => anchored::raise(search, labels)?,
         Step::Ideals(most_steps) if search.control.reductions.ideals => {
-            return Ok(search_ideals(search, most_steps));
+            return Ok(passes::over_ideals(search, most_steps));
         }
         Step::Ideals(_) => {}
-        Step::LabelledIdeals => return Ok(search_labelled_ideals(search)),
+        Step::LabelledIdeals => return Ok(passes::over_labelled_ideals(search)),
         Step::Evolution => evolve(search, labels)?,
-        Step::Program { presolve } => return program::search(search, presolve, labels),
+        Step::Program(extent) => return program::search(search, extent, labels),
+        Step::Beside(most_steps) if search.control.reductions.ideals => {
+            return beside::search(search, most_steps, labels);
+        }
+        Step::Beside(_) => return program::search(search, Extent::Presolved, labels),
     }
     Ok(StoppedBy::Completed)
 }
@@ -214,62 +225,11 @@ fn find_bounds(search: &mut Search) {
 /// Runs the thorough heuristic from all plans so far.
 fn evolve(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let before_ns = search.upper_ns;
-    let better = heuristics::brkga::evolve(search.problem, search.control.seed, &search.plans);
+    let must_stop = || search.control.must_stop().is_some();
+    let better = heuristics::brkga::evolve(search.problem, search.control.seed, &search.plans, &must_stop);
     better.into_iter().for_each(|plan| search.offer(plan));
     match search.upper_ns < before_ns {
         true => anchored::raise(search, labels),
         false => Ok(()),
-    }
-}
-
-/// Passes over the ideals, each for a better plan than the last, until there is none.
-fn search_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
-    if let Some(limit_ns) = search.target_bottleneck_ns() {
-        search.presolve(limit_ns);
-    }
-    // The reduction for this incumbent stays right for better ones.
-    let reduced = search.reduced.clone();
-    let mut ideals = IdealSearch::new(&reduced.problem, search.control, most_steps);
-    loop {
-        let Some(limit_ns) = search.target_bottleneck_ns() else {
-            search.exhausted("work per stage");
-            return StoppedBy::Completed;
-        };
-        search.control.report(
-            (search.upper_ns < u64::MAX).then_some(search.upper_ns),
-            search.lower_ns,
-        );
-        let pass = ideals.pass(limit_ns);
-        search.statistics.ideals = Some(ideals.ideals);
-        match pass {
-            Pass::Found(assignment) => search.offer_reduced(&assignment),
-            Pass::Exhausted => {
-                search.exhausted("ideals");
-                return StoppedBy::Completed;
-            }
-            Pass::Stopped(stopped_by) => return stopped_by,
-        }
-        if search.is_done() {
-            return StoppedBy::Completed;
-        }
-    }
-}
-
-/// The oracle over ideals, which weighs sums and maxima together: iterations need that, and pay for it.
-fn search_labelled_ideals(search: &mut Search) -> StoppedBy {
-    let control = search.control;
-    let solved = oracles::ideals::solve(search.problem, oracles::ideals::DEFAULT_CAP, &|| {
-        control.must_stop().is_some()
-    });
-    match solved {
-        Ok(solution) => {
-            search.statistics.ideals = Some(solution.ideals);
-            if let Some((assignment, _)) = solution.best {
-                search.offer(assignment);
-            }
-            search.exhausted("ideals");
-            StoppedBy::Completed
-        }
-        Err(_) => control.must_stop().unwrap_or(StoppedBy::SizeLimit),
     }
 }

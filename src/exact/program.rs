@@ -11,20 +11,42 @@ use crate::formulations::partition::Partition;
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
 
+/// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
+const FEW_BINARIES: usize = 160;
+
+/// Nodes after which a program of few binaries is left for later.
+const NODES_OF_FEW: u64 = 1;
+
+/// How much of the program is built, and how long it is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it, and there is no limit but those of the search. Its first run has no cut-off.
+    Textbook,
+    /// What the incumbent leaves: the problem is reduced, and items keep to their windows.
+    Presolved,
+    /// The same, but only if few binaries are left, and no further than the root.
+    Few,
+}
+
 /// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
 ///
 /// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
 /// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
 /// of `tests/exact.rs`); asked for anything better than that solution, they find it.
 ///
-/// With `presolve` the problem is reduced for the incumbent and items keep to their windows; without, the program is the
-/// textbook's, and its first run has no cut-off.
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
 pub(super) fn search(
     search: &mut Search,
-    presolve: bool,
+    extent: Extent,
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
+    let presolve = extent != Extent::Textbook;
     loop {
+        if let Some(stopped_by) = search.control.must_stop() {
+            return Ok(stopped_by);
+        }
         let Some(limit_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
             return Ok(StoppedBy::Completed);
@@ -41,7 +63,11 @@ pub(super) fn search(
             search.exhausted("windows");
             return Ok(StoppedBy::Completed);
         }
-        match run(search, &windows, limit_ns, labels)? {
+        if extent == Extent::Few && windows.open() > FEW_BINARIES {
+            return Ok(StoppedBy::SizeLimit);
+        }
+        let most_nodes = (extent == Extent::Few).then_some(NODES_OF_FEW);
+        match run(search, &windows, limit_ns, most_nodes, labels)? {
             Stop::Limit(stopped_by) => return Ok(stopped_by),
             Stop::Infeasible => return Ok(StoppedBy::Completed),
             Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
@@ -62,6 +88,7 @@ fn run(
     search: &mut Search,
     windows: &Windows,
     limit_ns: u64,
+    most_nodes: Option<u64>,
     labels: &[String],
 ) -> Result<Stop, SolverError> {
     let problem = &search.reduced.problem;
@@ -84,7 +111,7 @@ fn run(
             bound_ns.max(lower_ns).min(best),
         );
     };
-    let solved = highs::solve(program, None, control, &watch)?;
+    let solved = highs::solve(program, None, most_nodes, control, &watch)?;
     search.statistics.nodes += solved.nodes;
     if let Some(assignment) = solved
         .values

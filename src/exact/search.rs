@@ -9,6 +9,7 @@ use crate::problem::{Assignment, Problem};
 use crate::units::ns_to_ms;
 
 /// The state of a search.
+#[derive(Clone)]
 pub struct Search<'a> {
     /// The problem.
     pub problem: &'a Problem,
@@ -48,6 +49,44 @@ impl<'a> Search<'a> {
                 ..Statistics::default()
             },
         }
+    }
+
+    /// A copy of this search that obeys another control.
+    pub fn under<'b>(&self, control: &'b Control<'b>) -> Search<'b>
+    where
+        'a: 'b,
+    {
+        Search {
+            control,
+            ..self.clone()
+        }
+    }
+
+    /// Goes on from where a copy has come to. What this search alone has counted stays in the statistics.
+    pub fn continue_from(&mut self, copy: Search) {
+        let ideals = self.statistics.ideals;
+        let Search {
+            problem: _,
+            control: _,
+            reduced,
+            plans,
+            incumbent,
+            upper_ns,
+            lower_ns,
+            bound_source,
+            statistics,
+        } = copy;
+        *self = Self {
+            problem: self.problem,
+            control: self.control,
+            reduced,
+            plans,
+            incumbent,
+            upper_ns,
+            lower_ns,
+            bound_source,
+            statistics: Statistics { ideals, ..statistics },
+        };
     }
 
     /// Takes a plan if it is feasible and better; its objective is computed here, whatever its finder says.
@@ -97,6 +136,11 @@ impl<'a> Search<'a> {
     /// Whether nothing is left to find: the bound meets the incumbent, or the gap asked for.
     pub fn is_done(&self) -> bool {
         self.is_proved() || self.gap() <= self.control.gap
+    }
+
+    /// Whether nothing is left to do: [done](Self::is_done), or proved [infeasible](Self::is_infeasible).
+    pub fn is_over(&self) -> bool {
+        self.is_done() || self.is_infeasible()
     }
 
     /// Whether it is proved that there is no plan.

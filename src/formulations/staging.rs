@@ -24,6 +24,13 @@ impl Windows {
         }
     }
 
+    /// Number of prefix variables that are left open, one less an item than it has stages.
+    pub fn open(&self) -> usize {
+        let both = self.earliest.iter().zip(&self.latest);
+        both.map(|(earliest, latest)| latest.saturating_sub(*earliest))
+            .sum()
+    }
+
     /// Whether some item has no stage left.
     pub fn some_is_empty(&self) -> bool {
         let mut both = self.earliest.iter().zip(&self.latest);

@@ -70,29 +70,36 @@ const BATCH: usize = 16;
 fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
     let (sliced, _) = slicing::best_slicing(problem, seed)?;
     let improved = local_moves::improve(problem, sliced.clone());
-    evolve(problem, seed, &[sliced, improved])
+    evolve(problem, seed, &[sliced, improved], &|| false)
 }
 
 /// Evolves orders from those of known plans.
 ///
+/// * `must_stop`: asked before every batch of a generation; once it says yes, the best plan so far comes back.
+///
 /// Returns a feasible plan that costs no more than any feasible one of `plans`; with none of these, no more than the
 /// [best slicing](slicing::best_slicing), and `None` where there is no slicing either. The same arguments give the same
-/// plan. Ends early where the work alone shows that nothing is better.
+/// plan, unless it is stopped. Ends early where the work alone shows that nothing is better.
 ///
 /// # Complexity
 ///
 /// Time O(w d) for w = `MOST_WORK` units of work and d transfers an item, whatever the size of the problem, but for ordering
 /// at least one generation; then one climb by local moves. Of a network so large that the work does not suffice to slice
 /// its orders, the best of `plans` comes back.
-pub fn evolve(problem: &Problem, seed: u64, plans: &[Assignment]) -> Option<Assignment> {
+pub fn evolve(
+    problem: &Problem,
+    seed: u64,
+    plans: &[Assignment],
+    must_stop: &dyn Fn() -> bool,
+) -> Option<Assignment> {
     let mut evolution = Evolution::new(problem, seed, plans)?;
     let mut generation = evolution.first_generation(seed);
-    while evolution.goes_on() {
-        evolution.live(generation);
+    while evolution.goes_on() && !must_stop() {
+        evolution.live(generation, must_stop);
         generation = evolution.breed();
     }
     let best = evolution.elite.swap_remove(0).assignment;
-    if plans.contains(&best) {
+    if plans.contains(&best) || must_stop() {
         return Some(best);
     }
     if_feasible(problem, local_moves::improve(problem, best))
@@ -169,10 +176,14 @@ impl<'a> Evolution<'a> {
             && self.elite[0].objective_ns > self.lower_ns
     }
 
-    /// Decodes a generation; everyone joins the elite or the others.
-    fn live(&mut self, generation: Vec<Keys>) {
+    /// Decodes a generation; everyone joins the elite or the others. A generation that is stopped joins in part.
+    fn live(&mut self, generation: Vec<Keys>, must_stop: &dyn Fn() -> bool) {
         let mut has_newcomer = false;
         for batch in generation.chunks(BATCH) {
+            if must_stop() {
+                self.others.extend(batch.iter().cloned());
+                continue;
+            }
             let limit_ns = self.limit_ns();
             let most_work = self.work_left / batch.len() as u64;
             let decoded: Vec<Decoded> = batch

@@ -1,0 +1,45 @@
+//! The two halves of the engine at the same time: the dynamic program over ideals and the mixed-integer program.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::control::Control;
+use super::highs::SolverError;
+use super::passes;
+use super::program::{self, Extent};
+use super::search::Search;
+use crate::plan::StoppedBy;
+
+/// Searches both ways from the same state, on two threads where there are two.
+///
+/// The ideals' answer counts if they finish within their steps, whoever is first, and the program is told to stop; else
+/// the program's answer counts, which started without knowing of the ideals. Steps are counted, not timed, so that the
+/// answer is the same whatever the number of threads.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down and the ideals do not finish.
+pub(super) fn search(
+    search: &mut Search,
+    most_steps: u64,
+    labels: &[String],
+) -> Result<StoppedBy, SolverError> {
+    let is_over = AtomicBool::new(false);
+    let control = Control {
+        cancelled: Some(&is_over),
+        ..search.control.clone()
+    };
+    let mut program = search.under(&control);
+    let by_ideals = || {
+        let stopped_by = passes::over_ideals(search, most_steps);
+        is_over.store(search.is_over(), Ordering::Relaxed);
+        stopped_by
+    };
+    let by_program = || program::search(&mut program, Extent::Presolved, labels);
+    let (by_ideals, by_program) = rayon::join(by_ideals, by_program);
+    if search.is_over() {
+        return Ok(by_ideals);
+    }
+    let stopped_by = by_program?;
+    search.continue_from(program);
+    Ok(stopped_by)
+}

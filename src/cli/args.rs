@@ -154,6 +154,17 @@ pub struct OutputArgs {
     /// No notes and no progress on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+
+    /// Report 0 for wall-clock seconds, so that two runs give the same bytes
+    #[arg(long, help_heading = "Output")]
+    pub reproducible: bool,
+}
+
+impl OutputArgs {
+    /// Measured seconds as they are to be reported: none where two runs must not differ.
+    pub fn seconds(&self, measured: f64) -> f64 {
+        if self.reproducible { 0.0 } else { measured }
+    }
 }
 
 /// Formats of results.

@@ -42,7 +42,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
                 row.bound_ms = plan.bound_ms;
             }
         }
-        row.seconds = started.elapsed().as_secs_f64();
+        row.seconds = args.output.seconds(started.elapsed().as_secs_f64());
         rows.push(row);
     }
     let path = args.output.output.as_deref();

@@ -29,6 +29,7 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     if args.confirm {
         confirm(args, &instance, &problem, &mut plan)?;
     }
+    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     write(&instance, &plan, &args.output)?;
     Ok(match plan.status {
         Status::Optimal | Status::Feasible => Ending::Done,
@@ -68,7 +69,8 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let outcome = searched(args, |control| Ok(exact::bound(&problem, control)))?;
-    let plan = Plan::new(&instance, &problem, "bound", outcome);
+    let mut plan = Plan::new(&instance, &problem, "bound", outcome);
+    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     match args.output.format {
         Format::Text => output::write(&report::bounds(&plan), args.output.output.as_deref())?,
         _ => write(&instance, &plan, &args.output)?,

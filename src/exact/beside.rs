@@ -1,6 +1,7 @@
 //! The two halves of the engine at the same time: the dynamic program over ideals and the mixed-integer program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::control::Control;
 use super::highs::SolverError;
@@ -9,11 +10,14 @@ use super::program::{self, Extent};
 use super::search::Search;
 use crate::plan::StoppedBy;
 
+/// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
+const HEAD_START: Duration = Duration::from_millis(50);
+
 /// Searches both ways from the same state, on two threads where there are two.
 ///
 /// The ideals' answer counts if they finish within their steps, whoever is first, and the program is told to stop; else
 /// the program's answer counts, which started without knowing of the ideals. Steps are counted, not timed, so that the
-/// answer is the same whatever the number of threads.
+/// answer is the same whatever the number of threads; the head start only decides how soon it comes.
 ///
 /// # Errors
 ///
@@ -34,7 +38,13 @@ pub(super) fn search(
         is_over.store(search.is_over(), Ordering::Relaxed);
         stopped_by
     };
-    let by_program = || program::search(&mut program, Extent::Presolved, labels);
+    let started = Instant::now();
+    let by_program = || {
+        while started.elapsed() < HEAD_START && control.must_stop().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        program::search(&mut program, Extent::Presolved, labels)
+    };
     let (by_ideals, by_program) = rayon::join(by_ideals, by_program);
     if search.is_over() {
         return Ok(by_ideals);

@@ -88,9 +88,6 @@ impl Method {
 /// Extensions of a stage that the portfolio tries before anything slower: hundredths of a second's work.
 const STEPS_AT_FIRST: u64 = 200_000;
 
-/// Extensions with the best incumbent before the program is begun: a program that is begun cannot be stopped at once.
-const STEPS_ALONE: u64 = 500_000;
-
 /// Extensions after which the portfolio leaves the rest to the program beside the ideals: some tenths of a second's work.
 const STEPS_BESIDE: u64 = 5_000_000;
 
@@ -127,7 +124,6 @@ impl Method {
                 Program(Extent::Few),
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
-                Ideals(STEPS_ALONE),
                 Beside(STEPS_BESIDE),
             ],
             Self::Exact | Self::Milp => &[

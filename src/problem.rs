@@ -230,6 +230,18 @@ impl Problem {
         }
     }
 
+    /// The same problem with the period as its objective.
+    pub fn for_the_period(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Period,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            ..self.clone()
+        }
+    }
+
     /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last).
     pub fn memory_bytes(&self, item: &Item, from_end: usize) -> u64 {
         item.base_bytes

@@ -5,9 +5,13 @@ mod common;
 use common::{larger_problem, random_problem};
 use rayon::prelude::*;
 use stagecut::check;
-use stagecut::exact::bounds;
+use stagecut::cost;
 use stagecut::exact::control::Control;
+use stagecut::exact::highs::{self, Stop};
 use stagecut::exact::presolve::{self, Reductions};
+use stagecut::exact::{self, bounds};
+use stagecut::formulations::partition::item_labels;
+use stagecut::formulations::three_block;
 use stagecut::methods;
 use stagecut::oracles::brute_force;
 use stagecut::plan::Status;
@@ -90,12 +94,15 @@ fn no_switch_changes_an_optimum() {
             anchored: false,
             ..all
         },
+        Reductions { period: false, ..all },
         Reductions { ideals: false, ..all },
         Reductions {
             apart: false,
             absorb: false,
             windows: false,
             anchored: false,
+            period: false,
+            three_block: false,
             ideals: false,
         },
     ];
@@ -122,6 +129,63 @@ fn no_switch_changes_an_optimum() {
                 assert_eq!(objective_of(reductions), with_all, "seed {seed}: {reductions:?}");
             }
         });
+}
+
+/// What `bound` claims is never above the optimum, and a problem it calls infeasible has no plan.
+#[test]
+fn bounds_are_never_above_the_optimum() {
+    let checked: usize = SEEDS
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, random_problem(seed)?)))
+        .map(|(seed, (instance, problem))| {
+            let truth = brute_force::solve(&problem).expect("few items");
+            let labels = item_labels(&instance, &problem);
+            let bound = exact::bound(&problem, &labels, &Control::default()).expect("HiGHS works");
+            assert!(
+                bound.bound_ns <= truth.map_or(u64::MAX, |(_, ns)| ns),
+                "seed {seed}: {bound:?}"
+            );
+            1
+        })
+        .sum();
+    assert!(checked > 2000, "only {checked} valid problems");
+}
+
+/// A best plan keeps its bottleneck in the three blocks around any of its stages: their program is feasible at it, and its
+/// optimum is no larger.
+#[test]
+fn three_blocks_hold_every_best_plan() {
+    let checked: usize = SEEDS
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, random_problem(seed)?)))
+        .map(|(seed, (instance, problem))| {
+            let labels = item_labels(&instance, &problem);
+            let three = problem.before_in_after();
+            let Some((plan, _)) = brute_force::solve(&problem).expect("few items") else {
+                return 0;
+            };
+            let stages = cost::stage_costs(&problem, &plan);
+            let best_ns = stages
+                .iter()
+                .map(|stage| stage.bottleneck_ns())
+                .max()
+                .unwrap_or(0);
+            for before in 0..problem.stages() {
+                let after = problem.stages() - 1 - before;
+                let program = three_block::build(&three, before, after, best_ns, &labels);
+                let scale_ns = program.scale_ns;
+                let solved =
+                    highs::solve(program, None, None, &Control::default(), &|_| ()).expect("HiGHS works");
+                assert_eq!(solved.stop, Stop::Optimal, "seed {seed}, {before} before");
+                assert!(
+                    solved.bound * scale_ns <= best_ns as f64 * (1.0 + 1e-9) + 1e-3,
+                    "seed {seed}"
+                );
+            }
+            1
+        })
+        .sum();
+    assert!(checked > 1000, "only {checked} problems with a plan");
 }
 
 /// Reductions do reduce: otherwise the test above would prove nothing.

@@ -8,7 +8,7 @@ use stagecut::exact::bounds;
 use stagecut::exact::control::{Control, Progress};
 use stagecut::exact::highs::{Stop, solve};
 use stagecut::formulations::Program;
-use stagecut::formulations::partition::{Partition, item_labels};
+use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
 use stagecut::heuristics::slicing;
 use stagecut::instance::Instance;
@@ -185,8 +185,12 @@ fn an_incumbent_is_a_start_that_highs_accepts() {
     let (incumbent, objective_ns) = slicing::best_slicing(&problem, 0).expect("a plan");
     let limit_ns = bounds::all_in_one_ns(&problem);
     let labels = item_labels(&instance, &problem);
-    let Partition { program, columns } =
-        Partition::build(&problem, &Windows::all(&problem), limit_ns, None, &labels);
+    let Partition { program, columns } = Partition::build(
+        &problem,
+        &Windows::all(&problem),
+        Interest::up_to(limit_ns),
+        &labels,
+    );
     let scale_ns = program.scale_ns;
     let start = columns.start(&problem, &incumbent);
     assert_eq!(columns.assignment(&start), Some(incumbent));

@@ -1,7 +1,7 @@
 //! `formulate`.
 
 use crate::exact::{bounds, highs};
-use crate::formulations::partition::{Partition, item_labels};
+use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
 
 use super::args::FormulateArgs;
@@ -19,8 +19,12 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     let (instance, problem) = args.problem.problem(args.quiet)?;
     let labels = item_labels(&instance, &problem);
     let limit_ns = bounds::all_in_one_ns(&problem);
-    let Partition { program, .. } =
-        Partition::build(&problem, &Windows::all(&problem), limit_ns, None, &labels);
+    let Partition { program, .. } = Partition::build(
+        &problem,
+        &Windows::all(&problem),
+        Interest::up_to(limit_ns),
+        &labels,
+    );
     if !args.quiet {
         super::output::note(&format!(
             "one unit of time in the program is {} ns; {} binaries, {} rows",

@@ -4,6 +4,7 @@ use crate::check;
 use crate::exact;
 use crate::exact::control::Progress;
 use crate::exact::highs::SolverError;
+use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::methods::{self, Confirmation};
 use crate::plan::{Plan, Status};
@@ -68,7 +69,8 @@ fn confirm(
 pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
-    let outcome = searched(args, |control| Ok(exact::bound(&problem, control)))?;
+    let labels = item_labels(&instance, &problem);
+    let outcome = searched(args, |control| exact::bound(&problem, &labels, control))?;
     let mut plan = Plan::new(&instance, &problem, "bound", outcome);
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     match args.output.format {

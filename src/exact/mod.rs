@@ -9,10 +9,12 @@ pub mod highs;
 mod highs_c;
 pub mod ideals;
 mod passes;
+mod period;
 pub mod presolve;
 mod program;
 pub mod reach;
 mod search;
+mod three_block;
 pub mod windows;
 
 use self::control::Control;
@@ -100,6 +102,10 @@ enum Step {
     Bounds,
     /// The anchored stage bound.
     Anchored,
+    /// What can be proved of the period, for iterations.
+    Period,
+    /// The three-block bound.
+    ThreeBlock,
     /// The dynamic program over ideals, for periods, with so many steps at most.
     Ideals(u64),
     /// The oracle over ideals, for iterations.
@@ -129,6 +135,7 @@ impl Method {
             Self::Exact | Self::Milp => &[
                 Incumbents,
                 Bounds,
+                Period,
                 Anchored,
                 Evolution,
                 Program(Extent::Presolved),
@@ -175,6 +182,8 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Incumbents => find_incumbents(search),
         Step::Bounds => find_bounds(search),
         Step::Anchored => anchored::raise(search, labels)?,
+        Step::Period => period::raise(search, labels)?,
+        Step::ThreeBlock => three_block::raise(search, labels)?,
         Step::Ideals(most_steps) if search.control.reductions.ideals => {
             return Ok(passes::over_ideals(search, most_steps));
         }
@@ -190,11 +199,22 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
     Ok(StoppedBy::Completed)
 }
 
-/// Lower bounds alone, without a search for plans.
-pub fn bound(problem: &Problem, control: &Control) -> Outcome {
+/// Lower bounds alone. Quick plans tell the bounds what would be of interest; they are not reported.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
+    use Step::*;
     let mut search = Search::new(problem, control);
-    find_bounds(&mut search);
-    search.finish(StoppedBy::Completed)
+    for step in [Incumbents, Bounds, Anchored, Period, ThreeBlock] {
+        take(step, &mut search, labels)?;
+    }
+    let outcome = search.finish(control.must_stop().unwrap_or(StoppedBy::Completed));
+    Ok(Outcome {
+        assignment: None,
+        ..outcome
+    })
 }
 
 /// Runs every quick heuristic.

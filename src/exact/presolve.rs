@@ -17,6 +17,10 @@ pub struct Reductions {
     pub windows: bool,
     /// The anchored stage bound.
     pub anchored: bool,
+    /// What is proved of the period, for iterations.
+    pub period: bool,
+    /// The three-block bound.
+    pub three_block: bool,
     /// The dynamic program over ideals, in the portfolio.
     pub ideals: bool,
 }
@@ -28,6 +32,8 @@ impl Default for Reductions {
             absorb: true,
             windows: true,
             anchored: true,
+            period: true,
+            three_block: true,
             ideals: true,
         }
     }

@@ -7,7 +7,7 @@ use super::highs_c::Report;
 use super::reach::Reach;
 use super::search::Search;
 use super::windows;
-use crate::formulations::partition::Partition;
+use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
 
@@ -94,8 +94,12 @@ fn run(
     let problem = &search.reduced.problem;
     let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
     let labels = search.reduced.labels(labels);
-    let Partition { program, columns } =
-        Partition::build(problem, windows, limit_ns, Some(target_ns), &labels);
+    let interest = Interest {
+        bottleneck_from_ns: search.lower_bottleneck_ns,
+        bottleneck_to_ns: limit_ns,
+        objective_to_ns: Some(target_ns),
+    };
+    let Partition { program, columns } = Partition::build(problem, windows, interest, &labels);
     search.statistics.binaries = program.binaries();
     let scale_ns = program.scale_ns;
     let control: &Control = search.control;
@@ -135,7 +139,7 @@ fn run(
 
 /// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
 /// solver's own tolerance has been taken off.
-fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
+pub(super) fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
     const SOLVER_ERROR: f64 = 2e-9;
     let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
     match safe {

@@ -25,6 +25,8 @@ pub struct Search<'a> {
     pub upper_ns: u64,
     /// No plan is better than this, in ns.
     pub lower_ns: u64,
+    /// No plan's busiest stage is below this, in ns.
+    pub lower_bottleneck_ns: u64,
     /// The bound that gave `lower_ns`.
     pub bound_source: &'static str,
     /// How it goes.
@@ -42,6 +44,7 @@ impl<'a> Search<'a> {
             incumbent: None,
             upper_ns: u64::MAX,
             lower_ns: 0,
+            lower_bottleneck_ns: 0,
             bound_source: "none",
             statistics: Statistics {
                 items: problem.items.len(),
@@ -73,6 +76,7 @@ impl<'a> Search<'a> {
             incumbent,
             upper_ns,
             lower_ns,
+            lower_bottleneck_ns,
             bound_source,
             statistics,
         } = copy;
@@ -84,6 +88,7 @@ impl<'a> Search<'a> {
             incumbent,
             upper_ns,
             lower_ns,
+            lower_bottleneck_ns,
             bound_source,
             statistics: Statistics { ideals, ..statistics },
         };
@@ -117,9 +122,8 @@ impl<'a> Search<'a> {
     /// Takes a bound on the objective.
     pub fn raise(&mut self, source: &'static str, objective_ns: u64) {
         if objective_ns < u64::MAX {
-            self.statistics
-                .bounds_ms
-                .insert(source.into(), ns_to_ms(objective_ns));
+            let best_ms = self.statistics.bounds_ms.entry(source.into()).or_default();
+            *best_ms = best_ms.max(ns_to_ms(objective_ns));
         }
         if objective_ns > self.lower_ns {
             self.lower_ns = objective_ns;
@@ -129,6 +133,7 @@ impl<'a> Search<'a> {
 
     /// Takes a bound on the busiest stage.
     pub fn raise_bottleneck(&mut self, bound: bounds::Bound) {
+        self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(bound.bottleneck_ns);
         let objective_ns = bounds::objective_from_bottleneck(self.problem, bound.bottleneck_ns);
         self.raise(bound.source, objective_ns);
     }

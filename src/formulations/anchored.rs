@@ -36,7 +36,7 @@ impl Anchored {
         monotone(&mut program, three, &staging, labels);
         precedence(&mut program, three, &staging, labels);
         charges(&mut program, three, &staging, &paid, labels);
-        load(&mut program, three, &staging, &paid, &bottlenecks, IN);
+        load(&mut program, three, &staging, &paid, &bottlenecks, IN, |_| 1.0);
         program.objective = objective(&program, three, &staging, &paid, &bottlenecks);
         Self { program, staging }
     }

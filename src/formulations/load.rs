@@ -72,6 +72,11 @@ impl Bottlenecks {
         }
     }
 
+    /// Their sum: at least the bottleneck of both phases together.
+    pub fn sum(&self) -> Expression {
+        self.columns.iter().map(|(_, column)| column.expression()).sum()
+    }
+
     /// Writes the column values of an assignment's stages.
     pub fn write(&self, scale_ns: f64, costs: &[StageCost], values: &mut [f64]) {
         for &(phase, column) in &self.columns {
@@ -82,7 +87,7 @@ impl Bottlenecks {
 }
 
 /// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link of `stages` is busier than the
-/// bottleneck.
+/// bottleneck, or `capacity(k)` times it where `k` stands for that many stages.
 pub fn load(
     program: &mut Program,
     problem: &Problem,
@@ -90,6 +95,7 @@ pub fn load(
     charges: &Charges,
     bottlenecks: &Bottlenecks,
     stages: Range<usize>,
+    capacity: impl Fn(usize) -> f64,
 ) {
     for &(phase, bottleneck) in &bottlenecks.columns {
         for (family, resource) in RESOURCES {
@@ -98,7 +104,7 @@ pub fn load(
                     resource(&phase.of(cost))
                 });
                 let name = format!("{}{family}[{}]", phase.prefix(), k + 1);
-                program.add_row(name, busy, bottleneck.expression());
+                program.add_row(name, busy, capacity(k) * bottleneck.expression());
             }
         }
     }

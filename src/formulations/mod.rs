@@ -7,6 +7,7 @@ pub mod load;
 pub mod memory;
 pub mod partition;
 pub mod staging;
+pub mod three_block;
 
 use good_lp::variable::VariableDefinition;
 use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};

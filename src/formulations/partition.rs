@@ -12,6 +12,28 @@ use crate::cost;
 use crate::instance::Instance;
 use crate::problem::{Assignment, Problem};
 
+/// What is known of the plans that a program is to find, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// No plan has a smaller bottleneck.
+    pub bottleneck_from_ns: u64,
+    /// No plan with a larger bottleneck is looked for.
+    pub bottleneck_to_ns: u64,
+    /// Nor one of a larger objective, where given.
+    pub objective_to_ns: Option<u64>,
+}
+
+impl Interest {
+    /// Plans of which nothing is known, with bottlenecks of at most `bottleneck_ns`.
+    pub fn up_to(bottleneck_ns: u64) -> Self {
+        Self {
+            bottleneck_from_ns: 0,
+            bottleneck_to_ns: bottleneck_ns,
+            objective_to_ns: None,
+        }
+    }
+}
+
 /// A partition program, with what is needed to read and write its solutions.
 pub struct Partition {
     /// The program.
@@ -33,24 +55,17 @@ impl Partition {
     /// Builds the program of a problem.
     ///
     /// * `windows`: stages an item may lie in; [`Windows::all`] for the textbook program;
-    /// * `bottleneck_at_most_ns`: no plan with a larger bottleneck is looked for;
-    /// * `objective_at_most_ns`: nor one of a larger objective, where given;
+    /// * `interest`: which plans are looked for;
     /// * `labels`: a name for each item, see [`item_labels`].
     ///
     /// Size: at most (q-1) n binaries, 2 q t charges, (q-2) n + (q-1) e + 2 q c rows for n items, e order pairs, and t
     /// transfers with c consumers in all.
-    pub fn build(
-        problem: &Problem,
-        windows: &Windows,
-        bottleneck_at_most_ns: u64,
-        objective_at_most_ns: Option<u64>,
-        labels: &[String],
-    ) -> Self {
-        let scale_ns = (bottleneck_at_most_ns.min(problem.work_ns().saturating_mul(2))).max(1) as f64;
+    pub fn build(problem: &Problem, windows: &Windows, interest: Interest, labels: &[String]) -> Self {
+        let scale_ns = (interest.bottleneck_to_ns.min(problem.work_ns().saturating_mul(2))).max(1) as f64;
         let mut program = Program::new(scale_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
         let paid = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
-        let at_most = bottleneck_at_most_ns as f64 / scale_ns;
+        let at_most = interest.bottleneck_to_ns as f64 / scale_ns;
         let bottlenecks = Bottlenecks::declare(&mut program, problem, at_most);
         monotone(&mut program, problem, &staging, labels);
         precedence(&mut program, problem, &staging, labels);
@@ -65,10 +80,12 @@ impl Partition {
             &paid,
             &bottlenecks,
             0..problem.stages(),
+            |_| 1.0,
         );
         memory(&mut program, problem, &staging);
         program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
-        if let Some(at_most_ns) = objective_at_most_ns.filter(|&ns| ns < u64::MAX) {
+        floor(&mut program, problem, &bottlenecks, interest.bottleneck_from_ns);
+        if let Some(at_most_ns) = interest.objective_to_ns.filter(|&ns| ns < u64::MAX) {
             cut_off(&mut program, problem, at_most_ns);
         }
         let columns = Columns {
@@ -96,6 +113,15 @@ impl Columns {
         let costs = cost::stage_costs(problem, assignment);
         self.bottlenecks.write(self.scale_ns, &costs, &mut values);
         values
+    }
+}
+
+/// Family `floor`: the bottleneck of an iteration is at least what is known of it. A period needs no row: it is the bottleneck,
+/// and what is known of it proves no plan.
+fn floor(program: &mut Program, problem: &Problem, bottlenecks: &Bottlenecks, at_least_ns: u64) {
+    if problem.iteration_micro_batches().is_some() && at_least_ns > 0 {
+        let at_least = at_least_ns as f64 / program.scale_ns;
+        program.add_row("floor[bottleneck]".into(), at_least.into(), bottlenecks.sum());
     }
 }
 

@@ -7,6 +7,17 @@ pub struct Cluster {
     pub kinds: Vec<DeviceKind>,
     /// The link between any two devices.
     pub link: Link,
+    /// Groups of devices that work as one, where the instance fixes them; empty where every device is its own.
+    pub groups: Vec<Group>,
+}
+
+/// Devices that work as one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Devices of each kind, in the order of [`Cluster::kinds`]; at least one in all.
+    pub devices: Vec<usize>,
+    /// How many such groups there are.
+    pub count: usize,
 }
 
 /// A kind of device.
@@ -20,6 +31,35 @@ pub struct DeviceKind {
     pub memory_bytes: Option<u64>,
     /// False where transfers are free, such as for a host CPU.
     pub pays_communication: bool,
+    /// What a device is made of, where the instance says so: types of which each may serve both phases at once. Empty for
+    /// a device of one type with rate 1.
+    pub resources: Vec<Resource>,
+}
+
+/// A type of resource in a device, such as its CPU or its GPU (Duan and Wu, ICPADS 2022, section 1 of the design).
+///
+/// Times of layers hold at rate 1: a phase takes its time over the sum of the rates that serve it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Its name.
+    pub name: String,
+    /// Rate of forward propagation.
+    pub forward_rate: f64,
+    /// Rate of backward propagation.
+    pub backward_rate: f64,
+    /// Measured speeds at shares below 1, by share; empty where speed is the share.
+    pub levels: Vec<ShareLevel>,
+}
+
+/// Speed of a resource that serves a phase with part of itself, relative to all of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareLevel {
+    /// The share, above 0 and below 1.
+    pub share: f64,
+    /// Forward speed at that share.
+    pub forward_speed: f64,
+    /// Backward speed at that share.
+    pub backward_speed: f64,
 }
 
 /// A link between two devices.

@@ -32,11 +32,15 @@ impl PhaseCost {
     }
 
     fn plus(self, other: Self) -> Self {
+        self.with(other, |a, b| a + b)
+    }
+
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
-            work_ns: self.work_ns + other.work_ns,
-            communication_ns: self.communication_ns + other.communication_ns,
-            link_in_ns: self.link_in_ns + other.link_in_ns,
-            link_out_ns: self.link_out_ns + other.link_out_ns,
+            work_ns: combine(self.work_ns, other.work_ns),
+            communication_ns: combine(self.communication_ns, other.communication_ns),
+            link_in_ns: combine(self.link_in_ns, other.link_in_ns),
+            link_out_ns: combine(self.link_out_ns, other.link_out_ns),
         }
     }
 }
@@ -54,6 +58,22 @@ impl StageCost {
     /// Both phases together.
     pub fn both(&self) -> PhaseCost {
         self.forward.plus(self.backward)
+    }
+
+    /// Both costs together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            forward: self.forward.plus(other.forward),
+            backward: self.backward.plus(other.backward),
+        }
+    }
+
+    /// What is left without a part of it.
+    pub fn minus(self, part: Self) -> Self {
+        Self {
+            forward: self.forward.with(part.forward, |a, b| a - b),
+            backward: self.backward.with(part.backward, |a, b| a - b),
+        }
     }
 
     /// What the stage's worker is busy with, in ns.
@@ -99,9 +119,9 @@ impl StageCost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The producer is here, and some consumer elsewhere.
-    Producer,
+    Producer = 0,
     /// A consumer is here, and the producer elsewhere.
-    Consumer,
+    Consumer = 1,
 }
 
 /// Cost of a stage that holds just the items for which `inside` is true, listed in `members`.
@@ -219,13 +239,15 @@ pub fn without_empty_stages(assignment: &Assignment) -> (Assignment, usize) {
     (renumbered, used.len())
 }
 
+/// Whether every order pair goes from a stage to the same or a later one.
+pub fn keeps_order(problem: &Problem, assignment: &Assignment) -> bool {
+    let pairs = problem.order.edge_indices();
+    let mut pairs = pairs.filter_map(|edge| problem.order.edge_endpoints(edge));
+    pairs.all(|(u, v)| assignment[u.index()] <= assignment[v.index()])
+}
+
 /// Whether an assignment is a plan: order kept, memory held, every stage used where asked.
 pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
-    let ordered = problem
-        .order
-        .edge_indices()
-        .filter_map(|e| problem.order.edge_endpoints(e))
-        .all(|(u, v)| assignment[u.index()] <= assignment[v.index()]);
     let (compact, used) = without_empty_stages(assignment);
     let enough = !problem.settings.all_stages || used == problem.stages();
     let fits = problem.settings.memory_limit.is_none_or(|limit| {
@@ -233,5 +255,5 @@ pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
             .into_iter()
             .all(|bytes| bytes <= limit)
     });
-    ordered && enough && fits
+    keeps_order(problem, assignment) && enough && fits
 }

@@ -83,5 +83,7 @@ pub mod plan;
 pub mod problem;
 pub mod report;
 pub mod settings;
+pub mod shares;
 pub mod simulate;
 pub mod units;
+pub mod workers;

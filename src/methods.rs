@@ -65,7 +65,7 @@ impl Method {
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
             Self::Exact(_) => Ok(()),
-            Self::Heuristic(heuristic) => (heuristic.applies)(problem),
+            Self::Heuristic(heuristic) => heuristic.applies(problem),
         }
     }
 
@@ -109,7 +109,7 @@ pub fn confirm(
     control: &Control,
 ) -> Result<Confirmation, SolverError> {
     let second = match plan.bound_source.as_str() {
-        "ideals" => Method::Exact(exact::Method::Milp),
+        "ideals" | "ideals and devices" => Method::Exact(exact::Method::Milp),
         _ => Method::Exact(exact::Method::Ideals),
     };
     let again = second.run(instance, problem, control)?;
@@ -133,13 +133,10 @@ fn agree(first: Option<f64>, second: Option<f64>) -> bool {
 
 fn run_heuristic(heuristic: &Heuristic, problem: &Problem, seed: u64) -> Outcome {
     let started = Instant::now();
-    let assignment = match (heuristic.applies)(problem) {
-        Ok(()) => (heuristic.run)(problem, seed),
-        Err(_) => None,
-    };
+    let allocation = heuristic.plan(problem, seed);
     let bound = bounds::simple(problem)[0];
     Outcome {
-        assignment,
+        allocation,
         bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
         bound_source: bound.source,
         stopped_by: StoppedBy::Completed,

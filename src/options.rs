@@ -63,6 +63,32 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 
+    /// How a worker runs forward and backward propagation [default: sequential, or as the schedule says]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerMode>,
+
+    /// How concurrent workers split their resources between the two [default: best]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
+
+    /// Allow shares in so many equal parts only, as GPU partitioning does [default: any share]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub share_parts: Option<usize>,
+
+    /// Which devices form a worker [default: given]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+
+    /// How the devices of a group keep their weights equal [default: none]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synchronization: Option<Synchronization>,
+
     /// Optimiser whose state is kept beside parameters and gradients [default: adam]
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +109,11 @@ impl PipelineOptions {
             bandwidth_bytes_per_s: self.bandwidth_bytes_per_s.or(fallback.bandwidth_bytes_per_s),
             device_kinds: self.device_kinds.or_else(|| fallback.device_kinds.clone()),
             memory_limit: self.memory_limit.or(fallback.memory_limit),
+            worker: self.worker.or(fallback.worker),
+            shares: self.shares.or(fallback.shares),
+            share_parts: self.share_parts.or(fallback.share_parts),
+            groups: self.groups.or(fallback.groups),
+            synchronization: self.synchronization.or(fallback.synchronization),
             optimizer: self.optimizer.or(fallback.optimizer),
         }
     }
@@ -134,6 +165,52 @@ named_values! {
         OneFOneB = "1f1b",
         /// 1F1B without a flush, with a weight version for every micro-batch in flight.
         Pipedream = "pipedream",
+        /// Forward and backward at once, on shares of each worker.
+        Concurrent = "concurrent",
+    }
+}
+
+named_values! {
+    /// How a worker runs the two phases.
+    WorkerMode {
+        /// They take turns.
+        Sequential = "sequential",
+        /// Both at once, on shares of its resources.
+        Concurrent = "concurrent",
+    }
+}
+
+named_values! {
+    /// How concurrent workers split their resources between forward and backward propagation.
+    Shares {
+        /// Half of every resource for either phase.
+        Even = "even",
+        /// c / (c + 1) for forward propagation, where c is the ratio of forward to backward time on the resource.
+        Theorem = "theorem",
+        /// One share for each type of resource, the same in all stages, chosen to be best.
+        Global = "global",
+        /// The best share of every resource in every stage.
+        Best = "best",
+    }
+}
+
+named_values! {
+    /// Which devices form a worker.
+    Groups {
+        /// The cluster's groups, or else every device by itself.
+        Given = "given",
+        /// The plan decides: any devices may work as one.
+        Assign = "assign",
+    }
+}
+
+named_values! {
+    /// How the devices of a group keep their weights equal.
+    Synchronization {
+        /// At no cost.
+        None = "none",
+        /// By a ring all-reduce of the gradients, once an iteration.
+        Ring = "ring",
     }
 }
 

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
-use crate::options::{Communication, PipelineOptions};
+use crate::options::{Communication, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::units::ns_to_ms;
+use crate::workers::{Allocation, StageLoad, Workers};
 
 /// The value of `schema` in plans of this version.
 pub const SCHEMA: &str = "stagecut-plan/1";
@@ -106,13 +107,14 @@ pub struct PlanStage {
     pub backward: Vec<String>,
     /// Devices, as `kind:number`.
     pub devices: Vec<String>,
-    /// Shares of forward propagation by resource type; empty for sequential workers.
+    /// Shares of forward propagation by `kind.resource`, or by `kind` where that is all one resource; empty for sequential
+    /// workers.
     pub shares: BTreeMap<String, f64>,
-    /// Work and blocking transfers.
+    /// Work and blocking transfers; of a concurrent worker the longer phase.
     pub load_ms: f64,
-    /// Forward work.
+    /// Time of forward propagation on the stage's devices and shares.
     pub forward_ms: f64,
-    /// Backward work.
+    /// Time of backward propagation, likewise.
     pub backward_ms: f64,
     /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
     pub communication_ms: f64,
@@ -168,8 +170,8 @@ pub struct Statistics {
 /// What a search knows when it stops, in the problem's own terms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The best assignment found.
-    pub assignment: Option<Assignment>,
+    /// The best plan found: stages of items and, where workers differ, what they run on.
+    pub allocation: Option<Allocation>,
     /// No assignment costs less than this many ns; `u64::MAX` when there is none at all.
     pub bound_ns: u64,
     /// The bound that gave `bound_ns`.
@@ -188,9 +190,9 @@ pub const PROOF_TOLERANCE: f64 = 1e-7;
 impl Outcome {
     /// The one conservative answer to what was found.
     pub fn status(&self, problem: &Problem) -> Status {
-        match &self.assignment {
-            Some(assignment) => {
-                let objective_ns = cost::assignment_ns(problem, assignment);
+        match &self.allocation {
+            Some(allocation) => {
+                let objective_ns = objective_ns(problem, allocation);
                 match is_proved(objective_ns, self.bound_ns) {
                     true => Status::Optimal,
                     false => Status::Feasible,
@@ -211,10 +213,10 @@ impl Plan {
     /// Lifts an outcome to layers, costs every stage again and states what is proved.
     pub fn new(instance: &Instance, problem: &Problem, method: &str, outcome: Outcome) -> Self {
         let status = outcome.status(problem);
-        let compact = outcome.assignment.as_ref().map(cost::without_empty_stages);
-        let objective_ns = compact
+        let objective_ns = outcome
+            .allocation
             .as_ref()
-            .map(|(assignment, _)| cost::assignment_ns(problem, assignment));
+            .map(|allocation| objective_ns(problem, allocation));
         // A bound above the objective within the tolerance is rounding; an honest report caps it.
         let bound_ns = match (status, objective_ns) {
             (Status::Infeasible, _) => None,
@@ -237,32 +239,48 @@ impl Plan {
             gap,
             bound_source: outcome.bound_source.into(),
             problem: problem.settings.to_options(instance),
-            stages: compact.map_or_else(Vec::new, |(assignment, used)| {
-                plan_stages(instance, problem, &assignment, used)
-            }),
+            stages: match &outcome.allocation {
+                None => Vec::new(),
+                Some(allocation) => plan_stages(instance, problem, allocation),
+            },
             statistics: outcome.statistics,
         }
     }
 }
 
-fn plan_stages(
-    instance: &Instance,
-    problem: &Problem,
-    assignment: &Assignment,
-    used: usize,
-) -> Vec<PlanStage> {
+/// The objective of a plan in ns.
+pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
+    match &problem.workers {
+        None => cost::assignment_ns(problem, &allocation.assignment),
+        Some(workers) => workers.objective_ns(problem, allocation),
+    }
+}
+
+/// What runs a stage, and what it costs there.
+struct Staffed {
+    devices: Vec<String>,
+    shares: BTreeMap<String, f64>,
+    load_ns: u64,
+    cost: StageCost,
+    /// Transfers received and sent, as if on links.
+    moved: StageCost,
+}
+
+fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
+    let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
     let network = &instance.network;
     let explicit = network.has_explicit_backward();
     let training = problem.settings.mode == crate::options::Mode::Training;
-    let kind = &instance.cluster.kinds[problem.settings.kind].name;
-    let costs = cost::stage_costs(problem, assignment);
-    let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
-    let memory = cost::stage_memory_bytes(problem, assignment, used);
+    let staffed = match &problem.workers {
+        None => alike(instance, problem, &assignment, used),
+        Some(workers) => mixed(problem, workers, allocation),
+    };
+    let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let mut layers = vec![Vec::new(); used];
     for (item, &stage) in assignment.iter().enumerate() {
         layers[stage].extend(&problem.items[item].layers);
     }
-    let stage = |(k, layers): (usize, &mut Vec<usize>)| {
+    let stage = |(k, (layers, staffed)): (usize, (&mut Vec<usize>, Staffed))| {
         layers.sort_unstable();
         let names = |keep: &dyn Fn(usize) -> bool| -> Vec<String> {
             let kept = layers.iter().copied().filter(|&layer| keep(layer));
@@ -272,17 +290,81 @@ fn plan_stages(
             index: k + 1,
             forward: names(&|layer| !network.layers[layer].backward),
             backward: names(&|layer| training && (!explicit || network.layers[layer].backward)),
-            devices: vec![format!("{kind}:{}", k + 1)],
-            shares: BTreeMap::new(),
-            load_ms: ns_to_ms(costs[k].load_ns()),
-            forward_ms: ns_to_ms(costs[k].forward.work_ns),
-            backward_ms: ns_to_ms(costs[k].backward.work_ns),
-            communication_ms: ns_to_ms(communication_ns(&costs[k])),
-            transfers: transfers(&moved[k]),
+            devices: staffed.devices,
+            shares: staffed.shares,
+            load_ms: ns_to_ms(staffed.load_ns),
+            forward_ms: ns_to_ms(staffed.cost.forward.work_ns),
+            backward_ms: ns_to_ms(staffed.cost.backward.work_ns),
+            communication_ms: ns_to_ms(communication_ns(&staffed.cost)),
+            transfers: transfers(&staffed.moved),
             memory_bytes: memory[k],
         }
     };
-    layers.iter_mut().enumerate().map(stage).collect()
+    layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
+}
+
+/// One device of the kind a stage.
+fn alike(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
+    let kind = &instance.cluster.kinds[problem.settings.kind].name;
+    let costs = cost::stage_costs(problem, assignment);
+    let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
+    let stage = |(k, (cost, moved)): (usize, (StageCost, StageCost))| Staffed {
+        devices: vec![format!("{kind}:{}", k + 1)],
+        shares: BTreeMap::new(),
+        load_ns: cost.load_ns(),
+        cost,
+        moved,
+    };
+    costs
+        .into_iter()
+        .zip(moved)
+        .take(used)
+        .enumerate()
+        .map(stage)
+        .collect()
+}
+
+/// The devices of each stage's choice, numbered along the pipeline, and their shares.
+fn mixed(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
+    let mut numbered = vec![0; workers.classes.len()];
+    let loads = workers.loads(problem, allocation).unwrap_or_default();
+    let moved = cost::stage_costs_under(problem, &allocation.assignment, Communication::Overlapped);
+    let works = workers.works(problem, &allocation.assignment, loads.len());
+    let moved = moved
+        .into_iter()
+        .zip(&works)
+        .zip(&allocation.choices)
+        .map(|((moved, work), &choice)| workers.moved(problem, &workers.choices[choice], work, moved));
+    let stage = |((load, moved), &choice): ((StageLoad, StageCost), &usize)| {
+        let choice = &workers.choices[choice];
+        let mut devices = Vec::new();
+        for (class, number) in numbered.iter_mut().enumerate() {
+            for _ in 0..choice.devices[class] {
+                *number += 1;
+                devices.push(format!("{}:{number}", workers.classes[class].name));
+            }
+        }
+        let keys = workers
+            .resources(choice)
+            .map(|(class, resource)| workers.share_key(class, resource));
+        let load_ns = match problem.settings.worker {
+            WorkerMode::Sequential => load.cost.load_ns(),
+            WorkerMode::Concurrent => load.cost.forward.work_ns.max(load.cost.backward.work_ns),
+        };
+        Staffed {
+            devices,
+            shares: keys.zip(load.levels.iter().map(|level| level.share)).collect(),
+            load_ns,
+            cost: load.cost,
+            moved,
+        }
+    };
+    loads
+        .into_iter()
+        .zip(moved)
+        .zip(&allocation.choices)
+        .map(stage)
+        .collect()
 }
 
 /// Blocking transfers, or the busier link where they are overlapped; one of the two is zero.

@@ -8,10 +8,11 @@ use petgraph::graph::DiGraph;
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
-use crate::network::contract;
-use crate::options::{Communication, Mode, Objective, Schedule};
+use crate::network::{Times, contract};
+use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
+use crate::workers::{Choice, Workers};
 
 /// Stage of every item, from 0; stages may be empty.
 pub type Assignment = Vec<usize>;
@@ -31,6 +32,8 @@ pub struct Problem {
     pub transfers: Vec<Transfer>,
     /// Transfers that touch each item, by position in `transfers`.
     pub transfers_of: Vec<Vec<usize>>,
+    /// Workers, where they differ; `None` where every stage runs on one device like any other.
+    pub workers: Option<Workers>,
 }
 
 /// Transfers by producer and consumers: forward, backward and gradient ns.
@@ -41,10 +44,12 @@ type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
 pub struct Item {
     /// Its layers, by position in the network.
     pub layers: Vec<usize>,
-    /// Forward work in ns.
+    /// Forward work in ns; where workers differ, on the slowest class at rate 1.
     pub forward_ns: u64,
-    /// Backward work in ns.
+    /// Backward work in ns, likewise.
     pub backward_ns: u64,
+    /// Times on each class of worker, at rate 1, where workers differ; `None` where the class cannot run it.
+    pub times: Vec<Option<Times>>,
     /// Bytes held once, one version of the weights among them.
     pub base_bytes: u64,
     /// Bytes of one further version of the weights.
@@ -109,15 +114,24 @@ impl Problem {
             ties(instance, &kept),
             &order_pairs(instance, &position),
         );
-        let faults = unplaceable(instance, &settings, &kept);
+        let workers = match settings.mixed {
+            true => Some(workers(instance, &settings)?),
+            false => None,
+        };
+        let classes = workers.as_ref().map_or(0, |workers| workers.classes.len());
+        let faults = unplaceable(instance, &settings, workers.as_ref(), &kept);
         let mut items = vec![Item::default(); graph.members.len()];
         for (item, members) in items.iter_mut().zip(&graph.members) {
+            item.times = vec![Some(Times::default()); classes];
             for &member in members {
                 let layer = &network.layers[kept[member]];
-                let times = settings.times(layer).unwrap_or_default();
+                let times = settings.longest_times(layer);
                 item.layers.push(kept[member]);
                 item.forward_ns += times.forward_ns;
                 item.backward_ns += times.backward_ns;
+                for (class, sum) in item.times.iter_mut().enumerate() {
+                    *sum = plus(*sum, settings.times_on(layer, settings.kinds[class]));
+                }
                 item.base_bytes += settings.base_bytes(layer);
                 item.parameter_bytes += layer.parameter_bytes;
                 item.stash_bytes += layer.stash_bytes;
@@ -126,7 +140,8 @@ impl Problem {
         let item_of = |layer: usize| position[layer].map(|at| graph.item_of[at]);
         let transfers = transfers(instance, &settings, item_of);
         let stages = settings.stages.min(items.len());
-        Self::assemble(settings, stages, items, graph.order, transfers).validate(faults)
+        let problem = Self::assemble(settings, stages, items, graph.order, transfers);
+        Self { workers, ..problem }.validate(faults)
     }
 
     fn assemble(
@@ -159,6 +174,7 @@ impl Problem {
             order,
             transfers,
             transfers_of,
+            workers: None,
         }
     }
 
@@ -191,13 +207,23 @@ impl Problem {
             true => self.stages,
             false => self.stages.min(items.len()),
         };
-        let merged = Self::assemble(self.settings.clone(), stages, items, graph.order, costs);
+        let merged = Self {
+            workers: self.workers.clone(),
+            ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
+        };
         (merged, graph.item_of)
     }
 
     fn joined(&self, members: &[usize]) -> Item {
-        let mut joined = Item::default();
+        let classes = self.workers.as_ref().map_or(0, |workers| workers.classes.len());
+        let mut joined = Item {
+            times: vec![Some(Times::default()); classes],
+            ..Item::default()
+        };
         for item in members.iter().map(|&member| &self.items[member]) {
+            for (sum, times) in joined.times.iter_mut().zip(&item.times) {
+                *sum = plus(*sum, *times);
+            }
             joined.layers.extend(&item.layers);
             joined.forward_ns += item.forward_ns;
             joined.backward_ns += item.backward_ns;
@@ -228,6 +254,38 @@ impl Problem {
             stages: 3,
             ..self.clone()
         }
+    }
+
+    /// The same problem with one class of single devices alone, and so with workers that are alike; `None` where the class
+    /// cannot run some item, works in groups or runs both phases at once.
+    pub fn on_class(&self, class: usize) -> Option<Self> {
+        let workers = self.workers.as_ref()?;
+        let of = &workers.classes[class];
+        let is_plain = of
+            .resources
+            .iter()
+            .all(|r| r.forward_rate == 1.0 && r.backward_rate == 1.0);
+        let alone = |choice: &Choice| workers.is_single(choice) && choice.devices[class] == 1;
+        let choice = workers.choices.iter().find(|choice| alone(choice))?;
+        let at = choice.takes.iter().position(|&takes| takes > 0)?;
+        if !is_plain || of.resources.len() > 1 || self.settings.worker == WorkerMode::Concurrent {
+            return None;
+        }
+        let mut problem = self.clone();
+        for item in &mut problem.items {
+            let times = item.times[class]?;
+            (item.forward_ns, item.backward_ns) = (times.forward_ns, times.backward_ns);
+            item.times.clear();
+        }
+        if !of.pays_communication {
+            problem.transfers.clear();
+            problem.transfers_of.iter_mut().for_each(Vec::clear);
+        }
+        problem.workers = None;
+        problem.stages = self.stages.min(workers.stock[at]);
+        problem.settings.memory_limit =
+            Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
+        (problem.stages == self.stages || !self.settings.all_stages).then_some(problem)
     }
 
     /// The same problem with the period as its objective.
@@ -308,7 +366,8 @@ impl Problem {
                     + self.settings.in_flight(self.stages()) as f64 * i.stash_bytes as f64
             })
             .sum();
-        let time = rounds * (self.work_ns() as f64 + moving);
+        let slowest = self.workers.as_ref().map_or(1.0, Workers::slowest);
+        let time = rounds * (slowest * self.work_ns() as f64 + moving);
         for (found, unit) in [(time, "ns"), (held, "bytes")] {
             if found > LARGEST_EXACT as f64 {
                 faults.push(Fault::new(
@@ -325,19 +384,52 @@ impl Problem {
     }
 }
 
+fn workers(instance: &Instance, settings: &Settings) -> Result<Workers, InputError> {
+    Workers::new(&instance.cluster, settings).map_err(|fault| InputError {
+        path: None,
+        faults: vec![fault],
+    })
+}
+
+/// Times of what runs together; `None` if part of it cannot run.
+fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
+    let (sum, times) = (sum?, times?);
+    Some(Times {
+        forward_ns: sum.forward_ns + times.forward_ns,
+        backward_ns: sum.backward_ns + times.backward_ns,
+    })
+}
+
 /// Layers that no stage could run, or hold even alone on the last stage.
-fn unplaceable(instance: &Instance, settings: &Settings, kept: &[usize]) -> Vec<Fault> {
-    let kind = &instance.cluster.kinds[settings.kind].name;
+fn unplaceable(
+    instance: &Instance,
+    settings: &Settings,
+    workers: Option<&Workers>,
+    kept: &[usize],
+) -> Vec<Fault> {
+    let names: Vec<&str> = settings
+        .kinds
+        .iter()
+        .map(|&kind| instance.cluster.kinds[kind].name.as_str())
+        .collect();
+    let names = names.join("` or `");
+    let most_bytes = match workers {
+        None => settings.memory_limit,
+        Some(workers) => {
+            let of = |choice| workers.memory_bytes(settings, choice);
+            workers.choices.iter().map(of).max()
+        }
+    };
     let reason = |layer: usize| {
         let layer = &instance.network.layers[layer];
-        if settings.times(layer).is_none() {
-            return Some(format!("it has no time on `{kind}`"));
+        if settings.kinds.iter().all(|&kind| layer.times[kind].is_none()) {
+            return Some(format!("it has no time on `{names}`"));
         }
         let needed = settings
             .base_bytes(layer)
             .saturating_add(settings.in_flight(1).saturating_mul(layer.stash_bytes));
-        let limit = settings.memory_limit.filter(|&limit| needed > limit)?;
-        Some(format!("it needs {needed} bytes, `{kind}` has {limit}"))
+        let limit = most_bytes.filter(|&limit| needed > limit)?;
+        Some(format!("it needs {needed} bytes, `{names}` has {limit}"))
     };
     kept.iter()
         .filter_map(|&layer| {

@@ -1,10 +1,13 @@
 //! The problem that is asked, with every default decided.
 
-use crate::cluster::Link;
+use crate::cluster::{DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
-use crate::options::{Communication, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule};
+use crate::options::{
+    Communication, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
+    Synchronization, WorkerMode,
+};
 use crate::units::{LARGEST_EXACT, transfer_ns};
 
 /// Options of a planning problem, complete and valid for its instance.
@@ -26,10 +29,26 @@ pub struct Settings {
     pub communication: Communication,
     /// The link between stages.
     pub link: Link,
-    /// Position of the device kind in the cluster.
+    /// Position of the device kind in the cluster; the first of `kinds`.
     pub kind: usize,
-    /// Memory of a stage in bytes. Default: that of the kind.
+    /// Positions of all device kinds in play, sorted. Default: every kind.
+    pub kinds: Vec<usize>,
+    /// Memory of a stage in bytes. Default: that of the kind, where workers are alike; where they are not,
+    /// [`None`] leaves it to each device's kind and `u64::MAX` is no limit.
     pub memory_limit: Option<u64>,
+    /// How a worker runs the two phases. Default: concurrent with the concurrent schedule, else sequential.
+    pub worker: WorkerMode,
+    /// How concurrent workers split their resources. Default: best.
+    pub shares: Shares,
+    /// Number of equal parts that shares are made of. Default: any share.
+    pub share_parts: Option<usize>,
+    /// Which devices form a worker. Default: given.
+    pub groups: Groups,
+    /// How the devices of a group keep their weights equal. Default: at no cost.
+    pub synchronization: Synchronization,
+    /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
+    /// on one device like any other.
+    pub mixed: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
 }
@@ -43,9 +62,29 @@ impl Settings {
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
         let options = overrides.clone().or(&instance.pipeline);
         // Mode, stages and memory have defaults that depend on the kind.
-        let kind = resolve_kind(instance, options.device_kinds.as_deref())?;
+        let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
+        let kind = kinds[0];
         let device = &instance.cluster.kinds[kind];
-        let trains = |layer: &Layer| layer.times[kind].is_some_and(|t| t.backward_ns > 0);
+        let in_play = |test: fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
+        let trains = |layer: &Layer| {
+            let on = |&k: &usize| layer.times[k].is_some_and(|t| t.backward_ns > 0);
+            kinds.iter().any(on)
+        };
+        let worker = options.worker.unwrap_or(match options.schedule {
+            Some(Schedule::Concurrent) => WorkerMode::Concurrent,
+            _ => WorkerMode::Sequential,
+        });
+        let is_concurrent = worker == WorkerMode::Concurrent;
+        let groups = options.groups.unwrap_or(Groups::Given);
+        let mixed = kinds.len() > 1
+            || is_concurrent
+            || groups == Groups::Assign
+            || !instance.cluster.groups.is_empty()
+            || in_play(|kind| !kind.resources.is_empty());
+        let (schedule, communication) = match is_concurrent {
+            true => (Schedule::Concurrent, Communication::Overlapped),
+            false => (Schedule::OneFOneB, Communication::Blocking),
+        };
         let settings = Self {
             mode: options
                 .mode
@@ -53,13 +92,13 @@ impl Settings {
                     true => Mode::Training,
                     false => Mode::Inference,
                 }),
-            stages: options.stages.or(device.count).unwrap_or(1),
-            all_stages: options.all_stages.unwrap_or(false),
+            stages: options.stages.or(workers(instance, &kinds)).unwrap_or(1),
+            all_stages: options.all_stages.unwrap_or(false) || groups == Groups::Assign,
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
-            schedule: options.schedule.unwrap_or(Schedule::OneFOneB),
-            communication: match options.communication.unwrap_or(Communication::Blocking) {
-                _ if !device.pays_communication => Communication::Ignored,
+            schedule: options.schedule.unwrap_or(schedule),
+            communication: match options.communication.unwrap_or(communication) {
+                _ if !in_play(|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
             },
             link: Link {
@@ -70,9 +109,18 @@ impl Settings {
             },
             kind,
             memory_limit: match options.memory_limit {
+                Some(limit) if mixed => Some(limit.bytes().unwrap_or(u64::MAX)),
                 Some(limit) => limit.bytes(),
+                None if mixed => None,
                 None => device.memory_bytes,
             },
+            worker,
+            shares: options.shares.unwrap_or(Shares::Best),
+            share_parts: options.share_parts,
+            groups,
+            synchronization: options.synchronization.unwrap_or(Synchronization::None),
+            mixed,
+            kinds,
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
         };
         let faults = settings.faults(instance, &options);
@@ -85,7 +133,7 @@ impl Settings {
     /// What is wrong with the options that these settings come from.
     fn faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if options.stages.is_none() && instance.cluster.kinds[self.kind].count.is_none() {
+        if options.stages.is_none() && workers(instance, &self.kinds).is_none() {
             faults.push(Fault::new(
                 "--stages",
                 FaultKind::Missing {
@@ -121,7 +169,51 @@ impl Settings {
                 },
             ));
         }
+        faults.extend(self.worker_faults(options));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
+        faults
+    }
+
+    /// Options of workers that contradict each other, or that cannot be asked together.
+    fn worker_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
+        let is_concurrent = self.worker == WorkerMode::Concurrent;
+        let mut faults = Vec::new();
+        let mut contradiction = |at: &str, found: String, expected: &str| {
+            let expected = expected.into();
+            faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+        };
+        if is_concurrent != (self.schedule == Schedule::Concurrent) {
+            let found = format!("`{}` with `--schedule {}`", self.worker, self.schedule);
+            let expected = "`concurrent` for both, or for neither";
+            contradiction("--worker", found, expected);
+        }
+        if is_concurrent && self.communication == Communication::Blocking {
+            contradiction(
+                "--communication",
+                "`blocking` with `--worker concurrent`, where both phases share what a transfer would block"
+                    .into(),
+                "`overlapped` or `ignored`",
+            );
+        }
+        if !is_concurrent && (options.shares.is_some() || options.share_parts.is_some()) {
+            let found = "shares of sequential workers".into();
+            contradiction("--shares", found, "`--worker concurrent`");
+        }
+        if self.mixed && self.objective == Objective::Iteration {
+            contradiction(
+                "--objective",
+                "`iteration` with workers that differ or run both phases at once".into(),
+                "`--objective period`; `stagecut simulate` tells the time of an iteration",
+            );
+        }
+        if self.share_parts.is_some_and(|parts| !(2..=1000).contains(&parts)) {
+            let found = self.share_parts.unwrap_or(0) as f64;
+            let expected = "a whole number from 2 to 1000";
+            faults.push(Fault::new(
+                "--share-parts",
+                FaultKind::BadNumber { found, expected },
+            ));
+        }
         faults
     }
 
@@ -155,6 +247,7 @@ impl Settings {
 
     /// The same settings as options with nothing left open: what a plan records.
     pub fn to_options(&self, instance: &Instance) -> PipelineOptions {
+        let is_concurrent = self.worker == WorkerMode::Concurrent;
         PipelineOptions {
             mode: Some(self.mode),
             stages: Some(self.stages),
@@ -164,8 +257,23 @@ impl Settings {
             schedule: Some(self.schedule),
             communication: Some(self.communication),
             bandwidth_bytes_per_s: has_bytes(instance).then_some(self.link.bandwidth_bytes_per_s),
-            device_kinds: Some(vec![instance.cluster.kinds[self.kind].name.clone()]),
-            memory_limit: Some(MemoryLimit::from(self.memory_limit)),
+            device_kinds: Some(
+                self.kinds
+                    .iter()
+                    .map(|&k| instance.cluster.kinds[k].name.clone())
+                    .collect(),
+            ),
+            memory_limit: match (self.mixed, self.memory_limit) {
+                // Each device's own, unless the option says that there is none.
+                (true, None) => None,
+                (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
+                (_, limit) => Some(MemoryLimit::from(limit)),
+            },
+            worker: self.mixed.then_some(self.worker),
+            shares: is_concurrent.then_some(self.shares),
+            share_parts: self.share_parts,
+            groups: self.mixed.then_some(self.groups),
+            synchronization: self.mixed.then_some(self.synchronization),
             optimizer: Some(self.optimizer),
         }
     }
@@ -175,15 +283,24 @@ impl Settings {
         self.mode == Mode::Training || !layer.backward
     }
 
-    /// Times of a layer on the chosen kind, in the chosen mode; `None` if the kind cannot run it.
-    pub fn times(&self, layer: &Layer) -> Option<Times> {
-        let times = layer.times[self.kind]?;
+    /// Times of a layer on a device kind, in the chosen mode; `None` if the kind cannot run it.
+    pub fn times_on(&self, layer: &Layer, kind: usize) -> Option<Times> {
+        let times = layer.times[kind]?;
         Some(match self.mode {
             Mode::Training => times,
             Mode::Inference => Times {
                 backward_ns: 0,
                 ..times
             },
+        })
+    }
+
+    /// The longest times of a layer on any kind in play: with one kind, its times there.
+    pub fn longest_times(&self, layer: &Layer) -> Times {
+        let times = self.kinds.iter().filter_map(|&kind| self.times_on(layer, kind));
+        times.fold(Times::default(), |longest, times| Times {
+            forward_ns: longest.forward_ns.max(times.forward_ns),
+            backward_ns: longest.backward_ns.max(times.backward_ns),
         })
     }
 
@@ -201,7 +318,8 @@ impl Settings {
     /// Micro-batches whose stash a stage holds, `from_end` = 1 for the last stage.
     ///
     /// GPipe holds all M; 1F1B one more for every stage further from the end, never more than there are; PipeDream the
-    /// same without a flush. None in inference.
+    /// same without a flush. Where both phases run at once, a micro-batch is one period on this stage and each
+    /// later one forwards, and another one backwards, so twice as many. None in inference.
     pub fn in_flight(&self, from_end: usize) -> u64 {
         let from_end = from_end as u64;
         let most = self.micro_batches.unwrap_or(u64::MAX);
@@ -210,6 +328,7 @@ impl Settings {
             (_, Schedule::Gpipe) => most,
             (_, Schedule::OneFOneB) => from_end.min(most),
             (_, Schedule::Pipedream) => from_end,
+            (_, Schedule::Concurrent) => (2 * from_end).min(most),
         }
     }
 
@@ -233,15 +352,11 @@ impl Settings {
     }
 }
 
-fn resolve_kind(instance: &Instance, wanted: Option<&[String]>) -> Result<usize, InputError> {
+fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<usize>, InputError> {
     let kinds = &instance.cluster.kinds;
     let names: Vec<String> = kinds.iter().map(|kind| kind.name.clone()).collect();
-    let wanted = match wanted {
-        Some(wanted) => wanted.to_vec(),
-        None => names.clone(),
-    };
     let mut positions = Vec::new();
-    for name in &wanted {
+    for name in wanted.unwrap_or(&names) {
         positions.push(instance.cluster.kind(name).ok_or_else(|| {
             InputError::option(
                 "--device-kinds",
@@ -255,19 +370,27 @@ fn resolve_kind(instance: &Instance, wanted: Option<&[String]>) -> Result<usize,
     }
     positions.sort_unstable();
     positions.dedup();
-    match positions[..] {
-        [kind] => Ok(kind),
-        _ => Err(InputError::option(
+    match positions.is_empty() {
+        false => Ok(positions),
+        true => Err(InputError::option(
             "--device-kinds",
-            FaultKind::Unsupported {
-                found: format!("{} device kinds (`{}`)", positions.len(), wanted.join("`, `")),
-                expected: format!(
-                    "one, since all stages run on one kind so far; name it, such as `--device-kinds {}`",
-                    names[0]
-                ),
+            FaultKind::Missing {
+                what: "device kind".into(),
+                expected: "at least one".into(),
+                remedy: format!("try `--device-kinds {}`", names[0]),
             },
         )),
     }
+}
+
+/// Workers that the cluster says there are: its groups, or its devices of these kinds.
+fn workers(instance: &Instance, kinds: &[usize]) -> Option<usize> {
+    let cluster = &instance.cluster;
+    if !cluster.groups.is_empty() {
+        return Some(cluster.groups.iter().map(|group| group.count).sum());
+    }
+    let counts = kinds.iter().map(|&kind| cluster.kinds[kind].count);
+    counts.sum()
 }
 
 fn has_bytes(instance: &Instance) -> bool {

@@ -122,6 +122,11 @@ fn files_of_other_tools() {
 }
 
 #[test]
+fn workers_that_make_no_sense() {
+    check_all(include_str!("broken/workers.txt"), 19);
+}
+
+#[test]
 fn options_that_make_no_sense() {
     check_all(include_str!("broken/options.txt"), 28);
 }

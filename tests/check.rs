@@ -288,7 +288,7 @@ fn moved_layers(case: &Solved) -> usize {
             } else if case
                 .problem
                 .settings
-                .times(layer)
+                .times_on(layer, case.problem.settings.kind)
                 .is_some_and(|times| times.forward_ns + times.backward_ns > 0)
             {
                 // Work that moves shows in two loads, whatever else the move breaks.
@@ -310,7 +310,7 @@ fn moved_layers(case: &Solved) -> usize {
 fn is_weightless(case: &Solved, at: usize) -> bool {
     let settings = &case.problem.settings;
     let layer = &case.instance.network.layers[at];
-    let times = settings.times(layer).unwrap_or_default();
+    let times = settings.times_on(layer, settings.kind).unwrap_or_default();
     let stash = layer.stash_bytes * u64::from(settings.in_flight(1) > 0);
     times.forward_ns + times.backward_ns + settings.base_bytes(layer) + stash == 0
 }
@@ -342,7 +342,7 @@ fn honest_plans_fail_only_where_they_cannot_be_run() {
             .iter()
             .all(|edge| assignment[edge.source().index()] <= assignment[edge.target().index()]);
         let outcome = Outcome {
-            assignment: Some(assignment),
+            allocation: Some(assignment.into()),
             bound_ns: 0,
             bound_source: "none",
             stopped_by: StoppedBy::Completed,

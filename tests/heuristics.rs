@@ -11,7 +11,7 @@ use stagecut::cost;
 use stagecut::heuristics::intervals::{Interval, Intervals};
 use stagecut::heuristics::local_moves::improve;
 use stagecut::heuristics::slicing::{best_slicing, slice, slice_below, slice_within};
-use stagecut::heuristics::{Effort, Heuristic, METHODS, brkga, find, fitting, orders};
+use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, brkga, find, fitting, orders};
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, TensorSpec};
 use stagecut::options::{Communication, MemoryLimit, Mode, Objective, PipelineOptions};
 use stagecut::oracles::ideals;
@@ -23,8 +23,12 @@ fn optimum(problem: &Problem) -> Option<u64> {
 }
 
 fn run(name: &str, problem: &Problem) -> Option<u64> {
-    let assignment = (find(name).unwrap().run)(problem, 7)?;
+    let assignment = find(name).unwrap().plan(problem, 7)?.assignment;
     Some(cost::assignment_ns(problem, &assignment))
+}
+
+fn assignment(method: &Heuristic, problem: &Problem, seed: u64) -> Option<Assignment> {
+    method.plan(problem, seed).map(|plan| plan.assignment)
 }
 
 fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem)> {
@@ -35,6 +39,7 @@ fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Pr
 fn methods(seed: u64) -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
+        .filter(|method| matches!(method.run, Run::Alike(_)))
         .filter(move |method| method.effort == Effort::Quick || seed.is_multiple_of(10))
 }
 
@@ -58,8 +63,8 @@ fn no_heuristic_beats_the_optimum() {
     for (seed, problem) in random_problems(0..10_000) {
         let optimum = optimum(&problem);
         for method in methods(seed) {
-            assert_eq!((method.applies)(&problem), Ok(()));
-            let Some(assignment) = (method.run)(&problem, seed) else {
+            assert_eq!(method.applies(&problem), Ok(()));
+            let Some(assignment) = assignment(method, &problem, seed) else {
                 continue;
             };
             assert!(
@@ -82,8 +87,8 @@ fn a_seed_gives_one_plan() {
     for (seed, problem) in random_problems(0..300) {
         for method in methods(seed) {
             assert_eq!(
-                (method.run)(&problem, seed),
-                (method.run)(&problem, seed),
+                assignment(method, &problem, seed),
+                assignment(method, &problem, seed),
                 "{}",
                 method.name
             );
@@ -237,7 +242,7 @@ fn slices_are_the_best_of_their_order() {
 fn local_moves_never_worsen_a_plan() {
     for (seed, problem) in random_problems(0..5000) {
         for method in methods(seed) {
-            let Some(assignment) = (method.run)(&problem, seed) else {
+            let Some(assignment) = assignment(method, &problem, seed) else {
                 continue;
             };
             let improved = improve(&problem, assignment.clone());

@@ -90,6 +90,7 @@ fn instance(spec: InstanceSpec) -> Instance {
     let cluster = Some(ClusterSpec {
         device_kinds: vec![gpu],
         link: Some(link),
+        ..ClusterSpec::default()
     });
     Instance::from_spec(&InstanceSpec { cluster, ..spec }).expect("the instance is valid")
 }
@@ -110,7 +111,10 @@ fn plan(
     let problem = problem(instance, options);
     let first_layer = |item: &stagecut::problem::Item| instance.network.layers[item.layers[0]].id.as_str();
     let outcome = Outcome {
-        assignment: stage_of.map(|of| problem.items.iter().map(|item| of(first_layer(item))).collect()),
+        allocation: stage_of.map(|of| {
+            let stages: Vec<usize> = problem.items.iter().map(|item| of(first_layer(item))).collect();
+            stages.into()
+        }),
         bound_ns,
         bound_source: "windows",
         stopped_by,

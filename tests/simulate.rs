@@ -12,9 +12,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::exact::control::Control;
 use stagecut::methods;
-use stagecut::options::{Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule};
+use stagecut::options::{
+    Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, WorkerMode,
+};
 use stagecut::plan::{Moved, Plan, PlanStage, SCHEMA, Statistics, Status, StoppedBy, Transfers};
-use stagecut::simulate::{Activity, InFlight, Jitter, Order, Phase, Request, Resource, Simulation, simulate};
+use stagecut::simulate::{Activity, InFlight, Jitter, Phase, Request, Resource, Simulation, simulate};
 
 /// Forward and backward ms of every stage.
 type Times<'a> = &'a [(f64, f64)];
@@ -53,7 +55,7 @@ fn plan(times: Times) -> Plan {
     }
 }
 
-fn run(plan: &Plan, order: Order, micro_batches: u64) -> Simulation {
+fn run(plan: &Plan, order: Schedule, micro_batches: u64) -> Simulation {
     let request = Request {
         order: Some(order),
         micro_batches: Some(micro_batches),
@@ -62,43 +64,53 @@ fn run(plan: &Plan, order: Order, micro_batches: u64) -> Simulation {
     simulate(plan, &request).expect("the plan can be run")
 }
 
-fn iteration_ms(times: Times, order: Order, micro_batches: u64) -> f64 {
+fn iteration_ms(times: Times, order: Schedule, micro_batches: u64) -> f64 {
     run(&plan(times), order, micro_batches).iteration_ms
 }
 
 #[test]
 fn gpipe_by_hand() {
     // Two equal stages, M = 2. Forward: stage 1 0-1, 1-2; stage 2 1-2, 2-3. Backward: stage 2 3-5, 5-7; stage 1 5-7, 7-9.
-    assert_eq!(iteration_ms(&[(1.0, 2.0), (1.0, 2.0)], Order::Gpipe, 2), 9.0);
+    assert_eq!(iteration_ms(&[(1.0, 2.0), (1.0, 2.0)], Schedule::Gpipe, 2), 9.0);
     // Forward: stage 1 0-1, 1-2; stage 2 1-4, 4-7. Backward: stage 2 7-8, 8-9; stage 1 8-10, 10-12.
-    assert_eq!(iteration_ms(&[(1.0, 2.0), (3.0, 1.0)], Order::Gpipe, 2), 12.0);
+    assert_eq!(iteration_ms(&[(1.0, 2.0), (3.0, 1.0)], Schedule::Gpipe, 2), 12.0);
     // Forward: 0-2, 2-4, 4-6; 2-3, 4-5, 6-7; 3-4, 5-6, 7-8. Backward: 8-9, 9-10, 10-11; 9-12, 12-15, 15-18; 12-13, 15-16,
     // 18-19.
     let three = [(2.0, 1.0), (1.0, 3.0), (1.0, 1.0)];
-    assert_eq!(iteration_ms(&three, Order::Gpipe, 3), 19.0);
+    assert_eq!(iteration_ms(&three, Schedule::Gpipe, 3), 19.0);
     // One stage, M = 3: 0-2, 2-4, 4-6; 6-9, 9-12, 12-15.
-    assert_eq!(iteration_ms(&[(2.0, 3.0)], Order::Gpipe, 3), 15.0);
+    assert_eq!(iteration_ms(&[(2.0, 3.0)], Schedule::Gpipe, 3), 15.0);
 }
 
 #[test]
 fn one_forward_one_backward_by_hand() {
     // Two equal stages, M = 3. Stage 1: F 0-1, F 1-2, B 4-6, F 6-7, B 7-9, B 10-12. Stage 2: F 1-2, B 2-4, F 4-5, B 5-7,
     // F 7-8, B 8-10.
-    assert_eq!(iteration_ms(&[(1.0, 2.0), (1.0, 2.0)], Order::OneFOneB, 3), 12.0);
+    assert_eq!(
+        iteration_ms(&[(1.0, 2.0), (1.0, 2.0)], Schedule::OneFOneB, 3),
+        12.0
+    );
     // Three equal stages: (M + q - 1) (F + B).
-    assert_eq!(iteration_ms(&[(1.0, 1.0); 3], Order::OneFOneB, 3), 10.0);
+    assert_eq!(iteration_ms(&[(1.0, 1.0); 3], Schedule::OneFOneB, 3), 10.0);
     // Stage 2 works while stage 1 does: stage 1 F 0-10, F 10-20, B 20-30, F 30-40, B 40-50, B 50-60; the formula says 68.
-    let hidden = run(&plan(&[(10.0, 10.0), (4.0, 4.0)]), Order::OneFOneB, 3);
+    let hidden = run(&plan(&[(10.0, 10.0), (4.0, 4.0)]), Schedule::OneFOneB, 3);
     assert_eq!(
         (hidden.iteration_ms, hidden.formula_iteration_ms),
         (60.0, Some(68.0))
     );
     // Stage 1 only goes forward, stage 2 only backward. Stage 2 takes its second forward at 20 before its first backward:
     // B 20-30, 30-40, 40-50, 50-60. The formula says 50.
-    let late = run(&plan(&[(10.0, 0.0), (0.0, 10.0), (0.0, 0.0)]), Order::OneFOneB, 4);
+    let late = run(
+        &plan(&[(10.0, 0.0), (0.0, 10.0), (0.0, 0.0)]),
+        Schedule::OneFOneB,
+        4,
+    );
     assert_eq!((late.iteration_ms, late.formula_iteration_ms), (60.0, Some(50.0)));
     // Two stages, M = 1: there and back.
-    assert_eq!(iteration_ms(&[(1.0, 2.0), (3.0, 4.0)], Order::OneFOneB, 1), 10.0);
+    assert_eq!(
+        iteration_ms(&[(1.0, 2.0), (3.0, 4.0)], Schedule::OneFOneB, 1),
+        10.0
+    );
 }
 
 #[test]
@@ -109,15 +121,15 @@ fn iterations_keep_the_bounds_of_the_documentation() {
         let (stages, micro_batches) = (rng.random_range(1..=5), rng.random_range(1..=12));
         let mut draw = || f64::from(rng.random_range(0..=9u8));
         let mut times: Vec<(f64, f64)> = (0..stages).map(|_| (draw(), draw())).collect();
-        let check = |times: Times, order: Order| {
+        let check = |times: Times, order: Schedule| {
             let simulation = run(&plan(times), order, micro_batches);
             let formula = simulation.formula_iteration_ms.expect("these schedules flush");
             (simulation.iteration_ms, formula)
         };
-        let (simulated, formula) = check(&times, Order::Gpipe);
+        let (simulated, formula) = check(&times, Schedule::Gpipe);
         assert_eq!(simulated, formula, "gpipe, seed {seed}");
 
-        let (simulated, formula) = check(&times, Order::OneFOneB);
+        let (simulated, formula) = check(&times, Schedule::OneFOneB);
         let load = |(f, b): &(f64, f64)| f + b;
         let sum: f64 = times.iter().map(load).sum();
         let busiest = times.iter().map(load).fold(0.0, f64::max);
@@ -134,7 +146,7 @@ fn iterations_keep_the_bounds_of_the_documentation() {
 
         // The same load everywhere, split differently.
         times.iter_mut().for_each(|(f, b)| *b = 9.0 - *f);
-        let (simulated, formula) = check(&times, Order::OneFOneB);
+        let (simulated, formula) = check(&times, Schedule::OneFOneB);
         assert_eq!(simulated, formula, "equal loads, seed {seed}");
     }
     assert!(shorter > 100 && longer > 0, "{shorter} shorter, {longer} longer");
@@ -221,15 +233,15 @@ fn concurrent_workers_keep_the_period_of_their_busiest_channel_or_link() {
                 continue;
             }
             let mut expected_ms = 0.0_f64;
-            for stage in &mut plan.stages {
-                stage.shares.insert("gpu".into(), 0.5);
+            plan.problem.worker = Some(WorkerMode::Concurrent);
+            for stage in &plan.stages {
                 let busiest = stage
                     .forward_ms
                     .max(stage.backward_ms)
                     .max(stage.communication_ms);
                 expected_ms = expected_ms.max(busiest);
             }
-            let simulation = run(&plan, Order::Concurrent, LONG);
+            let simulation = run(&plan, Schedule::Concurrent, LONG);
             assert_period(&simulation, expected_ms, &format!("seed {seed}, {communication}"));
             cases += 1;
         }
@@ -276,7 +288,7 @@ fn every_timeline_is_one_that_can_happen() {
             let Some(plan) = period_plan(seed, Schedule::OneFOneB, communication) else {
                 continue;
             };
-            for order in [Order::OneFOneB, Order::Gpipe] {
+            for order in [Schedule::OneFOneB, Schedule::Gpipe] {
                 let request = Request {
                     order: Some(order),
                     micro_batches: Some(12),
@@ -337,7 +349,7 @@ fn a_slow_device_sets_the_pace() {
     let utilisation: Vec<f64> = slow.resources.iter().map(|lane| lane.utilisation).collect();
     assert!(utilisation[1] > 0.95, "{utilisation:?}");
     assert!(utilisation[0] < 0.65 && utilisation[2] < 0.45, "{utilisation:?}");
-    let plain = run(&plan, Order::OneFOneB, 100);
+    let plain = run(&plan, Schedule::OneFOneB, 100);
     assert_eq!(plain.period_ms, Some(3.0));
     assert!(plain.bubble_share < slow.bubble_share);
 }
@@ -361,7 +373,7 @@ fn a_task_takes_the_multiplier_that_holds_when_it_starts() {
 #[test]
 fn jitter_depends_on_the_task_alone() {
     let plan = plan(&[(1.0, 2.0), (1.5, 1.0)]);
-    let lengths = |order: Order, seed: u64| {
+    let lengths = |order: Schedule, seed: u64| {
         let request = Request {
             order: Some(order),
             micro_batches: Some(6),
@@ -380,9 +392,9 @@ fn jitter_depends_on_the_task_alone() {
         lengths.sort_unstable();
         lengths
     };
-    assert_eq!(lengths(Order::Gpipe, 5), lengths(Order::OneFOneB, 5));
-    assert_ne!(lengths(Order::Gpipe, 5), lengths(Order::Gpipe, 6));
-    for (stage, _, phase, ns) in lengths(Order::Gpipe, 5) {
+    assert_eq!(lengths(Schedule::Gpipe, 5), lengths(Schedule::OneFOneB, 5));
+    assert_ne!(lengths(Schedule::Gpipe, 5), lengths(Schedule::Gpipe, 6));
+    for (stage, _, phase, ns) in lengths(Schedule::Gpipe, 5) {
         let stage = &plan.stages[stage - 1];
         let planned = match phase {
             Phase::Forward => stage.forward_ms,

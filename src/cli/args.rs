@@ -7,10 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::generate::transformer::Transformer;
 use crate::instance::Instance;
 use crate::methods;
-use crate::options::PipelineOptions;
+use crate::options::{PipelineOptions, Schedule};
 use crate::problem::Problem;
 use crate::settings::Settings;
-use crate::simulate::{InFlight, Order};
+use crate::simulate::InFlight;
 
 use super::CliError;
 
@@ -129,7 +129,8 @@ impl ProblemArgs {
         let instance = self.read(quiet)?;
         let settings = Settings::resolve(&instance, &self.options)?;
         let count = instance.cluster.kinds[settings.kind].count;
-        if let Some(count) = count.filter(|&count| count < settings.stages && !quiet) {
+        let too_few = |&count: &usize| count < settings.stages && !settings.mixed && !quiet;
+        if let Some(count) = count.filter(too_few) {
             super::output::note(&format!(
                 "{} stages on {count} `{}` devices: planned as if there were enough",
                 settings.stages, instance.cluster.kinds[settings.kind].name
@@ -352,7 +353,7 @@ pub struct SimulateArgs {
 
     /// Order in which the stages work [default: the plan's]
     #[arg(long)]
-    pub schedule: Option<Order>,
+    pub schedule: Option<Schedule>,
 
     /// Micro-batches in flight on a stage, where transfers are overlapped
     #[arg(long, default_value = "hiding")]

@@ -17,6 +17,11 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
         )));
     }
     let (instance, problem) = args.problem.problem(args.quiet)?;
+    if problem.workers.is_some() {
+        return Err(CliError::Usage(
+            "workers that differ have no program to write; name one device kind with `--device-kinds`".into(),
+        ));
+    }
     let labels = item_labels(&instance, &problem);
     let limit_ns = bounds::all_in_one_ns(&problem);
     let Partition { program, .. } = Partition::build(

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::control::Control;
+use super::growth::{self, Grown, Growth, Tally, has};
 use crate::cost::{Side, StageCost};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -52,18 +53,10 @@ impl<'a> IdealSearch<'a> {
         let paid = (0..problem.transfers.len())
             .map(|t| [side(t, Side::Producer), side(t, Side::Consumer)])
             .collect();
-        let predecessors = (0..problem.items.len())
-            .map(|item| {
-                let before = problem
-                    .order
-                    .neighbors_directed((item as u32).into(), petgraph::Incoming);
-                before.map(|v| v.index()).collect()
-            })
-            .collect();
         Self {
             problem,
             control,
-            predecessors,
+            predecessors: growth::predecessors(problem),
             paid,
             most_steps,
             ideals: 0,
@@ -83,11 +76,8 @@ impl<'a> IdealSearch<'a> {
     }
 
     fn everything(&self) -> State {
-        let n = self.problem.items.len();
-        let mut left = vec![0u64; n.div_ceil(64)];
-        (0..n).for_each(|item| left[item / 64] |= 1 << (item % 64));
         State {
-            left: left.into(),
+            left: growth::everything(self.problem),
             work_ns: self.problem.work_ns(),
             parent: usize::MAX,
         }
@@ -110,16 +100,29 @@ impl<'a> IdealSearch<'a> {
                 seen.clear();
             }
             for parent in layer {
-                let mut stage = Stage::new(
-                    self,
-                    &states[parent].left,
+                let busy = Busy {
+                    search: self,
                     from_end,
                     limit_ns,
-                    self.most_steps - steps,
+                    work_ns: 0,
+                    paid_ns: [0; 3],
+                    bytes: 0,
+                };
+                let (left, most_steps) = (&states[parent].left, self.most_steps - steps);
+                let mut stage = Growth::new(
+                    self.problem,
+                    self.control,
+                    &self.predecessors,
+                    left,
+                    busy,
+                    most_steps,
                 );
                 let parent_ns = states[parent].work_ns;
-                let last = stage.each(&mut |left, stage_ns| {
-                    let work_ns = parent_ns - stage_ns;
+                let last = stage.each(&mut |busy, left| {
+                    if !busy.keeps_limit() {
+                        return false;
+                    }
+                    let work_ns = parent_ns - busy.work_ns;
                     let is_empty = left.iter().all(|word| *word == 0);
                     // More work left than the remaining stages can carry, or stages left without an item.
                     let is_dead = u128::from(work_ns) > may_leave_ns;
@@ -157,16 +160,6 @@ impl<'a> IdealSearch<'a> {
 /// Memory that the ideals of a pass may take.
 const MOST_BYTES: usize = 4 << 30;
 
-/// How the growing of a stage ended.
-enum Grown {
-    /// Every stage was met.
-    All,
-    /// The last one met was what is looked for.
-    Accepted,
-    /// A limit came first.
-    Stopped(StoppedBy),
-}
-
 /// Reads the stages off the chain of states that ends in the last one, the empty ideal.
 fn unwind(n: usize, states: &[State]) -> Assignment {
     let mut assignment = vec![0; n];
@@ -185,177 +178,54 @@ fn unwind(n: usize, states: &[State]) -> Assignment {
     assignment
 }
 
-fn has(bits: &[u64], item: usize) -> bool {
-    bits[item / 64] >> (item % 64) & 1 == 1
-}
-
-/// A stage that grows downwards from the end of an ideal, one item at a time, and shrinks back.
-///
-/// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is
-/// decided once, taken or left; what is left never frees what lies before it, so every up-closed part of the ideal is met
-/// exactly once.
-struct Stage<'a, 'b> {
+/// What a stage adds up to where workers are alike.
+struct Busy<'a, 'b> {
     search: &'b IdealSearch<'a>,
-    left: Box<[u64]>,
-    free: Vec<usize>,
-    /// Whether the item at the same place of `free` was taken.
-    taken: Vec<bool>,
-    /// For each item, successors that are still in the ideal.
-    waits_for: Vec<u32>,
-    /// For each transfer, whether its producer is in the stage, and how many of its consumers are.
-    ends: Vec<(bool, u32)>,
     from_end: usize,
     limit_ns: u64,
     work_ns: u64,
+    /// Load, link in and link out beside the work.
     paid_ns: [u64; 3],
     bytes: u64,
-    size: usize,
-    steps: u64,
-    most_steps: u64,
 }
 
-impl<'a, 'b> Stage<'a, 'b> {
-    fn new(
-        search: &'b IdealSearch<'a>,
-        left: &[u64],
-        from_end: usize,
-        limit_ns: u64,
-        most_steps: u64,
-    ) -> Self {
-        let n = search.problem.items.len();
-        let mut waits_for = vec![0; n];
-        for item in (0..n).filter(|&item| has(left, item)) {
-            for &before in &search.predecessors[item] {
-                waits_for[before] += 1;
-            }
-        }
-        let is_free = |&item: &usize| has(left, item) && waits_for[item] == 0;
-        Self {
-            free: (0..n).filter(is_free).collect(),
-            search,
-            left: left.into(),
-            taken: Vec::new(),
-            waits_for,
-            ends: vec![(false, 0); search.problem.transfers.len()],
-            from_end,
-            limit_ns,
-            work_ns: 0,
-            paid_ns: [0; 3],
-            bytes: 0,
-            size: 0,
-            steps: 0,
-            most_steps,
-        }
+impl Busy<'_, '_> {
+    fn keeps_limit(&self) -> bool {
+        let [blocking, link_in, link_out] = self.paid_ns;
+        (self.work_ns + blocking).max(link_in).max(link_out) <= self.limit_ns
     }
 
-    /// Calls `leaf` with every non-empty stage that keeps the limit: what is left without it, and its work. Ends when
-    /// `leaf` accepts one.
-    fn each(&mut self, leaf: &mut impl FnMut(&[u64], u64) -> bool) -> Grown {
-        /// Steps between two looks at the clock.
-        const PATIENCE: u64 = 1 << 16;
-        let mut next_look = PATIENCE;
-        loop {
-            while self.taken.len() < self.free.len() {
-                let item = self.free[self.taken.len()];
-                let takes = self.can_take(item);
-                if takes {
-                    self.take(item);
-                }
-                self.taken.push(takes);
-                self.steps += 1;
-            }
-            let busiest = (self.work_ns + self.paid_ns[0])
-                .max(self.paid_ns[1])
-                .max(self.paid_ns[2]);
-            if self.size > 0 && busiest <= self.limit_ns && leaf(&self.left, self.work_ns) {
-                return Grown::Accepted;
-            }
-            if self.steps > self.most_steps {
-                return Grown::Stopped(StoppedBy::SizeLimit);
-            }
-            if self.steps > next_look {
-                next_look = self.steps + PATIENCE;
-                if let Some(stopped_by) = self.search.control.must_stop() {
-                    return Grown::Stopped(stopped_by);
-                }
-            }
-            // The last item taken stays instead.
-            loop {
-                match self.taken.pop() {
-                    None => return Grown::All,
-                    Some(false) => {}
-                    Some(true) => {
-                        self.put_back(self.free[self.taken.len()]);
-                        self.taken.push(false);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    fn can_take(&self, item: usize) -> bool {
+    fn bytes_of(&self, item: usize) -> u64 {
         let problem = self.search.problem;
-        let bytes = self.bytes + problem.memory_bytes(&problem.items[item], self.from_end);
+        problem.memory_bytes(&problem.items[item], self.from_end)
+    }
+}
+
+impl Tally for Busy<'_, '_> {
+    fn admits(&self, item: usize) -> bool {
+        let problem = self.search.problem;
+        let bytes = self.bytes + self.bytes_of(item);
         self.work_ns + problem.items[item].work_ns() <= self.limit_ns
             && problem.settings.memory_limit.is_none_or(|limit| bytes <= limit)
     }
 
-    fn take(&mut self, item: usize) {
-        let problem = self.search.problem;
-        self.move_item(item, true);
-        self.left[item / 64] &= !(1 << (item % 64));
-        self.work_ns += problem.items[item].work_ns();
-        self.bytes += problem.memory_bytes(&problem.items[item], self.from_end);
-        self.size += 1;
-        for &before in &self.search.predecessors[item] {
-            self.waits_for[before] -= 1;
-            if self.waits_for[before] == 0 {
-                self.free.push(before);
-            }
-        }
+    fn add(&mut self, item: usize) {
+        self.work_ns += self.search.problem.items[item].work_ns();
+        self.bytes += self.bytes_of(item);
     }
 
-    fn put_back(&mut self, item: usize) {
-        let problem = self.search.problem;
-        for &before in self.search.predecessors[item].iter().rev() {
-            if self.waits_for[before] == 0 {
-                self.free.pop();
-            }
-            self.waits_for[before] += 1;
-        }
-        self.size -= 1;
-        self.bytes -= problem.memory_bytes(&problem.items[item], self.from_end);
-        self.work_ns -= problem.items[item].work_ns();
-        self.left[item / 64] |= 1 << (item % 64);
-        self.move_item(item, false);
+    fn remove(&mut self, item: usize) {
+        self.work_ns -= self.search.problem.items[item].work_ns();
+        self.bytes -= self.bytes_of(item);
     }
 
-    /// Updates what the stage pays for the item's transfers as the item enters or leaves.
-    fn move_item(&mut self, item: usize, enters: bool) {
-        let problem = self.search.problem;
-        for &t in &problem.transfers_of[item] {
-            let transfer = &problem.transfers[t];
-            let paid = |(producer, consumers): (bool, u32)| match producer {
-                true => ((consumers as usize) < transfer.consumers.len()).then_some(0),
-                false => (consumers > 0).then_some(1),
-            };
-            let before = self.ends[t];
-            let mut after = before;
-            if item == transfer.producer {
-                after.0 = enters;
-            } else if enters {
-                after.1 += 1;
-            } else {
-                after.1 -= 1;
-            }
-            self.ends[t] = after;
-            if let Some(side) = paid(before) {
-                (0..3).for_each(|r| self.paid_ns[r] -= self.search.paid[t][side][r]);
-            }
-            if let Some(side) = paid(after) {
-                (0..3).for_each(|r| self.paid_ns[r] += self.search.paid[t][side][r]);
-            }
-        }
+    fn pay(&mut self, transfer: usize, side: Side) {
+        let paid = &self.search.paid[transfer][side as usize];
+        (0..3).for_each(|r| self.paid_ns[r] += paid[r]);
+    }
+
+    fn stop_paying(&mut self, transfer: usize, side: Side) {
+        let paid = &self.search.paid[transfer][side as usize];
+        (0..3).for_each(|r| self.paid_ns[r] -= paid[r]);
     }
 }

@@ -1,10 +1,14 @@
 //! The exact engine: incumbents, bounds, windows, a mixed-integer program on what is left, and a dynamic program over
 //! ideals beside it.
 
+mod allocation;
+pub mod allocation_ideals;
 pub mod anchored;
 mod beside;
 pub mod bounds;
+pub mod capacity;
 pub mod control;
+mod growth;
 pub mod highs;
 mod highs_c;
 pub mod ideals;
@@ -158,6 +162,9 @@ pub fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
+    if let Some(workers) = &problem.workers {
+        return allocation::solve(problem, workers, method, control);
+    }
     let mut search = Search::new(problem, control);
     let mut stopped_by = StoppedBy::Completed;
     for &step in method.steps(problem) {
@@ -206,13 +213,16 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
 /// [`SolverError`] where HiGHS breaks down.
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     use Step::*;
+    if let Some(workers) = &problem.workers {
+        return Ok(allocation::bound(problem, workers, control));
+    }
     let mut search = Search::new(problem, control);
     for step in [Incumbents, Bounds, Anchored, Period, ThreeBlock] {
         take(step, &mut search, labels)?;
     }
     let outcome = search.finish(control.must_stop().unwrap_or(StoppedBy::Completed));
     Ok(Outcome {
-        assignment: None,
+        allocation: None,
         ..outcome
     })
 }
@@ -221,10 +231,8 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
 fn find_incumbents(search: &mut Search) {
     let quick = |heuristic: &&heuristics::Heuristic| heuristic.effort == Effort::Quick;
     for heuristic in heuristics::METHODS.iter().filter(quick) {
-        if (heuristic.applies)(search.problem).is_ok()
-            && let Some(assignment) = (heuristic.run)(search.problem, search.control.seed)
-        {
-            search.offer(assignment);
+        if let Some(plan) = heuristic.plan(search.problem, search.control.seed) {
+            search.offer(plan.assignment);
         }
         if search.control.must_stop().is_some() {
             return;

@@ -5,6 +5,7 @@ use petgraph::Direction;
 
 use crate::cost::{Side, StageCost};
 use crate::problem::{Assignment, Problem, Transfer};
+use crate::workers::{Choice, StageWork};
 
 /// Which reductions and bounds a search may use. All of them, unless a test asks what happens without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,6 @@ pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Redu
 
 /// Pairs of a producer and a consumer whose separation alone would make a stage busier than the limit.
 fn inseparable(problem: &Problem, limit_ns: u64) -> Vec<(usize, usize)> {
-    let mode = problem.settings.communication;
     let mut pairs = Vec::new();
     for producer in 0..problem.items.len() {
         let produced: Vec<&Transfer> = problem.transfers_of[producer]
@@ -115,23 +115,64 @@ fn inseparable(problem: &Problem, limit_ns: u64) -> Vec<(usize, usize)> {
         consumers.sort_unstable();
         consumers.dedup();
         for consumer in consumers {
-            let alone = |item: usize, side: Side| {
-                let mut cost = StageCost::default();
-                cost.add_item(problem, item);
-                for transfer in produced
-                    .iter()
-                    .filter(|t| t.consumers.binary_search(&consumer).is_ok())
-                {
-                    cost.add_transfer(mode, transfer, side);
-                }
-                cost.bottleneck_ns()
-            };
-            if alone(producer, Side::Producer) > limit_ns || alone(consumer, Side::Consumer) > limit_ns {
+            let between: Vec<&Transfer> = produced
+                .iter()
+                .copied()
+                .filter(|t| t.consumers.binary_search(&consumer).is_ok())
+                .collect();
+            if !is_separable(problem, [producer, consumer], &between, limit_ns) {
                 pairs.push((producer, consumer));
             }
         }
     }
     pairs
+}
+
+/// Whether a producer and a consumer may lie apart: whether some two workers can run them, each with what it pays for the
+/// transfers between them.
+fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limit_ns: u64) -> bool {
+    let mode = problem.settings.communication;
+    let paid = [Side::Producer, Side::Consumer].map(|side| {
+        let mut paid = StageCost::default();
+        between
+            .iter()
+            .for_each(|transfer| paid.add_transfer(mode, transfer, side));
+        paid
+    });
+    let Some(workers) = &problem.workers else {
+        return (0..2).all(|end| {
+            let mut alone = paid[end];
+            alone.add_item(problem, ends[end]);
+            alone.bottleneck_ns() <= limit_ns
+        });
+    };
+    // Whatever it does beside, a worker that pays is at least as busy as its transfers; sequential ones add them to the work.
+    let fits = |end: usize, choice: &Choice| {
+        let transfers = match workers.pays(choice) {
+            true => paid[end],
+            false => StageCost::default(),
+        };
+        let work = StageWork {
+            transfers,
+            ..StageWork::of_item(problem, ends[end])
+        };
+        let alone_counts = workers.is_single(choice) && workers.is_monotone(&problem.settings);
+        alone_counts
+            .then(|| workers.load(problem, choice, &work, &[]))
+            .map_or_else(
+                || transfers.bottleneck_ns() <= limit_ns,
+                |load| load.is_some_and(|load| load.bottleneck_ns <= limit_ns),
+            )
+    };
+    let able = [0, 1].map(|end| {
+        let all = workers.choices.iter();
+        all.filter(|choice| fits(end, choice)).collect::<Vec<_>>()
+    });
+    let in_stock = |a: &Choice, b: &Choice| {
+        let takes = a.takes.iter().zip(&b.takes).zip(&workers.stock);
+        takes.into_iter().all(|((a, b), stock)| a + b <= *stock)
+    };
+    able[0].iter().any(|a| able[1].iter().any(|b| in_stock(a, b)))
 }
 
 /// Pairs of an item without work or memory and the neighbour it can follow into any stage at no cost. No item is in two
@@ -154,7 +195,8 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
 /// successor, if what the item sends to it alone costs at least all that the item receives.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
-    let weightless = own.work_ns() + own.base_bytes + own.parameter_bytes + own.stash_bytes == 0;
+    let weightless = own.work_ns() + own.base_bytes + own.parameter_bytes + own.stash_bytes == 0
+        && own.times.iter().all(Option::is_some);
     if !weightless {
         return None;
     }

@@ -7,6 +7,7 @@ use crate::cost;
 use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
 use crate::units::ns_to_ms;
+use crate::workers::Allocation;
 
 /// The state of a search.
 #[derive(Clone)]
@@ -213,7 +214,7 @@ impl<'a> Search<'a> {
             other => other,
         };
         Outcome {
-            assignment: self.incumbent,
+            allocation: self.incumbent.map(Allocation::from),
             bound_ns: self.lower_ns,
             bound_source: self.bound_source,
             stopped_by,

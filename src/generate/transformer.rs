@@ -96,6 +96,7 @@ pub fn transformer(asked: &Transformer) -> InstanceSpec {
                 name: "a100".into(),
                 ..Default::default()
             }],
+            groups: Vec::new(),
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: LINK_BYTES_PER_S,
                 latency_ms: 0.0,

@@ -7,7 +7,7 @@
 //! Ours: the order of a network that is no chain (by item number), and that every limit snaps to a value some partition
 //! achieves, so that the search ends on the exact optimum instead of within a tolerance.
 
-use super::{Effort, Heuristic, along, always, if_feasible, orders};
+use super::{Effort, Heuristic, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -17,8 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction; the paper's listing was not available)",
     exact_for: "the period, and the iteration of 1F1B, of chains without communication and memory limit",
     effort: Effort::Quick,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {

@@ -5,7 +5,7 @@
 //! training giant models*, 2020; Y. Huang et al., *GPipe*, NeurIPS 2019. torchgpipe first subtracts the smallest element
 //! from all; we keep to the paper, whose bound holds for the sums themselves.
 
-use super::{Effort, Heuristic, along, always, if_feasible, orders};
+use super::{Effort, Heuristic, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -17,8 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
     exact_for: "the period of chains of equal layers without communication and memory limit; \
                 on other such chains within one layer of the optimum",
     effort: Effort::Quick,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {

@@ -20,7 +20,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::{Effort, Heuristic, always, if_feasible, local_moves, orders, slicing};
+use super::{Effort, Heuristic, Run, if_feasible, local_moves, orders, slicing};
 use crate::cost;
 use crate::problem::{Assignment, Problem};
 
@@ -32,8 +32,7 @@ pub const METHOD: Heuristic = Heuristic {
              our reconstruction: decoding by optimal slicing",
     exact_for: "chains, as slicing is",
     effort: Effort::Thorough,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 /// Chromosomes of a generation, the elite among them.

@@ -1,6 +1,6 @@
 //! Equal layers: the same number of layers on every stage, whatever they cost.
 
-use super::{Effort, Heuristic, along, always, if_feasible, orders};
+use super::{Effort, Heuristic, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -11,8 +11,7 @@ pub const METHOD: Heuristic = Heuristic {
              `uniform` in DeepSpeed, J. Rasley et al., KDD 2020",
     exact_for: "the period of chains of equal layers without communication and memory limit",
     effort: Effort::Quick,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 /// Cuts the order by item number so that stage k of q ends where k/q of the layers do.

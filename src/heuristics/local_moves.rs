@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use petgraph::Direction::{self, Incoming, Outgoing};
 
-use super::{Effort, Heuristic, always, if_feasible, slicing};
+use super::{Effort, Heuristic, Run, if_feasible, slicing};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
 
@@ -18,8 +18,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "ours",
     exact_for: "chains, as slicing is",
     effort: Effort::Quick,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 /// Passes over all items after which the climb ends even if it could go on; most end after a handful.

@@ -14,6 +14,7 @@ pub mod slicing;
 
 use crate::cost;
 use crate::problem::{Assignment, Problem};
+use crate::workers::{Allocation, Workers};
 
 /// How long a heuristic takes, and so where it is worth running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +38,42 @@ pub struct Heuristic {
     pub exact_for: &'static str,
     /// How long it takes.
     pub effort: Effort,
+    /// The method itself.
+    pub run: Run,
+}
+
+/// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// For problems whose workers are alike.
+    Alike(fn(&Problem, u64) -> Option<Assignment>),
+    /// For problems whose workers differ or run both phases at once, with what it asks of them beyond that.
+    Mixed(
+        fn(&Problem, &Workers) -> Result<(), &'static str>,
+        fn(&Problem, &Workers, u64) -> Option<Allocation>,
+    ),
+}
+
+impl Heuristic {
     /// Whether it can be asked at all, or why not.
-    pub applies: fn(&Problem) -> Result<(), &'static str>,
-    /// Runs it with a seed. Returns feasible plans only; the same problem and seed give the same plan.
-    pub run: fn(&Problem, u64) -> Option<Assignment>,
+    pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
+        match (self.run, &problem.workers) {
+            (Run::Alike(_), None) => Ok(()),
+            (Run::Alike(_), Some(_)) => Err("its workers differ or run both phases at once"),
+            (Run::Mixed(..), None) => Err("its workers are all alike"),
+            (Run::Mixed(applies, _), Some(workers)) => applies(problem, workers),
+        }
+    }
+
+    /// Runs it where it applies.
+    pub fn plan(&self, problem: &Problem, seed: u64) -> Option<Allocation> {
+        self.applies(problem).ok()?;
+        match (self.run, &problem.workers) {
+            (Run::Alike(run), _) => run(problem, seed).map(Allocation::from),
+            (Run::Mixed(_, run), Some(workers)) => run(problem, workers, seed),
+            (Run::Mixed(..), None) => None,
+        }
+    }
 }
 
 /// All heuristics, the cheapest first.
@@ -56,11 +89,6 @@ pub const METHODS: &[Heuristic] = &[
 /// The heuristic of that name.
 pub fn find(name: &str) -> Option<&'static Heuristic> {
     METHODS.iter().find(|method| method.name == name)
-}
-
-/// For methods that take any problem.
-fn always(_: &Problem) -> Result<(), &'static str> {
-    Ok(())
 }
 
 /// The plan, if it is one.

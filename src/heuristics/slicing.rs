@@ -9,7 +9,7 @@
 //! pipelined DNN inference*, ICML 2024, for the period without memory.
 
 use super::intervals::{Interval, Intervals};
-use super::{Effort, Heuristic, along, always, binary_search, fitting, if_feasible, orders};
+use super::{Effort, Heuristic, Run, along, binary_search, fitting, if_feasible, orders};
 use crate::cost;
 use crate::oracles::labels::{Formula, Label, Step};
 use crate::problem::{Assignment, Item, Problem};
@@ -21,8 +21,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
     exact_for: "chains, with any objective, communication and memory",
     effort: Effort::Quick,
-    applies: always,
-    run,
+    run: Run::Alike(run),
 };
 
 /// Random orders that [`best_slicing`] tries beside the five fixed ones.

@@ -125,7 +125,7 @@ pub fn read(source: &Source) -> Imported {
         },
         cluster: Some(ClusterSpec {
             device_kinds,
-            link: None,
+            ..ClusterSpec::default()
         }),
         ..Default::default()
     };

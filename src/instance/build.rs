@@ -36,18 +36,20 @@ struct Rates {
     cluster: Cluster,
     flops_per_s: Vec<Option<f64>>,
     memory_bytes_per_s: Vec<Option<f64>>,
+    /// Names under which layers give their measured times.
+    profiles: Vec<String>,
 }
 
 /// Unknown names that are compared with all known ones.
 const MOST_COMPARED: usize = 100;
 
 #[derive(Default)]
-struct Checks {
+pub(super) struct Checks {
     faults: Vec<Fault>,
 }
 
 impl Checks {
-    fn add(&mut self, at: impl Into<String>, kind: FaultKind) {
+    pub(super) fn add(&mut self, at: impl Into<String>, kind: FaultKind) {
         self.faults.push(Fault::new(at, kind));
     }
 
@@ -96,7 +98,7 @@ impl Checks {
     fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
         let default = ClusterSpec {
             device_kinds: vec![Default::default()],
-            link: None,
+            ..ClusterSpec::default()
         };
         let given = spec.cluster.as_ref().unwrap_or(&default);
         if given.device_kinds.is_empty() {
@@ -113,9 +115,11 @@ impl Checks {
             cluster: Cluster {
                 kinds: Vec::new(),
                 link: self.link(given.link.as_ref()),
+                groups: Vec::new(),
             },
             flops_per_s: Vec::new(),
             memory_bytes_per_s: Vec::new(),
+            profiles: Vec::new(),
         };
         for (i, kind) in given.device_kinds.iter().enumerate() {
             let at = format!("cluster.device_kinds[{i}] `{}`", kind.name);
@@ -141,6 +145,9 @@ impl Checks {
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
             rates.flops_per_s.push(flops);
             rates.memory_bytes_per_s.push(memory_rate);
+            rates
+                .profiles
+                .push(kind.profile.clone().unwrap_or_else(|| kind.name.clone()));
             let memory_bytes = kind
                 .memory_bytes
                 .map(|bytes| self.size(&at, "memory_bytes", bytes));
@@ -149,8 +156,10 @@ impl Checks {
                 count: kind.count,
                 memory_bytes,
                 pays_communication: kind.pays_communication,
+                resources: self.resources(&at, &kind.resources),
             });
         }
+        rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
         let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
         if given.link.is_none() && in_bytes && spec.pipeline.bandwidth_bytes_per_s.is_none() {
             notes.push(format!(
@@ -243,7 +252,7 @@ impl Checks {
         if let Some(work) = &spec.work {
             self.work(&format!("{at}.work"), work);
         }
-        let known: Vec<String> = rates.cluster.kinds.iter().map(|k| k.name.clone()).collect();
+        let known = &rates.profiles;
         if !spec.times.is_empty()
             && spec.times.keys().all(|kind| !known.contains(kind))
             && spec.forward_ms.is_none()
@@ -256,7 +265,7 @@ impl Checks {
                     FaultKind::UnknownName {
                         what: "device kind",
                         name: kind.clone(),
-                        similar: closest(kind, &known).map(str::to_owned),
+                        similar: closest(kind, known).map(str::to_owned),
                     },
                 );
             }

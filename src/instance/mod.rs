@@ -2,6 +2,7 @@
 
 mod build;
 mod read;
+mod resources;
 pub mod spec;
 
 pub use read::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster, read_native};

@@ -143,6 +143,20 @@ pub struct ClusterSpec {
     /// The link between any two devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
+    /// Groups of devices that work as one, for `groups = "given"`; by default every device is its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupSpec>,
+}
+
+/// Devices that work as one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSpec {
+    /// How many devices of each kind.
+    pub devices: BTreeMap<String, usize>,
+    /// How many such groups there are; by default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
 }
 
 /// A kind of device.
@@ -166,6 +180,41 @@ pub struct DeviceKindSpec {
     /// False for kinds whose transfers are free, such as a host CPU.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub pays_communication: bool,
+    /// Name of the kind whose measured times hold for this one at rate 1, such as a profile's; by default its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Types of resource in the device, each able to serve both phases at once; by default one, of rate 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<ResourceSpec>,
+}
+
+/// A type of resource in a device, such as its CPU or its GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceSpec {
+    /// Unique name in the device.
+    pub name: String,
+    /// Rate of forward propagation: layer times hold at rate 1, and the rates of all types add up.
+    pub forward_rate: f64,
+    /// Rate of backward propagation; by default that of forward propagation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_rate: Option<f64>,
+    /// Measured speeds at shares below 1; by default the speed is the share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<ShareLevelSpec>,
+}
+
+/// How fast a resource serves a phase with part of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShareLevelSpec {
+    /// The share, above 0 and below 1; what is left of 1 must be a level too.
+    pub share: f64,
+    /// Speed relative to the whole resource.
+    pub speed: f64,
+    /// Speed in backward propagation, where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_speed: Option<f64>,
 }
 
 impl Default for DeviceKindSpec {
@@ -177,6 +226,8 @@ impl Default for DeviceKindSpec {
             flops_per_s: None,
             memory_bytes_per_s: None,
             pays_communication: true,
+            profile: None,
+            resources: Vec::new(),
         }
     }
 }

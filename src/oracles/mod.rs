@@ -2,6 +2,7 @@
 //!
 //! They know neither presolve nor bounds nor incumbents, and of the library only [`crate::problem`] and [`crate::cost`].
 
+pub mod allocations;
 pub mod brute_force;
 pub mod ideals;
 pub mod labels;

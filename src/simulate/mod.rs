@@ -59,12 +59,12 @@ mod trace;
 pub use disturbance::Jitter;
 pub use outcome::{Event, Lane, SCHEMA, Simulation, StageInFlight};
 pub use pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
-pub use schedule::{InFlight, Order};
+pub use schedule::InFlight;
 pub use streams::{Activity, Phase, Resource};
 pub use trace::{COLUMNS, Trace};
 
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::options;
+use crate::options::Schedule;
 use crate::plan::Plan;
 use crate::units::LARGEST_EXACT;
 use disturbance::Disturbance;
@@ -77,7 +77,7 @@ pub struct Request {
     /// Micro-batches. Default: the plan's, else [`default_micro_batches`].
     pub micro_batches: Option<u64>,
     /// The schedule. Default: the plan's.
-    pub order: Option<Order>,
+    pub order: Option<Schedule>,
     /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers.
     pub in_flight: Option<InFlight>,
     /// Device speeds over time.
@@ -115,7 +115,7 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
         jitter: request.jitter,
     };
-    let reversed = order == Order::Gpipe;
+    let reversed = order == Schedule::Gpipe;
     let run = engine::run(&streams, &leads, reversed, micro_batches as usize, &disturbance);
     let simulated = outcome::Simulated {
         plan,
@@ -130,16 +130,14 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
 }
 
 /// The schedule asked for, or the plan's, if the plan's workers can run it.
-fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Order>) -> Result<Order, InputError> {
+fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result<Schedule, InputError> {
     let is_split = pipeline.channels == Channels::Split;
-    let planned = match plan.problem.schedule {
-        _ if is_split => Order::Concurrent,
-        Some(options::Schedule::Gpipe) => Order::Gpipe,
-        Some(options::Schedule::Pipedream) => Order::Pipedream,
-        Some(options::Schedule::OneFOneB) | None => Order::OneFOneB,
+    let planned = match is_split {
+        true => Schedule::Concurrent,
+        false => plan.problem.schedule.unwrap_or(Schedule::OneFOneB),
     };
     let order = asked.unwrap_or(planned);
-    if (order == Order::Concurrent) == is_split {
+    if (order == Schedule::Concurrent) == is_split {
         return Ok(order);
     }
     let (found, expected) = match is_split {

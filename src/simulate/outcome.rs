@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::engine::{Run, Task};
 use super::measure;
 use super::pipeline::{Channels, Pipeline};
-use super::schedule::{Leads, Order, standard_in_flight};
+use super::schedule::{Leads, standard_in_flight};
 use super::streams::{Activity, Phase, Resource, Streams};
 use crate::cost::{PhaseCost, StageCost, iteration_ns};
-use crate::options::{Mode, Objective};
+use crate::options::{Mode, Objective, Schedule};
 use crate::plan::Plan;
 use crate::units::{NS_PER_MS, ns_to_ms};
 
@@ -25,7 +25,7 @@ pub struct Simulation {
     /// Training or inference.
     pub mode: Mode,
     /// The schedule.
-    pub schedule: Order,
+    pub schedule: Schedule,
     /// Micro-batches that were run.
     pub micro_batches: u64,
     /// Time until all of them are done, in ms.
@@ -103,7 +103,7 @@ pub struct Event {
 pub(super) struct Simulated<'a> {
     pub plan: &'a Plan,
     pub pipeline: &'a Pipeline,
-    pub order: Order,
+    pub order: Schedule,
     pub micro_batches: u64,
     pub streams: &'a Streams,
     pub leads: &'a Leads,
@@ -151,7 +151,7 @@ fn bubble_share(resources: &[Lane]) -> f64 {
 impl Simulated<'_> {
     fn period(&self) -> Option<measure::Period> {
         let draining = match self.pipeline.trains {
-            true if self.order == Order::Gpipe => return None,
+            true if self.order == Schedule::Gpipe => return None,
             true => self.leads.in_flight[0] as usize,
             false => 0,
         };
@@ -159,7 +159,7 @@ impl Simulated<'_> {
     }
 
     fn formula_iteration_ns(&self) -> Option<u64> {
-        let flushes = matches!(self.order, Order::Gpipe | Order::OneFOneB);
+        let flushes = matches!(self.order, Schedule::Gpipe | Schedule::OneFOneB);
         if !flushes || self.pipeline.channels == Channels::Split {
             return None;
         }
@@ -188,7 +188,7 @@ impl Simulated<'_> {
         Some(iteration_ns(
             &stages,
             self.micro_batches,
-            self.order == Order::Gpipe,
+            self.order == Schedule::Gpipe,
         ))
     }
 

@@ -1,7 +1,7 @@
 //! What the simulator runs: the times of every stage, in whole nanoseconds, and what they occupy.
 
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::options::{Communication, Mode};
+use crate::options::{Communication, Mode, WorkerMode};
 use crate::plan::{Moved, Plan, PlanStage, Transfers};
 use crate::units::ms_to_ns;
 
@@ -48,7 +48,7 @@ pub struct PhaseTimes {
 }
 
 impl Pipeline {
-    /// Reads the times of a plan. Workers whose plan states shares run both phases at once.
+    /// Reads the times of a plan.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Pipeline {
         if !faults.is_empty() {
             return Err(InputError { path: None, faults });
         }
-        let is_split = plan.stages.iter().any(|stage| !stage.shares.is_empty());
+        let is_split = plan.problem.worker == Some(WorkerMode::Concurrent);
         Ok(Self {
             stages,
             trains: plan.problem.mode != Some(Mode::Inference),

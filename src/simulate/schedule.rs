@@ -36,35 +36,7 @@ use serde::Serialize;
 
 use super::pipeline::{Channels, Pipeline};
 use super::streams::{Phase, Streams};
-
-/// The order in which stages work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-pub enum Order {
-    /// All forward passes, then all backward passes, the last micro-batch first; then a flush
-    #[serde(rename = "gpipe")]
-    Gpipe,
-    /// Warm-up, then one forward, one backward in turn, then a flush
-    #[serde(rename = "1f1b")]
-    #[value(name = "1f1b")]
-    OneFOneB,
-    /// 1F1B over one endless stream of micro-batches, without a flush
-    #[serde(rename = "pipedream")]
-    Pipedream,
-    /// Forward and backward at the same time, on channels of their own
-    #[serde(rename = "concurrent")]
-    Concurrent,
-}
-
-impl std::fmt::Display for Order {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Gpipe => "gpipe",
-            Self::OneFOneB => "1f1b",
-            Self::Pipedream => "pipedream",
-            Self::Concurrent => "concurrent",
-        })
-    }
-}
+use crate::options::Schedule;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -86,11 +58,11 @@ pub(super) struct Leads {
 }
 
 /// Micro-batches in flight that the schedule is known for, on the stage that is `from_end` from the end.
-pub(super) fn standard_in_flight(order: Order, from_end: u64, micro_batches: u64) -> u64 {
+pub(super) fn standard_in_flight(order: Schedule, from_end: u64, micro_batches: u64) -> u64 {
     match order {
-        Order::Gpipe => micro_batches,
-        Order::OneFOneB | Order::Pipedream => from_end,
-        Order::Concurrent => 2 * from_end,
+        Schedule::Gpipe => micro_batches,
+        Schedule::OneFOneB | Schedule::Pipedream => from_end,
+        Schedule::Concurrent => 2 * from_end,
     }
 }
 
@@ -99,7 +71,7 @@ impl Leads {
     pub fn new(
         pipeline: &Pipeline,
         streams: &Streams,
-        order: Order,
+        order: Schedule,
         in_flight: InFlight,
         micro_batches: u64,
     ) -> Self {
@@ -107,7 +79,7 @@ impl Leads {
         let standard: Vec<u64> = (0..stages)
             .map(|k| standard_in_flight(order, (stages - k) as u64, micro_batches))
             .collect();
-        if order == Order::Gpipe || !pipeline.trains {
+        if order == Schedule::Gpipe || !pipeline.trains {
             return Self {
                 lanes: vec![micro_batches; streams.lanes.len()],
                 in_flight: vec![micro_batches; stages],
@@ -217,7 +189,7 @@ mod tests {
             has_links: false,
         };
         let streams = Streams::new(&pipeline);
-        let mut leads = Leads::new(&pipeline, &streams, Order::Concurrent, InFlight::Standard, 100);
+        let mut leads = Leads::new(&pipeline, &streams, Schedule::Concurrent, InFlight::Standard, 100);
         leads.in_flight.iter_mut().for_each(|limit| *limit -= fewer);
         let trace = Trace::default();
         let disturbance = Disturbance {

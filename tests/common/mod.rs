@@ -6,6 +6,8 @@
 // Every test file is a program of its own and uses only some of this.
 #![allow(dead_code)]
 
+pub mod mixed;
+
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -99,6 +101,7 @@ fn spec_of_size(seed: u64, mut rng: ChaCha8Rng, count: usize, chain: bool) -> In
                 bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
                 latency_ms: f64::from(u8::from(draw.rng.random_bool(0.1))),
             }),
+            ..ClusterSpec::default()
         }),
         pipeline: draw.options(),
         ..InstanceSpec::default()

@@ -3,11 +3,13 @@
 //! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
 //! returns every violation with its amount.
 
+mod workers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::instance::Instance;
 use crate::network::{Layer, Tensor};
-use crate::options::{Communication, Mode, Objective, Schedule};
+use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
 use crate::plan::{PROOF_TOLERANCE, Plan, PlanStage, SCHEMA, Status};
 use crate::settings::Settings;
 use crate::units::{NS_PER_MS, ns_to_ms};
@@ -89,6 +91,26 @@ pub enum Violation {
         /// The kind.
         kind: String,
     },
+    /// A device that is not there, or may not be used so.
+    #[error("stage {stage}: device `{device}` {reason}")]
+    Device {
+        /// The stage.
+        stage: usize,
+        /// The device.
+        device: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A share that is missing, unknown, or not what the problem allows.
+    #[error("stage {stage}: `{resource}` has the share {share}, which the problem does not allow")]
+    Share {
+        /// The stage.
+        stage: usize,
+        /// The resource.
+        resource: String,
+        /// Its share of forward propagation; NaN where there is none.
+        share: f64,
+    },
     /// A stage that is too full.
     #[error("stage {stage}: needs {bytes} bytes, {over} more than its device has")]
     Memory {
@@ -126,10 +148,13 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         settings,
         has_explicit_backward: instance.network.layers.iter().any(|layer| layer.backward),
         stage_of: vec![None; instance.network.layers.len()],
+        staff: Vec::new(),
         violations: Vec::new(),
     };
     check.header(plan);
     if !plan.stages.is_empty() {
+        check.staff = workers::staff(instance, settings, plan, &mut check.violations);
+        workers::same_everywhere(instance, settings, plan, &mut check.violations);
         check.placement(plan);
         check.together();
         check.order();
@@ -147,6 +172,8 @@ struct Checker<'a> {
     has_explicit_backward: bool,
     /// Stage of every layer, from 0.
     stage_of: Vec<Option<usize>>,
+    /// Devices of every stage.
+    staff: Vec<workers::Staff>,
     violations: Vec<Violation>,
 }
 
@@ -280,14 +307,17 @@ impl Checker<'_> {
                     stages: [f + 1, b + 1],
                 });
             }
-            if let Some(k) = self.stage_of[at]
-                && self.layer(at).times[self.settings.kind].is_none()
-            {
-                self.violations.push(Violation::CannotRun {
-                    stage: k + 1,
-                    layer: self.layer(at).id.clone(),
-                    kind: self.instance.cluster.kinds[self.settings.kind].name.clone(),
-                });
+            let Some(k) = self.stage_of[at] else {
+                continue;
+            };
+            for &kind in self.staff[k].keys() {
+                if network.layers[at].times[kind].is_none() {
+                    self.violations.push(Violation::CannotRun {
+                        stage: k + 1,
+                        layer: network.layers[at].id.clone(),
+                        kind: self.instance.cluster.kinds[kind].name.clone(),
+                    });
+                }
             }
         }
     }
@@ -356,20 +386,40 @@ impl Checker<'_> {
         let mut forward = vec![Load::default(); stages];
         let mut backward = vec![Load::default(); stages];
         let mut bytes = vec![0u64; stages];
+        let mut parameter_bytes = vec![0u64; stages];
+        // Times of each stage by kind.
+        let mut sums: Vec<BTreeMap<usize, [u64; 2]>> = vec![BTreeMap::new(); stages];
         for at in 0..self.stage_of.len() {
             let (Some(k), true) = (self.stage_of[at], self.kept(at)) else {
                 continue;
             };
-            let times = self.layer(at).times[self.settings.kind].unwrap_or_default();
-            forward[k].work += times.forward_ns;
-            if self.settings.mode == Mode::Training {
-                backward[k].work += times.backward_ns;
+            for &kind in self.staff[k].keys() {
+                let times = self.layer(at).times[kind].unwrap_or_default();
+                let sum = sums[k].entry(kind).or_default();
+                sum[0] += times.forward_ns;
+                if self.settings.mode == Mode::Training {
+                    sum[1] += times.backward_ns;
+                }
             }
             bytes[k] += self.layer_bytes(self.layer(at), stages - k);
+            parameter_bytes[k] += self.layer(at).parameter_bytes;
+        }
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let (instance, settings) = (self.instance, self.settings);
+            let times = workers::times_ns(
+                instance,
+                settings,
+                (k, stage),
+                &self.staff[k],
+                &sums[k],
+                &mut self.violations,
+            );
+            [forward[k].work, backward[k].work] = times;
         }
         for tensor in &self.instance.network.tensors {
             self.transfer(tensor, &mut forward, &mut backward);
         }
+        self.devices_at_work(&mut forward, &mut backward, &parameter_bytes);
         for (k, stage) in plan.stages.iter().enumerate() {
             let both = forward[k].plus(backward[k]);
             let mode = self.settings.communication;
@@ -378,7 +428,7 @@ impl Checker<'_> {
                 ("forward_ms", stage.forward_ms, forward[k].work),
                 ("backward_ms", stage.backward_ms, backward[k].work),
                 ("communication_ms", stage.communication_ms, both.moved(mode)),
-                ("load_ms", stage.load_ms, both.worker(mode)),
+                ("load_ms", stage.load_ms, self.load(&forward[k], &backward[k])),
                 (
                     "transfers.forward.in_ms",
                     transfers.forward.in_ms,
@@ -410,7 +460,8 @@ impl Checker<'_> {
                     recomputed: bytes[k] as f64,
                 });
             }
-            if let Some(limit) = self.settings.memory_limit.filter(|&limit| bytes[k] > limit) {
+            let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]);
+            if let Some(limit) = limit.filter(|&limit| bytes[k] > limit) {
                 self.violations.push(Violation::Memory {
                     stage: k + 1,
                     bytes: bytes[k],
@@ -425,6 +476,45 @@ impl Checker<'_> {
                 .violations
                 .push(Violation::Claim("stages are given, but no `objective_ms`".into())),
         }
+    }
+
+    /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
+    fn devices_at_work(&self, forward: &mut [Load], backward: &mut [Load], parameter_bytes: &[u64]) {
+        for (k, staff) in self.staff.iter().enumerate().filter(|_| self.settings.mixed) {
+            if !workers::pays(self.instance, staff) {
+                for load in [&mut forward[k], &mut backward[k]] {
+                    (load.received, load.sent) = (0, 0);
+                }
+                continue;
+            }
+            let ns = workers::synchronization_ns(self.settings, staff, parameter_bytes[k]);
+            match self.settings.communication {
+                Communication::Ignored => {}
+                Communication::Blocking => backward[k].sent += ns,
+                Communication::Overlapped => {
+                    backward[k].sent += ns;
+                    backward[k].received += ns;
+                }
+            }
+        }
+    }
+
+    /// What a stage's worker is busy with: both phases in turn, or the longer one.
+    fn load(&self, forward: &Load, backward: &Load) -> u64 {
+        match self.settings.worker {
+            WorkerMode::Sequential => forward.plus(*backward).worker(self.settings.communication),
+            WorkerMode::Concurrent => forward.work.max(backward.work),
+        }
+    }
+
+    /// The busiest of a stage's worker and links.
+    fn busiest(&self, forward: &Load, backward: &Load) -> u64 {
+        let moved = match self.settings.communication {
+            // Part of the load.
+            Communication::Blocking => 0,
+            mode => forward.plus(*backward).moved(mode),
+        };
+        self.load(forward, backward).max(moved)
     }
 
     fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u64) {
@@ -452,6 +542,7 @@ impl Checker<'_> {
             Schedule::Gpipe => (all, 1),
             Schedule::OneFOneB => (from_end.min(all), 1),
             Schedule::Pipedream => (from_end, from_end),
+            Schedule::Concurrent => ((2 * from_end).min(all), 1),
         };
         let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
         layer.resident_bytes
@@ -493,15 +584,17 @@ impl Checker<'_> {
         let both: Vec<Load> = forward.iter().zip(backward).map(|(f, b)| f.plus(*b)).collect();
         let mode = self.settings.communication;
         let busiest = |loads: &[Load]| loads.iter().map(|load| load.busiest(mode)).max().unwrap_or(0);
+        let stages = forward.iter().zip(backward);
+        let period = stages.map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
         if self.settings.objective == Objective::Period {
-            return busiest(&both);
+            return period;
         }
         let once: u64 = both.iter().map(|load| load.worker(mode)).sum();
         let again = self.settings.micro_batches.unwrap_or(1) - 1;
         once + again
             * match self.settings.schedule {
                 Schedule::Gpipe => busiest(forward) + busiest(backward),
-                _ => busiest(&both),
+                _ => period,
             }
     }
 

@@ -1,0 +1,296 @@
+//! Devices and shares of a plan's stages: whether they may be used so, and how fast they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Violation;
+use crate::cluster::{DeviceKind, Resource};
+use crate::instance::Instance;
+use crate::options::{Groups, Mode, Shares, Synchronization, WorkerMode};
+use crate::plan::{Plan, PlanStage};
+use crate::settings::Settings;
+use crate::units::transfer_ns;
+
+/// How far a stated share may be from what it must be.
+const SHARE_TOLERANCE: f64 = 1e-9;
+
+/// The devices of a stage: positions of their kinds in the cluster, and how many there are of each.
+pub(super) type Staff = BTreeMap<usize, usize>;
+
+/// Reads the devices of every stage; adds what is wrong with them.
+pub(super) fn staff(
+    instance: &Instance,
+    settings: &Settings,
+    plan: &Plan,
+    violations: &mut Vec<Violation>,
+) -> Vec<Staff> {
+    let kinds = &instance.cluster.kinds;
+    let mut wrong = |stage: usize, device: &str, reason: &str| {
+        violations.push(Violation::Device {
+            stage: stage + 1,
+            device: device.to_owned(),
+            reason: reason.to_owned(),
+        });
+    };
+    let mut seen = BTreeSet::new();
+    let mut staff = vec![Staff::new(); plan.stages.len()];
+    for (k, stage) in plan.stages.iter().enumerate() {
+        for device in &stage.devices {
+            let parts = device.rsplit_once(':');
+            let number = parts.and_then(|(_, number)| number.parse::<usize>().ok());
+            let kind = parts.and_then(|(name, _)| instance.cluster.kind(name));
+            let (Some(kind), Some(number)) = (kind, number) else {
+                wrong(k, device, "is not a `kind:number` of the cluster");
+                continue;
+            };
+            if !settings.kinds.contains(&kind) {
+                wrong(k, device, "is of a kind that is not in play");
+            }
+            // Where workers are alike, a plan may have more stages than there are devices: it is told so beforehand.
+            let too_many = kinds[kind]
+                .count
+                .is_some_and(|count| settings.mixed && number > count);
+            if number == 0 || too_many {
+                wrong(k, device, "is beyond the count of its kind");
+            }
+            if !seen.insert((kind, number)) {
+                wrong(k, device, "is used twice");
+            }
+            *staff[k].entry(kind).or_insert(0) += 1;
+        }
+    }
+    groups(instance, settings, &staff, violations);
+    staff
+}
+
+/// Whether every stage runs on what may work as one.
+fn groups(instance: &Instance, settings: &Settings, staff: &[Staff], violations: &mut Vec<Violation>) {
+    let mut left: Vec<usize> = instance.cluster.groups.iter().map(|group| group.count).collect();
+    for (k, staff) in staff.iter().enumerate() {
+        let size: usize = staff.values().sum();
+        let is_group = |at: usize| {
+            let devices = &instance.cluster.groups[at].devices;
+            (0..devices.len()).all(|kind| devices[kind] == staff.get(&kind).copied().unwrap_or(0))
+        };
+        let given = (0..left.len()).find(|&at| left[at] > 0 && is_group(at));
+        let is_allowed = match (settings.groups, left.is_empty()) {
+            (Groups::Assign, _) => size >= 1,
+            (Groups::Given, true) => size == 1,
+            (Groups::Given, false) => given.is_some(),
+        };
+        if let (Groups::Given, Some(at)) = (settings.groups, given) {
+            left[at] -= 1;
+        }
+        if !is_allowed {
+            violations.push(Violation::Device {
+                stage: k + 1,
+                device: format!("all {size}"),
+                reason: "do not form a worker that the problem allows".into(),
+            });
+        }
+    }
+}
+
+/// Bytes that each device of a stage may hold: those of the smallest.
+pub(super) fn memory_bytes(instance: &Instance, settings: &Settings, staff: &Staff) -> Option<u64> {
+    let of_kind = |kind: &usize| instance.cluster.kinds[*kind].memory_bytes;
+    match settings.mixed {
+        true => settings.memory_limit.or(staff.keys().filter_map(of_kind).min()),
+        false => settings.memory_limit,
+    }
+}
+
+/// Whether a stage's transfers take time.
+pub(super) fn pays(instance: &Instance, staff: &Staff) -> bool {
+    staff
+        .keys()
+        .any(|&kind| instance.cluster.kinds[kind].pays_communication)
+}
+
+/// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ns.
+pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u64) -> u64 {
+    let devices = staff.values().sum::<usize>() as u64;
+    if settings.synchronization != Synchronization::Ring || settings.mode == Mode::Inference || devices < 2 {
+        return 0;
+    }
+    let link = settings.link;
+    let message = transfer_ns(
+        parameter_bytes.div_ceil(devices),
+        link.bandwidth_bytes_per_s,
+        link.latency_ns,
+    );
+    (2 * (devices - 1) * message).div_ceil(settings.micro_batches.unwrap_or(1))
+}
+
+/// Forward and backward time of a stage in ns, from the times of its layers on every kind that runs it.
+pub(super) fn times_ns(
+    instance: &Instance,
+    settings: &Settings,
+    (k, stage): (usize, &PlanStage),
+    staff: &Staff,
+    sums: &BTreeMap<usize, [u64; 2]>,
+    violations: &mut Vec<Violation>,
+) -> [u64; 2] {
+    let concurrent = settings.worker == WorkerMode::Concurrent;
+    let idle = [0, 1].map(|phase| sums.values().any(|times| times[phase] == 0));
+    let mut speed = [0.0; 2];
+    let mut known = BTreeSet::new();
+    for (&kind, &devices) in staff {
+        let of_kind = &instance.cluster.kinds[kind];
+        let whole = whole_device(of_kind);
+        let resources = if of_kind.resources.is_empty() {
+            &whole
+        } else {
+            &of_kind.resources
+        };
+        let times = sums.get(&kind).copied().unwrap_or_default();
+        for resource in resources {
+            let rates = [resource.forward_rate, resource.backward_rate];
+            let mut parts = [1.0; 2];
+            if concurrent {
+                let key = share_key(of_kind, resource);
+                let share = stage.shares.get(&key).copied();
+                let ratio = [0, 1].map(|phase| rates[phase] / times[phase].max(1) as f64);
+                match share {
+                    Some(share) => {
+                        parts = parts_of(resource, share);
+                        let wanted = match settings.shares {
+                            Shares::Even => Some(0.5),
+                            Shares::Theorem if !idle[0] && !idle[1] => Some(ratio[1] / (ratio[0] + ratio[1])),
+                            _ => None,
+                        };
+                        if !may_take(settings, resource, share, wanted) {
+                            violations.push(Violation::Share {
+                                stage: k + 1,
+                                resource: key.clone(),
+                                share,
+                            });
+                        }
+                    }
+                    None => violations.push(Violation::Share {
+                        stage: k + 1,
+                        resource: key.clone(),
+                        share: f64::NAN,
+                    }),
+                }
+                known.insert(key);
+            }
+            for phase in 0..2 {
+                let time = times[phase].max(1) as f64;
+                speed[phase] += devices as f64 * rates[phase] * parts[phase] / time;
+            }
+        }
+    }
+    for (key, &share) in stage.shares.iter().filter(|(key, _)| !known.contains(*key)) {
+        violations.push(Violation::Share {
+            stage: k + 1,
+            resource: key.clone(),
+            share,
+        });
+    }
+    [0, 1].map(|phase| {
+        if idle[phase] {
+            0
+        } else {
+            (1.0 / speed[phase]).round() as u64
+        }
+    })
+}
+
+/// With one share for all stages, whether it is one.
+pub(super) fn same_everywhere(
+    instance: &Instance,
+    settings: &Settings,
+    plan: &Plan,
+    violations: &mut Vec<Violation>,
+) {
+    if settings.worker != WorkerMode::Concurrent || settings.shares != Shares::Global {
+        return;
+    }
+    let mut first: BTreeMap<&str, f64> = BTreeMap::new();
+    for (k, stage) in plan.stages.iter().enumerate() {
+        for kind in &instance.cluster.kinds {
+            let whole = whole_device(kind);
+            let resources = if kind.resources.is_empty() {
+                &whole
+            } else {
+                &kind.resources
+            };
+            for resource in resources {
+                let key = share_key(kind, resource);
+                let Some(&share) = stage.shares.get(&key) else {
+                    continue;
+                };
+                // Kinds without resources of their own are one resource of their name.
+                let name = match kind.resources.is_empty() {
+                    true => kind.name.as_str(),
+                    false => kind
+                        .resources
+                        .iter()
+                        .find(|other| other.name == resource.name)
+                        .map_or("", |other| other.name.as_str()),
+                };
+                let usual = *first.entry(name).or_insert(share);
+                // Levels of one name may differ from kind to kind, and each takes the nearest.
+                let exact = resource.levels.is_empty() && settings.share_parts.is_none();
+                if exact && (usual - share).abs() > SHARE_TOLERANCE {
+                    violations.push(Violation::Share {
+                        stage: k + 1,
+                        resource: key,
+                        share,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A device without stated resources: one of rate 1 that bears its kind's name.
+fn whole_device(kind: &DeviceKind) -> Vec<Resource> {
+    vec![Resource {
+        name: kind.name.clone(),
+        forward_rate: 1.0,
+        backward_rate: 1.0,
+        levels: Vec::new(),
+    }]
+}
+
+fn share_key(kind: &DeviceKind, resource: &Resource) -> String {
+    match resource.name == kind.name {
+        true => kind.name.clone(),
+        false => format!("{}.{}", kind.name, resource.name),
+    }
+}
+
+/// Speeds of both phases at a share, relative to the whole resource.
+fn parts_of(resource: &Resource, share: f64) -> [f64; 2] {
+    let at = |share: f64| {
+        resource
+            .levels
+            .iter()
+            .find(|level| (level.share - share).abs() <= SHARE_TOLERANCE)
+    };
+    [
+        at(share).map_or(share, |level| level.forward_speed),
+        at(1.0 - share).map_or(1.0 - share, |level| level.backward_speed),
+    ]
+}
+
+/// Whether a resource may be split so: at a level if it has any, and at the one nearest to the share that the policy wants.
+fn may_take(settings: &Settings, resource: &Resource, share: f64, wanted: Option<f64>) -> bool {
+    if !(-SHARE_TOLERANCE..=1.0 + SHARE_TOLERANCE).contains(&share) {
+        return false;
+    }
+    let mut grid: Vec<f64> = match (resource.levels.is_empty(), settings.share_parts) {
+        (true, None) => return wanted.is_none_or(|wanted| (wanted - share).abs() <= SHARE_TOLERANCE),
+        (true, Some(parts)) => (0..=parts).map(|part| part as f64 / parts as f64).collect(),
+        (false, _) => resource.levels.iter().map(|level| level.share).collect(),
+    };
+    grid.extend([0.0, 1.0]);
+    let distance = |to: f64| {
+        grid.iter()
+            .map(|level| (level - to).abs())
+            .fold(f64::INFINITY, f64::min)
+    };
+    distance(share) <= SHARE_TOLERANCE
+        && wanted.is_none_or(|wanted| (share - wanted).abs() <= distance(wanted) + SHARE_TOLERANCE)
+}

@@ -1,0 +1,604 @@
+//! Workers that differ: which devices may run a stage together, and what a stage costs on them.
+#![doc = include_str!("../formulations/workers.md")]
+
+use crate::cluster::{Cluster, DeviceKind, Resource};
+use crate::cost::{self, StageCost};
+use crate::fault::{Fault, FaultKind};
+use crate::options::{Communication, Groups, Mode, Shares, Synchronization, WorkerMode};
+use crate::problem::{Assignment, Problem};
+use crate::settings::Settings;
+use crate::shares::{self, Level, Speed};
+use crate::units::transfer_ns;
+
+/// The device classes of a problem and the workers they can form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workers {
+    /// Device kinds in play.
+    pub classes: Vec<Class>,
+    /// What a stage may run on: a device, a given group, or any group of devices.
+    pub choices: Vec<Choice>,
+    /// How many there are of what choices take: devices of each class, or given groups.
+    pub stock: Vec<usize>,
+    /// Names of the resource types, each once: what [`Allocation::global`] gives shares for.
+    pub resource_names: Vec<String>,
+}
+
+/// A device kind in play.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Its position in the cluster.
+    pub kind: usize,
+    /// Its name.
+    pub name: String,
+    /// Memory of one device in bytes; `u64::MAX` without a limit.
+    pub memory_bytes: u64,
+    /// Whether its transfers take time.
+    pub pays_communication: bool,
+    /// What a device is made of; at least one.
+    pub resources: Vec<Resource>,
+    /// Levels of each resource, where shares are not free.
+    pub levels: Vec<Option<Vec<Level>>>,
+}
+
+/// Devices that can work as one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Devices of each class.
+    pub devices: Vec<usize>,
+    /// What it takes from the stock.
+    pub takes: Vec<usize>,
+}
+
+/// A plan's stages, none of them empty, and what each runs on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocation {
+    /// Stage of every item.
+    pub assignment: Assignment,
+    /// For each stage, a position in [`Workers::choices`].
+    pub choices: Vec<usize>,
+    /// With `Shares::Global`, the share of each resource type, in the order of [`Workers::resource_names`]; else empty.
+    pub global: Vec<f64>,
+}
+
+impl From<Assignment> for Allocation {
+    /// An assignment where workers are alike: nothing to choose.
+    fn from(assignment: Assignment) -> Self {
+        Self {
+            assignment,
+            choices: Vec::new(),
+            global: Vec::new(),
+        }
+    }
+}
+
+/// What a stage holds, before it is known who runs it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StageWork {
+    /// Forward and backward time at rate 1 by class, in ns; `None` where the class cannot run it.
+    pub times_ns: Vec<Option<[u64; 2]>>,
+    /// Its transfers.
+    pub transfers: StageCost,
+    /// Bytes of its parameters, which a group synchronises.
+    pub parameter_bytes: u64,
+}
+
+impl StageWork {
+    /// An empty stage.
+    pub fn empty(classes: usize) -> Self {
+        Self {
+            times_ns: vec![Some([0, 0]); classes],
+            ..Self::default()
+        }
+    }
+
+    /// A stage of one item, without transfers.
+    pub fn of_item(problem: &Problem, item: usize) -> Self {
+        let mut work = Self::empty(problem.items[item].times.len());
+        work.add_item(problem, item);
+        work
+    }
+
+    /// Adds an item.
+    pub fn add_item(&mut self, problem: &Problem, item: usize) {
+        let item = &problem.items[item];
+        for (sum, times) in self.times_ns.iter_mut().zip(&item.times) {
+            *sum = match (*sum, times) {
+                (Some([forward, backward]), Some(times)) => {
+                    Some([forward + times.forward_ns, backward + times.backward_ns])
+                }
+                _ => None,
+            };
+        }
+        self.parameter_bytes += item.parameter_bytes;
+    }
+}
+
+/// What a stage costs on given devices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageLoad {
+    /// Work and transfers by phase.
+    pub cost: StageCost,
+    /// The level of every resource of every class in the group, in the order of [`Workers::resources`]; empty for
+    /// sequential workers.
+    pub levels: Vec<Level>,
+    /// The stage's own period in ns.
+    pub bottleneck_ns: u64,
+}
+
+/// Groups that a problem may choose from at most; more would not fit any search.
+const MOST_CHOICES: usize = 200_000;
+
+impl Workers {
+    /// The workers of a cluster under these settings.
+    ///
+    /// # Errors
+    ///
+    /// Kinds without a count where groups are assigned, groups none of which may be used, too many ways to form a group.
+    pub fn new(cluster: &Cluster, settings: &Settings) -> Result<Self, Fault> {
+        let class = |&kind: &usize| Class::new(kind, &cluster.kinds[kind], settings);
+        let classes: Vec<Class> = settings.kinds.iter().map(class).collect();
+        let (stock, choices) = match settings.groups {
+            Groups::Assign => assigned(cluster, settings, &classes)?,
+            Groups::Given if cluster.groups.is_empty() => singles(cluster, settings),
+            Groups::Given => given(cluster, settings)?,
+        };
+        let resources = classes.iter().flat_map(|class| &class.resources);
+        let mut resource_names: Vec<String> = resources.map(|resource| resource.name.clone()).collect();
+        resource_names.sort_unstable();
+        resource_names.dedup();
+        Ok(Self {
+            classes,
+            choices,
+            stock,
+            resource_names,
+        })
+    }
+
+    /// Class and resource of everything that a group splits between the phases, in order.
+    pub fn resources<'a>(&'a self, choice: &'a Choice) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let present = (0..self.classes.len()).filter(|&class| choice.devices[class] > 0);
+        present
+            .flat_map(|class| (0..self.classes[class].resources.len()).map(move |resource| (class, resource)))
+    }
+
+    /// What a plan calls a resource: its kind's name where that is all one resource.
+    pub fn share_key(&self, class: usize, resource: usize) -> String {
+        let class = &self.classes[class];
+        let name = &class.resources[resource].name;
+        match *name == class.name {
+            true => name.clone(),
+            false => format!("{}.{name}", class.name),
+        }
+    }
+
+    /// Position of a resource's name in `resource_names`.
+    pub fn name_of(&self, class: usize, resource: usize) -> usize {
+        let name = &self.classes[class].resources[resource].name;
+        self.resource_names.partition_point(|other| other < name)
+    }
+
+    /// Bytes that each device of a group may hold: the whole stage lies on each.
+    pub fn memory_bytes(&self, settings: &Settings, choice: &Choice) -> u64 {
+        let present = (0..self.classes.len()).filter(|&class| choice.devices[class] > 0);
+        let least = present.map(|class| self.classes[class].memory_bytes).min();
+        settings.memory_limit.or(least).unwrap_or(u64::MAX)
+    }
+
+    /// What a stage costs on the devices of a choice; `None` if one of them cannot run it.
+    ///
+    /// With `Shares::Global` the shares are those of `global`, see [`Allocation::global`]; if that is empty, the best of the
+    /// stage, which no global share beats.
+    pub fn load(
+        &self,
+        problem: &Problem,
+        choice: &Choice,
+        work: &StageWork,
+        global: &[f64],
+    ) -> Option<StageLoad> {
+        let settings = &problem.settings;
+        let (speeds, idle) = self.speeds(choice, work)?;
+        let mut levels = Vec::new();
+        let [forward, backward] = match settings.worker {
+            WorkerMode::Sequential => {
+                let sum = |of: fn(&Speed) -> f64| 1.0 / speeds.iter().map(of).sum::<f64>();
+                [sum(|speed| speed.forward), sum(|speed| speed.backward)]
+            }
+            WorkerMode::Concurrent => {
+                levels = self.levels(settings, choice, &speeds, idle, global);
+                shares::times_ns(&speeds, &levels)
+            }
+        };
+        let mut cost = match self.pays(choice) {
+            true => work.transfers,
+            false => StageCost::default(),
+        };
+        cost.forward.work_ns = if idle[0] { 0 } else { whole_ns(forward) };
+        cost.backward.work_ns = if idle[1] { 0 } else { whole_ns(backward) };
+        self.synchronize(settings, choice, work, &mut cost);
+        Some(StageLoad {
+            bottleneck_ns: bottleneck_ns(settings, &cost),
+            cost,
+            levels,
+        })
+    }
+
+    /// Speed of every resource, and for each phase whether there is nothing to do in it.
+    fn speeds(&self, choice: &Choice, work: &StageWork) -> Option<(Vec<Speed>, [bool; 2])> {
+        let mut idle = [false; 2];
+        let mut speeds = Vec::new();
+        for (class, resource) in self.resources(choice) {
+            let times = work.times_ns[class]?;
+            (0..2).for_each(|phase| idle[phase] |= times[phase] == 0);
+            let devices = choice.devices[class] as f64;
+            let resource = &self.classes[class].resources[resource];
+            speeds.push(Speed {
+                forward: devices * resource.forward_rate / times[0].max(1) as f64,
+                backward: devices * resource.backward_rate / times[1].max(1) as f64,
+            });
+        }
+        Some((speeds, idle))
+    }
+
+    /// The levels that the share policy takes.
+    fn levels(
+        &self,
+        settings: &Settings,
+        choice: &Choice,
+        speeds: &[Speed],
+        idle: [bool; 2],
+        global: &[f64],
+    ) -> Vec<Level> {
+        let at = |(class, resource): (usize, usize)| &self.classes[class].levels[resource];
+        let is_free = self.resources(choice).all(|r| at(r).is_none());
+        let wanted: Vec<f64> = match (settings.shares, global.is_empty()) {
+            // Nothing to weigh: the phase that works takes everything, unless the share is prescribed.
+            (Shares::Best | Shares::Theorem, _) if idle[0] || idle[1] => {
+                vec![if idle[0] { 0.0 } else { 1.0 }; speeds.len()]
+            }
+            (Shares::Even, _) => vec![0.5; speeds.len()],
+            (Shares::Theorem, _) => shares::theorem(speeds),
+            (Shares::Global, false) => {
+                let share = |(class, resource)| global[self.name_of(class, resource)];
+                self.resources(choice).map(share).collect()
+            }
+            _ if is_free => shares::best(speeds),
+            _ => {
+                let linear = || vec![Level::linear(0.0), Level::linear(1.0)];
+                let allowed: Vec<Vec<Level>> = self
+                    .resources(choice)
+                    .map(|r| at(r).clone().unwrap_or_else(linear))
+                    .collect();
+                return shares::best_levels(speeds, &allowed);
+            }
+        };
+        let nearest = |(r, &share): ((usize, usize), &f64)| match at(r) {
+            None => Level::linear(share),
+            Some(levels) => nearest(levels, share),
+        };
+        self.resources(choice).zip(&wanted).map(nearest).collect()
+    }
+
+    /// Whether a stage never takes less time with more items in it. Not so where prescribed shares go to the nearest level.
+    pub fn is_monotone(&self, settings: &Settings) -> bool {
+        let has_levels = |class: &Class| class.levels.iter().any(Option::is_some);
+        settings.worker == WorkerMode::Sequential
+            || settings.shares != Shares::Theorem
+            || !self.classes.iter().any(has_levels)
+    }
+
+    /// Whether it is one device.
+    pub fn is_single(&self, choice: &Choice) -> bool {
+        choice.devices.iter().sum::<usize>() == 1
+    }
+
+    /// Whether transfers of a group take time: if those of any of its devices do.
+    pub fn pays(&self, choice: &Choice) -> bool {
+        let mut present = (0..self.classes.len()).filter(|&class| choice.devices[class] > 0);
+        present.any(|class| self.classes[class].pays_communication)
+    }
+
+    /// The ring all-reduce of a group's gradients, once an iteration, as far as each micro-batch bears it, in ns: every
+    /// device sends and receives 2 (m - 1) / m of the parameters in 2 (m - 1) messages (P. Patarasuk, X. Yuan, *Bandwidth
+    /// optimal all-reduce algorithms for clusters of workstations*, JPDC 69(2), 2009).
+    fn synchronization_ns(&self, settings: &Settings, choice: &Choice, work: &StageWork) -> u64 {
+        let devices: usize = choice.devices.iter().sum();
+        let is_free = settings.synchronization == Synchronization::None
+            || settings.communication == Communication::Ignored
+            || settings.mode == Mode::Inference
+            || devices < 2
+            || !self.pays(choice);
+        if is_free {
+            return 0;
+        }
+        let link = settings.link;
+        let part_bytes = work.parameter_bytes.div_ceil(devices as u64);
+        let messages = 2 * (devices as u64 - 1);
+        let all_ns = messages * transfer_ns(part_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+        all_ns.div_ceil(settings.micro_batches.unwrap_or(1))
+    }
+
+    /// Adds the synchronisation of a group to what the stage costs: a device sends and receives at the same time.
+    fn synchronize(&self, settings: &Settings, choice: &Choice, work: &StageWork, cost: &mut StageCost) {
+        let ns = self.synchronization_ns(settings, choice, work);
+        match settings.communication {
+            Communication::Ignored => {}
+            Communication::Blocking => cost.backward.communication_ns += ns,
+            Communication::Overlapped => {
+                cost.backward.link_in_ns += ns;
+                cost.backward.link_out_ns += ns;
+            }
+        }
+    }
+
+    /// What a choice receives and sends for a stage whose transfers would go over links as `on_links`; where they block, a
+    /// synchronisation counts as sent.
+    pub fn moved(
+        &self,
+        problem: &Problem,
+        choice: &Choice,
+        work: &StageWork,
+        on_links: StageCost,
+    ) -> StageCost {
+        let mut moved = match self.pays(choice) {
+            true => on_links,
+            false => StageCost::default(),
+        };
+        let ns = self.synchronization_ns(&problem.settings, choice, work);
+        moved.backward.link_out_ns += ns;
+        if problem.settings.communication == Communication::Overlapped {
+            moved.backward.link_in_ns += ns;
+        }
+        moved
+    }
+
+    /// What every stage of an allocation costs; `None` if some worker cannot run its stage.
+    pub fn loads(&self, problem: &Problem, allocation: &Allocation) -> Option<Vec<StageLoad>> {
+        let works = self.works(problem, &allocation.assignment, allocation.choices.len());
+        let stages = allocation.choices.iter().zip(&works);
+        let load = |(&choice, work)| self.load(problem, &self.choices[choice], work, &allocation.global);
+        stages.map(load).collect()
+    }
+
+    /// What every one of so many stages holds.
+    pub fn works(&self, problem: &Problem, assignment: &Assignment, stages: usize) -> Vec<StageWork> {
+        let mut works = vec![StageWork::empty(self.classes.len()); stages];
+        for (item, &stage) in assignment.iter().enumerate() {
+            works[stage].add_item(problem, item);
+        }
+        for (work, mut cost) in works.iter_mut().zip(cost::stage_costs(problem, assignment)) {
+            (cost.forward.work_ns, cost.backward.work_ns) = (0, 0);
+            work.transfers = cost;
+        }
+        works
+    }
+
+    /// The objective of an allocation in ns; `u64::MAX` if some worker cannot run its stage.
+    pub fn objective_ns(&self, problem: &Problem, allocation: &Allocation) -> u64 {
+        let loads = self.loads(problem, allocation);
+        loads.map_or(u64::MAX, |loads| {
+            loads.iter().map(|load| load.bottleneck_ns).max().unwrap_or(0)
+        })
+    }
+
+    /// How many times longer than at rate 1 a phase may take at most: on the smallest level of the slowest resource.
+    pub fn slowest(&self) -> f64 {
+        let slowness = |resource: &Resource| {
+            let speeds = resource
+                .levels
+                .iter()
+                .map(|level| level.forward_speed.min(level.backward_speed));
+            let least_speed = speeds.fold(1.0, f64::min);
+            1.0 / (least_speed * resource.forward_rate.min(resource.backward_rate))
+        };
+        let resources = self.classes.iter().flat_map(|class| &class.resources);
+        resources.map(slowness).fold(1.0, f64::max)
+    }
+
+    /// Whether an allocation is a plan: order kept, no stage empty, as many as asked for, enough devices, memory held.
+    pub fn is_feasible(&self, problem: &Problem, allocation: &Allocation) -> bool {
+        let used = allocation.choices.len();
+        let mut size = vec![0usize; used];
+        for &stage in &allocation.assignment {
+            match size.get_mut(stage) {
+                Some(size) => *size += 1,
+                None => return false,
+            }
+        }
+        let takes = |at: usize| -> usize {
+            let of = |&choice: &usize| self.choices[choice].takes[at];
+            allocation.choices.iter().map(of).sum()
+        };
+        let memory = cost::stage_memory_bytes(problem, &allocation.assignment, used);
+        let fits = |(bytes, &choice): (&u64, &usize)| {
+            *bytes <= self.memory_bytes(&problem.settings, &self.choices[choice])
+        };
+        size.iter().all(|&size| size > 0)
+            && used <= problem.stages()
+            && (!problem.settings.all_stages || used == problem.stages())
+            && cost::keeps_order(problem, &allocation.assignment)
+            && (0..self.stock.len()).all(|at| takes(at) <= self.stock[at])
+            && memory.iter().zip(&allocation.choices).all(fits)
+            && self.loads(problem, allocation).is_some()
+    }
+}
+
+/// The busiest of worker and links: a concurrent worker is as busy as its slower phase.
+pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
+    match settings.worker {
+        WorkerMode::Sequential => cost.bottleneck_ns(),
+        WorkerMode::Concurrent => {
+            let both = cost.both();
+            let phases = cost.forward.work_ns.max(cost.backward.work_ns);
+            phases.max(both.link_in_ns).max(both.link_out_ns)
+        }
+    }
+}
+
+/// Rounded to the nearest ns; what does not end counts as longer than any plan.
+fn whole_ns(ns: f64) -> u64 {
+    ns.round() as u64
+}
+
+fn nearest(levels: &[Level], share: f64) -> Level {
+    let distance = |level: &&Level| (level.share - share).abs();
+    let nearest = levels.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.copied().unwrap_or(Level::linear(share))
+}
+
+impl Class {
+    fn new(kind: usize, of: &DeviceKind, settings: &Settings) -> Self {
+        let whole = || Resource {
+            name: of.name.clone(),
+            forward_rate: 1.0,
+            backward_rate: 1.0,
+            levels: Vec::new(),
+        };
+        let resources = match of.resources.is_empty() {
+            true => vec![whole()],
+            false => of.resources.clone(),
+        };
+        Self {
+            kind,
+            name: of.name.clone(),
+            memory_bytes: of.memory_bytes.unwrap_or(u64::MAX),
+            pays_communication: of.pays_communication,
+            levels: resources
+                .iter()
+                .map(|resource| levels(resource, settings.share_parts))
+                .collect(),
+            resources,
+        }
+    }
+}
+
+/// The levels a resource allows: measured ones, or equal parts; `None` where any share goes.
+fn levels(resource: &Resource, parts: Option<usize>) -> Option<Vec<Level>> {
+    let ends = [(0.0, 0.0, 1.0), (1.0, 1.0, 0.0)].map(|(share, forward, backward)| Level {
+        share,
+        forward,
+        backward,
+    });
+    let mut levels: Vec<Level> = match (resource.levels.is_empty(), parts) {
+        (true, None) => return None,
+        (true, Some(parts)) => (1..parts)
+            .map(|part| Level::linear(part as f64 / parts as f64))
+            .collect(),
+        (false, _) => {
+            // Backward propagation runs at the level of what is left.
+            let rest = resource.levels.iter().rev();
+            let pairs = resource.levels.iter().zip(rest);
+            let level = |(level, rest): (&crate::cluster::ShareLevel, &crate::cluster::ShareLevel)| Level {
+                share: level.share,
+                forward: level.forward_speed,
+                backward: rest.backward_speed,
+            };
+            pairs.map(level).collect()
+        }
+    };
+    levels.extend(ends);
+    levels.sort_by(|a, b| a.share.total_cmp(&b.share));
+    Some(levels)
+}
+
+type StockAndChoices = (Vec<usize>, Vec<Choice>);
+
+/// Every device by itself; as many as stages where the cluster does not say.
+fn singles(cluster: &Cluster, settings: &Settings) -> StockAndChoices {
+    let classes = settings.kinds.len();
+    let count = |&kind: &usize| cluster.kinds[kind].count.unwrap_or(settings.stages);
+    let single = |class: usize| {
+        let mut devices = vec![0; classes];
+        devices[class] = 1;
+        Choice {
+            takes: devices.clone(),
+            devices,
+        }
+    };
+    (
+        settings.kinds.iter().map(count).collect(),
+        (0..classes).map(single).collect(),
+    )
+}
+
+/// The cluster's groups, as far as their kinds are in play.
+fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Fault> {
+    let in_play = |group: &&crate::cluster::Group| {
+        let mut used = (0..group.devices.len()).filter(|&kind| group.devices[kind] > 0);
+        used.all(|kind| settings.kinds.contains(&kind))
+    };
+    let groups: Vec<_> = cluster.groups.iter().filter(in_play).collect();
+    if groups.is_empty() {
+        return Err(Fault::new(
+            "--device-kinds",
+            FaultKind::Contradiction {
+                found: "groups that all hold other kinds".into(),
+                expected: "the kinds of some group, or `--groups assign`".into(),
+            },
+        ));
+    }
+    let choice = |(at, group): (usize, &&crate::cluster::Group)| {
+        let mut takes = vec![0; groups.len()];
+        takes[at] = 1;
+        Choice {
+            devices: settings.kinds.iter().map(|&kind| group.devices[kind]).collect(),
+            takes,
+        }
+    };
+    let choices = groups.iter().enumerate().map(choice).collect();
+    Ok((groups.iter().map(|group| group.count).collect(), choices))
+}
+
+/// Every non-empty set of devices that leaves one for each other stage.
+fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
+    let mut stock = Vec::new();
+    for class in classes {
+        let count = cluster.kinds[class.kind].count;
+        stock.push(count.ok_or_else(|| {
+            Fault::new(
+                format!("cluster.device_kinds `{}`", class.name),
+                FaultKind::Missing {
+                    what: "count".into(),
+                    expected: "how many devices there are, to form groups of them".into(),
+                    remedy: "give the kind a `count`, such as `count = 4`".into(),
+                },
+            )
+        })?);
+    }
+    let devices: usize = stock.iter().sum();
+    if devices < settings.stages {
+        return Err(Fault::new(
+            "--stages",
+            FaultKind::Contradiction {
+                found: format!("{} stages and {devices} devices", settings.stages),
+                expected: "at least one device a stage".into(),
+            },
+        ));
+    }
+    let most = devices + 1 - settings.stages;
+    let ways = stock
+        .iter()
+        .try_fold(1usize, |ways, count| ways.checked_mul(count + 1));
+    if ways.is_none_or(|ways| ways > MOST_CHOICES) {
+        return Err(Fault::new(
+            "--groups",
+            FaultKind::Unsupported {
+                found: format!("more than {MOST_CHOICES} ways to form a group"),
+                expected: "fewer devices or fewer kinds; name some with `--device-kinds`".into(),
+            },
+        ));
+    }
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for &count in &stock {
+        let longer = |devices: &Vec<usize>| {
+            let devices = devices.clone();
+            (0..=count).map(move |n| [devices.clone(), vec![n]].concat())
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all.retain(|devices| (1..=most).contains(&devices.iter().sum()));
+    let choice = |devices: Vec<usize>| Choice {
+        takes: devices.clone(),
+        devices,
+    };
+    Ok((stock, all.into_iter().map(choice).collect()))
+}

@@ -256,6 +256,23 @@ impl Problem {
         }
     }
 
+    /// The same items for at most so many workers that are alike and take turns, each with so much memory. Items take the
+    /// times of [`Item::forward_ns`] and [`Item::backward_ns`].
+    pub fn alike(&self, stages: usize, memory_limit: Option<u64>) -> Self {
+        let settings = Settings {
+            mixed: false,
+            worker: WorkerMode::Sequential,
+            memory_limit,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            stages,
+            workers: None,
+            ..self.clone()
+        }
+    }
+
     /// The same problem with one class of single devices alone, and so with workers that are alike; `None` where the class
     /// cannot run some item, works in groups or runs both phases at once.
     pub fn on_class(&self, class: usize) -> Option<Self> {
@@ -268,10 +285,17 @@ impl Problem {
         let alone = |choice: &Choice| workers.is_single(choice) && choice.devices[class] == 1;
         let choice = workers.choices.iter().find(|choice| alone(choice))?;
         let at = choice.takes.iter().position(|&takes| takes > 0)?;
-        if !is_plain || of.resources.len() > 1 || self.settings.worker == WorkerMode::Concurrent {
+        let stages = self.stages.min(workers.stock[at]);
+        let is_short = self.settings.all_stages && stages < self.stages;
+        if is_short
+            || !is_plain
+            || of.resources.len() > 1
+            || self.settings.worker == WorkerMode::Concurrent
+        {
             return None;
         }
-        let mut problem = self.clone();
+        let memory_limit = Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
+        let mut problem = self.alike(stages, memory_limit);
         for item in &mut problem.items {
             let times = item.times[class]?;
             (item.forward_ns, item.backward_ns) = (times.forward_ns, times.backward_ns);
@@ -281,11 +305,7 @@ impl Problem {
             problem.transfers.clear();
             problem.transfers_of.iter_mut().for_each(Vec::clear);
         }
-        problem.workers = None;
-        problem.stages = self.stages.min(workers.stock[at]);
-        problem.settings.memory_limit =
-            Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
-        (problem.stages == self.stages || !self.settings.all_stages).then_some(problem)
+        Some(problem)
     }
 
     /// The same problem with the period as its objective.

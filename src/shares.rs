@@ -50,6 +50,18 @@ pub fn theorem(speeds: &[Speed]) -> Vec<f64> {
     speeds.iter().map(share).collect()
 }
 
+/// One share for all resources of all stages: the best if speed is the share and stages that give forward propagation
+/// everything take at most `forward_ns` for it, stages that give it nothing at most `backward_ns` for the rest.
+///
+/// With least speeds A = 1 / `forward_ns` and B = 1 / `backward_ns` the share is B / (A + B) and the period
+/// `forward_ns + backward_ns`. A phase in which no stage has anything to do takes 0 ns and gets nothing.
+pub fn global(forward_ns: f64, backward_ns: f64) -> f64 {
+    match forward_ns + backward_ns > 0.0 {
+        true => forward_ns / (forward_ns + backward_ns),
+        false => 0.5,
+    }
+}
+
 /// The shares that make the slower phase as fast as can be, where speed is the share.
 ///
 /// Comparative advantage: resources in the order of forward over backward speed; the first serve forward propagation, the

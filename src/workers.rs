@@ -177,6 +177,12 @@ impl Workers {
         self.resource_names.partition_point(|other| other < name)
     }
 
+    /// Position of the choice of just these devices of each class, where groups are assigned. O(log choices).
+    pub fn choice_of(&self, devices: &[usize]) -> Option<usize> {
+        let by_devices = |choice: &Choice| choice.devices.as_slice().cmp(devices);
+        self.choices.binary_search_by(by_devices).ok()
+    }
+
     /// Bytes that each device of a group may hold: the whole stage lies on each.
     pub fn memory_bytes(&self, settings: &Settings, choice: &Choice) -> u64 {
         let present = (0..self.classes.len()).filter(|&class| choice.devices[class] > 0);
@@ -252,7 +258,7 @@ impl Workers {
         let is_free = self.resources(choice).all(|r| at(r).is_none());
         let wanted: Vec<f64> = match (settings.shares, global.is_empty()) {
             // Nothing to weigh: the phase that works takes everything, unless the share is prescribed.
-            (Shares::Best | Shares::Theorem, _) if idle[0] || idle[1] => {
+            (Shares::Best | Shares::Theorem, _) | (Shares::Global, true) if idle[0] || idle[1] => {
                 vec![if idle[0] { 0.0 } else { 1.0 }; speeds.len()]
             }
             (Shares::Even, _) => vec![0.5; speeds.len()],
@@ -427,14 +433,17 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
     match settings.worker {
         WorkerMode::Sequential => cost.bottleneck_ns(),
         WorkerMode::Concurrent => {
-            let both = cost.both();
-            let phases = cost.forward.work_ns.max(cost.backward.work_ns);
-            phases.max(both.link_in_ns).max(both.link_out_ns)
+            // Phases are not summed: one may never end.
+            let (forward, backward) = (&cost.forward, &cost.backward);
+            let link_in_ns = forward.link_in_ns + backward.link_in_ns;
+            let link_out_ns = forward.link_out_ns + backward.link_out_ns;
+            let phases_ns = forward.work_ns.max(backward.work_ns);
+            phases_ns.max(link_in_ns).max(link_out_ns)
         }
     }
 }
 
-/// Rounded to the nearest ns; what does not end counts as longer than any plan.
+/// Rounded to the nearest ns; `u64::MAX` for what does not end.
 fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
 }
@@ -548,7 +557,8 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Faul
     Ok((groups.iter().map(|group| group.count).collect(), choices))
 }
 
-/// Every non-empty set of devices that leaves one for each other stage.
+/// Every non-empty set of devices that leaves one for each other stage, in lexicographic order: see
+/// [`Workers::choice_of`].
 fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
     let mut stock = Vec::new();
     for class in classes {

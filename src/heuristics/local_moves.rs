@@ -10,6 +10,7 @@ use petgraph::Direction::{self, Incoming, Outgoing};
 use super::{Effort, Heuristic, Run, if_feasible, slicing};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
+use crate::workers::{Allocation, StageWork, Workers, bottleneck_ns};
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -38,10 +39,27 @@ fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
 ///
 /// O(n m) a pass for n items and m items and transfers on two neighbouring stages; at most 50 passes.
 pub fn improve(problem: &Problem, assignment: Assignment) -> Assignment {
-    let mut climb = Climb::new(problem, cost::without_empty_stages(&assignment).0);
+    climb(Climb::new(
+        problem,
+        None,
+        cost::without_empty_stages(&assignment).0,
+    ))
+}
+
+/// The same where workers differ: moves items of a feasible plan, and leaves every stage its worker. With one global
+/// share for all stages it weighs stages at their own best shares.
+pub fn improve_on(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Assignment {
+    let crew = Crew {
+        workers,
+        choices: &allocation.choices,
+    };
+    climb(Climb::new(problem, Some(crew), allocation.assignment.clone()))
+}
+
+fn climb(mut climb: Climb) -> Assignment {
     for _ in 0..MOST_PASSES {
         let mut improved = false;
-        for item in 0..problem.items.len() {
+        for item in 0..climb.problem.items.len() {
             improved |= climb.try_move(item, Outgoing) || climb.try_move(item, Incoming);
         }
         if !improved {
@@ -51,8 +69,16 @@ pub fn improve(problem: &Problem, assignment: Assignment) -> Assignment {
     climb.assignment
 }
 
+/// Who runs the stages, where workers differ.
+#[derive(Clone, Copy)]
+struct Crew<'a> {
+    workers: &'a Workers,
+    choices: &'a [usize],
+}
+
 struct Climb<'a> {
     problem: &'a Problem,
+    crew: Option<Crew<'a>>,
     assignment: Assignment,
     /// Items of each stage.
     members: Vec<Vec<usize>>,
@@ -67,29 +93,34 @@ struct Climb<'a> {
 type Value = (u64, u128);
 
 impl<'a> Climb<'a> {
-    fn new(problem: &'a Problem, assignment: Assignment) -> Self {
-        let costs = cost::stage_costs(problem, &assignment);
-        let value = value(problem, &costs);
-        let mut members = vec![Vec::new(); problem.stages()];
+    fn new(problem: &'a Problem, crew: Option<Crew<'a>>, assignment: Assignment) -> Self {
+        let stages = crew.map_or(problem.stages(), |crew| crew.choices.len());
+        let mut members = vec![Vec::new(); stages];
         for (item, &stage) in assignment.iter().enumerate() {
             members[stage].push(item);
         }
-        Self {
+        let mut climb = Self {
             problem,
+            crew,
             reached_by: vec![0; assignment.len()],
             searches: 0,
             assignment,
             members,
-            costs,
-            value,
-        }
+            costs: Vec::new(),
+            value: (0, 0),
+        };
+        climb.costs = (0..stages)
+            .map(|stage| climb.stage_cost(stage, &climb.members[stage]))
+            .collect();
+        climb.value = climb.value();
+        climb
     }
 
     /// Moves an item and what must go with it, to the next stage (`Outgoing`) or the previous one, if that is better.
     fn try_move(&mut self, item: usize, direction: Direction) -> bool {
         let from = self.assignment[item];
         let to = match direction {
-            Outgoing => Some(from + 1).filter(|&to| to < self.problem.stages()),
+            Outgoing => Some(from + 1).filter(|&to| to < self.costs.len()),
             Incoming => from.checked_sub(1),
         };
         let Some(to) = to else {
@@ -102,8 +133,8 @@ impl<'a> Climb<'a> {
         let [left, grown] = [from, to].map(|stage| self.now_on(stage, [from, to]));
         self.costs[from] = self.stage_cost(from, &left);
         self.costs[to] = self.stage_cost(to, &grown);
-        let value = value(self.problem, &self.costs);
-        if value.cmp(&self.value) == Ordering::Less && cost::is_feasible(self.problem, &self.assignment) {
+        let value = self.value();
+        if value.cmp(&self.value) == Ordering::Less && self.is_feasible() {
             self.value = value;
             (self.members[from], self.members[to]) = (left, grown);
             return true;
@@ -142,12 +173,52 @@ impl<'a> Climb<'a> {
         items.filter(|&item| self.assignment[item] == stage).collect()
     }
 
+    /// Cost of a stage of these members; more than any plan's where its worker cannot run them.
     fn stage_cost(&self, stage: usize, members: &[usize]) -> StageCost {
-        cost::stage_cost(self.problem, members, |item| self.assignment[item] == stage)
+        let mut transfers = cost::stage_cost(self.problem, members, |item| self.assignment[item] == stage);
+        let Some(Crew { workers, choices }) = self.crew else {
+            return transfers;
+        };
+        (transfers.forward.work_ns, transfers.backward.work_ns) = (0, 0);
+        let mut work = StageWork {
+            transfers,
+            ..StageWork::empty(workers.classes.len())
+        };
+        members.iter().for_each(|&item| work.add_item(self.problem, item));
+        let load = workers.load(self.problem, &workers.choices[choices[stage]], &work, &[]);
+        load.map_or_else(unable, |load| load.cost)
+    }
+
+    fn value(&self) -> Value {
+        let bottleneck_ns = |cost: &StageCost| bottleneck_ns(&self.problem.settings, cost);
+        let square = |cost: &StageCost| u128::from(bottleneck_ns(cost)).pow(2);
+        let objective_ns = match self.crew {
+            None => cost::objective_ns(self.problem, &self.costs),
+            Some(_) => self.costs.iter().map(bottleneck_ns).max().unwrap_or(0),
+        };
+        (
+            objective_ns,
+            self.costs.iter().map(square).fold(0, u128::saturating_add),
+        )
+    }
+
+    fn is_feasible(&self) -> bool {
+        match self.crew {
+            None => cost::is_feasible(self.problem, &self.assignment),
+            Some(Crew { workers, choices }) => {
+                let allocation = Allocation {
+                    choices: choices.to_vec(),
+                    ..Allocation::from(self.assignment.clone())
+                };
+                workers.is_feasible(self.problem, &allocation)
+            }
+        }
     }
 }
 
-fn value(problem: &Problem, costs: &[StageCost]) -> Value {
-    let square = |cost: &StageCost| u128::from(cost.bottleneck_ns()).pow(2);
-    (cost::objective_ns(problem, costs), costs.iter().map(square).sum())
+/// What a stage costs whose worker cannot run it.
+fn unable() -> StageCost {
+    let mut cost = StageCost::default();
+    cost.forward.work_ns = u64::MAX;
+    cost
 }

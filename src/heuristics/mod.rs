@@ -5,10 +5,15 @@
 pub mod binary_search;
 pub mod block_partition;
 pub mod brkga;
+pub mod duan_wu;
+pub mod duan_wu_local;
 pub mod equal_layers;
 pub mod fitting;
+pub mod global_shares;
+pub mod grouping;
 pub mod intervals;
 pub mod local_moves;
+pub mod lpt;
 pub mod orders;
 pub mod slicing;
 
@@ -76,7 +81,7 @@ impl Heuristic {
     }
 }
 
-/// All heuristics, the cheapest first.
+/// All heuristics: those for workers that are alike, then those for workers that differ, each the cheapest first.
 pub const METHODS: &[Heuristic] = &[
     equal_layers::METHOD,
     block_partition::METHOD,
@@ -84,6 +89,9 @@ pub const METHODS: &[Heuristic] = &[
     slicing::METHOD,
     local_moves::METHOD,
     brkga::METHOD,
+    duan_wu::METHOD,
+    duan_wu_local::METHOD,
+    lpt::METHOD,
 ];
 
 /// The heuristic of that name.
@@ -94,6 +102,20 @@ pub fn find(name: &str) -> Option<&'static Heuristic> {
 /// The plan, if it is one.
 fn if_feasible(problem: &Problem, assignment: Assignment) -> Option<Assignment> {
     cost::is_feasible(problem, &assignment).then_some(assignment)
+}
+
+/// The plan where workers differ, if it is one and ever ends.
+fn if_runs(problem: &Problem, workers: &Workers, plan: Allocation) -> Option<Allocation> {
+    let runs = workers.is_feasible(problem, &plan) && workers.objective_ns(problem, &plan) < u64::MAX;
+    runs.then_some(plan)
+}
+
+/// The better of two plans where workers differ; of equals the second.
+fn better(problem: &Problem, workers: &Workers, first: Allocation, second: Allocation) -> Allocation {
+    match workers.objective_ns(problem, &first) < workers.objective_ns(problem, &second) {
+        true => first,
+        false => second,
+    }
 }
 
 /// The plan that lays stages along an order: the item `order[k]` goes to stage `stages[k]`, and stages never go down.

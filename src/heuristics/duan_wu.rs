@@ -1,0 +1,45 @@
+//! Duan and Wu's two steps: stages for equal workers, then groups of devices for the stages.
+//!
+//! Source: J. Duan, J. Wu, *Optimizing resource allocation in pipeline parallelism for distributed DNN training*, ICPADS
+//! 2022: Algorithm 1, see [`binary_search`], then Algorithm 2, see [`Grouping::greedy`]. A reconstruction; the listings
+//! were not available. The first step balances reference work, an item's time on the slowest device at rate 1, and knows
+//! neither devices nor memory: where the groups cannot hold the stages, there is no plan.
+
+use super::grouping::Grouping;
+use super::{Effort, Heuristic, Run, binary_search, global_shares, if_runs, orders};
+use crate::problem::Problem;
+use crate::workers::{Allocation, Workers};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "duan-wu",
+    summary: "stages by binary search for equal workers, then greedily each device to the slowest stage",
+    source: "Duan and Wu, ICPADS 2022, Algorithms 1 and 2 (reconstruction; the listings were not available)",
+    exact_for: "chains on single devices of one kind without resource types, taking turns, \
+                without communication and memory limit",
+    effort: Effort::Quick,
+    run: Run::Mixed(|_, _| Ok(()), run),
+};
+
+fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+    let grouped = partition_and_group(problem, workers)?;
+    if_runs(problem, workers, global_shares::fill(problem, workers, grouped))
+}
+
+/// Algorithm 1 on the items by number, then Algorithm 2; a plan but for a global share, or `None`.
+pub fn partition_and_group(problem: &Problem, workers: &Workers) -> Option<Allocation> {
+    let alike = problem.alike(most_stages(problem, workers), None);
+    let assignment = binary_search::partition(&alike, &orders::by_number(problem));
+    let stages = assignment.iter().max()? + 1;
+    let choices = Grouping::new(problem, workers, &assignment, stages).greedy()?;
+    Some(Allocation {
+        choices,
+        ..Allocation::from(assignment)
+    })
+}
+
+/// Most stages that a plan may have and that find a worker each.
+pub fn most_stages(problem: &Problem, workers: &Workers) -> usize {
+    // Given groups take one of the stock each; assigned ones at least one device.
+    problem.stages().min(workers.stock.iter().sum())
+}

@@ -1,0 +1,46 @@
+//! Duan and Wu's two steps, then local search.
+//!
+//! Source: as [`duan_wu`]; that a local search follows the greedy grouping is from the paper's own description of it, how
+//! it moves is our reconstruction: a device changes its group, or two devices swap. Ours as an extension: items move
+//! between neighbouring stages, see [`local_moves`], in turn with the groups until neither improves.
+
+use super::grouping::Grouping;
+use super::{Effort, Heuristic, Run, better, duan_wu, global_shares, if_runs, local_moves};
+use crate::problem::Problem;
+use crate::workers::{Allocation, Workers};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "duan-wu-local",
+    summary: "duan-wu, then devices change groups and items change stages while that helps",
+    source: "Duan and Wu, ICPADS 2022 (reconstruction); moves of items ours",
+    exact_for: "what duan-wu is",
+    effort: Effort::Quick,
+    run: Run::Mixed(|_, _| Ok(()), run),
+};
+
+/// Turns of both searches after which it ends even if it could go on; most end after two.
+const MOST_TURNS: usize = 20;
+
+fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+    let start = duan_wu::partition_and_group(problem, workers)?;
+    let start = if_runs(problem, workers, global_shares::fill(problem, workers, start))?;
+    let improved = improve(problem, workers, start.clone());
+    Some(better(problem, workers, improved, start))
+}
+
+/// A plan no worse than a feasible one, apart from a global share, which is filled in anew.
+pub fn improve(problem: &Problem, workers: &Workers, allocation: Allocation) -> Allocation {
+    let mut plan = allocation;
+    plan.global.clear();
+    for _ in 0..MOST_TURNS {
+        let assignment = local_moves::improve_on(problem, workers, &plan);
+        let mut choices = plan.choices.clone();
+        Grouping::new(problem, workers, &assignment, choices.len()).improve(&mut choices);
+        if (&assignment, &choices) == (&plan.assignment, &plan.choices) {
+            break;
+        }
+        (plan.assignment, plan.choices) = (assignment, choices);
+    }
+    global_shares::fill(problem, workers, plan)
+}

@@ -1,0 +1,153 @@
+//! One share a resource type, the same in all stages: `--shares global`.
+//!
+//! Ours. With one type, the best share in closed form, see [`shares::global`]; that share for all types is also where the
+//! search for several begins. It takes two types at a time, and for each share of the one searches that of the other, by
+//! golden section (J. Kiefer, *Sequential minimax search for a maximum*, Proc. AMS 4, 1953). The period is one over a
+//! concave function of the shares, and so is its minimum over one of them: either search ends at the minimum, and two
+//! types are solved to rounding. With three or more, or with levels, this is a heuristic.
+
+use crate::options::{Shares, WorkerMode};
+use crate::problem::Problem;
+use crate::shares;
+use crate::workers::{Allocation, StageWork, Workers};
+
+/// Rounds over all types after which the search ends even if it could go on.
+const MOST_ROUNDS: usize = 8;
+
+/// Golden sections of a line: the last is shorter than a billionth of the first.
+const SECTIONS: usize = 44;
+
+/// The allocation with its global shares where the problem asks for them; as it was otherwise, or where some worker cannot
+/// run its stage.
+pub fn fill(problem: &Problem, workers: &Workers, allocation: Allocation) -> Allocation {
+    let settings = &problem.settings;
+    if settings.shares != Shares::Global || settings.worker != WorkerMode::Concurrent {
+        return allocation;
+    }
+    let works = workers.works(problem, &allocation.assignment, allocation.choices.len());
+    let search = Search {
+        problem,
+        workers,
+        allocation: &allocation,
+        works,
+    };
+    let global = search.best();
+    Allocation { global, ..allocation }
+}
+
+struct Search<'a> {
+    problem: &'a Problem,
+    workers: &'a Workers,
+    allocation: &'a Allocation,
+    works: Vec<StageWork>,
+}
+
+impl Search<'_> {
+    fn best(&self) -> Vec<f64> {
+        let names = self.workers.resource_names.len();
+        let [forward_ns, _] = self.longest_ns(&vec![1.0; names]);
+        let [_, backward_ns] = self.longest_ns(&vec![0.0; names]);
+        let mut global = vec![shares::global(forward_ns, backward_ns); names];
+        let mut period_ns = self.period_ns(&global);
+        for _ in 0..MOST_ROUNDS {
+            let before_ns = period_ns;
+            for name in 0..names {
+                for share in self.levels(name) {
+                    let mut tried = global.clone();
+                    tried[name] = share;
+                    self.keep_better(tried, &mut global, &mut period_ns);
+                }
+            }
+            for first in 0..names {
+                for second in first + 1..names {
+                    let tried = self.pair(&global, first, second);
+                    self.keep_better(tried, &mut global, &mut period_ns);
+                }
+            }
+            if period_ns == before_ns {
+                break;
+            }
+        }
+        global
+    }
+
+    fn keep_better(&self, tried: Vec<f64>, global: &mut Vec<f64>, period_ns: &mut u64) {
+        let tried_ns = self.period_ns(&tried);
+        if tried_ns < *period_ns {
+            (*global, *period_ns) = (tried, tried_ns);
+        }
+    }
+
+    /// The longest time of each phase over all stages, in ns.
+    fn longest_ns(&self, global: &[f64]) -> [f64; 2] {
+        let mut longest = [0, 0];
+        for (&choice, work) in self.allocation.choices.iter().zip(&self.works) {
+            let choice = &self.workers.choices[choice];
+            if let Some(load) = self.workers.load(self.problem, choice, work, global) {
+                longest[0] = longest[0].max(load.cost.forward.work_ns);
+                longest[1] = longest[1].max(load.cost.backward.work_ns);
+            }
+        }
+        longest.map(|ns| ns as f64)
+    }
+
+    fn period_ns(&self, global: &[f64]) -> u64 {
+        let stages = self.allocation.choices.iter().zip(&self.works);
+        let cost = |(&choice, work): (&usize, &StageWork)| {
+            let choice = &self.workers.choices[choice];
+            let load = self.workers.load(self.problem, choice, work, global);
+            load.map_or(u64::MAX, |load| load.bottleneck_ns)
+        };
+        stages.map(cost).max().unwrap_or(0)
+    }
+
+    /// Shares that some resource of this name allows, where not all are.
+    fn levels(&self, name: usize) -> Vec<f64> {
+        let mut shares = Vec::new();
+        for (class, of) in self.workers.classes.iter().enumerate() {
+            for (resource, levels) in of.levels.iter().enumerate() {
+                if self.workers.name_of(class, resource) == name {
+                    shares.extend(levels.iter().flatten().map(|level| level.share));
+                }
+            }
+        }
+        shares.sort_unstable_by(f64::total_cmp);
+        shares.dedup();
+        shares
+    }
+
+    /// The least period over the shares of two types.
+    fn pair(&self, global: &[f64], first: usize, second: usize) -> Vec<f64> {
+        let at = |share: f64, other: f64| {
+            let mut global = global.to_vec();
+            (global[first], global[second]) = (share, other);
+            global
+        };
+        let inner = |share: f64| golden_section(|other| self.period_ns(&at(share, other)));
+        let (share, _) = golden_section(|share| inner(share).1);
+        at(share, inner(share).0)
+    }
+}
+
+/// Where a function of a share is least, and the least value, if it falls up to there and rises from there on.
+fn golden_section(value: impl Fn(f64) -> u64) -> (f64, u64) {
+    let ratio = (5f64.sqrt() - 1.0) / 2.0;
+    let (mut low, mut high) = (0.0, 1.0);
+    let (mut left, mut right) = (high - ratio * (high - low), low + ratio * (high - low));
+    let (mut at_left, mut at_right) = (value(left), value(right));
+    for _ in 0..SECTIONS {
+        if at_left <= at_right {
+            (high, right, at_right) = (right, left, at_left);
+            left = high - ratio * (high - low);
+            at_left = value(left);
+        } else {
+            (low, left, at_left) = (left, right, at_right);
+            right = low + ratio * (high - low);
+            at_right = value(right);
+        }
+    }
+    // The ends are reached only in the limit.
+    let candidates = [(left, at_left), (0.0, value(0.0)), (1.0, value(1.0))];
+    let least = candidates.into_iter().min_by_key(|&(_, value)| value);
+    least.unwrap_or((left, at_left))
+}

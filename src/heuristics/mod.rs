@@ -2,6 +2,7 @@
 //!
 //! [`METHODS`] is the one list of them; the command line, the tests and the studies walk it.
 
+pub mod alternate;
 pub mod binary_search;
 pub mod block_partition;
 pub mod brkga;
@@ -16,6 +17,7 @@ pub mod local_moves;
 pub mod lpt;
 pub mod orders;
 pub mod slicing;
+pub mod slicing_for;
 
 use crate::cost;
 use crate::problem::{Assignment, Problem};
@@ -92,6 +94,7 @@ pub const METHODS: &[Heuristic] = &[
     duan_wu::METHOD,
     duan_wu_local::METHOD,
     lpt::METHOD,
+    alternate::METHOD,
 ];
 
 /// The heuristic of that name.

@@ -1,0 +1,195 @@
+//! Alternation: the best slicing for fixed workers, then better workers for the fixed stages, and so on.
+//!
+//! Ours. It starts from the plans of [`duan_wu_local`] and [`lpt`], goes along several orders, and keeps what is strictly
+//! better, so the objective only falls. When neither step helps, it changes the workers of two stages and slices anew: a
+//! neighbour of the sequence of workers is as good as its best slicing. Effort is counted, not timed, so that the same
+//! seed gives the same plan on every machine.
+
+use rand::SeedableRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use super::grouping::{Grouping, free_choices, neighbours};
+use super::slicing_for::SlicingFor;
+use super::{Effort, Heuristic, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders};
+use crate::problem::Problem;
+use crate::workers::{Allocation, Workers};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "alternate",
+    summary: "the best slicing for fixed workers and better workers for fixed stages, in turn",
+    source: "ours",
+    exact_for: "what duan-wu is",
+    effort: Effort::Thorough,
+    run: Run::Mixed(|_, _| Ok(()), run),
+};
+
+/// Random orders beside the five fixed ones.
+const RANDOM_ORDERS: usize = 2;
+
+/// Stages costed after which the search ends: about a tenth of a second's work.
+const MOST_LOADS: u64 = 300_000;
+
+/// Random sequences of workers to try where no start is a plan.
+const RANDOM_STARTS: usize = 20;
+
+fn run(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
+    let starts = [
+        duan_wu::partition_and_group(problem, workers),
+        lpt::slice_and_deal(problem, workers, seed),
+    ];
+    let mut best: Option<Allocation> = None;
+    let mut keep = |plan: Allocation| {
+        best = Some(match best.take() {
+            Some(best) => better(problem, workers, plan, best),
+            None => plan,
+        });
+    };
+    for start in starts.into_iter().flatten() {
+        let filled = global_shares::fill(problem, workers, start);
+        if let Some(start) = if_runs(problem, workers, filled) {
+            keep(duan_wu_local::improve(problem, workers, start.clone()));
+            keep(start);
+        }
+    }
+    let orders = orders::handful(problem, RANDOM_ORDERS, seed);
+    let mut search = Search {
+        problem,
+        workers,
+        slicers: orders
+            .iter()
+            .map(|order| SlicingFor::new(problem, workers, order))
+            .collect(),
+        rng: ChaCha8Rng::seed_from_u64(seed),
+    };
+    let start = best.clone().or_else(|| search.random_start())?;
+    let searched = search.improve(start);
+    let searched = duan_wu_local::improve(problem, workers, searched);
+    let plan = match best {
+        Some(best) => better(problem, workers, searched, best),
+        None => searched,
+    };
+    if_runs(problem, workers, plan)
+}
+
+struct Search<'a> {
+    problem: &'a Problem,
+    workers: &'a Workers,
+    /// One for each order.
+    slicers: Vec<SlicingFor<'a>>,
+    rng: ChaCha8Rng,
+}
+
+impl Search<'_> {
+    /// A plan no worse than a feasible one, each stage weighed at its own best shares if they are global.
+    fn improve(&mut self, start: Allocation) -> Allocation {
+        let mut plan = start;
+        plan.global.clear();
+        let mut objective_ns = self.workers.objective_ns(self.problem, &plan);
+        for at in 0..self.slicers.len() {
+            let same = plan.choices.clone();
+            self.alternate(at, same, &mut plan, &mut objective_ns);
+        }
+        // Orders in turn, until none of them knows a better neighbour.
+        let (mut at, mut fruitless) = (0, 0);
+        while fruitless < self.slicers.len() && !self.is_spent() {
+            match self.step_to_neighbour(at, &mut plan, &mut objective_ns) {
+                true => fruitless = 0,
+                false => {
+                    fruitless += 1;
+                    at = (at + 1) % self.slicers.len();
+                }
+            }
+        }
+        plan
+    }
+
+    /// Slices an order for these workers and regroups, in turn, while the plan gets better; whether it did at all.
+    fn alternate(
+        &mut self,
+        at: usize,
+        mut choices: Vec<usize>,
+        plan: &mut Allocation,
+        objective_ns: &mut u64,
+    ) -> bool {
+        let mut improved = false;
+        while let Some((sliced, sliced_ns)) = self.slicers[at].slice(&choices, *objective_ns) {
+            improved = true;
+            (*plan, *objective_ns) = (sliced, sliced_ns);
+            Grouping::new(self.problem, self.workers, &plan.assignment, plan.choices.len())
+                .improve(&mut plan.choices);
+            *objective_ns = self.workers.objective_ns(self.problem, plan);
+            choices.clone_from(&plan.choices);
+        }
+        improved
+    }
+
+    /// Moves to the first better neighbour, in random order, if there is one.
+    fn step_to_neighbour(&mut self, at: usize, plan: &mut Allocation, objective_ns: &mut u64) -> bool {
+        let mut sequences = self.sequences(&plan.choices);
+        sequences.shuffle(&mut self.rng);
+        for choices in sequences {
+            if self.is_spent() {
+                return false;
+            }
+            if self.alternate(at, choices, plan, objective_ns) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The sequence with one or two stages changed, or a free worker put in where there may be more stages.
+    fn sequences(&self, choices: &[usize]) -> Vec<Vec<usize>> {
+        let mut sequences = Vec::new();
+        for stage in 0..choices.len() {
+            for step in neighbours(self.problem, self.workers, choices, stage) {
+                // Each pair of stages once.
+                if step.iter().all(|&(changed, _)| changed >= stage) {
+                    let mut changed = choices.to_vec();
+                    step.iter().for_each(|&(stage, choice)| changed[stage] = choice);
+                    sequences.push(changed);
+                }
+            }
+        }
+        if choices.len() < duan_wu::most_stages(self.problem, self.workers) {
+            for choice in free_choices(self.workers, choices) {
+                for stage in 0..=choices.len() {
+                    let mut longer = choices.to_vec();
+                    longer.insert(stage, choice);
+                    sequences.push(longer);
+                }
+            }
+        }
+        sequences
+    }
+
+    fn is_spent(&self) -> bool {
+        self.slicers.iter().map(|slicer| slicer.loads).sum::<u64>() > MOST_LOADS
+    }
+
+    /// The best slicing for some random sequence of workers.
+    fn random_start(&mut self) -> Option<Allocation> {
+        let stages = duan_wu::most_stages(self.problem, self.workers);
+        for attempt in 0..RANDOM_STARTS {
+            if self.is_spent() {
+                return None;
+            }
+            let mut choices: Vec<usize> = Vec::new();
+            while choices.len() < stages {
+                let free = free_choices(self.workers, &choices);
+                // One device each, so that there are enough for all.
+                let is_single =
+                    |&choice: &usize| self.workers.choices[choice].takes.iter().sum::<usize>() == 1;
+                let singles: Vec<usize> = free.into_iter().filter(is_single).collect();
+                choices.push(*singles.choose(&mut self.rng)?);
+            }
+            let at = attempt % self.slicers.len();
+            if let Some((plan, _)) = self.slicers[at].slice(&choices, u64::MAX) {
+                return Some(plan);
+            }
+        }
+        None
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::exact::allocation_program::Form;
 use crate::exact::control::Control;
 use crate::exact::highs::SolverError;
 use crate::exact::{self, bounds};
@@ -64,6 +65,10 @@ impl Method {
     /// Whether it can be asked at all, or why not.
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
+            Self::Exact(exact::Method::Milp | exact::Method::Textbook) => match &problem.workers {
+                Some(workers) => Form::new(problem, workers).map(|_| ()),
+                None => Ok(()),
+            },
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
         }

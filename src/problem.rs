@@ -287,14 +287,11 @@ impl Problem {
         let at = choice.takes.iter().position(|&takes| takes > 0)?;
         let stages = self.stages.min(workers.stock[at]);
         let is_short = self.settings.all_stages && stages < self.stages;
-        if is_short
-            || !is_plain
-            || of.resources.len() > 1
-            || self.settings.worker == WorkerMode::Concurrent
-        {
+        if is_short || !is_plain || of.resources.len() > 1 || self.settings.worker == WorkerMode::Concurrent {
             return None;
         }
-        let memory_limit = Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
+        let memory_limit =
+            Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
         let mut problem = self.alike(stages, memory_limit);
         for item in &mut problem.items {
             let times = item.times[class]?;

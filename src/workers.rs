@@ -218,8 +218,14 @@ impl Workers {
             true => work.transfers,
             false => StageCost::default(),
         };
-        cost.forward.work_ns = if idle[0] { 0 } else { whole_ns(forward) };
-        cost.backward.work_ns = if idle[1] { 0 } else { whole_ns(backward) };
+        let [forward, backward] =
+            [(forward, idle[0]), (backward, idle[1])].map(|(ns, idle)| if idle { 0.0 } else { ns });
+        cost.forward.work_ns = whole_ns(forward);
+        cost.backward.work_ns = match settings.worker {
+            // So that both together are rounded once.
+            WorkerMode::Sequential => whole_ns(forward + backward) - whole_ns(forward),
+            WorkerMode::Concurrent => whole_ns(backward),
+        };
         self.synchronize(settings, choice, work, &mut cost);
         Some(StageLoad {
             bottleneck_ns: bottleneck_ns(settings, &cost),

@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use common::mixed::random_mixed;
 use common::random_problem;
+use stagecut::exact::allocation_program::{Form, Kind};
 use stagecut::exact::bounds;
 use stagecut::formulations::Program;
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
@@ -58,10 +60,42 @@ fn pages_and_code_name_the_same_families() {
     assert_eq!(on_pages, in_code);
 }
 
+/// Both programs of a problem of workers that differ, as far as they can express it.
+fn mixed_programs(seed: u64) -> Vec<Program> {
+    let Some((instance, problem)) = random_mixed(seed) else {
+        return Vec::new();
+    };
+    let workers = problem.workers.as_ref().expect("a mixed problem");
+    let labels = item_labels(&instance, &problem);
+    let kinds = [Kind::Devices, Kind::Groups].into_iter();
+    kinds
+        .filter_map(|kind| Form::of_kind(kind, &problem, workers).ok())
+        .map(|form| form.program(&labels))
+        .collect()
+}
+
+#[test]
+fn pages_and_code_of_mixed_workers_name_the_same_families() {
+    let pages = [
+        include_str!("../formulations/staging.md"),
+        include_str!("../formulations/communication.md"),
+        include_str!("../formulations/splits.md"),
+        include_str!("../formulations/devices.md"),
+        include_str!("../formulations/groups.md"),
+    ];
+    let on_pages: BTreeSet<String> = pages.iter().flat_map(|page| families_on(page)).collect();
+    let in_code: BTreeSet<String> = (0..2000)
+        .flat_map(mixed_programs)
+        .flat_map(|program| program.families())
+        .collect();
+    assert_eq!(on_pages, in_code);
+}
+
 #[test]
 fn every_row_and_column_has_a_name_of_its_own() {
-    for (instance, problem) in (0..200).filter_map(random_problem) {
-        let program = program(&instance, &problem);
+    let alike = (0..200).filter_map(random_problem);
+    let alike = alike.map(|(instance, problem)| program(&instance, &problem));
+    for program in alike.chain((0..200).flat_map(mixed_programs)) {
         let rows: Vec<&str> = program
             .rows
             .iter()

@@ -187,13 +187,16 @@ pub(super) fn times_ns(
             share,
         });
     }
-    [0, 1].map(|phase| {
-        if idle[phase] {
-            0
-        } else {
-            (1.0 / speed[phase]).round() as u64
-        }
-    })
+    let [forward, backward] = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
+    let whole_ns = |ns: f64| ns.round() as u64;
+    match concurrent {
+        // Phases that run in turn are rounded together.
+        false => [
+            whole_ns(forward),
+            whole_ns(forward + backward) - whole_ns(forward),
+        ],
+        true => [whole_ns(forward), whole_ns(backward)],
+    }
 }
 
 /// With one share for all stages, whether it is one.

@@ -1,8 +1,11 @@
 //! `formulate`.
 
+use crate::exact::allocation_program::Form;
 use crate::exact::{bounds, highs};
+use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
+use crate::problem::Problem;
 
 use super::args::FormulateArgs;
 use super::{CliError, Ending};
@@ -17,19 +20,8 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
         )));
     }
     let (instance, problem) = args.problem.problem(args.quiet)?;
-    if problem.workers.is_some() {
-        return Err(CliError::Usage(
-            "workers that differ have no program to write; name one device kind with `--device-kinds`".into(),
-        ));
-    }
     let labels = item_labels(&instance, &problem);
-    let limit_ns = bounds::all_in_one_ns(&problem);
-    let Partition { program, .. } = Partition::build(
-        &problem,
-        &Windows::all(&problem),
-        Interest::up_to(limit_ns),
-        &labels,
-    );
+    let program = program(&problem, &labels)?;
     if !args.quiet {
         super::output::note(&format!(
             "one unit of time in the program is {} ns; {} binaries, {} rows",
@@ -41,4 +33,15 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     std::fs::write(&args.output, "").map_err(|error| CliError::write(&args.output, error))?;
     highs::write(program, &instance.name, &args.output)?;
     Ok(Ending::Done)
+}
+
+/// The program of the problem's workers, whatever they are.
+fn program(problem: &Problem, labels: &[String]) -> Result<Program, CliError> {
+    if let Some(workers) = &problem.workers {
+        let form = Form::new(problem, workers)
+            .map_err(|reason| CliError::Usage(format!("no program can say this: {reason}")))?;
+        return Ok(form.program(labels));
+    }
+    let interest = Interest::up_to(bounds::all_in_one_ns(problem));
+    Ok(Partition::build(problem, &Windows::all(problem), interest, labels).program)
 }

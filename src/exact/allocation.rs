@@ -2,21 +2,21 @@
 
 use super::Method;
 use super::allocation_ideals::{AllocationSearch, Pass};
+use super::allocation_program::{self, Form, Kind};
+use super::anchored::{self, KnownStages};
 use super::bounds::Bound;
 use super::capacity::Capacity;
 use super::control::Control;
 use super::highs::SolverError;
-use super::presolve;
+use super::presolve::{self, Reduced};
 use crate::cost;
+use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
 use crate::options::{Shares, WorkerMode};
 use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::units::{LARGEST_EXACT, ns_to_ms};
 use crate::workers::{Allocation, Choice, Workers};
-
-/// Steps after which the portfolio leaves a pass over ideals to the program: some seconds' work.
-const STEPS_OF_PORTFOLIO: u64 = 400_000_000;
 
 /// What a search for an allocation knows.
 pub(super) struct Search<'a> {
@@ -137,30 +137,110 @@ pub(super) fn solve(
     problem: &Problem,
     workers: &Workers,
     method: Method,
+    labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
-    let capacity = Capacity::new(problem, workers);
     let mut search = Search::new(problem, workers, control);
     if method != Method::Textbook {
+        let capacity = Capacity::new(problem, workers);
         capacity
             .bounds(problem, workers)
             .into_iter()
             .for_each(|bound| search.raise(bound));
         find_incumbents(&mut search);
         use_one_class(&mut search)?;
+        use_anchors(&mut search, labels)?;
     }
     let mut stopped_by = StoppedBy::Completed;
-    // One share for all stages ties them together, which states of one stage after the other cannot say.
-    let is_global =
-        problem.settings.worker == WorkerMode::Concurrent && problem.settings.shares == Shares::Global;
-    if matches!(method, Method::Exact | Method::Ideals) && !is_global && !search.is_done() {
-        let most_steps = match method {
-            Method::Exact => STEPS_OF_PORTFOLIO,
-            _ => u64::MAX,
+    for &step in steps(method, problem, workers) {
+        if search.is_done() {
+            break;
+        }
+        stopped_by = match step {
+            Step::Ideals(most_steps) => bisect(&mut search, most_steps),
+            Step::Program { presolve } => use_program(&mut search, presolve, labels)?,
         };
-        stopped_by = bisect(&mut search, most_steps);
+        if let Some(limit) = control.must_stop() {
+            stopped_by = limit;
+            break;
+        }
     }
     Ok(search.finish(stopped_by))
+}
+
+/// What methods are made of, after incumbents and bounds.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Passes over ideals and devices, with so many steps at most.
+    Ideals(u64),
+    /// The mixed-integer program.
+    Program { presolve: bool },
+}
+
+/// The steps of a method for a problem.
+///
+/// One share for all stages ties them together, which states of one stage after the other cannot say: that is for the
+/// program. Otherwise ideals come first. Where they are many and places for items are few, the program of single devices is
+/// soon the better one: `layer_gnmt_inference` with its CPU takes 0.9 s so, and minutes with ideals alone. With many places,
+/// or for groups, it comes last: `operator_bert_l-12_inference` takes 1.5 s with ideals, and minutes with the program.
+fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step] {
+    const AT_FIRST: u64 = 20_000_000;
+    const LONG: u64 = 4_000_000_000;
+    const FEW_PLACES: usize = 2_000;
+    let places = problem.items.len() * problem.stages() * workers.choices.len();
+    let settings = &problem.settings;
+    let is_global = settings.worker == WorkerMode::Concurrent && settings.shares == Shares::Global;
+    let form = Form::new(problem, workers).ok();
+    match (method, form.map(|form| form.kind())) {
+        (Method::Textbook, _) => &[Step::Program { presolve: false }],
+        (Method::Milp, _) => &[Step::Program { presolve: true }],
+        (Method::Ideals, _) if is_global => &[],
+        (Method::Ideals, _) | (Method::Exact, None) if !is_global => &[Step::Ideals(u64::MAX)],
+        (_, None) => &[],
+        (_, Some(_)) if is_global => &[Step::Program { presolve: true }],
+        (_, Some(Kind::Devices)) if places <= FEW_PLACES => {
+            &[Step::Ideals(AT_FIRST), Step::Program { presolve: true }]
+        }
+        (_, Some(_)) => &[Step::Ideals(LONG), Step::Program { presolve: true }],
+    }
+}
+
+/// Solves the program of what presolve leaves for better plans.
+fn use_program(search: &mut Search, presolve: bool, labels: &[String]) -> Result<StoppedBy, SolverError> {
+    let reduced = match presolve {
+        true => presolve::reduce(search.problem, search.target_ns(), &search.control.reductions),
+        false => Reduced::identity(search.problem),
+    };
+    search.statistics.items_after_presolve = reduced.problem.items.len();
+    let form = Form::new(&reduced.problem, search.workers).map_err(|reason| SolverError {
+        doing: "building the program",
+        what: reason.into(),
+    })?;
+    let windows = Windows::all(&reduced.problem);
+    let known_ns = search.incumbent.as_ref().map(|_| search.upper_ns);
+    let labels = reduced.labels(labels);
+    let solved = allocation_program::solve(
+        &form,
+        &windows,
+        presolve,
+        known_ns,
+        search.lower_ns,
+        &labels,
+        search.control,
+    )?;
+    search.statistics.nodes += solved.nodes;
+    search.statistics.binaries = solved.binaries;
+    if let Some(found) = solved.allocation {
+        search.offer(Allocation {
+            assignment: reduced.lift(&found.assignment),
+            ..found
+        });
+    }
+    search.raise(Bound {
+        source: "program",
+        bottleneck_ns: solved.bound_ns,
+    });
+    Ok(solved.stopped_by)
 }
 
 /// Bounds alone.
@@ -211,6 +291,36 @@ fn use_one_class(search: &mut Search) -> Result<(), SolverError> {
                 choices: vec![choice; used],
                 global: Vec::new(),
             });
+        }
+    }
+    Ok(())
+}
+
+/// Proves the incumbent by an item that one class alone can run in time, and that has no stage there: the anchored stage
+/// bound looks at one stage and at what it pays itself, so it holds whatever the other stages run on.
+fn use_anchors(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
+    let workers = search.workers;
+    let all_single = workers.choices.iter().all(|choice| workers.is_single(choice));
+    if search.is_done() || search.incumbent.is_none() || !all_single || !search.control.reductions.anchored {
+        return Ok(());
+    }
+    let target_ns = search.target_ns();
+    let reduced = presolve::reduce(search.problem, target_ns, &search.control.reductions);
+    let labels = reduced.labels(labels);
+    let alone = |class: usize| reduced.problem.on_class(class);
+    let classes: Vec<Option<Problem>> = (0..search.workers.classes.len()).map(alone).collect();
+    // Groups and classes that cannot run everything are not looked at.
+    if classes.iter().any(Option::is_none) {
+        return Ok(());
+    }
+    let classes: Vec<Problem> = classes.into_iter().flatten().collect();
+    for (class, problem) in classes.iter().enumerate() {
+        let others = || (0..classes.len()).filter(|&other| other != class);
+        let is_anchor = |item: usize| others().all(|other| classes[other].items[item].work_ns() > target_ns);
+        let known = KnownStages::of_anchors(problem, is_anchor);
+        if anchored::refutes(problem, &labels, known, target_ns, search.control)? {
+            search.exhausted("anchored stage", target_ns);
+            return Ok(());
         }
     }
     Ok(())

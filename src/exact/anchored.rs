@@ -28,46 +28,60 @@ pub fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> 
     search.presolve(target_ns);
     let problem = &search.reduced.problem;
     let labels = &search.reduced.labels(labels);
-    let mut known = KnownStages::new(problem);
-    (0..problem.items.len()).for_each(|item| known.learn(problem, &[item]));
+    let mut known = KnownStages::of_anchors(problem, |_| true);
     for plan in &search.plans {
         whole_stages(&search.reduced, plan)
             .iter()
             .for_each(|stage| known.learn(problem, stage));
     }
+    if refutes(problem, labels, known, target_ns, search.control)? {
+        search.exhausted("anchored stage");
+    }
+    Ok(())
+}
+
+/// Whether some item has no stage that keeps the target: then no plan does.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(super) fn refutes(
+    problem: &Problem,
+    labels: &[String],
+    mut known: KnownStages,
+    target_ns: u64,
+    control: &Control,
+) -> Result<bool, SolverError> {
     let three = problem.before_in_after();
     let control = Control {
         progress: None,
-        ..search.control.clone()
+        ..control.clone()
     };
     for _ in 0..MOST_PROGRAMS {
         let Some(anchor) = known.busiest(target_ns) else {
-            return Ok(());
+            return Ok(false);
         };
         let Anchored { program, staging } = Anchored::build(&three, anchor, target_ns, labels);
         let solved = highs::solve(program, None, None, &control, &|_| ())?;
         match solved.stop {
-            Stop::Infeasible => {
-                search.exhausted("anchored stage");
-                return Ok(());
-            }
-            Stop::Limit(_) => return Ok(()),
+            Stop::Infeasible => return Ok(true),
+            Stop::Limit(_) => return Ok(false),
             Stop::Optimal => {}
         }
-        match solved
+        let stage = solved
             .values
             .as_deref()
-            .and_then(|values| Anchored::stage(&staging, values))
-        {
+            .and_then(|values| Anchored::stage(&staging, values));
+        match stage {
             Some(stage) => known.learn(problem, &stage),
-            None => return Ok(()),
+            None => return Ok(false),
         }
         // A solution that rounding alone made cheaper than the target would come back for ever.
         if known.busiest(target_ns) == Some(anchor) {
-            return Ok(());
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// The stages of a plan of the original problem in terms of reduced items, without those that hold part of one.
@@ -92,7 +106,7 @@ fn whole_stages(reduced: &Reduced, plan: &Assignment) -> Vec<Vec<usize>> {
 }
 
 /// For every item, the least bottleneck of a stage known to be able to hold it.
-struct KnownStages {
+pub(super) struct KnownStages {
     least_ns: Vec<u64>,
 }
 
@@ -101,6 +115,18 @@ impl KnownStages {
         Self {
             least_ns: vec![u64::MAX; problem.items.len()],
         }
+    }
+
+    /// What each item knows that counts as an anchor: its stage alone. Other items are out of the question.
+    pub(super) fn of_anchors(problem: &Problem, is_anchor: impl Fn(usize) -> bool) -> Self {
+        let mut known = Self::new(problem);
+        for item in 0..problem.items.len() {
+            match is_anchor(item) {
+                true => known.learn(problem, &[item]),
+                false => known.least_ns[item] = 0,
+            }
+        }
+        known
     }
 
     /// Learns of a stage that some assignment can have.

@@ -1,6 +1,7 @@
 //! How much work devices of different classes can do in a time: what prunes and bounds plans on workers that differ.
 
 use super::bounds::Bound;
+use crate::network::Times;
 use crate::options::{Groups, WorkerMode};
 use crate::problem::{Item, Problem};
 use crate::shares::Level;
@@ -14,8 +15,9 @@ const SLACK: f64 = 1.0 + 1e-12;
 /// Class `c` values an item at `λ_c (F_ic + B_ic)`, with `λ_c` such that the whole network is worth about the same on every
 /// class; the item's weight is the least value, so no class overrates it. In a ns, a device does at most `λ_c κ_c` of
 /// weight: `κ_c` is the most that forward rate and backward rate add up to over all levels of its resources. That holds
-/// for any `λ_c`. Also in groups: a device that does the part `d` of all items of a stage is busy with `d` times their
-/// time, and worth at least `d` times their weight.
+/// for any `λ_c`. Also in groups: a device that does the part `d` of a phase of a stage is busy with `d` times its time, and
+/// worth at least `d` times its weight. Where a group may hold several classes, one can do more of one phase and another more
+/// of the other, so the weight is the least value of each phase by itself.
 #[derive(Clone, Debug)]
 pub struct Capacity {
     /// Weight of each item.
@@ -39,7 +41,13 @@ impl Capacity {
     /// Weighs a problem.
     pub fn new(problem: &Problem, workers: &Workers) -> Self {
         let values = values(problem, workers);
-        let weights: Vec<u64> = problem.items.iter().map(|item| weight(item, &values)).collect();
+        let mixes = |choice: &Choice| choice.devices.iter().filter(|&&devices| devices > 0).count() > 1;
+        let by_phase = workers.choices.iter().any(mixes);
+        let weights: Vec<u64> = problem
+            .items
+            .iter()
+            .map(|item| weight(item, &values, by_phase))
+            .collect();
         let concurrent = problem.settings.worker == WorkerMode::Concurrent;
         let per_device: Vec<f64> = workers
             .classes
@@ -198,13 +206,23 @@ fn values(problem: &Problem, workers: &Workers) -> Vec<f64> {
     (0..workers.classes.len()).map(value).collect()
 }
 
-fn weight(item: &Item, values: &[f64]) -> u64 {
-    let of_class = item.times.iter().zip(values).filter_map(|(times, value)| {
-        let times = (*times)?;
-        Some(value * (times.forward_ns + times.backward_ns) as f64)
-    });
-    let least = of_class.fold(f64::INFINITY, f64::min);
-    if least.is_finite() { least as u64 } else { 0 }
+fn weight(item: &Item, values: &[f64], by_phase: bool) -> u64 {
+    let least = |time: fn(&Times) -> u64| {
+        let of_class =
+            |(times, value): (&Option<Times>, &f64)| times.as_ref().map(|times| value * time(times) as f64);
+        let least = item
+            .times
+            .iter()
+            .zip(values)
+            .filter_map(of_class)
+            .fold(f64::INFINITY, f64::min);
+        if least.is_finite() { least } else { 0.0 }
+    };
+    let weight = match by_phase {
+        true => least(|times| times.forward_ns) + least(|times| times.backward_ns),
+        false => least(|times| times.forward_ns + times.backward_ns),
+    };
+    weight as u64
 }
 
 /// What both phases together get done in a ns at most, at rate 1.

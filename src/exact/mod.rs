@@ -3,6 +3,8 @@
 
 mod allocation;
 pub mod allocation_ideals;
+pub mod allocation_program;
+pub mod allocation_windows;
 pub mod anchored;
 mod beside;
 pub mod bounds;
@@ -163,7 +165,7 @@ pub fn solve(
     control: &Control,
 ) -> Result<Outcome, SolverError> {
     if let Some(workers) = &problem.workers {
-        return allocation::solve(problem, workers, method, control);
+        return allocation::solve(problem, workers, method, labels, control);
     }
     let mut search = Search::new(problem, control);
     let mut stopped_by = StoppedBy::Completed;

@@ -87,12 +87,25 @@ pub fn charges(
     charges: &Charges,
     labels: &[String],
 ) {
+    let inside = |item: usize, k: usize| staging.x(item, k);
+    charges_of(program, problem, charges, labels, &inside, &|_| {
+        Expression::default()
+    });
+}
+
+/// The same for any measure of being inside a stage, such as that of `groups`, less what makes the stage's transfers free.
+pub fn charges_of(
+    program: &mut Program,
+    problem: &Problem,
+    charges: &Charges,
+    labels: &[String],
+    inside: &dyn Fn(usize, usize) -> Expression,
+    free: &dyn Fn(usize) -> Expression,
+) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for k in 0..problem.stages() {
             for &to in &transfer.consumers {
-                let apart = |inside: usize, outside: usize| -> Expression {
-                    staging.x(inside, k) - staging.x(outside, k)
-                };
+                let apart = |here: usize, elsewhere: usize| inside(here, k) - inside(elsewhere, k) - free(k);
                 let indices = format!("{t},{},{}", labels[to], k + 1);
                 if let Some(sent) = charges.sent[t][k] {
                     let name = format!("sent[{indices}]");

@@ -145,27 +145,38 @@ fn busy(
     resource: impl Fn(&StageCost) -> u64,
 ) -> Expression {
     let mut busy = Expression::default();
-    let scaled = |add: &dyn Fn(&mut StageCost)| {
-        let mut alone = StageCost::default();
-        add(&mut alone);
-        resource(&alone) as f64 / program.scale_ns
-    };
     for i in 0..problem.items.len() {
-        let work = scaled(&|cost| cost.add_item(problem, i));
+        let mut alone = StageCost::default();
+        alone.add_item(problem, i);
+        let work = resource(&alone) as f64 / program.scale_ns;
         if work > 0.0 {
             staging.add_x(&mut busy, work, i, k);
         }
     }
+    add_transfers(&mut busy, program, problem, charges, k, resource);
+    busy
+}
+
+/// Adds what the transfers of stage `k` keep busy, linear in charges.
+pub fn add_transfers(
+    busy: &mut Expression,
+    program: &Program,
+    problem: &Problem,
+    charges: &Charges,
+    k: usize,
+    resource: impl Fn(&StageCost) -> u64,
+) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for side in [Side::Producer, Side::Consumer] {
             let Some(charge) = charges.at(t, k, side) else {
                 continue;
             };
-            let paid = scaled(&|cost| cost.add_transfer(problem.settings.communication, transfer, side));
+            let mut alone = StageCost::default();
+            alone.add_transfer(problem.settings.communication, transfer, side);
+            let paid = resource(&alone) as f64 / program.scale_ns;
             if paid > 0.0 {
-                charge.add_to(&mut busy, paid);
+                charge.add_to(busy, paid);
             }
         }
     }
-    busy
 }

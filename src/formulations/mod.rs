@@ -3,9 +3,13 @@
 
 pub mod anchored;
 pub mod communication;
+pub mod devices;
+pub mod groups;
 pub mod load;
 pub mod memory;
 pub mod partition;
+pub mod pools;
+pub mod splits;
 pub mod staging;
 pub mod three_block;
 

@@ -36,7 +36,10 @@ pub fn mixed_spec(seed: u64) -> InstanceSpec {
     draw.concurrent = draw.rng.random_bool(0.5);
     let count = draw.rng.random_range(3..=6);
     let kinds = draw.kinds();
-    let layers = (0..count).map(|i| draw.layer(i, &kinds)).collect();
+    let mut layers: Vec<LayerSpec> = (0..count).map(|i| draw.layer(i, &kinds)).collect();
+    if seed.is_multiple_of(7) && !draw.unrelated {
+        only_on_first(&mut layers[0], &kinds);
+    }
     let tensors = draw.tensors(count, chain);
     let groups = draw.groups(&kinds);
     InstanceSpec {
@@ -51,12 +54,21 @@ pub fn mixed_spec(seed: u64) -> InstanceSpec {
             device_kinds: kinds,
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
-                latency_ms: 0.0,
+                latency_ms: f64::from(u8::from(draw.rng.random_bool(0.15))),
             }),
             groups,
         }),
         ..InstanceSpec::default()
     }
+}
+
+/// Leaves a layer its times on the first kind alone.
+fn only_on_first(layer: &mut LayerSpec, kinds: &[DeviceKindSpec]) {
+    let times = TimesSpec {
+        forward_ms: layer.forward_ms.take(),
+        backward_ms: layer.backward_ms.take(),
+    };
+    layer.times.insert(kinds[0].name.clone(), times);
 }
 
 struct Draw {

@@ -1,0 +1,471 @@
+//! The groups program: which stage each item lies in, and how many devices of each class run each stage.
+#![doc = include_str!("../../formulations/groups.md")]
+
+use good_lp::{Expression, variable};
+
+use super::communication::{Charges, charges_of};
+use super::load::add_transfers;
+use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
+use super::splits::Split;
+use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
+use super::{Column, Program};
+use crate::cost::StageCost;
+use crate::options::{Communication, Groups as GroupOption, Mode, Shares, Synchronization};
+use crate::problem::Problem;
+use crate::workers::{Allocation, Choice, Workers};
+
+/// A groups program, with what is needed to read its solutions.
+pub struct Groups {
+    /// The program: its objective is `1 - θ`, where `θ` is `least_ns` over the period.
+    pub program: Program,
+    /// What its columns mean.
+    pub columns: Columns,
+}
+
+/// The meaning of a groups program's columns.
+pub struct Columns {
+    staging: Staging,
+    devices: Vec<Vec<Column>>,
+}
+
+/// One device of each class.
+///
+/// # Errors
+///
+/// Whatever keeps the program from being linear.
+pub fn singles(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupported> {
+    let settings = &problem.settings;
+    if settings.groups != GroupOption::Assign {
+        return Err("groups are given");
+    }
+    if settings.communication == Communication::Blocking && !problem.transfers.is_empty() {
+        return Err("blocking transfers take the same time however many devices there are");
+    }
+    let has_gradients = settings.mode == Mode::Training && settings.communication != Communication::Ignored;
+    if has_gradients && settings.synchronization == Synchronization::Ring {
+        return Err("a ring takes a time that is not linear in the number of devices");
+    }
+    let single = |class: usize| {
+        let mut devices = vec![0; workers.classes.len()];
+        devices[class] = 1;
+        let takes = devices.clone();
+        Pool::new(problem, workers, &Choice { devices, takes })
+    };
+    let pools: Result<Vec<Pool>, Unsupported> = (0..workers.classes.len()).map(single).collect();
+    let pools = pools?;
+    for item in 0..problem.items.len() {
+        let mut times = pools.iter().filter_map(|pool| pool.times_ns[item]);
+        let first = times.next();
+        if times.any(|other| Some(other) != first) {
+            return Err("groups of kinds with unrelated times are not linear");
+        }
+    }
+    if pools[0].policy == Policy::Global {
+        return Err("one share for all stages times a number of devices is not linear");
+    }
+    let parts: Vec<Part> = pools.iter().flat_map(|pool| pool.parts.clone()).collect();
+    if settings.shares == Shares::Theorem && !same_ratio(&parts) {
+        return Err("the theorem's shares are not linear where ratios of rates differ or shares have levels");
+    }
+    let works = |phase: usize| total_ns(&pools, phase) > 0.0;
+    if pools[0].policy == Policy::Turns && works(0) && works(1) && !same_class_ratio(&pools) {
+        return Err("taking turns is linear only where forward and backward rates keep one ratio");
+    }
+    match works(0) || works(1) {
+        true => Ok(pools),
+        false => Err("there is no work to share out"),
+    }
+}
+
+/// Forward or backward work of all items at rate 1, in ns.
+fn total_ns(pools: &[Pool], phase: usize) -> f64 {
+    let of_item = |item: usize| {
+        let times = pools.iter().find_map(|pool| pool.times_ns[item]);
+        times.map_or(0.0, |times| times[phase] as f64)
+    };
+    (0..pools[0].times_ns.len()).map(of_item).sum()
+}
+
+fn same_class_ratio(pools: &[Pool]) -> bool {
+    let [forward, backward] = [pools[0].rate(0), pools[0].rate(1)];
+    let differs = |pool: &Pool| {
+        let (one, other) = (pool.rate(0) * backward, pool.rate(1) * forward);
+        (one - other).abs() > 1e-12 * one
+    };
+    !pools.iter().any(differs)
+}
+
+/// Work that a stage must get done at a rate, as a row has it: both phases in turn, or one of them.
+struct Duty {
+    family: &'static str,
+    /// ns by item at rate 1.
+    work_ns: Vec<f64>,
+    /// Rate of one device of each class; a phase of free shares takes it from splits.
+    rates: Vec<f64>,
+    /// The phase, where the phases run at once.
+    phase: usize,
+}
+
+fn duties(problem: &Problem, pools: &[Pool]) -> Vec<Duty> {
+    let time = |item: usize, phase: usize| {
+        let times = pools.iter().find_map(|pool| pool.times_ns[item]);
+        times.map_or(0.0, |times| times[phase] as f64)
+    };
+    let items = 0..problem.items.len();
+    if pools[0].policy == Policy::Turns {
+        // Backward work counts by the ratio of rates, so that one rate serves both.
+        let phase = usize::from(total_ns(pools, 0) == 0.0);
+        let other = pools[0].rate(phase) / pools[0].rate(1 - phase);
+        let work = items.map(|item| time(item, phase) + other * time(item, 1 - phase));
+        return vec![Duty {
+            family: "load",
+            work_ns: work.collect(),
+            rates: pools.iter().map(|pool| pool.rate(phase)).collect(),
+            phase,
+        }];
+    }
+    let rate = |pool: &Pool, phase: usize| match pool.policy {
+        Policy::Fixed(rates) => rates[phase],
+        _ => pool.rate(phase),
+    };
+    let duty = |(phase, family)| Duty {
+        family,
+        work_ns: items.clone().map(|item| time(item, phase)).collect(),
+        rates: pools.iter().map(|pool| rate(pool, phase)).collect(),
+        phase,
+    };
+    ["forward", "backward"]
+        .into_iter()
+        .enumerate()
+        .map(duty)
+        .collect()
+}
+
+/// Work of each item by duty, and the rate that so many stages have at most, from 0 to all of them: each other stage keeps
+/// one device.
+pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
+    let stages = problem.stages();
+    let demand = |duty: Duty| {
+        let devices = workers.stock.iter().zip(&duty.rates);
+        let mut rates: Vec<f64> = devices.flat_map(|(&count, &rate)| vec![rate; count]).collect();
+        rates.sort_by(f64::total_cmp);
+        let capacity = |k: usize| {
+            if k == 0 {
+                0.0
+            } else {
+                rates[stages - k..].iter().sum()
+            }
+        };
+        (duty.work_ns, (0..=stages).map(capacity).collect())
+    };
+    duties(problem, pools).into_iter().map(demand).collect()
+}
+
+/// A period that no plan beats, in ns and above 0: all work on all devices, and the largest item on as many as one stage
+/// can have.
+pub fn least_ns(problem: &Problem, workers: &Workers, pools: &[Pool]) -> f64 {
+    let mut least: f64 = 0.0;
+    for (work_ns, rates) in demands(problem, workers, pools) {
+        let largest = work_ns.iter().copied().fold(0.0, f64::max);
+        let total: f64 = work_ns.iter().sum();
+        least = least.max(total / rates[problem.stages()]).max(largest / rates[1]);
+    }
+    least
+}
+
+/// What the functions below share.
+struct Builder<'a> {
+    problem: &'a Problem,
+    pools: &'a [Pool],
+    labels: &'a [String],
+    program: Program,
+    staging: Staging,
+    /// `θ`.
+    pace: Column,
+    /// `w_ik`, where windows allow it.
+    paced: Vec<Vec<Option<Column>>>,
+    /// `n_kc`.
+    devices: Vec<Vec<Column>>,
+    /// Devices of each class that a stage may have.
+    most_devices: Vec<usize>,
+}
+
+impl Groups {
+    /// Builds the program.
+    ///
+    /// * `pools`: those of [`singles`];
+    /// * `windows`: stages an item may lie in; with one stage each, the best groups of a given partition;
+    /// * `least_ns`, `most_ns`: periods of interest, in real numbers, `least_ns` above 0 and a bound on every plan;
+    /// * `labels`: a name for each item.
+    ///
+    /// Size: (q-1) n binaries, q c integers and q (n + 2 t) further columns for n items, q stages, c classes and t
+    /// transfers; with memory or layers that some class cannot run, q c binaries more.
+    pub fn build(
+        problem: &Problem,
+        workers: &Workers,
+        pools: &[Pool],
+        windows: &Windows,
+        [least_ns, most_ns]: [f64; 2],
+        labels: &[String],
+    ) -> Self {
+        let mut program = Program::new(least_ns);
+        let staging = Staging::declare(&mut program, problem, windows, labels);
+        let slowest = (least_ns / most_ns).min(1.0);
+        let pace = variable().bounds(slowest..=1.0).name("pace");
+        let pace = program.declare(pace);
+        let paced = labels.iter().enumerate().map(|(i, label)| {
+            let of_stage = |k: usize| {
+                let paced = variable()
+                    .bounds(0.0..=1.0)
+                    .name(format!("paced[{label},{}]", k + 1));
+                staging.allows(i, k).then(|| program.declare(paced))
+            };
+            (0..problem.stages()).map(of_stage).collect()
+        });
+        let paced: Vec<Vec<Option<Column>>> = paced.collect();
+        let all: usize = workers.stock.iter().sum();
+        let spare = all + 1 - problem.stages();
+        let most_devices: Vec<usize> = workers.stock.iter().map(|&count| count.min(spare)).collect();
+        let mut declare = |k: usize, c: usize| {
+            let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
+            program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
+        };
+        let devices = (0..problem.stages())
+            .map(|k| (0..pools.len()).map(|c| declare(k, c)).collect())
+            .collect();
+        let mut builder = Builder {
+            problem,
+            pools,
+            labels,
+            program,
+            staging,
+            pace,
+            paced,
+            devices,
+            most_devices,
+        };
+        builder.placement(slowest);
+        builder.stock(workers);
+        builder.presence();
+        builder.work();
+        builder.links();
+        builder.program.objective = Expression::from(1.0) - pace.expression();
+        Self {
+            program: builder.program,
+            columns: Columns {
+                staging: builder.staging,
+                devices: builder.devices,
+            },
+        }
+    }
+}
+
+impl Builder<'_> {
+    fn sum_of_devices(&self, k: usize, weight: impl Fn(usize) -> f64) -> Expression {
+        let mut sum = Expression::default();
+        for (c, column) in self.devices[k].iter().enumerate() {
+            column.add_to(&mut sum, weight(c));
+        }
+        sum
+    }
+
+    fn w(&self, item: usize, k: usize) -> Expression {
+        self.paced[item][k].map_or(Expression::default(), Column::expression)
+    }
+
+    /// Families of staging, `pace`, `own_stage` and `slowest`: `w_ik` is `θ` in the item's stage and 0 elsewhere.
+    fn placement(&mut self, slowest: f64) {
+        let (problem, labels) = (self.problem, self.labels);
+        monotone(&mut self.program, problem, &self.staging, labels);
+        precedence(&mut self.program, problem, &self.staging, labels);
+        non_empty(&mut self.program, problem, &self.staging);
+        for (i, label) in labels.iter().enumerate() {
+            let mut all = Expression::default();
+            for k in 0..problem.stages() {
+                all += self.w(i, k);
+                if self.paced[i][k].is_none() {
+                    continue;
+                }
+                let mut least = Expression::default();
+                self.staging.add_x(&mut least, slowest, i, k);
+                let (x, w) = (self.staging.x(i, k), self.w(i, k));
+                let indices = format!("{label},{}", k + 1);
+                self.program
+                    .add_row(format!("own_stage[{indices}]"), w.clone(), x);
+                self.program.add_row(format!("slowest[{indices}]"), least, w);
+            }
+            self.program
+                .add_row(format!("pace[{label}]"), self.pace.expression(), all);
+        }
+    }
+
+    /// Families `stock` and `some_device`.
+    fn stock(&mut self, workers: &Workers) {
+        for (c, &stock) in workers.stock.iter().enumerate() {
+            let mut taken = Expression::default();
+            for of_stage in &self.devices {
+                of_stage[c].add_to(&mut taken, 1.0);
+            }
+            let stock = Expression::from(stock as f64);
+            self.program.add_row(format!("stock[{}]", c + 1), taken, stock);
+        }
+        for k in 0..self.problem.stages() {
+            let some = self.sum_of_devices(k, |_| 1.0);
+            self.program
+                .add_row(format!("some_device[{}]", k + 1), 1.into(), some);
+        }
+    }
+
+    /// Families `present`, `not_on` and `group_memory`: what a class cannot run or hold keeps it out of a stage.
+    fn presence(&mut self) {
+        let problem = self.problem;
+        let held = |k: usize, i: usize| problem.memory_bytes(&problem.items[i], problem.stages() - k);
+        // The first stage holds most.
+        let all: u64 = (0..problem.items.len()).map(|i| held(0, i)).sum();
+        let unit = all.max(1) as f64;
+        for (c, pool) in self.pools.iter().enumerate() {
+            let cannot: Vec<usize> = (0..problem.items.len())
+                .filter(|&i| pool.times_ns[i].is_none())
+                .collect();
+            let is_tight = pool.memory_bytes < all;
+            if cannot.is_empty() && !is_tight {
+                continue;
+            }
+            for k in 0..problem.stages() {
+                let indices = format!("{},{}", k + 1, c + 1);
+                let present = variable().binary().name(format!("is_present[{indices}]"));
+                let present = self.program.declare(present);
+                let mut most = Expression::default();
+                present.add_to(&mut most, self.most_devices[c] as f64);
+                let count = self.devices[k][c].expression();
+                self.program.add_row(format!("present[{indices}]"), count, most);
+                for &i in &cannot {
+                    let both = self.staging.x(i, k) + present.expression();
+                    let name = format!("not_on[{},{indices}]", self.labels[i]);
+                    self.program.add_row(name, both, 1.into());
+                }
+                if is_tight {
+                    let mut bytes = Expression::default();
+                    for i in 0..problem.items.len() {
+                        self.staging.add_x(&mut bytes, held(k, i) as f64 / unit, i, k);
+                    }
+                    let room = pool.memory_bytes as f64 / unit;
+                    present.add_to(&mut bytes, 1.0 - room);
+                    self.program
+                        .add_row(format!("group_memory[{indices}]"), bytes, 1.into());
+                }
+            }
+        }
+    }
+
+    /// Families `load`, or `forward` and `backward` with those of splits: a stage's devices keep up.
+    fn work(&mut self) {
+        let duties = duties(self.problem, self.pools);
+        for k in 0..self.problem.stages() {
+            let splits = self.splits(k);
+            for duty in &duties {
+                let mut busy = Expression::default();
+                for (item, &work_ns) in duty.work_ns.iter().enumerate() {
+                    if let Some(w) = self.paced[item][k].filter(|_| work_ns > 0.0) {
+                        w.add_to(&mut busy, work_ns / self.program.scale_ns);
+                    }
+                }
+                let mut speed = Expression::default();
+                match splits.is_empty() {
+                    true => speed += self.sum_of_devices(k, |c| duty.rates[c]),
+                    false => {
+                        let parts = self.pools.iter().flat_map(|pool| &pool.parts);
+                        for (split, part) in splits.iter().zip(parts) {
+                            split.add_speed(part, duty.phase, &mut speed);
+                        }
+                    }
+                }
+                let name = format!("{}[{}]", duty.family, k + 1);
+                self.program.add_row(name, busy, speed);
+            }
+        }
+    }
+
+    /// How many devices' worth of each part is at each of its levels, where shares are the plan's choice.
+    fn splits(&mut self, k: usize) -> Vec<Split> {
+        let mut splits = Vec::new();
+        for (c, pool) in self.pools.iter().enumerate() {
+            if pool.policy != Policy::Free {
+                continue;
+            }
+            for (at, part) in pool.parts.iter().enumerate() {
+                let indices = format!("{},{},{}", k + 1, c + 1, at + 1);
+                let split = Split::declare(&mut self.program, part, &indices);
+                let devices = self.devices[k][c].expression();
+                let most = self.most_devices[c] as f64;
+                split.add_rows(&mut self.program, &indices, devices, most);
+                splits.push(split);
+            }
+        }
+        splits
+    }
+
+    /// Families `paying`, `sent`, `received`, `link_in` and `link_out`: links keep up, free where no device pays.
+    fn links(&mut self) {
+        let problem = self.problem;
+        if problem.transfers.is_empty() {
+            return;
+        }
+        let all = 0..problem.stages();
+        let charges = Charges::declare(&mut self.program, problem, &self.staging, all.clone());
+        let mut free = vec![Expression::default(); problem.stages()];
+        if !self.pools.iter().all(|pool| pool.pays) {
+            for k in all.clone() {
+                let pays = variable().binary().name(format!("pays[{}]", k + 1));
+                let pays = self.program.declare(pays);
+                let paying = self.sum_of_devices(k, |c| f64::from(u8::from(self.pools[c].pays)));
+                let mut most = Expression::default();
+                let devices: usize = self.most_devices.iter().sum();
+                pays.add_to(&mut most, devices as f64);
+                self.program.add_row(format!("paying[{}]", k + 1), paying, most);
+                free[k] = Expression::from(1.0) - pays.expression();
+            }
+        }
+        let paced = &self.paced;
+        let w = |item: usize, k: usize| paced[item][k].map_or(Expression::default(), Column::expression);
+        let program = &mut self.program;
+        charges_of(program, problem, &charges, self.labels, &w, &|k| free[k].clone());
+        type Link = fn(&StageCost) -> u64;
+        let links: [(&str, Link); 2] = [
+            ("link_in", |cost| cost.both().link_in_ns),
+            ("link_out", |cost| cost.both().link_out_ns),
+        ];
+        for (family, link) in links {
+            for k in all.clone() {
+                let mut busy = Expression::default();
+                add_transfers(&mut busy, &self.program, problem, &charges, k, link);
+                self.program
+                    .add_row(format!("{family}[{}]", k + 1), busy, 1.into());
+            }
+        }
+    }
+}
+
+impl Columns {
+    /// Reads an allocation off a solution; `None` if its integers are not whole.
+    pub fn allocation(&self, workers: &Workers, values: &[f64]) -> Option<Allocation> {
+        let whole = |column: &Column| {
+            let value = column.value(values);
+            ((value - value.round()).abs() <= INTEGRALITY).then(|| value.round() as usize)
+        };
+        let chosen = |of_stage: &Vec<Column>| {
+            let devices: Option<Vec<usize>> = of_stage.iter().map(whole).collect();
+            let devices = devices?;
+            workers
+                .choices
+                .iter()
+                .position(|choice| choice.devices == devices)
+        };
+        let choices: Option<Vec<usize>> = self.devices.iter().map(chosen).collect();
+        Some(Allocation {
+            assignment: self.staging.assignment(values)?,
+            choices: choices?,
+            global: Vec::new(),
+        })
+    }
+}

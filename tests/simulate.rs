@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use stagecut::exact::control::Control;
 use stagecut::methods;
 use stagecut::options::{
-    Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, WorkerMode,
+    Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, Shares, WorkerMode,
 };
 use stagecut::plan::{Moved, Plan, PlanStage, SCHEMA, Statistics, Status, StoppedBy, Transfers};
 use stagecut::simulate::{Activity, InFlight, Jitter, Phase, Request, Resource, Simulation, simulate};
@@ -247,6 +247,31 @@ fn concurrent_workers_keep_the_period_of_their_busiest_channel_or_link() {
         }
     }
     assert!(cases > 100, "{cases}");
+}
+
+/// Plans of the exact engine on mixed devices, in groups, on shares, with synchronisation.
+#[test]
+fn workers_that_differ_keep_the_period_of_their_plan() {
+    let exact = methods::find("exact").expect("exact is registered");
+    let mut cases = 0;
+    for seed in 0..400 {
+        let Some((instance, problem)) = common::mixed::random_mixed(seed) else {
+            continue;
+        };
+        if problem.settings.schedule == Schedule::Gpipe || problem.settings.shares == Shares::Global {
+            continue;
+        }
+        let plan = exact
+            .run(&instance, &problem, &Control::default())
+            .expect("HiGHS works");
+        let Some(objective_ms) = plan.objective_ms.filter(|&ms| ms > 0.0) else {
+            continue;
+        };
+        let simulation = run(&plan, problem.settings.schedule, LONG);
+        assert_period(&simulation, objective_ms, &format!("seed {seed}"));
+        cases += 1;
+    }
+    assert!(cases > 150, "{cases}");
 }
 
 /// Two stages with a forward and a backward pass of 1 ms each and transfers of 1 ms either way.

@@ -222,6 +222,12 @@ pub fn stage_memory_bytes(problem: &Problem, assignment: &Assignment, used: usiz
     for (item, &stage) in assignment.iter().enumerate() {
         bytes[stage] += problem.memory_bytes(&problem.items[item], used - stage);
     }
+    for pair in &problem.pairs {
+        let (forward, backward) = (assignment[pair.forward], assignment[pair.backward]);
+        let (stash, weights) = problem.bytes_apart(pair, used - forward, used - backward);
+        bytes[backward] = bytes[backward].saturating_add_signed(stash);
+        bytes[forward] += weights;
+    }
     bytes
 }
 

@@ -79,6 +79,7 @@ pub mod methods;
 pub mod network;
 pub mod options;
 pub mod oracles;
+pub mod passes;
 pub mod plan;
 pub mod problem;
 pub mod report;

@@ -69,6 +69,9 @@ impl Method {
                 Some(workers) => Form::new(problem, workers).map(|_| ()),
                 None => Ok(()),
             },
+            Self::Exact(exact::Method::Ideals) if problem.memory_is_joint() => {
+                Err("memory binds, and depends on where both passes of a layer lie")
+            }
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
         }

@@ -63,6 +63,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 
+    /// Whether a layer's forward and backward pass share a stage [default: tied]
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
+
     /// How a worker runs forward and backward propagation [default: sequential, or as the schedule says]
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +114,7 @@ impl PipelineOptions {
             bandwidth_bytes_per_s: self.bandwidth_bytes_per_s.or(fallback.bandwidth_bytes_per_s),
             device_kinds: self.device_kinds.or_else(|| fallback.device_kinds.clone()),
             memory_limit: self.memory_limit.or(fallback.memory_limit),
+            cuts: self.cuts.or(fallback.cuts),
             worker: self.worker.or(fallback.worker),
             shares: self.shares.or(fallback.shares),
             share_parts: self.share_parts.or(fallback.share_parts),
@@ -167,6 +173,16 @@ named_values! {
         Pipedream = "pipedream",
         /// Forward and backward at once, on shares of each worker.
         Concurrent = "concurrent",
+    }
+}
+
+named_values! {
+    /// Where forward and backward propagation are cut.
+    Cuts {
+        /// At the same places: both passes of a layer share a stage.
+        Tied = "tied",
+        /// At places of their own.
+        Separate = "separate",
     }
 }
 

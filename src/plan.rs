@@ -268,37 +268,35 @@ struct Staffed {
 
 fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
     let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
-    let network = &instance.network;
-    let explicit = network.has_explicit_backward();
-    let training = problem.settings.mode == crate::options::Mode::Training;
     let staffed = match &problem.workers {
         None => alike(instance, problem, &assignment, used),
         Some(workers) => mixed(problem, workers, allocation),
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
-    let mut layers = vec![Vec::new(); used];
+    let mut layers = vec![[Vec::new(), Vec::new()]; used];
     for (item, &stage) in assignment.iter().enumerate() {
-        layers[stage].extend(&problem.items[item].layers);
+        layers[stage][0].extend(&problem.items[item].layers);
+        layers[stage][1].extend(&problem.items[item].backward_layers);
     }
-    let stage = |(k, (layers, staffed)): (usize, (&mut Vec<usize>, Staffed))| {
+    let names = |layers: &mut Vec<usize>| -> Vec<String> {
         layers.sort_unstable();
-        let names = |keep: &dyn Fn(usize) -> bool| -> Vec<String> {
-            let kept = layers.iter().copied().filter(|&layer| keep(layer));
-            kept.map(|layer| network.layers[layer].id.clone()).collect()
-        };
-        PlanStage {
-            index: k + 1,
-            forward: names(&|layer| !network.layers[layer].backward),
-            backward: names(&|layer| training && (!explicit || network.layers[layer].backward)),
-            devices: staffed.devices,
-            shares: staffed.shares,
-            load_ms: ns_to_ms(staffed.load_ns),
-            forward_ms: ns_to_ms(staffed.cost.forward.work_ns),
-            backward_ms: ns_to_ms(staffed.cost.backward.work_ns),
-            communication_ms: ns_to_ms(communication_ns(&staffed.cost)),
-            transfers: transfers(&staffed.moved),
-            memory_bytes: memory[k],
-        }
+        layers
+            .iter()
+            .map(|&layer| instance.network.layers[layer].id.clone())
+            .collect()
+    };
+    let stage = |(k, ([forward, backward], staffed)): (usize, (&mut [Vec<usize>; 2], Staffed))| PlanStage {
+        index: k + 1,
+        forward: names(forward),
+        backward: names(backward),
+        devices: staffed.devices,
+        shares: staffed.shares,
+        load_ms: ns_to_ms(staffed.load_ns),
+        forward_ms: ns_to_ms(staffed.cost.forward.work_ns),
+        backward_ms: ns_to_ms(staffed.cost.backward.work_ns),
+        communication_ms: ns_to_ms(communication_ns(&staffed.cost)),
+        transfers: transfers(&staffed.moved),
+        memory_bytes: memory[k],
     };
     layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
 }

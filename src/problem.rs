@@ -9,7 +9,8 @@ use petgraph::graph::DiGraph;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::network::{Times, contract};
-use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
+use crate::options::{Objective, Schedule, WorkerMode};
+use crate::passes::Passes;
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
 use crate::workers::{Choice, Workers};
@@ -32,18 +33,22 @@ pub struct Problem {
     pub transfers: Vec<Transfer>,
     /// Transfers that touch each item, by position in `transfers`.
     pub transfers_of: Vec<Vec<usize>>,
+    /// Passes that may lie apart and hold bytes; empty with tied cuts.
+    pub pairs: Vec<Pair>,
     /// Workers, where they differ; `None` where every stage runs on one device like any other.
     pub workers: Option<Workers>,
 }
 
 /// Transfers by producer and consumers: forward, backward and gradient ns.
-type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
+pub(crate) type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
 
 /// What a program places: layers that share a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// Its layers, by position in the network.
+    /// Layers whose forward pass it holds, by position in the network.
     pub layers: Vec<usize>,
+    /// Layers whose backward pass it holds: with tied cuts the same, with an explicit backward graph its operators.
+    pub backward_layers: Vec<usize>,
     /// Forward work in ns; where workers differ, on the slowest class at rate 1.
     pub forward_ns: u64,
     /// Backward work in ns, likewise.
@@ -63,6 +68,19 @@ impl Item {
     pub fn work_ns(&self) -> u64 {
         self.forward_ns + self.backward_ns
     }
+}
+
+/// The passes of one layer in items of their own, as far as memory cares where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The item of the forward pass.
+    pub forward: usize,
+    /// The item of the backward pass, which counts the layer's bytes as if both were together.
+    pub backward: usize,
+    /// Bytes of the parameters, which the forward pass needs where it lies.
+    pub parameter_bytes: u64,
+    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
+    pub stash_bytes: u64,
 }
 
 /// Tensors of one producing item and one set of consuming items; costs of equals are added up.
@@ -101,47 +119,55 @@ impl Problem {
     /// settings push out of the exact range.
     pub fn new(instance: &Instance, settings: Settings) -> Result<Self, InputError> {
         let network = &instance.network;
-        let kept: Vec<usize> = (0..network.layers.len())
-            .filter(|&layer| settings.includes(&network.layers[layer]))
-            .collect();
-        let mut position = vec![None; network.layers.len()];
-        kept.iter()
-            .enumerate()
-            .for_each(|(at, &layer)| position[layer] = Some(at));
-
+        let passes = Passes::new(instance, &settings);
         let graph = contract(
-            kept.len(),
-            ties(instance, &kept),
-            &order_pairs(instance, &position),
+            passes.nodes.len(),
+            passes.ties(instance),
+            &passes.order_pairs(instance),
         );
         let workers = match settings.mixed {
             true => Some(workers(instance, &settings)?),
             false => None,
         };
         let classes = workers.as_ref().map_or(0, |workers| workers.classes.len());
-        let faults = unplaceable(instance, &settings, workers.as_ref(), &kept);
+        let faults = unplaceable(instance, &settings, workers.as_ref());
         let mut items = vec![Item::default(); graph.members.len()];
         for (item, members) in items.iter_mut().zip(&graph.members) {
             item.times = vec![Some(Times::default()); classes];
-            for &member in members {
-                let layer = &network.layers[kept[member]];
-                let times = settings.longest_times(layer);
-                item.layers.push(kept[member]);
+            for node in members.iter().map(|&member| passes.nodes[member]) {
+                let layer = &network.layers[node.layer];
+                let times = node.times(settings.longest_times(layer));
                 item.forward_ns += times.forward_ns;
                 item.backward_ns += times.backward_ns;
                 for (class, sum) in item.times.iter_mut().enumerate() {
-                    *sum = plus(*sum, settings.times_on(layer, settings.kinds[class]));
+                    let times = settings.times_on(layer, settings.kinds[class]);
+                    *sum = plus(*sum, times.map(|times| node.times(times)));
                 }
-                item.base_bytes += settings.base_bytes(layer);
-                item.parameter_bytes += layer.parameter_bytes;
-                item.stash_bytes += layer.stash_bytes;
+                if node.forward {
+                    item.layers.push(node.layer);
+                }
+                if node.backward {
+                    item.backward_layers.push(node.layer);
+                }
+                // The backward pass holds everything, if there is one.
+                if node.backward || passes.backward_of[node.layer].is_none() {
+                    item.base_bytes += settings.base_bytes(layer);
+                    item.parameter_bytes += layer.parameter_bytes;
+                    item.stash_bytes += layer.stash_bytes;
+                }
             }
         }
-        let item_of = |layer: usize| position[layer].map(|at| graph.item_of[at]);
-        let transfers = transfers(instance, &settings, item_of);
+        let item_of = |node: usize| graph.item_of[node];
+        let transfers = passes.transfers(instance, &settings, item_of);
+        let pairs = summed(passes.pairs(instance, item_of));
         let stages = settings.stages.min(items.len());
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
-        Self { workers, ..problem }.validate(faults)
+        Self {
+            workers,
+            pairs,
+            ..problem
+        }
+        .validate(faults)
     }
 
     fn assemble(
@@ -174,6 +200,7 @@ impl Problem {
             order,
             transfers,
             transfers_of,
+            pairs: Vec::new(),
             workers: None,
         }
     }
@@ -207,8 +234,15 @@ impl Problem {
             true => self.stages,
             false => self.stages.min(items.len()),
         };
+        let pair = |pair: &Pair| Pair {
+            forward: graph.item_of[pair.forward],
+            backward: graph.item_of[pair.backward],
+            ..*pair
+        };
+        let pairs = self.pairs.iter().map(pair).collect();
         let merged = Self {
             workers: self.workers.clone(),
+            pairs: summed(pairs),
             ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
         };
         (merged, graph.item_of)
@@ -225,6 +259,7 @@ impl Problem {
                 *sum = plus(*sum, *times);
             }
             joined.layers.extend(&item.layers);
+            joined.backward_layers.extend(&item.backward_layers);
             joined.forward_ns += item.forward_ns;
             joined.backward_ns += item.backward_ns;
             joined.base_bytes += item.base_bytes;
@@ -232,6 +267,7 @@ impl Problem {
             joined.stash_bytes += item.stash_bytes;
         }
         joined.layers.sort_unstable();
+        joined.backward_layers.sort_unstable();
         joined
     }
 
@@ -317,11 +353,37 @@ impl Problem {
         }
     }
 
-    /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last).
+    /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last), if the passes of its layers
+    /// are together: see [`Problem::bytes_apart`].
     pub fn memory_bytes(&self, item: &Item, from_end: usize) -> u64 {
         item.base_bytes
             + (self.settings.weight_versions(from_end) - 1) * item.parameter_bytes
             + self.settings.in_flight(from_end) * item.stash_bytes
+    }
+
+    /// What a pair changes in the bytes of its backward pass's stage, and adds to those of its forward pass's, if they lie so
+    /// many stages from the end.
+    ///
+    /// The stash lies with the backward pass, for all micro-batches that are away; a forward pass elsewhere needs the
+    /// weights too.
+    pub fn bytes_apart(&self, pair: &Pair, forward: usize, backward: usize) -> (i64, u64) {
+        let settings = &self.settings;
+        let more = settings.in_flight_between(forward, backward) as i64 - settings.in_flight(backward) as i64;
+        let versions = settings.weight_versions(forward.max(backward)) - settings.weight_versions(backward);
+        let stash = more * pair.stash_bytes as i64 + (versions * pair.parameter_bytes) as i64;
+        (
+            stash,
+            if forward == backward {
+                0
+            } else {
+                pair.parameter_bytes
+            },
+        )
+    }
+
+    /// Whether a stage's memory depends on where the layers of other stages have their other pass.
+    pub fn memory_is_joint(&self) -> bool {
+        !self.pairs.is_empty() && !self.memory_never_binds()
     }
 
     /// Work of all items, in ns.
@@ -329,17 +391,27 @@ impl Problem {
         self.items.iter().map(Item::work_ns).sum()
     }
 
+    /// More than any stage of any plan holds, in bytes.
+    fn most_bytes(&self) -> u64 {
+        let together = self
+            .items
+            .iter()
+            .map(|item| self.memory_bytes(item, self.stages()));
+        let apart = self.pairs.iter().map(|pair| pair.parameter_bytes);
+        together.chain(apart).sum()
+    }
+
     /// Whether the memory of no stage could ever bind, so that programs may leave it out: all items together fit the
     /// stage that holds most.
     pub fn memory_never_binds(&self) -> bool {
-        self.settings.memory_limit.is_none_or(|limit| {
-            let all: u64 = self
-                .items
-                .iter()
-                .map(|i| self.memory_bytes(i, self.stages()))
-                .sum();
-            all <= limit
-        })
+        let all = self.most_bytes();
+        match &self.workers {
+            None => self.settings.memory_limit.is_none_or(|limit| all <= limit),
+            Some(workers) => {
+                let holds = |choice: &Choice| workers.memory_bytes(&self.settings, choice);
+                workers.choices.iter().all(|choice| all <= holds(choice))
+            }
+        }
     }
 
     /// The number of micro-batches that weigh the bottleneck in the objective: `None` for the period.
@@ -401,6 +473,23 @@ impl Problem {
     }
 }
 
+/// Pairs of the same items as one.
+fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
+    let mut sums: BTreeMap<(usize, usize), [u64; 2]> = BTreeMap::new();
+    for pair in pairs.iter().filter(|pair| pair.forward != pair.backward) {
+        let sum = sums.entry((pair.forward, pair.backward)).or_default();
+        sum[0] += pair.parameter_bytes;
+        sum[1] += pair.stash_bytes;
+    }
+    let pair = |((forward, backward), [parameter_bytes, stash_bytes]): ((usize, usize), [u64; 2])| Pair {
+        forward,
+        backward,
+        parameter_bytes,
+        stash_bytes,
+    };
+    sums.into_iter().map(pair).collect()
+}
+
 fn workers(instance: &Instance, settings: &Settings) -> Result<Workers, InputError> {
     Workers::new(&instance.cluster, settings).map_err(|fault| InputError {
         path: None,
@@ -418,12 +507,7 @@ fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
 }
 
 /// Layers that no stage could run, or hold even alone on the last stage.
-fn unplaceable(
-    instance: &Instance,
-    settings: &Settings,
-    workers: Option<&Workers>,
-    kept: &[usize],
-) -> Vec<Fault> {
+fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Workers>) -> Vec<Fault> {
     let names: Vec<&str> = settings
         .kinds
         .iter()
@@ -448,67 +532,11 @@ fn unplaceable(
         let limit = most_bytes.filter(|&limit| needed > limit)?;
         Some(format!("it needs {needed} bytes, `{names}` has {limit}"))
     };
-    kept.iter()
-        .filter_map(|&layer| {
+    (0..instance.network.layers.len())
+        .filter(|&layer| settings.includes(&instance.network.layers[layer]))
+        .filter_map(|layer| {
             let at = format!("layer `{}`", instance.network.layers[layer].id);
             reason(layer).map(|reason| Fault::new(at, FaultKind::FitsNoDevice { reason }))
         })
         .collect()
-}
-
-/// Pairs of kept layers that share a tie.
-fn ties(instance: &Instance, kept: &[usize]) -> Vec<(usize, usize)> {
-    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut pairs = Vec::new();
-    for (at, &layer) in kept.iter().enumerate() {
-        if let Some(tie) = &instance.network.layers[layer].tie {
-            pairs.push((*first.entry(tie).or_insert(at), at));
-        }
-    }
-    pairs
-}
-
-/// Order follows the forward tensors; those of an explicit backward graph add none, for its operators are tied.
-fn order_pairs(instance: &Instance, position: &[Option<usize>]) -> Vec<(usize, usize)> {
-    let forward = |layer: usize| position[layer].filter(|_| !instance.network.layers[layer].backward);
-    let mut pairs = Vec::new();
-    for tensor in &instance.network.tensors {
-        let to = tensor.consumers.iter().filter_map(|&to| forward(to));
-        if let Some(from) = forward(tensor.producer) {
-            pairs.extend(to.map(|to| (from, to)));
-        }
-    }
-    pairs
-}
-
-fn transfers(instance: &Instance, settings: &Settings, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
-    let mut merged = Costs::new();
-    if settings.communication == Communication::Ignored {
-        return merged;
-    }
-    let has_gradients = settings.mode == Mode::Training && !instance.network.has_explicit_backward();
-    for tensor in &instance.network.tensors {
-        let Some(producer) = item_of(tensor.producer) else {
-            continue;
-        };
-        let mut consumers: Vec<usize> = tensor
-            .consumers
-            .iter()
-            .filter_map(|&to| item_of(to).filter(|&item| item != producer))
-            .collect();
-        consumers.sort_unstable();
-        consumers.dedup();
-        let ns = settings.transfer_ns(tensor);
-        if consumers.is_empty() || ns == 0 {
-            continue;
-        }
-        let [forward, backward, gradient] = merged.entry((producer, consumers)).or_default();
-        if instance.network.layers[tensor.producer].backward {
-            *backward += ns;
-        } else {
-            *forward += ns;
-            *gradient += if has_gradients { ns } else { 0 };
-        }
-    }
-    merged
 }

@@ -5,7 +5,7 @@ use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
 use crate::options::{
-    Communication, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
+    Communication, Cuts, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
     Synchronization, WorkerMode,
 };
 use crate::units::{LARGEST_EXACT, transfer_ns};
@@ -36,6 +36,8 @@ pub struct Settings {
     /// Memory of a stage in bytes. Default: that of the kind, where workers are alike; where they are not,
     /// [`None`] leaves it to each device's kind and `u64::MAX` is no limit.
     pub memory_limit: Option<u64>,
+    /// Whether both passes of a layer share a stage. Default: they do.
+    pub cuts: Cuts,
     /// How a worker runs the two phases. Default: concurrent with the concurrent schedule, else sequential.
     pub worker: WorkerMode,
     /// How concurrent workers split their resources. Default: best.
@@ -114,6 +116,7 @@ impl Settings {
                 None if mixed => None,
                 None => device.memory_bytes,
             },
+            cuts: options.cuts.unwrap_or(Cuts::Tied),
             worker,
             shares: options.shares.unwrap_or(Shares::Best),
             share_parts: options.share_parts,
@@ -182,6 +185,13 @@ impl Settings {
             let expected = expected.into();
             faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
         };
+        if self.cuts == Cuts::Separate && self.mode == Mode::Inference {
+            contradiction(
+                "--cuts",
+                "`separate` in inference".into(),
+                "`tied`, or `--mode training`",
+            );
+        }
         if is_concurrent != (self.schedule == Schedule::Concurrent) {
             let found = format!("`{}` with `--schedule {}`", self.worker, self.schedule);
             let expected = "`concurrent` for both, or for neither";
@@ -269,6 +279,8 @@ impl Settings {
                 (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
                 (_, limit) => Some(MemoryLimit::from(limit)),
             },
+            // Tied cuts are what plans without the word have.
+            cuts: (self.cuts == Cuts::Separate).then_some(self.cuts),
             worker: self.mixed.then_some(self.worker),
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
@@ -329,6 +341,21 @@ impl Settings {
             (_, Schedule::OneFOneB) => from_end.min(most),
             (_, Schedule::Pipedream) => from_end,
             (_, Schedule::Concurrent) => (2 * from_end).min(most),
+        }
+    }
+
+    /// Micro-batches whose stash a layer holds, if its forward pass lies `forward` and its backward pass `backward` stages
+    /// from the end.
+    ///
+    /// A micro-batch passes the last `forward` stages forwards and the last `backward` ones backwards. Where phases take
+    /// turns, no stage is busy with both for more than a period, so that it is away for as many periods as the longer way
+    /// has stages; where they run at once, each phase of a stage takes up to a period.
+    pub fn in_flight_between(&self, forward: usize, backward: usize) -> u64 {
+        match (self.mode, self.schedule) {
+            (Mode::Training, Schedule::Concurrent) => {
+                (forward as u64 + backward as u64).min(self.micro_batches.unwrap_or(u64::MAX))
+            }
+            _ => self.in_flight(forward.max(backward)),
         }
     }
 

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::mixed::random_mixed;
-use common::random_problem;
+use common::{random_problem, separate_problem};
 use stagecut::exact::allocation_program::{Form, Kind};
 use stagecut::exact::bounds;
 use stagecut::formulations::Program;
@@ -53,8 +53,9 @@ fn pages_and_code_name_the_same_families() {
         include_str!("../formulations/partition.md"),
     ];
     let on_pages: BTreeSet<String> = pages.iter().flat_map(|page| families_on(page)).collect();
-    let in_code: BTreeSet<String> = (0..2000)
-        .filter_map(random_problem)
+    let problems = (0..2000).filter_map(random_problem);
+    let in_code: BTreeSet<String> = problems
+        .chain((0..500).filter_map(separate_problem))
         .flat_map(|(instance, problem)| program(&instance, &problem).families())
         .collect();
     assert_eq!(on_pages, in_code);

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::instance::Instance;
 use crate::network::{Layer, Tensor};
-use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
+use crate::options::{Communication, Cuts, Mode, Objective, Schedule, WorkerMode};
 use crate::plan::{PROOF_TOLERANCE, Plan, PlanStage, SCHEMA, Status};
 use crate::settings::Settings;
-use crate::units::{NS_PER_MS, ns_to_ms};
+use crate::units::{NS_PER_MS, ns_to_ms, transfer_ns};
 
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
@@ -147,7 +147,7 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         instance,
         settings,
         has_explicit_backward: instance.network.layers.iter().any(|layer| layer.backward),
-        stage_of: vec![None; instance.network.layers.len()],
+        stage_of: [(); 2].map(|()| vec![None; instance.network.layers.len()]),
         staff: Vec::new(),
         violations: Vec::new(),
     };
@@ -170,8 +170,8 @@ struct Checker<'a> {
     settings: &'a Settings,
     /// Whether backward operators are layers of their own, whose tensors carry the gradients.
     has_explicit_backward: bool,
-    /// Stage of every layer, from 0.
-    stage_of: Vec<Option<usize>>,
+    /// Stage of every layer's forward and backward pass, from 0.
+    stage_of: [Vec<Option<usize>>; 2],
     /// Devices of every stage.
     staff: Vec<workers::Staff>,
     violations: Vec<Violation>,
@@ -221,6 +221,16 @@ fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
     senders.iter().for_each(|&k| loads[k].sent += ns);
     receivers.iter().for_each(|&k| loads[k].received += ns);
 }
+
+/// Stages other than the producer's, each once.
+fn elsewhere(home: usize, mut stages: BTreeSet<usize>) -> Vec<usize> {
+    stages.remove(&home);
+    stages.into_iter().collect()
+}
+
+/// Positions in [`Checker::stage_of`].
+const FORWARD: usize = 0;
+const BACKWARD: usize = 1;
 
 impl Checker<'_> {
     fn layer(&self, at: usize) -> &Layer {
@@ -295,9 +305,12 @@ impl Checker<'_> {
                     });
                 }
             }
-            self.stage_of[at] = forward[at].first().or(backward[at].first()).copied();
-            if let (Some(&f), Some(&b)) = (forward[at].first(), backward[at].first())
+            self.stage_of[FORWARD][at] = forward[at].first().copied();
+            self.stage_of[BACKWARD][at] = backward[at].first().copied();
+            let stages = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]);
+            if let [Some(f), Some(b)] = stages
                 && f != b
+                && self.settings.cuts == Cuts::Tied
             {
                 let layer = self.layer(at).id.clone();
                 self.violations.push(Violation::Apart {
@@ -307,59 +320,83 @@ impl Checker<'_> {
                     stages: [f + 1, b + 1],
                 });
             }
-            let Some(k) = self.stage_of[at] else {
-                continue;
-            };
-            for &kind in self.staff[k].keys() {
-                if network.layers[at].times[kind].is_none() {
-                    self.violations.push(Violation::CannotRun {
-                        stage: k + 1,
-                        layer: network.layers[at].id.clone(),
-                        kind: self.instance.cluster.kinds[kind].name.clone(),
+            let distinct: BTreeSet<usize> = stages.into_iter().flatten().collect();
+            for k in distinct {
+                for &kind in self.staff[k].keys() {
+                    if network.layers[at].times[kind].is_none() {
+                        self.violations.push(Violation::CannotRun {
+                            stage: k + 1,
+                            layer: network.layers[at].id.clone(),
+                            kind: self.instance.cluster.kinds[kind].name.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The stage of an operator's own pass: that of a layer's forward pass, unless it is backward itself.
+    fn own_stage(&self, at: usize) -> Option<usize> {
+        let pass = if self.layer(at).backward {
+            BACKWARD
+        } else {
+            FORWARD
+        };
+        self.stage_of[pass][at]
+    }
+
+    /// Layers of one tie share a stage; with separate cuts, their passes of one direction do.
+    fn together(&mut self) {
+        let separate = self.settings.cuts == Cuts::Separate;
+        for pass in [FORWARD, BACKWARD] {
+            let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
+            for (at, layer) in self.instance.network.layers.iter().enumerate() {
+                let of = |at: usize| match separate {
+                    true => self.stage_of[pass][at],
+                    false => self.own_stage(at),
+                };
+                let (Some(tie), Some(stage)) = (&layer.tie, of(at)) else {
+                    continue;
+                };
+                let first = *first_of.entry(tie).or_insert(at);
+                let other = of(first).unwrap_or(stage);
+                if other != stage && (separate || pass == FORWARD) {
+                    self.violations.push(Violation::Apart {
+                        first: self.instance.network.layers[first].id.clone(),
+                        second: layer.id.clone(),
+                        reason: "their tie",
+                        stages: [other + 1, stage + 1],
                     });
                 }
             }
         }
     }
 
-    /// Layers of one tie share a stage.
-    fn together(&mut self) {
-        let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
-        let network = &self.instance.network;
-        for (at, layer) in network.layers.iter().enumerate() {
-            let (Some(tie), Some(stage)) = (&layer.tie, self.stage_of[at]) else {
-                continue;
-            };
-            let first = *first_of.entry(tie).or_insert(at);
-            let other = self.stage_of[first].unwrap_or(stage);
-            if other != stage {
-                self.violations.push(Violation::Apart {
-                    first: network.layers[first].id.clone(),
-                    second: layer.id.clone(),
-                    reason: "their tie",
-                    stages: [other + 1, stage + 1],
-                });
-            }
-        }
-    }
-
-    /// Forward tensors flow towards the end of the pipeline.
+    /// Forward tensors flow towards the end of the pipeline, and what flows back comes from there.
     fn order(&mut self) {
         let network = &self.instance.network;
+        let separate = self.settings.cuts == Cuts::Separate;
         for tensor in &network.tensors {
             for &to in &tensor.consumers {
-                let (Some(from_stage), Some(to_stage)) = (self.stage_of[tensor.producer], self.stage_of[to])
-                else {
-                    continue;
+                let from = tensor.producer;
+                let pair = |pass: usize| Some((self.stage_of[pass][from]?, self.stage_of[pass][to]?));
+                let are_backward = network.layers[from].backward && network.layers[to].backward;
+                // With tied cuts the operators of an explicit backward graph follow their forward ones.
+                let back = match (separate, self.has_explicit_backward) {
+                    (false, _) => None,
+                    (true, false) => pair(BACKWARD),
+                    (true, true) if are_backward => pair(BACKWARD).map(|(from, to)| (to, from)),
+                    (true, true) => None,
                 };
-                let forward = !network.layers[tensor.producer].backward && !network.layers[to].backward;
-                if forward && from_stage > to_stage {
-                    self.violations.push(Violation::Order {
-                        from: network.layers[tensor.producer].id.clone(),
-                        to: network.layers[to].id.clone(),
-                        stages: [from_stage + 1, to_stage + 1],
-                        by: from_stage - to_stage,
-                    });
+                for (first, second) in [pair(FORWARD), back].into_iter().flatten() {
+                    if first > second {
+                        self.violations.push(Violation::Order {
+                            from: network.layers[from].id.clone(),
+                            to: network.layers[to].id.clone(),
+                            stages: [first + 1, second + 1],
+                            by: first - second,
+                        });
+                    }
                 }
             }
         }
@@ -389,20 +426,25 @@ impl Checker<'_> {
         let mut parameter_bytes = vec![0u64; stages];
         // Times of each stage by kind.
         let mut sums: Vec<BTreeMap<usize, [u64; 2]>> = vec![BTreeMap::new(); stages];
-        for at in 0..self.stage_of.len() {
-            let (Some(k), true) = (self.stage_of[at], self.kept(at)) else {
+        for at in 0..self.instance.network.layers.len() {
+            if !self.kept(at) {
                 continue;
-            };
-            for &kind in self.staff[k].keys() {
-                let times = self.layer(at).times[kind].unwrap_or_default();
-                let sum = sums[k].entry(kind).or_default();
-                sum[0] += times.forward_ns;
-                if self.settings.mode == Mode::Training {
-                    sum[1] += times.backward_ns;
+            }
+            let places = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]);
+            for (pass, k) in places.into_iter().enumerate() {
+                let Some(k) = k else {
+                    continue;
+                };
+                for &kind in self.staff[k].keys() {
+                    let times = self.layer(at).times[kind].unwrap_or_default();
+                    let sum = sums[k].entry(kind).or_default();
+                    sum[pass] += [times.forward_ns, times.backward_ns][pass];
                 }
             }
-            bytes[k] += self.layer_bytes(self.layer(at), stages - k);
-            parameter_bytes[k] += self.layer(at).parameter_bytes;
+            self.hold(at, places, stages, &mut bytes);
+            if let Some(k) = places[BACKWARD].or(places[FORWARD]) {
+                parameter_bytes[k] += self.layer(at).parameter_bytes;
+            }
         }
         for (k, stage) in plan.stages.iter().enumerate() {
             let (instance, settings) = (self.instance, self.settings);
@@ -418,6 +460,9 @@ impl Checker<'_> {
         }
         for tensor in &self.instance.network.tensors {
             self.transfer(tensor, &mut forward, &mut backward);
+        }
+        for at in 0..self.instance.network.layers.len() {
+            self.moved_between_passes(at, &mut forward, &mut backward);
         }
         self.devices_at_work(&mut forward, &mut backward, &parameter_bytes);
         for (k, stage) in plan.stages.iter().enumerate() {
@@ -530,24 +575,60 @@ impl Checker<'_> {
         }
     }
 
-    /// What a layer holds on the stage that is `from_end` from the end.
-    fn layer_bytes(&self, layer: &Layer, from_end: usize) -> u64 {
-        let settings = self.settings;
+    /// Adds what a layer holds on the stages of its passes.
+    ///
+    /// Weights lie wherever a pass is, everything else with the backward pass: gradients, state, resident bytes, and the
+    /// stash of every micro-batch between the two passes.
+    fn hold(&self, at: usize, places: [Option<usize>; 2], stages: usize, bytes: &mut [u64]) {
+        let (layer, settings) = (self.layer(at), self.settings);
+        let Some(home) = places[BACKWARD].or(places[FORWARD]) else {
+            return;
+        };
+        bytes[home] += layer.resident_bytes + layer.parameter_bytes;
         if settings.mode == Mode::Inference {
-            return layer.resident_bytes + layer.parameter_bytes;
+            return;
         }
-        let from_end = from_end as u64;
+        let forward = (stages - places[FORWARD].unwrap_or(home)) as u64;
+        let backward = (stages - home) as u64;
+        let longer = forward.max(backward);
         let all = settings.micro_batches.unwrap_or(u64::MAX);
         let (in_flight, versions) = match settings.schedule {
             Schedule::Gpipe => (all, 1),
-            Schedule::OneFOneB => (from_end.min(all), 1),
-            Schedule::Pipedream => (from_end, from_end),
-            Schedule::Concurrent => ((2 * from_end).min(all), 1),
+            Schedule::OneFOneB => (longer.min(all), 1),
+            Schedule::Pipedream => (longer, longer),
+            Schedule::Concurrent => ((forward + backward).min(all), 1),
         };
         let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
-        layer.resident_bytes
-            + (versions + gradients_and_state) * layer.parameter_bytes
-            + in_flight * layer.stash_bytes
+        bytes[home] +=
+            (versions - 1 + gradients_and_state) * layer.parameter_bytes + in_flight * layer.stash_bytes;
+        if let Some(other) = places[FORWARD].filter(|&other| other != home) {
+            bytes[other] += layer.parameter_bytes;
+        }
+    }
+
+    /// Charges what separate cuts move for a layer whose passes lie apart: the stash of every micro-batch, and the weights
+    /// after every update.
+    fn moved_between_passes(&self, at: usize, forward: &mut [Load], backward: &mut [Load]) {
+        let [Some(f), Some(b)] = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) else {
+            return;
+        };
+        if f == b || self.settings.communication == Communication::Ignored {
+            return;
+        }
+        let link = self.settings.link;
+        let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+        let updates_every = match self.settings.schedule {
+            Schedule::Pipedream => 1,
+            _ => self.settings.micro_batches.unwrap_or(1),
+        };
+        let layer = self.layer(at);
+        charge(forward, &[f], &[b], ns(layer.stash_bytes));
+        charge(
+            backward,
+            &[b],
+            &[f],
+            ns(layer.parameter_bytes).div_ceil(updates_every),
+        );
     }
 
     /// Charges a tensor, and in training its gradient, to every stage it touches.
@@ -555,28 +636,26 @@ impl Checker<'_> {
         if !self.kept(tensor.producer) {
             return;
         }
-        let Some(home) = self.stage_of[tensor.producer] else {
-            return;
-        };
-        let mut away: BTreeSet<usize> = tensor
-            .consumers
-            .iter()
-            .filter(|&&to| self.kept(to))
-            .filter_map(|&to| self.stage_of[to])
-            .collect();
-        away.remove(&home);
         let ns = self.settings.transfer_ns(tensor);
-        if away.is_empty() || ns == 0 {
-            return;
-        }
+        let kept = || tensor.consumers.iter().filter(|&&to| self.kept(to));
+        let own = kept().filter_map(|&to| self.own_stage(to)).collect();
         let phase = match self.layer(tensor.producer).backward {
             true => &mut *backward,
             false => forward,
         };
-        let away: Vec<usize> = away.into_iter().collect();
-        charge(phase, &[home], &away, ns);
-        if self.settings.mode == Mode::Training && !self.has_explicit_backward {
-            charge(backward, &away, &[home], ns);
+        if let Some(home) = self.own_stage(tensor.producer) {
+            let away = elsewhere(home, own);
+            if !away.is_empty() {
+                charge(phase, &[home], &away, ns);
+            }
+        }
+        let has_gradient = self.settings.mode == Mode::Training && !self.has_explicit_backward;
+        if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
+            let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
+            let away = elsewhere(home, back);
+            if !away.is_empty() {
+                charge(backward, &away, &[home], ns);
+            }
         }
     }
 

@@ -190,6 +190,10 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
     let places = problem.items.len() * problem.stages() * workers.choices.len();
     let settings = &problem.settings;
     let is_global = settings.worker == WorkerMode::Concurrent && settings.shares == Shares::Global;
+    if problem.memory_is_joint() {
+        // Neither states of one stage after the other nor these programs know where the other pass of a layer lies.
+        return &[];
+    }
     let form = Form::new(problem, workers).ok();
     match (method, form.map(|form| form.kind())) {
         (Method::Textbook, _) => &[Step::Program { presolve: false }],

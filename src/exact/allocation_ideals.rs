@@ -9,7 +9,7 @@ use super::growth::{self, Grown, Growth, Tally, has};
 use crate::cost::{Side, StageCost};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Choice, StageWork, Workers};
+use crate::workers::{Allocation, StageWork, Workers};
 
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,18 +93,12 @@ impl<'a> AllocationSearch<'a> {
         let transfers = 0..problem.transfers.len();
         let mut smallest_first: Vec<usize> = (0..workers.choices.len()).collect();
         smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
-        let all: u64 = problem
-            .items
-            .iter()
-            .map(|item| problem.memory_bytes(item, problem.stages()))
-            .sum();
-        let holds = |choice: &Choice| workers.memory_bytes(&problem.settings, choice);
         Self {
             sides: transfers
                 .map(|t| [side(t, Side::Producer), side(t, Side::Consumer)])
                 .collect(),
             predecessors: growth::predecessors(problem),
-            memory_binds: workers.choices.iter().any(|choice| holds(choice) < all),
+            memory_binds: !problem.memory_never_binds(),
             smallest_first,
             problem,
             workers,

@@ -64,6 +64,9 @@ impl<'a> Form<'a> {
     ///
     /// Why it cannot express the problem.
     pub fn of_kind(kind: Kind, problem: &'a Problem, workers: &'a Workers) -> Result<Self, Unsupported> {
+        if problem.memory_is_joint() {
+            return Err("memory that depends on where both passes of a layer lie, on workers that differ");
+        }
         let pools = match kind {
             Kind::Groups => groups::singles(problem, workers)?,
             Kind::Devices => devices::pools(problem, workers)?,

@@ -128,8 +128,11 @@ impl Method {
     fn steps(self, problem: &Problem) -> &'static [Step] {
         use Step::*;
         let is_period = problem.iteration_micro_batches().is_none();
+        // What a stage holds may depend on stages that an ideal says nothing of.
+        let is_joint = problem.memory_is_joint();
         match self {
-            Self::Exact if is_period => &[
+            Self::Ideals if is_joint => &[Incumbents, Bounds],
+            Self::Exact if is_period && !is_joint => &[
                 Incumbents,
                 Bounds,
                 Anchored,

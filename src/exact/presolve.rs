@@ -4,7 +4,7 @@
 use petgraph::Direction;
 
 use crate::cost::{Side, StageCost};
-use crate::problem::{Assignment, Problem, Transfer};
+use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
 
 /// Which reductions and bounds a search may use. All of them, unless a test asks what happens without.
@@ -195,6 +195,11 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
 /// successor, if what the item sends to it alone costs at least all that the item receives.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
+    // Where the other pass of its layer lies changes what a stage must hold.
+    let in_pair = |pair: &Pair| pair.forward == item || pair.backward == item;
+    if problem.memory_is_joint() && problem.pairs.iter().any(in_pair) {
+        return None;
+    }
     let weightless = own.work_ns() + own.base_bytes + own.parameter_bytes + own.stash_bytes == 0
         && own.times.iter().all(Option::is_some);
     if !weightless {

@@ -82,7 +82,7 @@ impl Partition {
             0..problem.stages(),
             |_| 1.0,
         );
-        memory(&mut program, problem, &staging);
+        memory(&mut program, problem, &staging, labels);
         program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
         floor(&mut program, problem, &bottlenecks, interest.bottleneck_from_ns);
         if let Some(at_most_ns) = interest.objective_to_ns.filter(|&ns| ns < u64::MAX) {
@@ -138,15 +138,15 @@ fn cut_off(program: &mut Program, problem: &Problem, at_most_ns: u64) {
     }
 }
 
-/// A readable, unique name for each item that LP and MPS files can carry: that of its first layer.
+/// A readable, unique name for each item that LP and MPS files can carry: that of its first layer, and `.backward` if it holds
+/// backward passes alone.
 pub fn item_labels(instance: &Instance, problem: &Problem) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut labels = Vec::with_capacity(problem.items.len());
     for (i, item) in problem.items.iter().enumerate() {
-        let first = item
-            .layers
-            .first()
-            .map_or("", |&layer| &instance.network.layers[layer].id);
+        let id = |&layer: &usize| instance.network.layers[layer].id.clone();
+        let backward = || item.backward_layers.first().map(|layer| id(layer) + ".backward");
+        let first = item.layers.first().map(id).or_else(backward).unwrap_or_default();
         let safe = |c: char| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' => c,
             _ => '_',

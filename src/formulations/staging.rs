@@ -92,7 +92,8 @@ impl Staging {
         self.add_z(expression, -coefficient, item, stage);
     }
 
-    fn add_z(&self, expression: &mut Expression, coefficient: f64, item: usize, k: usize) {
+    /// `expression += coefficient * z`: the item lies in one of the first `k` stages.
+    pub fn add_z(&self, expression: &mut Expression, coefficient: f64, item: usize, k: usize) {
         match self.prefix[item][k] {
             Prefix::Fixed(false) => {}
             Prefix::Fixed(true) => *expression += coefficient,

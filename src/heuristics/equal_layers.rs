@@ -19,7 +19,7 @@ pub const METHOD: Heuristic = Heuristic {
 /// An item of several tied layers goes where its first layer would. Time O(n log n) for n items.
 fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
     let order = orders::by_number(problem);
-    let layers = |item: usize| problem.items[item].layers.len();
+    let layers = |item: usize| problem.items[item].layers.len() + problem.items[item].backward_layers.len();
     let all: usize = order.iter().map(|&item| layers(item)).sum();
     let mut before = 0;
     let mut stages = Vec::with_capacity(order.len());

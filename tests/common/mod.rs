@@ -15,7 +15,9 @@ use stagecut::instance::Instance;
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
 };
-use stagecut::options::{Communication, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule};
+use stagecut::options::{
+    Communication, Cuts, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule,
+};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 
@@ -53,6 +55,15 @@ pub fn random_spec(seed: u64, chain: bool) -> InstanceSpec {
     // Large ones are rare: brute force takes most of the time on them.
     let count = 4 + rng.random_range(0..=6).min(rng.random_range(0..=6));
     spec_of_size(seed, rng, count, chain)
+}
+
+/// A problem of at most 8 passes with anything in it, in training and with separate cuts; every fourth one is a chain.
+pub fn separate_problem(seed: u64) -> Option<(Instance, Problem)> {
+    let rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut spec = spec_of_size(seed, rng, 3 + seed as usize % 2, seed.is_multiple_of(4));
+    spec.pipeline.cuts = Some(Cuts::Separate);
+    spec.pipeline.mode = Some(Mode::Training);
+    problem_of(&spec).filter(|(_, problem)| problem.items.len() <= 8)
 }
 
 /// A problem of 12 to 18 layers that asks for a period, or `None` where the draw is faulty or asks for an iteration.

@@ -1,0 +1,232 @@
+//! Passes: what of a layer is placed by itself, before what must lie together becomes an item.
+#![doc = include_str!("../formulations/cuts.md")]
+
+use std::collections::BTreeMap;
+
+use crate::instance::Instance;
+use crate::network::{Layer, Times};
+use crate::options::{Communication, Cuts, Mode, Schedule};
+use crate::problem::{Costs, Pair};
+use crate::settings::Settings;
+use crate::units::transfer_ns;
+
+/// A forward or backward pass of a layer, or both where they are tied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Position of the layer.
+    pub layer: usize,
+    /// Whether the forward pass is part of it.
+    pub forward: bool,
+    /// Whether the backward pass is part of it.
+    pub backward: bool,
+}
+
+impl Node {
+    /// Its part of a layer's times.
+    pub fn times(self, times: Times) -> Times {
+        Times {
+            forward_ns: if self.forward { times.forward_ns } else { 0 },
+            backward_ns: if self.backward { times.backward_ns } else { 0 },
+        }
+    }
+}
+
+/// All passes of a problem.
+pub struct Passes {
+    /// The passes.
+    pub nodes: Vec<Node>,
+    /// Where each layer's forward pass is.
+    pub forward_of: Vec<Option<usize>>,
+    /// Where each layer's backward pass is.
+    pub backward_of: Vec<Option<usize>>,
+    is_separate: bool,
+    is_explicit: bool,
+}
+
+impl Passes {
+    /// The passes of the layers that the settings include.
+    ///
+    /// With an explicit backward graph every operator has the one pass that it is.
+    pub fn new(instance: &Instance, settings: &Settings) -> Self {
+        let layers = &instance.network.layers;
+        let is_explicit = instance.network.has_explicit_backward();
+        let trains = settings.mode == Mode::Training;
+        let is_separate = settings.cuts == Cuts::Separate;
+        let mut passes = Self {
+            nodes: Vec::new(),
+            forward_of: vec![None; layers.len()],
+            backward_of: vec![None; layers.len()],
+            is_separate,
+            is_explicit,
+        };
+        let includes = |layer: &Layer| settings.includes(layer);
+        for layer in (0..layers.len()).filter(|&layer| includes(&layers[layer])) {
+            let forward = !layers[layer].backward;
+            let backward = trains && (layers[layer].backward || !is_explicit);
+            let alone = [(forward, false), (false, backward)];
+            let nodes = match is_separate && forward && backward {
+                true => &alone[..],
+                false => &[(forward, backward)],
+            };
+            for &(forward, backward) in nodes {
+                let at = passes.nodes.len();
+                passes.nodes.push(Node {
+                    layer,
+                    forward,
+                    backward,
+                });
+                if forward {
+                    passes.forward_of[layer] = Some(at);
+                }
+                if backward {
+                    passes.backward_of[layer] = Some(at);
+                }
+            }
+        }
+        passes
+    }
+
+    /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
+    pub fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let mut first: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if let Some(tie) = &instance.network.layers[node.layer].tie {
+                let side = self.is_separate && !node.forward;
+                pairs.push((*first.entry((tie, side)).or_insert(at), at));
+            }
+        }
+        pairs
+    }
+
+    /// Order follows the forward tensors, and for backward passes again: backward propagation runs through the pipeline the
+    /// other way. The operators of an explicit backward graph are ordered by their own tensors where they are not tied.
+    pub fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let layers = &instance.network.layers;
+        let mut pairs = Vec::new();
+        for tensor in &instance.network.tensors {
+            for &to in &tensor.consumers {
+                let from = tensor.producer;
+                let both = |of: &[Option<usize>]| Some((of[from]?, of[to]?));
+                pairs.extend(both(&self.forward_of));
+                if self.is_separate && !self.is_explicit {
+                    pairs.extend(both(&self.backward_of));
+                }
+                if self.is_separate && layers[from].backward && layers[to].backward {
+                    pairs.extend(both(&self.backward_of).map(|(from, to)| (to, from)));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// What moves between passes, by producing and consuming items.
+    pub(crate) fn transfers(
+        &self,
+        instance: &Instance,
+        settings: &Settings,
+        item_of: impl Fn(usize) -> usize,
+    ) -> Costs {
+        let mut moved = Moved {
+            costs: Costs::new(),
+            item_of,
+        };
+        if settings.communication == Communication::Ignored {
+            return moved.costs;
+        }
+        for tensor in &instance.network.tensors {
+            let ns = settings.transfer_ns(tensor);
+            let node = |layer: usize| self.forward_of[layer].or(self.backward_of[layer]);
+            let consumers = tensor.consumers.iter().filter_map(|&to| node(to));
+            let is_backward = instance.network.layers[tensor.producer].backward;
+            let way = if is_backward { [0, ns, 0] } else { [ns, 0, 0] };
+            moved.add(node(tensor.producer), consumers, way);
+            if settings.mode == Mode::Training && !self.is_explicit {
+                let consumers = tensor.consumers.iter().filter_map(|&to| self.backward_of[to]);
+                moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
+            }
+        }
+        for (layer, of) in instance.network.layers.iter().enumerate() {
+            let (Some(forward), Some(backward)) = (self.forward_of[layer], self.backward_of[layer]) else {
+                continue;
+            };
+            // What the backward pass needs, and the weights it has changed.
+            moved.add(
+                Some(forward),
+                [backward].into_iter(),
+                [stash_ns(settings, of), 0, 0],
+            );
+            moved.add(
+                Some(backward),
+                [forward].into_iter(),
+                [0, weights_ns(settings, of), 0],
+            );
+        }
+        moved.costs
+    }
+
+    /// Layers whose passes may lie apart and hold bytes.
+    pub fn pairs(&self, instance: &Instance, item_of: impl Fn(usize) -> usize) -> Vec<Pair> {
+        let of = |(layer, of): (usize, &Layer)| {
+            let (forward, backward) = (self.forward_of[layer]?, self.backward_of[layer]?);
+            let pair = Pair {
+                forward: item_of(forward),
+                backward: item_of(backward),
+                parameter_bytes: of.parameter_bytes,
+                stash_bytes: of.stash_bytes,
+            };
+            let holds = pair.parameter_bytes + pair.stash_bytes > 0;
+            (holds && pair.forward != pair.backward).then_some(pair)
+        };
+        instance
+            .network
+            .layers
+            .iter()
+            .enumerate()
+            .filter_map(of)
+            .collect()
+    }
+}
+
+/// Time to move a layer's stash for one micro-batch, in ns.
+fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
+    let link = settings.link;
+    transfer_ns(layer.stash_bytes, link.bandwidth_bytes_per_s, link.latency_ns)
+}
+
+/// Time to move a layer's weights after an update, as far as each micro-batch bears it: all of it where there is no flush,
+/// else its part of an iteration, in ns.
+fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
+    let link = settings.link;
+    let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+    match settings.schedule {
+        Schedule::Pipedream => all_ns,
+        _ => all_ns.div_ceil(settings.micro_batches.unwrap_or(1)),
+    }
+}
+
+/// Transfers as they are found.
+struct Moved<F> {
+    costs: Costs,
+    item_of: F,
+}
+
+impl<F: Fn(usize) -> usize> Moved<F> {
+    /// Adds ns of each way between passes, unless they are in one item.
+    fn add(&mut self, producer: Option<usize>, consumers: impl Iterator<Item = usize>, ns: [u64; 3]) {
+        let Some(producer) = producer.map(&self.item_of) else {
+            return;
+        };
+        let mut consumers: Vec<usize> = consumers
+            .map(&self.item_of)
+            .filter(|&item| item != producer)
+            .collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        if consumers.is_empty() || ns == [0; 3] {
+            return;
+        }
+        let sum = self.costs.entry((producer, consumers)).or_default();
+        sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns);
+    }
+}

@@ -2,68 +2,89 @@
 
 mod common;
 
-use common::mixed::random_mixed;
+use common::mixed::{mixed_spec, random_mixed};
+use common::problem_of;
 use stagecut::check::check;
 use stagecut::exact::control::Control;
+use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::Shares;
+use stagecut::options::{Cuts, Mode, Shares};
 use stagecut::oracles::allocations;
 use stagecut::plan::{PROOF_TOLERANCE, Status};
+use stagecut::problem::Problem;
 
-/// Objective and status of brute force, and a plan that the checker accepts, whatever the options.
+/// Whether methods find objective and status of brute force, and plans that the checker accepts; false where brute force
+/// would take too long.
+fn agree(seed: u64, instance: &Instance, problem: &Problem, methods: &[&str]) -> bool {
+    let workers = problem.workers.as_ref().expect("a mixed problem");
+    let Ok(best) = allocations::solve(problem, workers) else {
+        return false;
+    };
+    let best_ms = best.map(|(_, objective_ns)| objective_ns as f64 / 1e6);
+    for name in methods {
+        let method = methods::find(name).expect("a method");
+        let plan = method
+            .run(instance, problem, &Control::default())
+            .expect("HiGHS works");
+        let violations = check(instance, &problem.settings, &plan);
+        assert_eq!(violations, [], "seed {seed}: {name}");
+        // A proof is as good as its tolerance: a ns in 10 ms.
+        let of_plan = plan.objective_ms.unwrap_or(f64::INFINITY);
+        let best = best_ms.unwrap_or(f64::INFINITY);
+        let agrees = of_plan == best || of_plan - best <= PROOF_TOLERANCE * of_plan + 1e-12;
+        let right = format!("seed {seed}: {name} finds {of_plan}, not {best}");
+        assert!(agrees && of_plan >= best, "{right}");
+        let expected = match best_ms {
+            Some(_) => Status::Optimal,
+            None => Status::Infeasible,
+        };
+        // Programs count in real numbers, so that their bound may stay a few ns below a plan in whole ns.
+        let is_close = is_global(problem) && plan.gap.is_some_and(|gap| gap * of_plan <= 1e-5);
+        let proves = plan.status == expected || is_close;
+        assert!(proves, "seed {seed}: {name} ends {}", plan.status);
+    }
+    true
+}
+
+fn is_global(problem: &Problem) -> bool {
+    problem.settings.shares == Shares::Global
+}
+
 #[test]
 fn exact_methods_agree_with_brute_force() {
+    let milp = methods::find("milp").expect("a method");
     let mut compared = 0;
     for seed in 0..5_000 {
         let Some((instance, problem)) = random_mixed(seed) else {
             continue;
         };
         // Ideals cannot tie the shares of all stages together; the program can, where it is linear, and takes its time.
-        let is_global = problem.settings.shares == Shares::Global;
-        let milp = methods::find("milp").expect("a method");
-        if is_global && (seed > 600 || milp.applies(&problem).is_err()) {
-            continue;
-        }
-        let workers = problem.workers.as_ref().expect("a mixed problem");
-        let Ok(best) = allocations::solve(&problem, workers) else {
-            continue;
+        let methods: &[&str] = match is_global(&problem) {
+            false => &["exact", "ideals"],
+            true if seed > 600 || milp.applies(&problem).is_err() => continue,
+            true => &["exact"],
         };
-        let best_ms = best.map(|(_, objective_ns)| objective_ns as f64 / 1e6);
-        for name in ["exact", "ideals"]
-            .into_iter()
-            .take(if is_global { 1 } else { 2 })
-        {
-            let method = methods::find(name).expect("a method");
-            let plan = method
-                .run(&instance, &problem, &Control::default())
-                .expect("HiGHS works");
-            assert_eq!(
-                check(&instance, &problem.settings, &plan),
-                [],
-                "seed {seed}: {name}"
-            );
-            // A proof is as good as its tolerance: a ns in 10 ms.
-            let of_plan = plan.objective_ms.unwrap_or(f64::INFINITY);
-            let best = best_ms.unwrap_or(f64::INFINITY);
-            let agrees = of_plan == best || of_plan - best <= PROOF_TOLERANCE * of_plan + 1e-12;
-            assert!(
-                agrees && of_plan >= best,
-                "seed {seed}: {name} finds {of_plan}, not {best}"
-            );
-            let expected = if best_ms.is_some() {
-                Status::Optimal
-            } else {
-                Status::Infeasible
-            };
-            // Programs count in real numbers, so that their bound may stay a few ns below a plan in whole ns.
-            let is_close = is_global && plan.gap.is_some_and(|gap| gap * of_plan <= 1e-5);
-            assert!(
-                plan.status == expected || is_close,
-                "seed {seed}: {name} ends {}",
-                plan.status
-            );
-        }
-        compared += 1;
+        compared += usize::from(agree(seed, &instance, &problem, methods));
     }
     assert!(compared > 1_500, "{compared}");
+}
+
+/// The combination of all: separate cuts on mixed devices, in groups, on shares.
+#[test]
+fn separate_cuts_agree_with_brute_force() {
+    let mut compared = 0;
+    for seed in 0..3_000 {
+        let mut spec = mixed_spec(seed);
+        spec.pipeline.cuts = Some(Cuts::Separate);
+        spec.pipeline.mode = Some(Mode::Training);
+        let Some((instance, problem)) = problem_of(&spec).filter(|(_, problem)| problem.workers.is_some())
+        else {
+            continue;
+        };
+        let is_open = is_global(&problem) || problem.memory_is_joint() || problem.items.len() > 8;
+        if !is_open {
+            compared += usize::from(agree(seed, &instance, &problem, &["exact", "ideals"]));
+        }
+    }
+    assert!(compared > 200, "{compared}");
 }

@@ -260,3 +260,44 @@ fn the_search_for_global_shares_solves_two_types_and_comes_close_for_more() {
         "{solved} {searched} {missed}"
     );
 }
+
+/// A plan that gives a phase with work no share never ends, so it is no plan; without work the phase needs none.
+#[test]
+fn a_phase_without_a_share_is_infeasible() {
+    let mut seen = [0; 2];
+    for (_, mut problem) in (0..300).filter_map(|seed| problem_of(&mixed_spec(seed))) {
+        let Some(workers) = problem.workers.clone() else {
+            continue;
+        };
+        problem.settings.worker = WorkerMode::Concurrent;
+        problem.settings.shares = Shares::Global;
+        problem.settings.all_stages = false;
+        let takes_levels = workers
+            .classes
+            .iter()
+            .any(|class| class.levels.iter().any(Option::is_some));
+        if takes_levels {
+            continue;
+        }
+        let has_backward = problem.items.iter().any(|item| item.backward_ns > 0);
+        let plan = Allocation {
+            assignment: vec![0; problem.items.len()],
+            choices: vec![0],
+            global: vec![1.0; workers.resource_names.len()],
+        };
+        // Nothing is left for backward propagation.
+        let is_runnable = problem.items.iter().all(|item| {
+            let devices = &workers.choices[0].devices;
+            devices
+                .iter()
+                .zip(&item.times)
+                .all(|(&n, times)| n == 0 || times.is_some())
+        });
+        if is_runnable {
+            assert_eq!(workers.loads(&problem, &plan).is_none(), has_backward);
+            assert!(!has_backward || !workers.is_feasible(&problem, &plan));
+            seen[usize::from(has_backward)] += 1;
+        }
+    }
+    assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+}

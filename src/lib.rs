@@ -56,7 +56,7 @@
 //!   → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
-//! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`] and what reads its graphs.
+//! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
 //!   `unsafe` is in one file, HiGHS's C interface.
 //! * Times are whole nanoseconds inside, milliseconds outside ([`units`]); a validated network's totals are exact in a double.
 //! * Layers are known by their position in the network, items by their position in the problem. Positions never change.

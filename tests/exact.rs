@@ -6,12 +6,16 @@ use common::{larger_problem, random_problem};
 use rayon::prelude::*;
 use stagecut::check;
 use stagecut::cost;
+use stagecut::exact::boundaries::{self, Limits};
 use stagecut::exact::control::Control;
 use stagecut::exact::highs::{self, Stop};
 use stagecut::exact::presolve::{self, Reductions};
+use stagecut::exact::reach::Reach;
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
+use stagecut::formulations::staging::Windows;
 use stagecut::formulations::three_block;
+use stagecut::heuristics::{self, Effort};
 use stagecut::methods;
 use stagecut::oracles::brute_force;
 use stagecut::plan::Status;
@@ -91,6 +95,10 @@ fn no_switch_changes_an_optimum() {
             ..all
         },
         Reductions {
+            boundaries: false,
+            ..all
+        },
+        Reductions {
             anchored: false,
             ..all
         },
@@ -100,6 +108,7 @@ fn no_switch_changes_an_optimum() {
             apart: false,
             absorb: false,
             windows: false,
+            boundaries: false,
             anchored: false,
             period: false,
             three_block: false,
@@ -220,6 +229,57 @@ fn reductions_are_at_work() {
         by_apart > 20 && by_absorb > 10,
         "{by_apart} by apart, {by_absorb} by absorb"
     );
+}
+
+/// Boundaries rule out no plan within their limits, be it the best or one of a heuristic, and do rule out something.
+#[test]
+fn boundaries_rule_out_no_plan() {
+    let narrowed: usize = SEEDS
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, random_problem(seed)?)))
+        .map(|(seed, (_, problem))| {
+            let Some((best, _)) = brute_force::solve(&problem).expect("few items") else {
+                return 0;
+            };
+            let bottleneck_ns = |plan: &Vec<usize>| {
+                let stages = cost::stage_costs(&problem, plan);
+                stages
+                    .iter()
+                    .map(|stage| stage.bottleneck_ns())
+                    .max()
+                    .unwrap_or(0)
+            };
+            let known = heuristics::METHODS.iter().filter(|h| h.effort == Effort::Quick);
+            let known = known
+                .filter_map(|h| h.plan(&problem, seed))
+                .map(|plan| plan.assignment);
+            let mut narrowed = 0;
+            for plan in known.chain([best]) {
+                let objective_ns = cost::assignment_ns(&problem, &plan);
+                let limit_ns = bounds::bottleneck_from_objective(&problem, objective_ns);
+                let limits = Limits {
+                    bottleneck_ns: limit_ns.expect("a plan costs so much"),
+                    // No bound is above what the plan itself needs.
+                    least_bottleneck_ns: bottleneck_ns(&plan),
+                    objective_ns,
+                };
+                let mut windows = Windows::all(&problem);
+                let open = windows.open();
+                let reach = Reach::new(&problem);
+                assert!(
+                    boundaries::narrow(&problem, &reach, limits, &mut windows, &|| false),
+                    "seed {seed}"
+                );
+                for (item, stage) in plan.iter().enumerate() {
+                    let window = windows.earliest[item]..=windows.latest[item];
+                    assert!(window.contains(stage), "seed {seed}: item {item} in {stage}");
+                }
+                narrowed += usize::from(windows.open() < open);
+            }
+            narrowed
+        })
+        .sum();
+    assert!(narrowed > 1000, "only {narrowed} were narrowed");
 }
 
 /// The second exact method confirms what the first one proves, on problems too large for brute force.

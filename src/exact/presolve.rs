@@ -16,6 +16,8 @@ pub struct Reductions {
     pub absorb: bool,
     /// Prefix variables outside an item's stage window are fixed.
     pub windows: bool,
+    /// Windows take account of what must cross the boundaries between stages.
+    pub boundaries: bool,
     /// The anchored stage bound.
     pub anchored: bool,
     /// What is proved of the period, for iterations.
@@ -32,6 +34,7 @@ impl Default for Reductions {
             apart: true,
             absorb: true,
             windows: true,
+            boundaries: true,
             anchored: true,
             period: true,
             three_block: true,

@@ -1,6 +1,7 @@
 //! The mixed-integer program of a search, solved until nothing better is left.
 
 use super::anchored;
+use super::boundaries::{self, Limits};
 use super::control::Control;
 use super::highs::{self, SolverError, Stop};
 use super::highs_c::Report;
@@ -56,13 +57,13 @@ pub(super) fn search(
         }
         let problem = &search.reduced.problem;
         let windows = match presolve && search.control.reductions.windows {
-            true => windows::within(problem, &Reach::new(problem), limit_ns),
-            false => Windows::all(problem),
+            true => windows_within(search, limit_ns, extent),
+            false => Some(Windows::all(problem)),
         };
-        if windows.some_is_empty() {
+        let Some(windows) = windows else {
             search.exhausted("windows");
             return Ok(StoppedBy::Completed);
-        }
+        };
         if extent == Extent::Few && windows.open() > FEW_BINARIES {
             return Ok(StoppedBy::SizeLimit);
         }
@@ -81,6 +82,25 @@ pub(super) fn search(
             Stop::Optimal => {}
         }
     }
+}
+
+/// The windows of the reduced problem's items; `None` if no plan of interest is left.
+fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Windows> {
+    let problem = &search.reduced.problem;
+    let reach = Reach::new(problem);
+    let mut windows = windows::within(problem, &reach, limit_ns);
+    // Boundaries hardly ever close more than half of what is open.
+    let is_hopeless = extent == Extent::Few && windows.open() > 2 * FEW_BINARIES;
+    if windows.some_is_empty() || is_hopeless || !search.control.reductions.boundaries {
+        return (!windows.some_is_empty()).then_some(windows);
+    }
+    let limits = Limits {
+        bottleneck_ns: limit_ns,
+        least_bottleneck_ns: search.lower_bottleneck_ns,
+        objective_ns: search.target_ns(),
+    };
+    let must_stop = || search.control.must_stop().is_some();
+    boundaries::narrow(problem, &reach, limits, &mut windows, &must_stop).then_some(windows)
 }
 
 /// One run of the program, for plans of at most the search's target.

@@ -142,7 +142,7 @@ fn agree(first: Option<f64>, second: Option<f64>) -> bool {
 fn run_heuristic(heuristic: &Heuristic, problem: &Problem, seed: u64) -> Outcome {
     let started = Instant::now();
     let allocation = heuristic.plan(problem, seed);
-    let bound = bounds::simple(problem)[0];
+    let bound = exact::simple_bound(problem);
     Outcome {
         allocation,
         bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),

@@ -5,14 +5,17 @@ mod common;
 use common::mixed::{mixed_spec, random_mixed};
 use common::{is_chain, problem_of};
 use stagecut::cost;
+use stagecut::exact::control::Control;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
 use stagecut::heuristics::{Heuristic, METHODS, Run, find};
+use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
 use stagecut::options::{Communication, Groups, PipelineOptions, Shares};
 use stagecut::oracles::{allocations, chains, groupings};
+use stagecut::plan::Status;
 use stagecut::problem::Problem;
 use stagecut::workers::{Allocation, Workers};
 
@@ -39,8 +42,8 @@ fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {
 
 #[test]
 fn no_heuristic_beats_brute_force() {
-    let mut found = [0; 4];
-    let mut optimal = [0; 4];
+    let mut found = [0; 5];
+    let mut optimal = [0; 5];
     let mut plans = 0;
     for (seed, problem, workers) in mixed(0..2500) {
         let Ok(best) = allocations::solve(&problem, &workers) else {
@@ -73,7 +76,7 @@ fn no_heuristic_beats_brute_force() {
         found.iter().all(|&found| found > plans / 2),
         "{found:?} of {plans}"
     );
-    assert!(optimal[3] * 10 > plans * 8, "{} of {plans}", optimal[3]);
+    assert!(optimal[4] * 10 > plans * 8, "{} of {plans}", optimal[4]);
 }
 
 /// The least objective of any cut of the items by number into stages on these choices; stages may stay out where the
@@ -183,6 +186,43 @@ fn they_are_exact_where_the_registry_says_so() {
 }
 
 #[test]
+fn no_heuristic_claims_a_proof_it_does_not_have() {
+    let mut proved = 0;
+    for (instance, problem) in (0..1500).filter_map(random_mixed) {
+        let workers = problem.workers.as_ref().unwrap();
+        let Ok(Some((_, best_ns))) = allocations::solve(&problem, workers) else {
+            continue;
+        };
+        let best_ms = best_ns as f64 / 1e6;
+        for method in methods() {
+            let method = stagecut::methods::find(method.name).unwrap();
+            let plan = method.run(&instance, &problem, &Control::default()).unwrap();
+            let name = method.name();
+            // Shares found as real numbers may round to either side.
+            let slack_ms = if problem.settings.shares == Shares::Global {
+                2e-6
+            } else {
+                0.0
+            };
+            assert!(
+                plan.bound_ms.unwrap() <= best_ms + slack_ms,
+                "{}: {name}",
+                instance.name
+            );
+            if plan.status == Status::Optimal {
+                assert!(
+                    plan.objective_ms.unwrap() <= best_ms + slack_ms,
+                    "{}: {name}",
+                    instance.name
+                );
+                proved += 1;
+            }
+        }
+    }
+    assert!(proved > 100, "{proved}");
+}
+
+#[test]
 fn a_seed_gives_one_plan() {
     for (seed, problem, _) in mixed(0..300) {
         for method in methods() {
@@ -270,6 +310,35 @@ fn no_grouping_of_a_partition_beats_brute_force() {
     assert!(
         compared > 1000 && optimal * 10 > compared * 8,
         "{optimal} of {compared}"
+    );
+}
+
+#[test]
+fn exact_groups_are_brute_force_on_the_same_partition() {
+    let (mut compared, mut better, mut none) = (0, 0, 0);
+    for (seed, problem, workers) in mixed(0..4000) {
+        let partition = duan_wu::partition(&problem, &workers);
+        let stages = partition.iter().max().unwrap() + 1;
+        let Ok(by_force) = groupings::solve(&problem, &workers, &partition, stages) else {
+            continue;
+        };
+        let grouping = Grouping::new(&problem, &workers, &partition, stages);
+        let cost = |choices: Vec<usize>| {
+            let costs = (0..stages).map(|stage| grouping.cost_ns(stage, choices[stage]));
+            costs.max().unwrap()
+        };
+        let own = duan_wu_exact_groups::best(&workers, &grouping, stages).map(cost);
+        assert_eq!(own, by_force.map(|(_, ns)| ns), "seed {seed}");
+        if let Some(greedy_ns) = grouping.greedy().map(cost) {
+            assert!(own.unwrap() <= greedy_ns, "seed {seed}");
+            better += usize::from(own.unwrap() < greedy_ns);
+        }
+        none += usize::from(own.is_none());
+        compared += 1;
+    }
+    assert!(
+        compared > 2000 && better > 100 && none > 20,
+        "{compared} {better} {none}"
     );
 }
 

@@ -12,9 +12,11 @@ use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
 use stagecut::heuristics::slicing;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use stagecut::instance::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, ResourceSpec, TensorSpec,
+};
 use stagecut::methods;
-use stagecut::options::{MemoryLimit, PipelineOptions};
+use stagecut::options::{Groups, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -85,6 +87,42 @@ fn a_time_limit_with_a_plan_is_feasible() {
         (Status::Feasible, StoppedBy::TimeLimit)
     );
     assert!(plan.bound_ms < plan.objective_ms);
+}
+
+/// Devices of three speeds to form groups of: every ideal of the network takes long.
+fn wide_on_groups(layers: usize) -> InstanceSpec {
+    let kind = |rate: f64| DeviceKindSpec {
+        name: format!("rate-{rate}"),
+        count: Some(6),
+        resources: vec![ResourceSpec {
+            name: "gpu".into(),
+            forward_rate: rate,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut spec = wide(layers);
+    spec.cluster = Some(ClusterSpec {
+        device_kinds: [1.0, 1.7, 2.3].map(kind).into(),
+        ..Default::default()
+    });
+    spec.pipeline.groups = Some(Groups::Assign);
+    spec
+}
+
+#[test]
+fn a_pass_over_ideals_and_devices_looks_at_the_clock() {
+    let control = Control {
+        time_limit: Some(Duration::from_secs(1)),
+        ..Control::default()
+    };
+    let plan = run(&wide_on_groups(60), "ideals", &control);
+    assert_eq!(
+        (plan.status, plan.stopped_by),
+        (Status::Feasible, StoppedBy::TimeLimit)
+    );
+    // Far more than a look at the clock should take, far less than a pass does.
+    assert!(plan.statistics.seconds < 10.0, "{}", plan.statistics.seconds);
 }
 
 #[test]

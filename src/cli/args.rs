@@ -77,7 +77,9 @@ stagecut solve transformer.json --stages 32 --time-limit 60"
 
 const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
 stagecut solve net.toml --objective iteration --micro-batches 16 --schedule gpipe\n  \
-stagecut solve profile.json --device-kinds accelerator --format json --output plan.json";
+stagecut solve profile.json --device-kinds accelerator --format json --output plan.json\n  \
+stagecut solve net.toml --cluster mixed.toml --stages 4 --groups assign --communication overlapped\n  \
+stagecut solve net.toml --stages 4 --worker concurrent --shares best --communication overlapped";
 
 const SIMULATE_EXAMPLES: &str = "Examples:\n  stagecut simulate plan.json\n  \
 stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline.svg\n  \

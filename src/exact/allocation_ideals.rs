@@ -136,6 +136,11 @@ impl<'a> AllocationSearch<'a> {
         let mut pass = Pass::Exhausted;
         'sizes: for size in (1..=n).rev() {
             for at in std::mem::take(&mut ideals.by_size[size]) {
+                // A growth looks at the clock too, but most are short, and each may try many devices.
+                if let Some(stopped_by) = self.control.must_stop() {
+                    pass = Pass::Stopped(stopped_by);
+                    break 'sizes;
+                }
                 match self.leave(at, limit_ns, &mut ideals, &mut steps) {
                     Grown::All => {}
                     Grown::Accepted => {

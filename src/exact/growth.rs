@@ -117,7 +117,7 @@ impl<'a, T: Tally> Growth<'a, T> {
     /// one.
     pub fn each(&mut self, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
         /// Steps between two looks at the clock.
-        const PATIENCE: u64 = 1 << 16;
+        const PATIENCE: u64 = 1 << 12;
         let mut next_look = PATIENCE;
         loop {
             while self.taken.len() < self.free.len() {

@@ -26,6 +26,8 @@ mod search;
 mod three_block;
 pub mod windows;
 
+use self::bounds::Bound;
+use self::capacity::Capacity;
 use self::control::Control;
 use self::highs::SolverError;
 use self::program::Extent;
@@ -233,6 +235,18 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         allocation: None,
         ..outcome
     })
+}
+
+/// The best bound on the busiest stage that takes no search: for workers that differ, one that counts all their devices.
+pub fn simple_bound(problem: &Problem) -> Bound {
+    let Some(workers) = &problem.workers else {
+        return bounds::simple(problem)[0];
+    };
+    let [work, item] = Capacity::new(problem, workers).bounds(problem, workers);
+    match item.bottleneck_ns > work.bottleneck_ns {
+        true => item,
+        false => work,
+    }
 }
 
 /// Runs every quick heuristic.

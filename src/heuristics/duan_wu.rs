@@ -7,7 +7,7 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, Run, binary_search, global_shares, if_runs, orders};
-use crate::problem::Problem;
+use crate::problem::{Assignment, Problem};
 use crate::workers::{Allocation, Workers};
 
 /// The registry's entry.
@@ -28,14 +28,19 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
 
 /// Algorithm 1 on the items by number, then Algorithm 2; a plan but for a global share, or `None`.
 pub fn partition_and_group(problem: &Problem, workers: &Workers) -> Option<Allocation> {
-    let alike = problem.alike(most_stages(problem, workers), None);
-    let assignment = binary_search::partition(&alike, &orders::by_number(problem));
+    let assignment = partition(problem, workers);
     let stages = assignment.iter().max()? + 1;
     let choices = Grouping::new(problem, workers, &assignment, stages).greedy()?;
     Some(Allocation {
         choices,
         ..Allocation::from(assignment)
     })
+}
+
+/// Algorithm 1 on the items by number, for as many stages as find a worker each.
+pub fn partition(problem: &Problem, workers: &Workers) -> Assignment {
+    let alike = problem.alike(most_stages(problem, workers), None);
+    binary_search::partition(&alike, &orders::by_number(problem))
 }
 
 /// Most stages that a plan may have and that find a worker each.

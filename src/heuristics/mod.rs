@@ -7,6 +7,7 @@ pub mod binary_search;
 pub mod block_partition;
 pub mod brkga;
 pub mod duan_wu;
+pub mod duan_wu_exact_groups;
 pub mod duan_wu_local;
 pub mod equal_layers;
 pub mod fitting;
@@ -92,6 +93,7 @@ pub const METHODS: &[Heuristic] = &[
     local_moves::METHOD,
     brkga::METHOD,
     duan_wu::METHOD,
+    duan_wu_exact_groups::METHOD,
     duan_wu_local::METHOD,
     lpt::METHOD,
     alternate::METHOD,

@@ -1,0 +1,141 @@
+//! Algorithm 1 of Duan and Wu, then the best workers for its stages: what their two steps lose by grouping greedily, and
+//! what they lose by deciding the partition first.
+//!
+//! The partition is that of [`duan_wu`]. The grouping is ours: the period is one of the costs of a stage on a choice, and
+//! the least limit is found among those by bisection. Whether a limit can be kept is decided stage by stage. A label is
+//! what the stages so far take of the stock; a choice that holds another fitting one is left out, and so is a label that
+//! holds another: what completes the larger completes the smaller, with devices to spare.
+
+use super::grouping::Grouping;
+use super::{Effort, Heuristic, Run, duan_wu, global_shares, if_runs};
+use crate::problem::Problem;
+use crate::workers::{Allocation, Workers};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "duan-wu-exact-groups",
+    summary: "stages by binary search for equal workers, then the best devices for these stages",
+    source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction); the exact grouping is ours",
+    exact_for: "what duan-wu is; the devices, for the stages it takes and shares chosen stage by stage",
+    effort: Effort::Quick,
+    run: Run::Mixed(applies, run),
+};
+
+/// Stages times choices that are costed one by one at most.
+const MOST_COSTS: usize = 50_000;
+
+fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
+    let costs = duan_wu::most_stages(problem, workers).saturating_mul(workers.choices.len());
+    match costs <= MOST_COSTS {
+        true => Ok(()),
+        false => Err("it has too many possible groups to cost each for every stage"),
+    }
+}
+
+fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+    let plan = duan_wu::partition(problem, workers);
+    let stages = plan.iter().max()? + 1;
+    let choices = best(workers, &Grouping::new(problem, workers, &plan, stages), stages)?;
+    let grouped = Allocation {
+        choices,
+        ..Allocation::from(plan)
+    };
+    if_runs(problem, workers, global_shares::fill(problem, workers, grouped))
+}
+
+/// Choices for so many stages whose largest cost is least; `None` where no choices can run them all.
+///
+/// With one share for all stages each stage is weighed at its own best shares, as [`Grouping`] does; then the choices need
+/// not be the best.
+///
+/// Time O(q C L + log(q C) q A²) for q stages, C choices, L to cost one, and A labels of which none holds another.
+pub fn best(workers: &Workers, grouping: &Grouping, stages: usize) -> Option<Vec<usize>> {
+    let costs: Vec<Vec<u64>> = (0..stages)
+        .map(|stage| {
+            let choices = 0..workers.choices.len();
+            choices.map(|choice| grouping.cost_ns(stage, choice)).collect()
+        })
+        .collect();
+    let mut limits: Vec<u64> = costs.iter().flatten().copied().collect();
+    limits.sort_unstable();
+    limits.dedup();
+    // A cost of `u64::MAX` says that the stage cannot run.
+    limits.pop_if(|limit| *limit == u64::MAX);
+    let (mut low, mut high) = (0, limits.len());
+    let mut found = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match within(workers, &costs, limits[middle]) {
+            Some(choices) => (found, high) = (Some(choices), middle),
+            None => low = middle + 1,
+        }
+    }
+    found
+}
+
+/// What some first stages take of the stock, the choice of the last of them, and the label before it.
+struct Label {
+    taken: Vec<usize>,
+    choice: usize,
+    parent: usize,
+}
+
+/// Choices whose costs are all within a limit, if the stock has them.
+fn within(workers: &Workers, costs: &[Vec<u64>], limit_ns: u64) -> Option<Vec<usize>> {
+    let start = Label {
+        taken: vec![0; workers.stock.len()],
+        choice: 0,
+        parent: 0,
+    };
+    let mut stages = vec![vec![start]];
+    for costs in costs {
+        let before = &stages[stages.len() - 1];
+        // A smaller choice comes before any that holds it: see `Workers::choice_of`.
+        let mut fitting: Vec<usize> = Vec::new();
+        for choice in (0..costs.len()).filter(|&choice| costs[choice] <= limit_ns) {
+            let takes = &workers.choices[choice].takes;
+            if !fitting
+                .iter()
+                .any(|&other| is_within(&workers.choices[other].takes, takes))
+            {
+                fitting.push(choice);
+            }
+        }
+        let mut next = Vec::new();
+        for (parent, label) in before.iter().enumerate() {
+            for &choice in &fitting {
+                let sum = label.taken.iter().zip(&workers.choices[choice].takes);
+                let taken: Vec<usize> = sum.map(|(taken, takes)| taken + takes).collect();
+                if is_within(&taken, &workers.stock) {
+                    next.push(Label {
+                        taken,
+                        choice,
+                        parent,
+                    });
+                }
+            }
+        }
+        next.sort_by(|a, b| a.taken.cmp(&b.taken));
+        let mut kept: Vec<Label> = Vec::new();
+        for label in next {
+            if !kept.iter().any(|other| is_within(&other.taken, &label.taken)) {
+                kept.push(label);
+            }
+        }
+        stages.push(kept);
+    }
+    stages[stages.len() - 1].first()?;
+    let mut choices = Vec::new();
+    let mut at = 0;
+    for labels in stages[1..].iter().rev() {
+        choices.push(labels[at].choice);
+        at = labels[at].parent;
+    }
+    choices.reverse();
+    Some(choices)
+}
+
+/// Whether no entry is larger than the other's.
+fn is_within(taken: &[usize], of: &[usize]) -> bool {
+    taken.iter().zip(of).all(|(taken, of)| taken <= of)
+}

@@ -385,6 +385,91 @@ fn programs_mean_the_same_to_whoever_reads_them() {
     }
 }
 
+/// [`NET`] on two fast devices and a slow one.
+fn mixed_net() -> String {
+    let kinds = r#"[
+    { name = "fast", count = 2, resources = [{ name = "gpu", forward_rate = 2 }] },
+    { name = "slow", count = 1, resources = [{ name = "gpu", forward_rate = 1 }] },
+]"#;
+    let mut net: toml::Table = NET.parse().unwrap();
+    let cluster = net["cluster"].as_table_mut().unwrap();
+    let kinds: toml::Table = format!("device_kinds = {kinds}").parse().unwrap();
+    cluster.insert("device_kinds".into(), kinds["device_kinds"].clone());
+    net.to_string()
+}
+
+const GROUPS: &[&str] = &["--groups", "assign", "--communication", "overlapped"];
+
+/// Files of the groups program minimise -θ, where θ is a unit of time over the period; those of devices count units.
+#[test]
+fn programs_of_workers_that_differ_mean_the_same_to_whoever_reads_them() {
+    let folder = Folder::with("net.toml", mixed_net());
+    let problem = ["net.toml", "--stages", "2", "--all-stages"];
+    for (options, row) in [
+        (GROUPS, "stock"),
+        (&["--communication", "blocking"], "one_choice"),
+    ] {
+        let solve = [&["solve"], &problem[..], options, &["--format", "json"]].concat();
+        let known_ms = json(&folder.succeed(&solve))["objective_ms"].as_f64().unwrap();
+        for file in ["net.lp", "net.mps"] {
+            let run = folder.run(&[&["formulate"], &problem[..], options, &["--output", file]].concat());
+            assert_eq!(run.code, 0, "{}", run.stderr);
+            assert!(folder.read(file).contains(row), "{file} lacks {row}");
+            let words = run.stderr.split_whitespace();
+            let unit_ns: f64 = words
+                .filter_map(|word| word.parse().ok())
+                .next()
+                .expect("the unit");
+            let optimum = optimum_of_file(&folder.path(file));
+            let units = if options == GROUPS {
+                -1.0 / optimum
+            } else {
+                optimum
+            };
+            let optimum_ms = units * unit_ns / 1e6;
+            assert!(
+                (optimum_ms - known_ms).abs() < 2e-6,
+                "{file}: {optimum_ms} and {known_ms} ms"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_no_program_can_say_is_refused_with_the_reason() {
+    let folder = Folder::with("net.toml", mixed_net());
+    // The theorem's shares differ from device to device where ratios of rates do, which is no linear constraint.
+    let uneven = mixed_net().replace("forward_rate = 2", "forward_rate = 2\nbackward_rate = 3");
+    folder.write("net.toml", uneven);
+    let options = [
+        "net.toml",
+        "--stages",
+        "2",
+        "--worker",
+        "concurrent",
+        "--shares",
+        "theorem",
+        "--communication",
+        "overlapped",
+        "--groups",
+        "assign",
+    ];
+    for command in [
+        &["formulate", "--output", "net.lp"][..],
+        &["solve", "--method", "milp"],
+    ] {
+        let run = folder.run(&[command, &options].concat());
+        assert_eq!(
+            (run.code, run.stdout.as_str()),
+            (2, ""),
+            "{command:?}: {}",
+            run.stderr
+        );
+        assert!(run.stderr.contains("linear"), "{command:?}: {}", run.stderr);
+    }
+    folder.succeed(&[&["solve"], &options[..]].concat());
+}
+
 #[test]
 fn drawings() {
     let folder = Folder::with("net.toml", NET);

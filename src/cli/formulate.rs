@@ -29,6 +29,13 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
             program.binaries(),
             program.rows.len()
         ));
+        // Files have no constants: see `formulations/groups.md` for what this one means.
+        if program.constant() != 0.0 {
+            super::output::note(&format!(
+                "the objective is minus the pace, one unit of time over the period; its constant {} is not written",
+                program.constant()
+            ));
+        }
     }
     std::fs::write(&args.output, "").map_err(|error| CliError::write(&args.output, error))?;
     highs::write(program, &instance.name, &args.output)?;

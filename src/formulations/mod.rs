@@ -29,6 +29,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// The part of the objective that depends on no variable; files leave it out, as solvers may.
+    pub fn constant(&self) -> f64 {
+        self.objective.constant()
+    }
+
     /// An empty program.
     pub fn new(scale_ns: f64) -> Self {
         Self {

@@ -18,6 +18,7 @@ struct Row<'a> {
     forward: String,
     backward: String,
     devices: String,
+    shares: String,
     load_ms: Option<f64>,
     forward_ms: Option<f64>,
     backward_ms: Option<f64>,
@@ -40,6 +41,7 @@ impl<'a> Row<'a> {
             forward: join(|stage| &stage.forward),
             backward: join(|stage| &stage.backward),
             devices: join(|stage| &stage.devices),
+            shares: stage.map_or_else(String::new, shares),
             load_ms: stage.map(|stage| stage.load_ms),
             forward_ms: stage.map(|stage| stage.forward_ms),
             backward_ms: stage.map(|stage| stage.backward_ms),
@@ -49,9 +51,15 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Shares of forward propagation as `resource=share`.
+fn shares(stage: &PlanStage) -> String {
+    let share = |(name, share): (&String, &f64)| format!("{name}={share}");
+    stage.shares.iter().map(share).collect::<Vec<_>>().join(";")
+}
+
 /// A plan as CSV, a row a stage; one row with empty stage columns where there is no plan.
 ///
-/// Layers of a stage are joined by `;`. For names that hold one, use [`json`].
+/// Layers, devices and shares of a stage are joined by `;`. For names that hold one, use [`json`].
 ///
 /// # Errors
 ///

@@ -80,6 +80,28 @@ pub fn shorten(text: &str, most: usize) -> String {
     format!("{head}{mark}{tail}")
 }
 
+/// Devices `kind:number`, those of one kind whose numbers follow on each other as `kind:first..last`.
+pub fn devices(names: &[String]) -> String {
+    let mut runs: Vec<(&str, usize, usize)> = Vec::new();
+    for name in names {
+        let Some((kind, number)) = name
+            .rsplit_once(':')
+            .and_then(|(k, n)| Some((k, n.parse().ok()?)))
+        else {
+            return names.join(" ");
+        };
+        match runs.last_mut() {
+            Some((last, _, end)) if *last == kind && *end + 1 == number => *end = number,
+            _ => runs.push((kind, number, number)),
+        }
+    }
+    let run = |&(kind, first, last): &(&str, usize, usize)| match first == last {
+        true => format!("{kind}:{first}"),
+        false => format!("{kind}:{first}..{last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(" ")
+}
+
 /// As many characters as fit into `room` columns.
 fn take(characters: impl Iterator<Item = char>, room: usize) -> String {
     let mut used = 0;
@@ -182,6 +204,13 @@ mod tests {
         assert_eq!(shorten("inception_3a/1x1", 9), "ince…/1x1");
         assert_eq!(shorten("層層層層", 5), "層…層");
         assert_eq!(shorten("abc", 0), "");
+    }
+
+    #[test]
+    fn devices_that_follow_on_each_other_are_a_range() {
+        let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(devices(&names("a:1 b:2 b:3 b:4 b:6")), "a:1 b:2..4 b:6");
+        assert_eq!(devices(&names("host")), "host");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
-use super::format::{Digits, bytes, shorten, width};
+use super::format::{Digits, bytes, devices, shorten, width};
 use super::ranges::Ranges;
 use super::table::{Column, GAP, draw, table_width};
 use crate::instance::Instance;
@@ -76,7 +76,7 @@ pub fn is_bottleneck(plan: &Plan, stage: &PlanStage) -> bool {
 /// All columns but the layers.
 fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
     /// More characters than this of the devices push out what matters more.
-    const MOST_OF_DEVICES: usize = 20;
+    const MOST_OF_DEVICES: usize = 24;
     let cells = |cell: &dyn Fn(&PlanStage) -> String| plan.stages.iter().map(cell).collect::<Vec<_>>();
     let times = |heading, time: fn(&PlanStage) -> f64| {
         Column::numbers(heading, "ms", cells(&|stage| digits.ms(time(stage))))
@@ -85,7 +85,7 @@ fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
         true => format!("> {}", stage.index),
         false => stage.index.to_string(),
     });
-    let device = cells(&|stage| shorten(&stage.devices.join(" "), MOST_OF_DEVICES));
+    let device = cells(&|stage| shorten(&devices(&stage.devices), MOST_OF_DEVICES));
     let mut columns = vec![
         Column::numbers("stage", "", index),
         Column::words("device", device),

@@ -6,8 +6,10 @@ use super::Style;
 use super::format::{Digits, bytes, count, percent, wrap};
 use super::stages;
 use crate::instance::Instance;
-use crate::options::{Communication, MemoryLimit, Mode, Objective, Schedule};
-use crate::plan::{Plan, Status, StoppedBy};
+use crate::options::{
+    Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
+};
+use crate::plan::{Plan, PlanStage, Status, StoppedBy};
 
 /// Characters before a fact: its label and blanks.
 pub(super) const LABEL: usize = 12;
@@ -175,6 +177,7 @@ fn facts(plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, Strin
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(plan)));
+    facts.extend(shares(plan).map(|shares| ("shares", shares)));
     if style.statistics {
         facts.push(("search", search(plan)));
         let bounds = plan.statistics.bounds_ms.iter();
@@ -221,7 +224,11 @@ fn problem(plan: &Plan) -> String {
         words.extend(link.map(|rate| format!("links of {}/s", bytes(rate as u64))));
     }
     let kinds = problem.device_kinds.iter().flatten();
-    words.extend(kinds.map(|kind| format!("devices `{kind}`")));
+    let kinds: Vec<String> = kinds.map(|kind| format!("`{kind}`")).collect();
+    if !kinds.is_empty() {
+        words.push(format!("devices {}", kinds.join(", ")));
+    }
+    words.extend(workers(problem));
     words.extend(problem.memory_limit.map(|limit| match limit {
         MemoryLimit::Bytes(most) => format!("{} of memory a stage", bytes(most)),
         MemoryLimit::Unlimited(_) => "memory without limit".into(),
@@ -234,6 +241,37 @@ fn problem(plan: &Plan) -> String {
         );
     }
     words.join(", ")
+}
+
+/// Who runs a stage, and how, where the problem says so.
+fn workers(problem: &PipelineOptions) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(problem.groups.map(|groups| match groups {
+        Groups::Given => "groups as given".to_owned(),
+        Groups::Assign => "groups of any devices".into(),
+    }));
+    if problem.synchronization == Some(Synchronization::Ring) {
+        words.push("ring synchronization".into());
+    }
+    words.extend(problem.worker.map(|worker| format!("{worker} workers")));
+    words.extend(problem.shares.map(|shares| format!("{shares} shares")));
+    words.extend(
+        problem
+            .share_parts
+            .map(|parts| format!("shares in {parts} parts")),
+    );
+    words
+}
+
+/// The part of every resource that works on forward propagation, stage by stage; the rest works on backward propagation.
+fn shares(plan: &Plan) -> Option<String> {
+    let stage = |stage: &PlanStage| {
+        let part = |(name, share): (&String, &f64)| format!("{name} {:.1} %", 100.0 * share);
+        let parts: Vec<String> = stage.shares.iter().map(part).collect();
+        (!parts.is_empty()).then(|| format!("stage {}: {}", stage.index, parts.join(", ")))
+    };
+    let stages: Vec<String> = plan.stages.iter().filter_map(stage).collect();
+    (!stages.is_empty()).then(|| format!("forward propagation gets, in {}", stages.join("; ")))
 }
 
 pub(super) fn micro_batches(m: u64) -> String {

@@ -1,11 +1,11 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench docs schema clean
+.PHONY: help setup build demo test lint bench bench-joint study-duan-wu docs schema clean
 
 BIN := target/release/stagecut
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
 setup: ## Find or fetch what compiles HiGHS (cmake, libclang), inside the checkout
 	@scripts/setup
@@ -26,6 +26,12 @@ lint: setup ## Check format, warnings and docs
 
 bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md
 	benches/peers
+
+bench-joint: build ## Time joint plans of mixed devices against the plain program; writes benches/JOINT.md
+	benches/joint
+
+study-duan-wu: build ## Shares and groups by rule, heuristic and optimum; writes studies/duan-wu
+	studies/duan-wu/run
 
 docs: setup ## Build the documentation: target/doc/stagecut/index.html
 	cargo doc --release --locked --no-deps

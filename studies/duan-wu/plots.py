@@ -1,0 +1,52 @@
+"""Plots of results.csv as SVG. Lines differ by mark and dash as well as by colour."""
+import csv
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams.update({"svg.hashsalt": "stagecut", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+import matplotlib.pyplot as plt
+
+HERE = Path(__file__).resolve().parent
+
+
+def looks():
+    loader = SourceFileLoader("run", str(HERE / "run"))
+    module = module_from_spec(spec_from_loader("run", loader))
+    loader.exec_module(module)
+    return module.LOOKS, module.MICRO_BATCHES
+
+
+def plot(name, rows, plans, x, label, title):
+    """A panel a network: simulated iteration against `x`."""
+    styles, micro_batches = looks()
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    figure, axes = plt.subplots(1, len(networks), figsize=(3.1 * len(networks), 3.4), squeeze=False)
+    for axis, network in zip(axes[0], networks):
+        for plan in plans:
+            points = [(int(r[x]), float(r["iteration_ms"])) for r in rows if (r["network"], r["plan"]) == (network, plan) and r["iteration_ms"]]
+            color, mark, dash = styles[plan]
+            axis.plot(*zip(*points), color=color, marker=mark, linestyle=dash, markersize=4, linewidth=1.2, label=plan)
+        axis.set_title(network, fontsize=9)
+        axis.set_xlabel(label)
+        axis.set_xticks(sorted({int(r[x]) for r in rows}))
+        axis.set_ylim(bottom=0)
+    axes[0][0].set_ylabel(f"time of {micro_batches} micro-batches, ms")
+    figure.suptitle(title, fontsize=10)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncol=len(plans), frameon=False, fontsize=8)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.savefig(HERE / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+rows = list(csv.DictReader(open(HERE / "results.csv")))
+shares = ["1F1B", "even shares", "theorem shares", "global shares", "best shares"]
+groups = ["1F1B", "greedy groups", "exact groups", "greedy + local search", "best shares"]
+of = lambda study, cluster: [row for row in rows if (row["study"], row["cluster"]) == (study, cluster)]
+for cluster in ("equal", "unequal", "concave"):
+    plot(f"depth-{cluster}", of("depth, alike", cluster), shares, "stages", "stages, a worker each", f"Depth, workers alike ({cluster})")
+plot("depth-mixed", of("depth, mixed", "mixed"), groups, "stages", "stages", "Depth on 8 mixed devices; best shares are the joint plan")
+plot("devices", of("devices", "mixed"), groups, "devices", "devices", "Mixed devices in 4 stages; best shares are the joint plan")

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("svg")
 matplotlib.rcParams.update({"svg.hashsalt": "stagecut", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullLocator
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,8 +21,8 @@ def looks():
     return module.LOOKS, module.MICRO_BATCHES
 
 
-def plot(name, rows, plans, x, label, title):
-    """A panel a network: simulated iteration against `x`."""
+def plot(name, rows, plans, x, label, title, scale="linear"):
+    """A panel a network: simulated iteration against `x`; a logarithmic scale tells plans apart that differ by large factors."""
     styles, micro_batches = looks()
     networks = list(dict.fromkeys(row["network"] for row in rows))
     figure, axes = plt.subplots(1, len(networks), figsize=(3.1 * len(networks), 3.4), squeeze=False)
@@ -33,7 +34,13 @@ def plot(name, rows, plans, x, label, title):
         axis.set_title(network, fontsize=9)
         axis.set_xlabel(label)
         axis.set_xticks(sorted({int(r[x]) for r in rows}))
-        axis.set_ylim(bottom=0)
+        axis.set_yscale(scale)
+        if scale == "linear":
+            axis.set_ylim(bottom=0)
+        else:
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_minor_locator(NullLocator())
+            axis.yaxis.set_major_formatter("{x:g}")
     axes[0][0].set_ylabel(f"time of {micro_batches} micro-batches, ms")
     figure.suptitle(title, fontsize=10)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncol=len(plans), frameon=False, fontsize=8)
@@ -48,5 +55,5 @@ groups = ["1F1B", "greedy groups", "exact groups", "greedy + local search", "bes
 of = lambda study, cluster: [row for row in rows if (row["study"], row["cluster"]) == (study, cluster)]
 for cluster in ("equal", "unequal", "concave"):
     plot(f"depth-{cluster}", of("depth, alike", cluster), shares, "stages", "stages, a worker each", f"Depth, workers alike ({cluster})")
-plot("depth-mixed", of("depth, mixed", "mixed"), groups, "stages", "stages", "Depth on 8 mixed devices; best shares are the joint plan")
-plot("devices", of("devices", "mixed"), groups, "devices", "devices", "Mixed devices in 4 stages; best shares are the joint plan")
+plot("depth-mixed", of("depth, mixed", "mixed"), groups, "stages", "stages", "Depth on 8 mixed devices; best shares are the joint plan", "log")
+plot("devices", of("devices", "mixed"), groups, "devices", "devices", "Mixed devices in 4 stages; best shares are the joint plan", "log")

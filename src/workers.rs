@@ -367,11 +367,15 @@ impl Workers {
         moved
     }
 
-    /// What every stage of an allocation costs; `None` if some worker cannot run its stage.
+    /// What every stage of an allocation costs; `None` if some worker cannot run its stage, or never ends it: a phase has
+    /// work to do and no share.
     pub fn loads(&self, problem: &Problem, allocation: &Allocation) -> Option<Vec<StageLoad>> {
         let works = self.works(problem, &allocation.assignment, allocation.choices.len());
         let stages = allocation.choices.iter().zip(&works);
-        let load = |(&choice, work)| self.load(problem, &self.choices[choice], work, &allocation.global);
+        let load = |(&choice, work)| {
+            let load = self.load(problem, &self.choices[choice], work, &allocation.global);
+            load.filter(|load| load.bottleneck_ns < u64::MAX)
+        };
         stages.map(load).collect()
     }
 

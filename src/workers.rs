@@ -190,8 +190,7 @@ impl Workers {
         settings.memory_limit.or(least).unwrap_or(u64::MAX)
     }
 
-    /// What a stage costs on the devices of a choice; `None` if one of them cannot run it, or if a phase that has work to do
-    /// gets no share and so never ends.
+    /// What a stage costs on the devices of a choice; `None` if one of them cannot run it.
     ///
     /// With `Shares::Global` the shares are those of `global`, see [`Allocation::global`]; if that is empty, the best of the
     /// stage, which no global share beats.
@@ -221,9 +220,6 @@ impl Workers {
         };
         let [forward, backward] =
             [(forward, idle[0]), (backward, idle[1])].map(|(ns, idle)| if idle { 0.0 } else { ns });
-        if !forward.is_finite() || !backward.is_finite() {
-            return None;
-        }
         cost.forward.work_ns = whole_ns(forward);
         cost.backward.work_ns = match settings.worker {
             // So that both together are rounded once.
@@ -447,6 +443,7 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
     match settings.worker {
         WorkerMode::Sequential => cost.bottleneck_ns(),
         WorkerMode::Concurrent => {
+            // Phases are not summed: one may never end.
             let (forward, backward) = (&cost.forward, &cost.backward);
             let link_in_ns = forward.link_in_ns + backward.link_in_ns;
             let link_out_ns = forward.link_out_ns + backward.link_out_ns;
@@ -456,7 +453,7 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
     }
 }
 
-/// Rounded to the nearest ns.
+/// Rounded to the nearest ns; `u64::MAX` for what does not end.
 fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
 }

@@ -3,7 +3,10 @@
 //! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
 //! returns every violation with its amount.
 
+mod violation;
 mod workers;
+
+pub use violation::Violation;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,124 +20,6 @@ use crate::units::{NS_PER_MS, ns_to_ms, transfer_ns};
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
 const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
-
-/// One thing that is wrong with a plan.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Violation {
-    /// A field is not what the format asks for.
-    #[error("{field}: found {found}, expected {expected}")]
-    Field {
-        /// The field.
-        field: String,
-        /// What it says.
-        found: String,
-        /// What it should say.
-        expected: String,
-    },
-    /// A layer that the network does not have.
-    #[error("stage {stage}: layer `{layer}` is not in the network")]
-    UnknownLayer {
-        /// Stage that lists it.
-        stage: usize,
-        /// Its name.
-        layer: String,
-    },
-    /// A layer placed twice or not at all.
-    #[error("layer `{layer}`: its {pass} is placed {times} times, expected once")]
-    Placement {
-        /// The layer.
-        layer: String,
-        /// Forward or backward.
-        pass: &'static str,
-        /// How often it is placed.
-        times: usize,
-    },
-    /// Forward and backward of a layer, or layers of one tie, on different stages.
-    #[error("`{first}` and `{second}` share a stage by {reason}, found stages {stages:?}")]
-    Apart {
-        /// One layer.
-        first: String,
-        /// The other.
-        second: String,
-        /// Why they belong together.
-        reason: &'static str,
-        /// Where they lie.
-        stages: [usize; 2],
-    },
-    /// A tensor that flows against the pipeline.
-    #[error("`{from}` feeds `{to}` but lies {by} stages later (stage {stages:?})")]
-    Order {
-        /// Producer.
-        from: String,
-        /// Consumer.
-        to: String,
-        /// Stages of both.
-        stages: [usize; 2],
-        /// How many stages too late.
-        by: usize,
-    },
-    /// More stages than allowed, or an empty one where none may be.
-    #[error("found {found} stages, expected {expected}")]
-    StageCount {
-        /// Stages of the plan.
-        found: usize,
-        /// What the problem asks for.
-        expected: String,
-    },
-    /// A layer on a device kind that cannot run it.
-    #[error("stage {stage}: layer `{layer}` has no time on `{kind}`")]
-    CannotRun {
-        /// The stage.
-        stage: usize,
-        /// The layer.
-        layer: String,
-        /// The kind.
-        kind: String,
-    },
-    /// A device that is not there, or may not be used so.
-    #[error("stage {stage}: device `{device}` {reason}")]
-    Device {
-        /// The stage.
-        stage: usize,
-        /// The device.
-        device: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A share that is missing, unknown, or not what the problem allows.
-    #[error("stage {stage}: `{resource}` has the share {share}, which the problem does not allow")]
-    Share {
-        /// The stage.
-        stage: usize,
-        /// The resource.
-        resource: String,
-        /// Its share of forward propagation; NaN where there is none.
-        share: f64,
-    },
-    /// A stage that is too full.
-    #[error("stage {stage}: needs {bytes} bytes, {over} more than its device has")]
-    Memory {
-        /// The stage.
-        stage: usize,
-        /// What it needs.
-        bytes: u64,
-        /// How much too much.
-        over: u64,
-    },
-    /// A stated number that is not the recomputed one.
-    #[error("{field}: stated {stated}, recomputed {recomputed} (off by {})", stated - recomputed)]
-    Stated {
-        /// The field.
-        field: String,
-        /// What the plan says.
-        stated: f64,
-        /// What it is.
-        recomputed: f64,
-    },
-    /// A claim about the proof that the numbers do not bear out.
-    #[error("{0}")]
-    Claim(String),
-}
 
 /// Checks a plan against an instance and settings.
 ///

@@ -7,6 +7,7 @@
 mod bounds;
 mod comparison;
 mod csv;
+mod cuts;
 mod dot;
 mod format;
 mod layout;

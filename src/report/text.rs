@@ -3,6 +3,7 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
+use super::cuts::cuts;
 use super::format::{Digits, bytes, count, percent, wrap};
 use super::stages;
 use crate::instance::Instance;
@@ -36,7 +37,7 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
         out += &wrap(legend(plan), style.width, 2);
         out += "\n\n";
     }
-    for (label, fact) in facts(plan, digits, style) {
+    for (label, fact) in facts(instance, plan, digits, style) {
         out += &wrap(&format!("{label:<LABEL$}{fact}"), style.width, LABEL);
         out.push('\n');
     }
@@ -153,7 +154,7 @@ fn legend(plan: &Plan) -> &'static str {
     }
 }
 
-fn facts(plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
+fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let iteration = plan.problem.objective == Some(Objective::Iteration);
     let meaning = match iteration {
@@ -177,6 +178,7 @@ fn facts(plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, Strin
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(plan)));
+    facts.extend(cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));
     if style.statistics {
         facts.push(("search", search(plan)));

@@ -1,10 +1,15 @@
 //! Workers that differ: which devices may run a stage together, and what a stage costs on them.
-#![doc = include_str!("../formulations/workers.md")]
+#![doc = include_str!("../../formulations/workers.md")]
 
-use crate::cluster::{Cluster, DeviceKind, Resource};
+mod choices;
+mod class;
+
+pub use class::Class;
+
+use crate::cluster::{Cluster, Resource};
 use crate::cost::{self, StageCost};
-use crate::fault::{Fault, FaultKind};
-use crate::options::{Communication, Groups, Mode, Shares, Synchronization, WorkerMode};
+use crate::fault::Fault;
+use crate::options::{Communication, Mode, Shares, Synchronization, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::settings::Settings;
 use crate::shares::{self, Level, Speed};
@@ -21,23 +26,6 @@ pub struct Workers {
     pub stock: Vec<usize>,
     /// Names of the resource types, each once: what [`Allocation::global`] gives shares for.
     pub resource_names: Vec<String>,
-}
-
-/// A device kind in play.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    /// Its position in the cluster.
-    pub kind: usize,
-    /// Its name.
-    pub name: String,
-    /// Memory of one device in bytes; `u64::MAX` without a limit.
-    pub memory_bytes: u64,
-    /// Whether its transfers take time.
-    pub pays_communication: bool,
-    /// What a device is made of; at least one.
-    pub resources: Vec<Resource>,
-    /// Levels of each resource, where shares are not free.
-    pub levels: Vec<Option<Vec<Level>>>,
 }
 
 /// Devices that can work as one.
@@ -125,9 +113,6 @@ pub struct StageLoad {
     pub bottleneck_ns: u64,
 }
 
-/// Groups that a problem may choose from at most; more would not fit any search.
-const MOST_CHOICES: usize = 200_000;
-
 impl Workers {
     /// The workers of a cluster under these settings.
     ///
@@ -137,11 +122,7 @@ impl Workers {
     pub fn new(cluster: &Cluster, settings: &Settings) -> Result<Self, Fault> {
         let class = |&kind: &usize| Class::new(kind, &cluster.kinds[kind], settings);
         let classes: Vec<Class> = settings.kinds.iter().map(class).collect();
-        let (stock, choices) = match settings.groups {
-            Groups::Assign => assigned(cluster, settings, &classes)?,
-            Groups::Given if cluster.groups.is_empty() => singles(cluster, settings),
-            Groups::Given => given(cluster, settings)?,
-        };
+        let (stock, choices) = choices::of(cluster, settings, &classes)?;
         let resources = classes.iter().flat_map(|class| &class.resources);
         let mut resource_names: Vec<String> = resources.map(|resource| resource.name.clone()).collect();
         resource_names.sort_unstable();
@@ -462,163 +443,4 @@ fn nearest(levels: &[Level], share: f64) -> Level {
     let distance = |level: &&Level| (level.share - share).abs();
     let nearest = levels.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     nearest.copied().unwrap_or(Level::linear(share))
-}
-
-impl Class {
-    fn new(kind: usize, of: &DeviceKind, settings: &Settings) -> Self {
-        let whole = || Resource {
-            name: of.name.clone(),
-            forward_rate: 1.0,
-            backward_rate: 1.0,
-            levels: Vec::new(),
-        };
-        let resources = match of.resources.is_empty() {
-            true => vec![whole()],
-            false => of.resources.clone(),
-        };
-        Self {
-            kind,
-            name: of.name.clone(),
-            memory_bytes: of.memory_bytes.unwrap_or(u64::MAX),
-            pays_communication: of.pays_communication,
-            levels: resources
-                .iter()
-                .map(|resource| levels(resource, settings.share_parts))
-                .collect(),
-            resources,
-        }
-    }
-}
-
-/// The levels a resource allows: measured ones, or equal parts; `None` where any share goes.
-fn levels(resource: &Resource, parts: Option<usize>) -> Option<Vec<Level>> {
-    let ends = [(0.0, 0.0, 1.0), (1.0, 1.0, 0.0)].map(|(share, forward, backward)| Level {
-        share,
-        forward,
-        backward,
-    });
-    let mut levels: Vec<Level> = match (resource.levels.is_empty(), parts) {
-        (true, None) => return None,
-        (true, Some(parts)) => (1..parts)
-            .map(|part| Level::linear(part as f64 / parts as f64))
-            .collect(),
-        (false, _) => {
-            // Backward propagation runs at the level of what is left.
-            let rest = resource.levels.iter().rev();
-            let pairs = resource.levels.iter().zip(rest);
-            let level = |(level, rest): (&crate::cluster::ShareLevel, &crate::cluster::ShareLevel)| Level {
-                share: level.share,
-                forward: level.forward_speed,
-                backward: rest.backward_speed,
-            };
-            pairs.map(level).collect()
-        }
-    };
-    levels.extend(ends);
-    levels.sort_by(|a, b| a.share.total_cmp(&b.share));
-    Some(levels)
-}
-
-type StockAndChoices = (Vec<usize>, Vec<Choice>);
-
-/// Every device by itself; as many as stages where the cluster does not say.
-fn singles(cluster: &Cluster, settings: &Settings) -> StockAndChoices {
-    let classes = settings.kinds.len();
-    let count = |&kind: &usize| cluster.kinds[kind].count.unwrap_or(settings.stages);
-    let single = |class: usize| {
-        let mut devices = vec![0; classes];
-        devices[class] = 1;
-        Choice {
-            takes: devices.clone(),
-            devices,
-        }
-    };
-    (
-        settings.kinds.iter().map(count).collect(),
-        (0..classes).map(single).collect(),
-    )
-}
-
-/// The cluster's groups, as far as their kinds are in play.
-fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Fault> {
-    let in_play = |group: &&crate::cluster::Group| {
-        let mut used = (0..group.devices.len()).filter(|&kind| group.devices[kind] > 0);
-        used.all(|kind| settings.kinds.contains(&kind))
-    };
-    let groups: Vec<_> = cluster.groups.iter().filter(in_play).collect();
-    if groups.is_empty() {
-        return Err(Fault::new(
-            "--device-kinds",
-            FaultKind::Contradiction {
-                found: "groups that all hold other kinds".into(),
-                expected: "the kinds of some group, or `--groups assign`".into(),
-            },
-        ));
-    }
-    let choice = |(at, group): (usize, &&crate::cluster::Group)| {
-        let mut takes = vec![0; groups.len()];
-        takes[at] = 1;
-        Choice {
-            devices: settings.kinds.iter().map(|&kind| group.devices[kind]).collect(),
-            takes,
-        }
-    };
-    let choices = groups.iter().enumerate().map(choice).collect();
-    Ok((groups.iter().map(|group| group.count).collect(), choices))
-}
-
-/// Every non-empty set of devices that leaves one for each other stage, in lexicographic order: see
-/// [`Workers::choice_of`].
-fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
-    let mut stock = Vec::new();
-    for class in classes {
-        let count = cluster.kinds[class.kind].count;
-        stock.push(count.ok_or_else(|| {
-            Fault::new(
-                format!("cluster.device_kinds `{}`", class.name),
-                FaultKind::Missing {
-                    what: "count".into(),
-                    expected: "how many devices there are, to form groups of them".into(),
-                    remedy: "give the kind a `count`, such as `count = 4`".into(),
-                },
-            )
-        })?);
-    }
-    let devices: usize = stock.iter().sum();
-    if devices < settings.stages {
-        return Err(Fault::new(
-            "--stages",
-            FaultKind::Contradiction {
-                found: format!("{} stages and {devices} devices", settings.stages),
-                expected: "at least one device a stage".into(),
-            },
-        ));
-    }
-    let most = devices + 1 - settings.stages;
-    let ways = stock
-        .iter()
-        .try_fold(1usize, |ways, count| ways.checked_mul(count + 1));
-    if ways.is_none_or(|ways| ways > MOST_CHOICES) {
-        return Err(Fault::new(
-            "--groups",
-            FaultKind::Unsupported {
-                found: format!("more than {MOST_CHOICES} ways to form a group"),
-                expected: "fewer devices or fewer kinds; name some with `--device-kinds`".into(),
-            },
-        ));
-    }
-    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
-    for &count in &stock {
-        let longer = |devices: &Vec<usize>| {
-            let devices = devices.clone();
-            (0..=count).map(move |n| [devices.clone(), vec![n]].concat())
-        };
-        all = all.iter().flat_map(longer).collect();
-    }
-    all.retain(|devices| (1..=most).contains(&devices.iter().sum()));
-    let choice = |devices: Vec<usize>| Choice {
-        takes: devices.clone(),
-        devices,
-    };
-    Ok((stock, all.into_iter().map(choice).collect()))
 }

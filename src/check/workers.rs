@@ -209,7 +209,7 @@ pub(super) fn same_everywhere(
     if settings.worker != WorkerMode::Concurrent || settings.shares != Shares::Global {
         return;
     }
-    let mut first: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut first: BTreeMap<String, f64> = BTreeMap::new();
     for (k, stage) in plan.stages.iter().enumerate() {
         for kind in &instance.cluster.kinds {
             let whole = whole_device(kind);
@@ -223,16 +223,7 @@ pub(super) fn same_everywhere(
                 let Some(&share) = stage.shares.get(&key) else {
                     continue;
                 };
-                // Kinds without resources of their own are one resource of their name.
-                let name = match kind.resources.is_empty() {
-                    true => kind.name.as_str(),
-                    false => kind
-                        .resources
-                        .iter()
-                        .find(|other| other.name == resource.name)
-                        .map_or("", |other| other.name.as_str()),
-                };
-                let usual = *first.entry(name).or_insert(share);
+                let usual = *first.entry(resource.name.clone()).or_insert(share);
                 // Levels of one name may differ from kind to kind, and each takes the nearest.
                 let exact = resource.levels.is_empty() && settings.share_parts.is_none();
                 if exact && (usual - share).abs() > SHARE_TOLERANCE {

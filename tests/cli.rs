@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use command::{Folder, NET, snapshots};
+use command::{Folder, NET, snapshots, solved};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
@@ -280,17 +280,7 @@ fn options_of_the_command_line_override_the_file() {
 
 #[test]
 fn check_accepts_a_plan_and_rejects_a_changed_one() {
-    let folder = Folder::with("net.toml", NET);
-    folder.succeed(&[
-        "solve",
-        "net.toml",
-        "--stages",
-        "2",
-        "--format",
-        "json",
-        "--output",
-        "plan.json",
-    ]);
+    let folder = solved();
     let passed = folder.succeed(&["check", "net.toml", "plan.json"]);
     assert_eq!(
         passed,
@@ -472,17 +462,7 @@ fn what_no_program_can_say_is_refused_with_the_reason() {
 
 #[test]
 fn drawings() {
-    let folder = Folder::with("net.toml", NET);
-    folder.succeed(&[
-        "solve",
-        "net.toml",
-        "--stages",
-        "2",
-        "--format",
-        "json",
-        "--output",
-        "plan.json",
-    ]);
+    let folder = solved();
     let svg = folder.succeed(&["show", "net.toml", "--plan", "plan.json"]);
     assert!(svg.starts_with("<svg") && svg.contains("conv2"), "{svg}");
     let dot = folder.succeed(&["show", "net.toml", "--format", "dot"]);

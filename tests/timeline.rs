@@ -3,23 +3,7 @@
 #[path = "common/command.rs"]
 mod command;
 
-use command::{Folder, NET, Run, snapshots};
-
-/// A plan of three layers in two stages in a folder.
-fn solved() -> Folder {
-    let folder = Folder::with("net.toml", NET);
-    folder.succeed(&[
-        "solve",
-        "net.toml",
-        "--stages",
-        "2",
-        "--format",
-        "json",
-        "--output",
-        "plan.json",
-    ]);
-    folder
-}
+use command::{Run, snapshots, solved};
 
 #[test]
 fn reports_of_a_small_run() {

@@ -118,3 +118,19 @@ tensors = [
 device_kinds = [{ name = "gpu" }]
 link = { bandwidth_bytes_per_s = 1e9 }
 "#;
+
+/// A plan of three layers in two stages in a folder.
+pub fn solved() -> Folder {
+    let folder = Folder::with("net.toml", NET);
+    folder.succeed(&[
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--format",
+        "json",
+        "--output",
+        "plan.json",
+    ]);
+    folder
+}

@@ -117,7 +117,7 @@ pub fn confirm(
     control: &Control,
 ) -> Result<Confirmation, SolverError> {
     let second = match plan.bound_source.as_str() {
-        "ideals" | "ideals and devices" => Method::Exact(exact::Method::Milp),
+        "ideals" | "ideals and devices" | "pairs of ideals" => Method::Exact(exact::Method::Milp),
         _ => Method::Exact(exact::Method::Ideals),
     };
     let again = second.run(instance, problem, control)?;

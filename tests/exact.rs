@@ -267,7 +267,14 @@ fn boundaries_rule_out_no_plan() {
                 let open = windows.open();
                 let reach = Reach::new(&problem);
                 assert!(
-                    boundaries::narrow(&problem, &reach, limits, &mut windows, &|| false),
+                    boundaries::narrow(
+                        &problem,
+                        &reach,
+                        limits,
+                        &mut windows,
+                        boundaries::MOST_STEPS,
+                        &|| false
+                    ),
                     "seed {seed}"
                 );
                 for (item, stage) in plan.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! The two halves of the engine at the same time: the dynamic program over ideals and the mixed-integer program.
+//! The two halves of the engine at the same time: dynamic programs over ideals and the mixed-integer program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::STEPS_OF_PAIRS_BESIDE;
 use super::control::Control;
 use super::highs::SolverError;
 use super::passes;
@@ -34,7 +35,10 @@ pub(super) fn search(
     };
     let mut program = search.under(&control);
     let by_ideals = || {
-        let stopped_by = passes::over_ideals(search, most_steps);
+        let mut stopped_by = passes::over_ideal_pairs(search, STEPS_OF_PAIRS_BESIDE);
+        if !search.is_over() {
+            stopped_by = passes::over_ideals(search, most_steps);
+        }
         is_over.store(search.is_over(), Ordering::Relaxed);
         stopped_by
     };

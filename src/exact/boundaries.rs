@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
-const MOST_STEPS: usize = 10_000_000;
+pub const MOST_STEPS: usize = 10_000_000;
 
 /// Narrows windows to the items that can lie on either side of each boundary; false if no plan keeps the limits.
 ///
@@ -35,13 +35,14 @@ pub fn narrow(
     reach: &Reach,
     limits: Limits,
     windows: &mut Windows,
+    most_steps: usize,
     must_stop: &dyn Fn() -> bool,
 ) -> bool {
     if problem.settings.communication != Communication::Blocking {
         return true;
     }
     let spans: Vec<Span> = problem.transfers.iter().map(|t| Span::new(t, reach)).collect();
-    let mut steps_left = MOST_STEPS;
+    let mut steps_left = most_steps;
     (1..problem.stages()).all(|stages| {
         let mut probe = Probe {
             boundary: Boundary::new(problem, &spans, limits, stages),

@@ -12,11 +12,15 @@ mod boundary;
 pub mod bounds;
 pub mod capacity;
 pub mod control;
+mod cross;
 mod growth;
 pub mod highs;
 mod highs_c;
+pub mod ideal_pairs;
 pub mod ideals;
+mod mates;
 mod min_cut;
+mod part;
 mod passes;
 mod period;
 pub mod presolve;
@@ -101,6 +105,12 @@ impl Method {
 /// Extensions of a stage that the portfolio tries before anything slower: hundredths of a second's work.
 const STEPS_AT_FIRST: u64 = 200_000;
 
+/// Pairs of slices that the portfolio looks at before anything slower: seconds of work.
+const STEPS_OF_PAIRS: u64 = 500_000_000;
+
+/// Pairs of slices that it looks at beside the program.
+const STEPS_OF_PAIRS_BESIDE: u64 = 5_000_000_000;
+
 /// Extensions after which the portfolio leaves the rest to the program beside the ideals: some tenths of a second's work.
 const STEPS_BESIDE: u64 = 5_000_000;
 
@@ -121,6 +131,8 @@ enum Step {
     Period,
     /// The three-block bound.
     ThreeBlock,
+    /// The dynamic program over pairs of ideals, for periods of problems in two parts, with so many steps at most.
+    IdealPairs(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
     Ideals(u64),
     /// The oracle over ideals, for iterations.
@@ -157,6 +169,7 @@ impl Method {
                 Bounds,
                 Anchored,
                 Program(Extent::Few),
+                IdealPairs(STEPS_OF_PAIRS),
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
                 Beside(STEPS_BESIDE),
@@ -216,6 +229,10 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Anchored => anchored::raise(search, labels)?,
         Step::Period => period::raise(search, labels)?,
         Step::ThreeBlock => three_block::raise(search, labels)?,
+        Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
+            return Ok(passes::over_ideal_pairs(search, most_steps));
+        }
+        Step::IdealPairs(_) => {}
         Step::Ideals(most_steps) if search.control.reductions.ideals => {
             return Ok(passes::over_ideals(search, most_steps));
         }

@@ -100,7 +100,15 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
         objective_ns: search.target_ns(),
     };
     let must_stop = || search.control.must_stop().is_some();
-    boundaries::narrow(problem, &reach, limits, &mut windows, &must_stop).then_some(windows)
+    boundaries::narrow(
+        problem,
+        &reach,
+        limits,
+        &mut windows,
+        boundaries::MOST_STEPS,
+        &must_stop,
+    )
+    .then_some(windows)
 }
 
 /// One run of the program, for plans of at most the search's target.

@@ -74,6 +74,16 @@ pub fn larger_problem(seed: u64) -> Option<(Instance, Problem)> {
     problem_of(&spec).filter(|(_, problem)| problem.iteration_micro_batches().is_none())
 }
 
+/// A problem of 12 to 18 passes with separate cuts that asks for a period, or `None` where the draw is faulty.
+pub fn larger_separate_problem(seed: u64) -> Option<(Instance, Problem)> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let count = rng.random_range(6..=9);
+    let mut spec = spec_of_size(seed, rng, count, false);
+    spec.pipeline.cuts = Some(Cuts::Separate);
+    spec.pipeline.mode = Some(Mode::Training);
+    problem_of(&spec).filter(|(_, problem)| problem.iteration_micro_batches().is_none())
+}
+
 fn spec_of_size(seed: u64, mut rng: ChaCha8Rng, count: usize, chain: bool) -> InstanceSpec {
     let mut draw = Draw {
         explicit_backward: rng.random_bool(0.15),

@@ -1,0 +1,217 @@
+//! Transfers between two parts of a problem, as dynamic programs over pairs of their ideals see them.
+
+use super::growth::has;
+use super::part::{Busy, Ideal, Part, paid, plus};
+use crate::cost::Side;
+use crate::options::Communication;
+use crate::problem::Problem;
+
+/// What lies between the ideals `left` and `whole` of two parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Between {
+    /// The larger ideals.
+    pub whole: [Ideal; 2],
+    /// The smaller ideals.
+    pub left: [Ideal; 2],
+}
+
+/// What stages pay for transfers between two parts.
+pub struct Cross {
+    /// For each part and ideal, what its ends of all transfers with one consumer would pay, and the ns of those transfers.
+    ends: [Vec<(Busy, u64)>; 2],
+    /// For each pair of ideals, the ns of the transfers with one consumer that have both ends in it.
+    both: Vec<u64>,
+    /// Ideals of the second part.
+    width: usize,
+    /// See [`Cross::saved`].
+    saved: Busy,
+    /// Transfers with more consumers.
+    wide: Vec<Wide>,
+}
+
+/// A transfer with consumers in the other part, and further ones anywhere.
+struct Wide {
+    part: usize,
+    producer: usize,
+    /// Consumers in the producer's part, and in the other.
+    consumers: [Box<[u64]>; 2],
+    paid: [Busy; 2],
+}
+
+/// A transfer with its one consumer in the other part: its ends by part.
+struct Narrow {
+    ends: [usize; 2],
+    paid: [Busy; 2],
+    total_ns: u64,
+}
+
+impl Cross {
+    /// Time and memory O(I J) for I and J ideals, and O((I + J) t) for t transfers.
+    pub fn new(problem: &Problem, parts: &[Part; 2]) -> Self {
+        let place = |item: usize| {
+            let at = |p: usize| parts[p].items.binary_search(&item).ok().map(|at| (p, at));
+            at(0).or_else(|| at(1)).unwrap_or_default()
+        };
+        let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+        for (t, transfer) in problem.transfers.iter().enumerate() {
+            let (part, producer) = place(transfer.producer);
+            let consumers: Vec<(usize, usize)> = transfer.consumers.iter().map(|&to| place(to)).collect();
+            match consumers[..] {
+                [(other, consumer)] if other != part => {
+                    let ordered =
+                        |mine: usize, others: usize| if part == 0 { [mine, others] } else { [others, mine] };
+                    let [at_producer, at_consumer] = paid(problem, t);
+                    let paid = if part == 0 {
+                        [at_producer, at_consumer]
+                    } else {
+                        [at_consumer, at_producer]
+                    };
+                    narrow.push(Narrow {
+                        ends: ordered(producer, consumer),
+                        paid,
+                        total_ns: transfer.total_ns(),
+                    });
+                }
+                _ if consumers.iter().all(|&(other, _)| other == part) => {}
+                _ => wide.push(Wide {
+                    part,
+                    producer,
+                    consumers: [part, 1 - part].map(|p| bits(&consumers, p, parts[p].items.len())),
+                    paid: paid(problem, t),
+                }),
+            }
+        }
+        let saved = match problem.settings.communication {
+            _ if narrow.is_empty() => [0, 0, 0],
+            Communication::Ignored => [0, 0, 0],
+            Communication::Blocking => [2, 0, 0],
+            Communication::Overlapped => [0, 1, 1],
+        };
+        let width = parts[1].ideals.len();
+        Self {
+            ends: [0, 1].map(|p| ends(&parts[p], &narrow, p)),
+            both: match narrow.is_empty() {
+                true => Vec::new(),
+                false => both(parts, &narrow),
+            },
+            width,
+            saved,
+            wide,
+        }
+    }
+
+    /// Whether there are no such transfers.
+    pub fn is_empty(&self) -> bool {
+        self.both.is_empty() && self.wide.is_empty()
+    }
+
+    /// What a stage between ideals pays for transfers between the parts.
+    pub fn busy(&self, parts: &[Part; 2], between: Between) -> Busy {
+        let [(first, _), (second, _)] = [0, 1].map(|p| self.ends(p, between.whole[p], between.left[p]));
+        self.busy_with(plus(first, second), parts, between)
+    }
+
+    /// The same if it is known what its [`Cross::ends`] add up to.
+    pub fn busy_with(&self, ends: Busy, parts: &[Part; 2], between: Between) -> Busy {
+        let mut busy = ends;
+        if !self.both.is_empty() {
+            let Between { whole, left } = between;
+            let together = self.both(whole[0], whole[1]) + self.both(left[0], left[1])
+                - self.both(whole[0], left[1])
+                - self.both(left[0], whole[1]);
+            (0..3).for_each(|r| busy[r] -= self.saved[r] * together);
+        }
+        for wide in &self.wide {
+            if let Some(side) = wide.side(parts, between) {
+                busy = plus(busy, wide.paid[side as usize]);
+            }
+        }
+        busy
+    }
+
+    /// What the ends in the stage between two ideals of a part pay if their transfers are all cut, and the ns of those
+    /// transfers. Transfers with more consumers are left out.
+    pub fn ends(&self, part: usize, whole: Ideal, left: Ideal) -> (Busy, u64) {
+        let [whole, left] = [whole, left].map(|ideal| self.ends[part][ideal as usize]);
+        let busy = [0, 1, 2].map(|r| whole.0[r] - left.0[r]);
+        (busy, whole.1 - left.1)
+    }
+
+    /// What a stage saves in load, link in and link out for each ns of transfers that stay in it, against paying at both
+    /// ends; nothing where no transfer has its one consumer in the other part.
+    pub fn saved(&self) -> Busy {
+        self.saved
+    }
+
+    fn both(&self, first: Ideal, second: Ideal) -> u64 {
+        self.both[first as usize * self.width + second as usize]
+    }
+}
+
+impl Wide {
+    /// The side that the stage between ideals pays because of consumers in the other part, beyond what it pays because of
+    /// those in the producer's.
+    fn side(&self, parts: &[Part; 2], between: Between) -> Option<Side> {
+        let words = |p: usize| {
+            let of = |ideal: Ideal| parts[p].ideals[ideal as usize].bits.iter();
+            of(between.whole[p])
+                .zip(of(between.left[p]))
+                .map(|(whole, left)| whole & !left)
+        };
+        let (own, other) = (self.part, 1 - self.part);
+        let has_some = |p: usize, to: &[u64]| words(p).zip(to).any(|(stage, to)| stage & to != 0);
+        let has_all = |p: usize, to: &[u64]| words(p).zip(to).all(|(stage, to)| to & !stage == 0);
+        let [near, far] = &self.consumers;
+        let whole = &parts[own].ideals[between.whole[own] as usize].bits;
+        let left = &parts[own].ideals[between.left[own] as usize].bits;
+        let is_home = has(whole, self.producer) && !has(left, self.producer);
+        match is_home {
+            true => (has_all(own, near) && !has_all(other, far)).then_some(Side::Producer),
+            false => (!has_some(own, near) && has_some(other, far)).then_some(Side::Consumer),
+        }
+    }
+}
+
+fn bits(consumers: &[(usize, usize)], part: usize, items: usize) -> Box<[u64]> {
+    let mut bits = vec![0u64; items.div_ceil(64).max(1)];
+    for &(_, at) in consumers.iter().filter(|&&(p, _)| p == part) {
+        bits[at / 64] |= 1 << (at % 64);
+    }
+    bits.into()
+}
+
+/// What the ends in one part pay, for each ideal, and the ns of their transfers.
+fn ends(part: &Part, narrow: &[Narrow], p: usize) -> Vec<(Busy, u64)> {
+    let with = |(busy, ns): (Busy, u64), (more, more_ns): (Busy, u64)| (plus(busy, more), ns + more_ns);
+    let mut of_item = vec![([0; 3], 0); part.items.len()];
+    for t in narrow {
+        of_item[t.ends[p]] = with(of_item[t.ends[p]], (t.paid[p], t.total_ns));
+    }
+    let mut sums = vec![([0; 3], 0); part.ideals.len()];
+    for &(ideal, smaller, item) in &part.chain {
+        sums[ideal as usize] = with(sums[smaller as usize], of_item[item]);
+    }
+    sums
+}
+
+/// The ns of transfers with both ends in a pair of ideals, for each pair.
+fn both(parts: &[Part; 2], narrow: &[Narrow]) -> Vec<u64> {
+    let width = parts[1].ideals.len();
+    let mut by_end: Vec<Vec<(usize, u64)>> = vec![Vec::new(); parts[0].items.len()];
+    for t in narrow {
+        by_end[t.ends[0]].push((t.ends[1], t.total_ns));
+    }
+    let mut both = vec![0u64; parts[0].ideals.len() * width];
+    for &(ideal, without, item) in &parts[0].chain {
+        let mut of_item = vec![0u64; parts[1].items.len()];
+        by_end[item].iter().for_each(|&(end, ns)| of_item[end] += ns);
+        let row = ideal as usize * width;
+        for &(ideal, without, item) in &parts[1].chain {
+            both[row + ideal as usize] = both[row + without as usize] + of_item[item];
+        }
+        for second in 0..width {
+            both[row + second] += both[without as usize * width + second];
+        }
+    }
+    both
+}

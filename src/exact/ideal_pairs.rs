@@ -1,0 +1,454 @@
+//! Dynamic program over pairs of ideals, for problems in two parts without order between them.
+#![doc = include_str!("../../formulations/ideal_pairs.md")]
+
+use fixedbitset::FixedBitSet;
+use petgraph::unionfind::UnionFind;
+
+use super::boundaries::{self, Limits};
+use super::control::Control;
+use super::cross::{Between, Cross};
+use super::growth;
+use super::ideals::Pass;
+use super::mates::{Mates, keeps};
+use super::part::{Busy, Ideal, Members, Part, Slice, Towards, plus};
+use super::reach::Reach;
+use super::windows;
+use crate::plan::StoppedBy;
+use crate::problem::{Assignment, Problem};
+
+/// Most ideals of one part.
+const MOST_IDEALS: usize = 20_000;
+
+/// Most pairs of ideals: tables of a few hundred MiB.
+const MOST_PAIRS: usize = 20_000_000;
+
+/// Most slices that are kept, 88 bytes each.
+const MOST_SLICES: usize = 10_000_000;
+
+/// For each ideal of a part, the stages that can follow; `None` until first looked up.
+type Slices = Vec<Option<Box<[Slice]>>>;
+
+/// Looks for plans within limits over pairs of ideals.
+pub struct PairSearch<'a> {
+    problem: &'a Problem,
+    control: &'a Control<'a>,
+    reach: Reach,
+    parts: [Part; 2],
+    cross: Cross,
+    /// For each stage from the end, part and ideal, the bytes that it would hold there; empty where memory cannot bind.
+    bytes: Vec<[Vec<u64>; 2]>,
+    /// For each direction, part and ideal, the stages that can follow; looked up when first met.
+    slices: [[Slices; 2]; 2],
+    slices_held: usize,
+    /// Slices reach up to this limit.
+    most_ns: u64,
+    most_steps: u64,
+    /// Pairs of slices looked at in all passes.
+    pub steps: u64,
+    /// Pairs of ideals met in all passes.
+    pub ideals: usize,
+}
+
+/// A pair of ideals between two stages, and the one it was reached from.
+#[derive(Clone, Copy)]
+struct State {
+    at: [Ideal; 2],
+    parent: u32,
+}
+
+/// The pairs that a direction has reached.
+struct Reached {
+    towards: Towards,
+    states: Vec<State>,
+    /// Where the last layer starts.
+    layer: usize,
+    stages: usize,
+    seen: FixedBitSet,
+}
+
+/// The same limit for every stage, and what follows from it.
+struct Limit {
+    ns: u64,
+    /// For each part and ideal, the stages that can lie before the boundary behind it: at least and at most.
+    before: [Vec<(usize, usize)>; 2],
+}
+
+/// What holds for every stage of a layer.
+struct Step<'a> {
+    limit: &'a Limit,
+    /// Stages before the boundary that it leads to.
+    before: usize,
+    /// What the stages beyond that boundary can carry.
+    rest_ns: u64,
+    /// Whether a pair that the other direction has reached completes a plan.
+    may_meet: bool,
+}
+
+impl<'a> PairSearch<'a> {
+    /// Prepares a search for limits up to `most_ns`, that gives up after looking at so many pairs of slices; `None` for a
+    /// problem in one part, or with too many ideals.
+    pub fn new(
+        problem: &'a Problem,
+        control: &'a Control<'a>,
+        most_ns: u64,
+        most_steps: u64,
+    ) -> Option<Self> {
+        let [first, second] = in_two(problem)?;
+        let first = Part::new(problem, first, MOST_IDEALS)?;
+        let second = Part::new(problem, second, MOST_IDEALS)?;
+        if first.ideals.len() * second.ideals.len() > MOST_PAIRS {
+            return None;
+        }
+        let none = || [&first, &second].map(|part| vec![None; part.ideals.len()]);
+        let slices = [none(), none()];
+        let parts = [first, second];
+        let bytes = |from_end: usize| {
+            let of = |part: &Part| part.sums(|item| problem.memory_bytes(&problem.items[item], from_end));
+            [of(&parts[0]), of(&parts[1])]
+        };
+        let bytes = match problem.memory_never_binds() {
+            true => Vec::new(),
+            false => (1..=problem.stages()).map(bytes).collect(),
+        };
+        Some(Self {
+            problem,
+            control,
+            reach: Reach::new(problem),
+            cross: Cross::new(problem, &parts),
+            parts,
+            bytes,
+            slices,
+            slices_held: 0,
+            most_ns,
+            most_steps,
+            steps: 0,
+            ideals: 0,
+        })
+    }
+
+    /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one.
+    pub fn pass(&mut self, limit_ns: u64) -> Pass {
+        let Some(limit) = self.limit(limit_ns) else {
+            return Pass::Exhausted;
+        };
+        let everything = [0, 1].map(|p| self.parts[p].everything());
+        let mut from_end = self.reached(Towards::Start, everything);
+        let mut from_start = self.reached(Towards::End, [0, 0]);
+        let pass = self.layers(&limit, &mut from_start, &mut from_end);
+        self.ideals += from_start.states.len() + from_end.states.len();
+        pass
+    }
+
+    /// What follows from a limit; `None` if no plan keeps it.
+    fn limit(&self, limit_ns: u64) -> Option<Limit> {
+        let problem = self.problem;
+        let mut windows = windows::within(problem, &self.reach, limit_ns);
+        let limits = Limits {
+            bottleneck_ns: limit_ns,
+            least_bottleneck_ns: 0,
+            objective_ns: limit_ns,
+        };
+        let must_stop = || self.control.must_stop().is_some();
+        // As much work on windows as there are pairs to look at without them.
+        let most_steps =
+            (self.parts[0].ideals.len() * self.parts[1].ideals.len()).min(boundaries::MOST_STEPS);
+        let is_dead = windows.some_is_empty()
+            || self.control.reductions.boundaries
+                && !boundaries::narrow(problem, &self.reach, limits, &mut windows, most_steps, &must_stop);
+        let before = |part: &Part| {
+            let of = |members: &Members| {
+                let (mut least, mut most) = (0, problem.stages());
+                for (at, &item) in part.items.iter().enumerate() {
+                    match growth::has(&members.bits, at) {
+                        true => least = least.max(windows.earliest[item] + 1),
+                        false => most = most.min(windows.latest[item]),
+                    }
+                }
+                (least, most)
+            };
+            part.ideals.iter().map(of).collect()
+        };
+        (!is_dead).then(|| Limit {
+            ns: limit_ns,
+            before: [before(&self.parts[0]), before(&self.parts[1])],
+        })
+    }
+
+    fn reached(&self, towards: Towards, at: [Ideal; 2]) -> Reached {
+        let mut seen = FixedBitSet::with_capacity(self.parts[0].ideals.len() * self.parts[1].ideals.len());
+        seen.insert(self.index(at));
+        Reached {
+            towards,
+            states: vec![State { at, parent: u32::MAX }],
+            layer: 0,
+            stages: 0,
+            seen,
+        }
+    }
+
+    fn index(&self, at: [Ideal; 2]) -> usize {
+        at[0] as usize * self.parts[1].ideals.len() + at[1] as usize
+    }
+
+    /// Takes stages from both ends, always where fewer pairs wait, until the two meet or have no stage left between them.
+    fn layers(&mut self, limit: &Limit, from_start: &mut Reached, from_end: &mut Reached) -> Pass {
+        // What a stage holds depends on how many stages follow it, which a search from the start does not know.
+        let knows_memory = self.bytes.is_empty();
+        while from_start.stages + from_end.stages < self.problem.stages() {
+            let waiting = |side: &Reached| side.states.len() - side.layer;
+            let (own, other) = match knows_memory && waiting(from_start) < waiting(from_end) {
+                true => (&mut *from_start, &*from_end),
+                false => (&mut *from_end, &*from_start),
+            };
+            match self.layer(limit, own, other) {
+                Ok(None) => {}
+                Ok(Some(met)) => {
+                    let met = met as usize;
+                    let pair = own.states[met].at;
+                    // With all stages a pair may be in several layers; the last one is meant.
+                    let opposite = other.states.iter().rposition(|state| state.at == pair);
+                    let opposite = opposite.unwrap_or_default();
+                    let [start, end] = match own.towards {
+                        Towards::End => [met, opposite],
+                        Towards::Start => [opposite, met],
+                    };
+                    return Pass::Found(self.unwind(&from_start.states, start, &from_end.states, end));
+                }
+                Err(stopped_by) => return Pass::Stopped(stopped_by),
+            }
+        }
+        Pass::Exhausted
+    }
+
+    /// Work beyond a pair of ideals, in ns.
+    fn work_beyond(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
+        let of = |p: usize| match towards {
+            Towards::Start => self.parts[p].work_ns(at[p], 0),
+            Towards::End => self.parts[p].work_ns(self.parts[p].everything(), at[p]),
+        };
+        of(0) + of(1)
+    }
+
+    /// One more stage from every pair of the last layer; the position of the state where both directions meet.
+    fn layer(&mut self, limit: &Limit, own: &mut Reached, other: &Reached) -> Result<Option<u32>, StoppedBy> {
+        let stages = self.problem.stages();
+        let all_stages = self.problem.settings.all_stages;
+        let layer = own.layer..own.states.len();
+        own.layer = own.states.len();
+        own.stages += 1;
+        if all_stages {
+            own.seen.clear();
+        }
+        let beyond = stages - own.stages;
+        let step = Step {
+            limit,
+            before: match own.towards {
+                Towards::Start => beyond,
+                Towards::End => own.stages,
+            },
+            rest_ns: beyond as u64 * limit.ns,
+            may_meet: !all_stages || beyond == other.stages,
+        };
+        // Pairs with the same second ideal share what can be taken from there.
+        own.states[layer.clone()].sort_by_key(|state| (state.at[1], state.at[0]));
+        let mut mates: Option<(Ideal, Mates)> = None;
+        for parent in layer {
+            let [first, second] = own.states[parent].at;
+            self.look_up(own.towards, 0, first);
+            if mates.as_ref().is_none_or(|(ideal, _)| *ideal != second) {
+                self.look_up(own.towards, 1, second);
+                let slices = self.useful(&step, own.towards, 1, second).copied().collect();
+                mates = Some((second, Mates::new(&self.cross, slices)));
+            }
+            let Some((_, mates)) = &mates else { continue };
+            let (met, steps) = self.stages_from(&step, parent, mates, own, other);
+            self.steps += steps;
+            if met.is_some() {
+                return Ok(met);
+            }
+            if self.steps > self.most_steps || self.slices_held > MOST_SLICES {
+                return Err(StoppedBy::SizeLimit);
+            }
+            if let Some(stopped_by) = self.control.must_stop() {
+                return Err(stopped_by);
+            }
+        }
+        Ok(None)
+    }
+
+    fn look_up(&mut self, towards: Towards, p: usize, ideal: Ideal) {
+        let slices = &mut self.slices[towards as usize][p][ideal as usize];
+        if slices.is_none() {
+            let ends = |whole, left| self.cross.ends(p, whole, left);
+            let found = self.parts[p].slices(ideal, towards, self.most_ns, ends);
+            self.slices_held += found.len();
+            *slices = Some(found.into());
+        }
+    }
+
+    /// The slices of an ideal that keep the limit and the windows.
+    fn useful<'b>(
+        &'b self,
+        step: &'b Step,
+        towards: Towards,
+        p: usize,
+        ideal: Ideal,
+    ) -> impl Iterator<Item = &'b Slice> {
+        let slices = self.slices[towards as usize][p][ideal as usize].as_deref();
+        let fits = move |slice: &&Slice| {
+            let (least, most) = step.limit.before[p][slice.to as usize];
+            (least..=most).contains(&step.before) && keeps(slice.busy, step.limit.ns)
+        };
+        slices.unwrap_or(&[]).iter().filter(fits)
+    }
+
+    /// Takes one more stage from a pair of ideals in every way: the position of the state where both directions meet, and
+    /// how many pairs of slices were looked at.
+    fn stages_from(
+        &self,
+        step: &Step,
+        parent: usize,
+        mates: &Mates,
+        own: &mut Reached,
+        other: &Reached,
+    ) -> (Option<u32>, u64) {
+        let limit_ns = step.limit.ns;
+        let from = own.states[parent].at;
+        // The stages left cannot carry all of it.
+        let must_take_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
+        let mut steps = 0;
+        let mut fitting = Vec::new();
+        for a in self.useful(step, own.towards, 0, from[0]) {
+            fitting.clear();
+            steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut fitting);
+            for &b in &fitting {
+                let to = [a.to, mates.to[b as usize]];
+                let index = self.index(to);
+                if own.seen.contains(index) || to == from {
+                    continue;
+                }
+                let b = &mates.slices[b as usize];
+                if a.work_ns + b.work_ns < must_take_ns {
+                    continue;
+                }
+                let mut busy = plus(a.busy, b.busy);
+                if !self.cross.is_empty() {
+                    let stage = between(own.towards, from, to);
+                    busy = plus(
+                        busy,
+                        self.cross.busy_with(plus(a.ends, b.ends), &self.parts, stage),
+                    );
+                }
+                let is_possible = keeps(busy, limit_ns)
+                    && keeps(self.rest(own.towards, to), step.rest_ns)
+                    && self.fits_memory(own.stages, from, to);
+                if !is_possible {
+                    continue;
+                }
+                own.seen.insert(index);
+                own.states.push(State {
+                    at: to,
+                    parent: parent as u32,
+                });
+                if step.may_meet && other.seen.contains(index) {
+                    return (Some((own.states.len() - 1) as u32), steps);
+                }
+            }
+        }
+        (None, steps)
+    }
+
+    /// Whether the stage between two pairs of ideals, so many stages from the end, holds what it must.
+    fn fits_memory(&self, from_end: usize, whole: [Ideal; 2], left: [Ideal; 2]) -> bool {
+        let Some(bytes) = self.bytes.get(from_end - 1) else {
+            return true;
+        };
+        let of = |p: usize| bytes[p][whole[p] as usize] - bytes[p][left[p] as usize];
+        self.problem
+            .settings
+            .memory_limit
+            .is_none_or(|limit| of(0) + of(1) <= limit)
+    }
+
+    /// What the stages beyond a pair of ideals are busy with at least, all together.
+    fn rest(&self, towards: Towards, at: [Ideal; 2]) -> Busy {
+        let beyond = match towards {
+            Towards::Start => [0, 0],
+            Towards::End => [0, 1].map(|p| self.parts[p].everything()),
+        };
+        let between = between(towards, at, beyond);
+        let [first, second] = [0, 1].map(|p| self.parts[p].busy(between.whole[p], between.left[p]));
+        let busy = plus(first, second);
+        match self.cross.is_empty() {
+            true => busy,
+            false => plus(busy, self.cross.busy(&self.parts, between)),
+        }
+    }
+
+    /// Reads the stages off the chains of states that meet.
+    fn unwind(&self, from_start: &[State], start: usize, from_end: &[State], end: usize) -> Assignment {
+        let chain = |states: &[State], mut at: usize| {
+            let mut pairs = vec![states[at].at];
+            while states[at].parent != u32::MAX {
+                at = states[at].parent as usize;
+                pairs.push(states[at].at);
+            }
+            pairs
+        };
+        let mut pairs = chain(from_start, start);
+        pairs.reverse();
+        pairs.extend(&chain(from_end, end)[1..]);
+        let mut assignment = vec![0; self.problem.items.len()];
+        for (stage, ends) in pairs.windows(2).enumerate() {
+            for (p, part) in self.parts.iter().enumerate() {
+                let [before, after] = [0, 1].map(|end| &part.ideals[ends[end][p] as usize].bits);
+                for (at, &item) in part.items.iter().enumerate() {
+                    if growth::has(after, at) && !growth::has(before, at) {
+                        assignment[item] = stage;
+                    }
+                }
+            }
+        }
+        assignment
+    }
+}
+
+/// The stage between two pairs of ideals.
+fn between(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Between {
+    match towards {
+        Towards::Start => Between {
+            whole: from,
+            left: to,
+        },
+        Towards::End => Between {
+            whole: to,
+            left: from,
+        },
+    }
+}
+
+/// The items in two parts without order between them, each made of whole components, of about the same size; `None` if
+/// there is but one component.
+fn in_two(problem: &Problem) -> Option<[Vec<usize>; 2]> {
+    let n = problem.items.len();
+    let mut joined = UnionFind::new(n);
+    for edge in problem.order.edge_indices() {
+        if let Some((u, v)) = problem.order.edge_endpoints(edge) {
+            joined.union(u.index(), v.index());
+        }
+    }
+    let component: Vec<usize> = (0..n).map(|item| joined.find(item)).collect();
+    let mut sizes = vec![0; n];
+    component.iter().for_each(|&c| sizes[c] += 1);
+    let mut largest_first: Vec<usize> = (0..n).filter(|&c| sizes[c] > 0).collect();
+    largest_first.sort_by_key(|&c| (std::cmp::Reverse(sizes[c]), c));
+    let mut part_of = vec![0; n];
+    let mut filled = [0, 0];
+    for c in largest_first {
+        let part = usize::from(filled[1] < filled[0]);
+        part_of[c] = part;
+        filled[part] += sizes[c];
+    }
+    let items = |part: usize| (0..n).filter(|&item| part_of[component[item]] == part).collect();
+    (filled[1] > 0).then(|| [items(0), items(1)])
+}

@@ -1,0 +1,114 @@
+//! Slices of one part of a problem, laid out so that those which can share a stage with a slice of the other part are found
+//! fast.
+
+use super::cross::Cross;
+use super::part::{Busy, Ideal, Slice};
+
+/// Slices by growing load, and beside them what decides whether a slice of the other part can join.
+///
+/// A stage of slices `a` and `b` is busy with at least `own(a) + ends(a) + own(b) + ends(b) - saved min(cut(a), cut(b))` in load,
+/// link in and link out: at best all transfers of the smaller side stay in the stage, see [`Cross::saved`]. As the minimum is
+/// below either side, each of `b`'s columns has a limit that depends on `a` alone.
+pub struct Mates {
+    /// The slices.
+    pub slices: Vec<Slice>,
+    /// The ideals at their far ends.
+    pub to: Vec<Ideal>,
+    loads_ns: Vec<i64>,
+    /// Resources that transfers between the parts may fill.
+    resources: Vec<usize>,
+    /// For each of those, `own + ends`, and the same less `saved * cut`.
+    columns: Vec<[Vec<i64>; 2]>,
+}
+
+impl Mates {
+    /// Lays out slices that come by growing load.
+    pub fn new(cross: &Cross, slices: Vec<Slice>) -> Self {
+        let resources: Vec<usize> = (0..3).filter(|&r| cross.saved()[r] > 0).collect();
+        let column = |r: usize, value: fn(&Slice, usize, i64) -> i64| -> Vec<i64> {
+            let saved = cross.saved()[r] as i64;
+            slices.iter().map(|slice| value(slice, r, saved)).collect()
+        };
+        let of = |&r: &usize| {
+            [
+                column(r, |slice, r, _| all_cut(slice, r)),
+                column(r, |slice, r, saved| {
+                    all_cut(slice, r) - saved * slice.cut_ns as i64
+                }),
+            ]
+        };
+        Self {
+            loads_ns: slices.iter().map(|slice| slice.busy[0] as i64).collect(),
+            to: slices.iter().map(|slice| slice.to).collect(),
+            columns: resources.iter().map(of).collect(),
+            resources,
+            slices,
+        }
+    }
+
+    /// Positions of the slices that may share a stage of at most `limit_ns` with `a`, if work of at least `least_ns` comes
+    /// together; returns how many were looked at.
+    pub fn fitting(
+        &self,
+        cross: &Cross,
+        a: &Slice,
+        least_ns: u64,
+        limit_ns: u64,
+        found: &mut Vec<u32>,
+    ) -> u64 {
+        let load_ns = a.busy[0] as i64;
+        // What is paid can make up for missing work here; the caller looks again.
+        let from = self
+            .loads_ns
+            .partition_point(|&own| own + (a.work_ns as i64) < least_ns as i64);
+        let to = self
+            .loads_ns
+            .partition_point(|&own| own + load_ns <= limit_ns as i64);
+        let limits = |r: usize| {
+            let rest_ns = limit_ns as i64 - all_cut(a, r);
+            [rest_ns + (cross.saved()[r] * a.cut_ns) as i64, rest_ns]
+        };
+        if from >= to {
+            return 0;
+        }
+        match self.columns[..] {
+            [] => found.extend(from as u32..to as u32),
+            [ref one] => keep(from, to, found, [(one, limits(self.resources[0]))]),
+            [ref one, ref two, ..] => {
+                let [first, second] = [0, 1].map(|at| limits(self.resources[at]));
+                keep(from, to, found, [(one, first), (two, second)]);
+            }
+        }
+        (to - from) as u64
+    }
+}
+
+/// What a slice is busy with if all its transfers to the other part are cut.
+fn all_cut(slice: &Slice, resource: usize) -> i64 {
+    (slice.busy[resource] + slice.ends[resource]) as i64
+}
+
+/// Adds the positions within all limits, without branches.
+fn keep<const N: usize>(
+    from: usize,
+    to: usize,
+    found: &mut Vec<u32>,
+    columns: [(&[Vec<i64>; 2], [i64; 2]); N],
+) {
+    let columns = columns.map(|([one, two], limits)| ([&one[from..to], &two[from..to]], limits));
+    found.resize(to - from, 0);
+    let mut kept = 0;
+    for at in 0..to - from {
+        let within = columns.iter().fold(true, |within, ([one, two], limits)| {
+            within & (one[at] <= limits[0]) & (two[at] <= limits[1])
+        });
+        found[kept] = (from + at) as u32;
+        kept += usize::from(within);
+    }
+    found.truncate(kept);
+}
+
+/// Whether every resource keeps a limit.
+pub fn keeps(busy: Busy, limit_ns: u64) -> bool {
+    busy.iter().all(|&ns| ns <= limit_ns)
+}

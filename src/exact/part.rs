@@ -1,0 +1,287 @@
+//! One part of a problem that has no order with the rest: its ideals, and the stages between them.
+
+use std::collections::HashMap;
+
+use super::growth;
+use crate::cost::{Side, StageCost};
+use crate::problem::Problem;
+
+/// Position of an ideal in [`Part::ideals`].
+pub type Ideal = u32;
+
+/// What a stage adds to load, link in and link out, in ns; blocking transfers are part of the load.
+pub type Busy = [u64; 3];
+
+/// A part of the items, and all its ideals by growing work: the empty one first, all of the part last.
+pub struct Part {
+    /// Its items, by position in the problem.
+    pub items: Vec<usize>,
+    /// Its ideals.
+    pub ideals: Vec<Members>,
+    /// How ideals grow: each but the empty one, one without one of its items, and that item by position in the part. The
+    /// smaller ideal always comes first.
+    pub chain: Vec<(Ideal, Ideal, usize)>,
+    transfers: Vec<Inside>,
+}
+
+/// An ideal of a part.
+pub struct Members {
+    /// Bits of the items, by position in the part.
+    pub bits: Box<[u64]>,
+    /// Their work in ns.
+    pub work_ns: u64,
+    /// Transfers between it and the rest of the part.
+    crossing: Vec<usize>,
+}
+
+/// A transfer as far as it lies inside a part.
+struct Inside {
+    producer: usize,
+    consumers: Box<[u64]>,
+    paid: [Busy; 2],
+}
+
+/// Which way a search takes stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Towards {
+    /// From the last stage: ideals shrink.
+    Start,
+    /// From the first stage: ideals grow.
+    End,
+}
+
+/// The items of a stage that lie in one part: what is in one of two ideals alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// The ideal at its far end.
+    pub to: Ideal,
+    /// Work in ns.
+    pub work_ns: u64,
+    /// Work and what is paid for transfers inside the part. Transfers to the other part can only add to it.
+    pub busy: Busy,
+    /// What its ends of transfers to the other part pay, if all of those are cut.
+    pub ends: Busy,
+    /// The ns of those transfers.
+    pub cut_ns: u64,
+}
+
+/// What each side of a transfer pays.
+pub fn paid(problem: &Problem, transfer: usize) -> [Busy; 2] {
+    [Side::Producer, Side::Consumer].map(|side| {
+        let mut cost = StageCost::default();
+        cost.add_transfer(problem.settings.communication, &problem.transfers[transfer], side);
+        let both = cost.both();
+        [both.communication_ns, both.link_in_ns, both.link_out_ns]
+    })
+}
+
+/// The sum of two.
+pub fn plus(a: Busy, b: Busy) -> Busy {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+}
+
+impl Part {
+    /// The part of the problem with these items, in ascending order; `None` if it has more than so many ideals.
+    ///
+    /// Time and memory O(I n) for I ideals of n items.
+    pub fn new(problem: &Problem, items: Vec<usize>, most_ideals: usize) -> Option<Self> {
+        let at: HashMap<usize, usize> = items.iter().enumerate().map(|(at, &item)| (item, at)).collect();
+        let words = items.len().div_ceil(64).max(1);
+        let predecessors: Vec<Vec<usize>> = growth::predecessors(problem);
+        let before: Vec<Vec<usize>> = items
+            .iter()
+            .map(|&item| predecessors[item].iter().map(|before| at[before]).collect())
+            .collect();
+        let transfers = inside(problem, &at, words);
+        let sets = ideals(&before, words, most_ideals)?;
+        let work_ns = |item: usize| problem.items[items[item]].work_ns();
+        let mut works: Vec<u64> = Vec::with_capacity(sets.len());
+        for set in &sets {
+            works.push(
+                set.grown
+                    .map_or(0, |(smaller, item)| works[smaller] + work_ns(item)),
+            );
+        }
+        let size = |set: usize| sets[set].bits.iter().map(|word| word.count_ones()).sum::<u32>();
+        let mut order: Vec<usize> = (0..sets.len()).collect();
+        order.sort_by_cached_key(|&set| (works[set], size(set), set));
+        let mut rank = vec![0; sets.len()];
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(at, &set)| rank[set] = at as Ideal);
+        let chain = |set: usize| {
+            let (smaller, item) = sets[set].grown?;
+            Some((rank[set], rank[smaller], item))
+        };
+        let chain = (0..sets.len()).filter_map(chain).collect();
+        let members = |&set: &usize| {
+            let bits = &sets[set].bits;
+            let crosses = |t: &Inside| match growth::has(bits, t.producer) {
+                true => !is_subset(&t.consumers, bits),
+                false => meets(&t.consumers, bits),
+            };
+            Members {
+                bits: bits.clone(),
+                work_ns: works[set],
+                crossing: (0..transfers.len()).filter(|&t| crosses(&transfers[t])).collect(),
+            }
+        };
+        Some(Self {
+            ideals: order.iter().map(members).collect(),
+            chain,
+            items,
+            transfers,
+        })
+    }
+
+    /// Every stage of at most `limit_ns` between an ideal and one further from where the search comes from, by growing
+    /// load. `ends` tells what is known of its ends of transfers to the other part.
+    pub fn slices(
+        &self,
+        from: Ideal,
+        towards: Towards,
+        limit_ns: u64,
+        ends: impl Fn(Ideal, Ideal) -> (Busy, u64),
+    ) -> Vec<Slice> {
+        let mut slices = Vec::new();
+        let mut offer = |to: Ideal| {
+            let (rest, whole) = match towards {
+                Towards::Start => (to, from),
+                Towards::End => (from, to),
+            };
+            let [small, large] = [rest, whole].map(|ideal| &self.ideals[ideal as usize]);
+            let work_ns = large.work_ns - small.work_ns;
+            if is_subset(&small.bits, &large.bits) {
+                let busy = self.busy(whole, rest);
+                if busy.iter().all(|&ns| ns <= limit_ns) {
+                    let (ends, cut_ns) = ends(whole, rest);
+                    slices.push(Slice {
+                        to,
+                        work_ns,
+                        busy,
+                        ends,
+                        cut_ns,
+                    });
+                }
+            }
+            work_ns <= limit_ns
+        };
+        match towards {
+            Towards::Start => (0..=from).rev().all(&mut offer),
+            Towards::End => (from..=self.everything()).all(&mut offer),
+        };
+        slices.sort_by_key(|slice| slice.busy[0]);
+        slices
+    }
+
+    /// What the stage between two ideals adds up to. One stage never costs more than several that hold the same items.
+    pub fn busy(&self, whole: Ideal, rest: Ideal) -> Busy {
+        let [whole, rest] = [whole, rest].map(|ideal| &self.ideals[ideal as usize]);
+        let mut busy = [whole.work_ns - rest.work_ns, 0, 0];
+        // What has an end in the stage and another outside crosses the border of one of the two ideals.
+        let again = |t: &&usize| whole.crossing.binary_search(t).is_err();
+        for &t in whole.crossing.iter().chain(rest.crossing.iter().filter(again)) {
+            let transfer = &self.transfers[t];
+            let is_here =
+                growth::has(&whole.bits, transfer.producer) && !growth::has(&rest.bits, transfer.producer);
+            let mut consumers = transfer.consumers.iter().zip(&whole.bits).zip(&rest.bits);
+            let side = match is_here {
+                true => consumers
+                    .any(|((to, whole), rest)| to & !(whole & !rest) != 0)
+                    .then_some(Side::Producer),
+                false => consumers
+                    .any(|((to, whole), rest)| to & whole & !rest != 0)
+                    .then_some(Side::Consumer),
+            };
+            if let Some(side) = side {
+                busy = plus(busy, transfer.paid[side as usize]);
+            }
+        }
+        busy
+    }
+
+    /// For each ideal, the sum over its items.
+    pub fn sums(&self, of_item: impl Fn(usize) -> u64) -> Vec<u64> {
+        let mut sums = vec![0; self.ideals.len()];
+        for &(ideal, smaller, at) in &self.chain {
+            sums[ideal as usize] = sums[smaller as usize] + of_item(self.items[at]);
+        }
+        sums
+    }
+
+    /// Work between two ideals, in ns.
+    pub fn work_ns(&self, whole: Ideal, rest: Ideal) -> u64 {
+        self.ideals[whole as usize].work_ns - self.ideals[rest as usize].work_ns
+    }
+
+    /// Position of the ideal of everything.
+    pub fn everything(&self) -> Ideal {
+        (self.ideals.len() - 1) as Ideal
+    }
+}
+
+fn is_subset(small: &[u64], large: &[u64]) -> bool {
+    small.iter().zip(large).all(|(small, large)| small & !large == 0)
+}
+
+fn meets(one: &[u64], other: &[u64]) -> bool {
+    one.iter().zip(other).any(|(one, other)| one & other != 0)
+}
+
+/// Transfers as the part sees them: from a producer in it to consumers in it, whoever else consumes them.
+fn inside(problem: &Problem, at: &HashMap<usize, usize>, words: usize) -> Vec<Inside> {
+    let of = |t: usize| {
+        let transfer = &problem.transfers[t];
+        let producer = *at.get(&transfer.producer)?;
+        let mut consumers = vec![0u64; words];
+        for to in transfer.consumers.iter().filter_map(|to| at.get(to)) {
+            consumers[to / 64] |= 1 << (to % 64);
+        }
+        let is_inside = consumers.iter().any(|&word| word != 0);
+        is_inside.then(|| Inside {
+            producer,
+            consumers: consumers.into(),
+            paid: paid(problem, t),
+        })
+    };
+    (0..problem.transfers.len()).filter_map(of).collect()
+}
+
+/// An ideal as it is made, and the smaller one and the item that it is made of.
+struct Set {
+    bits: Box<[u64]>,
+    grown: Option<(usize, usize)>,
+}
+
+/// All ideals of a partial order whose items are numbered topologically, smaller ones first; `None` if there are more than
+/// so many.
+///
+/// Each is made once: added in ascending numbers, the items of an ideal have but one order, and what each start of it holds
+/// is an ideal.
+fn ideals(before: &[Vec<usize>], words: usize, most: usize) -> Option<Vec<Set>> {
+    let mut sets = vec![Set {
+        bits: vec![0u64; words].into(),
+        grown: None,
+    }];
+    let mut next = 0;
+    while next < sets.len() {
+        let from = sets[next].grown.map_or(0, |(_, item)| item + 1);
+        for item in from..before.len() {
+            let bits = &sets[next].bits;
+            if before[item].iter().all(|&before| growth::has(bits, before)) {
+                let mut bits = bits.clone();
+                bits[item / 64] |= 1 << (item % 64);
+                sets.push(Set {
+                    bits,
+                    grown: Some((next, item)),
+                });
+            }
+        }
+        if sets.len() > most {
+            return None;
+        }
+        next += 1;
+    }
+    Some(sets)
+}

@@ -6,6 +6,9 @@
 pub mod allocations;
 pub mod brute_force;
 pub mod chains;
+pub mod cut_pairs;
+pub mod frontier;
 pub mod groupings;
 pub mod ideals;
 pub mod labels;
+pub mod two_chains;

@@ -59,11 +59,22 @@ pub fn random_spec(seed: u64, chain: bool) -> InstanceSpec {
 
 /// A problem of at most 8 passes with anything in it, in training and with separate cuts; every fourth one is a chain.
 pub fn separate_problem(seed: u64) -> Option<(Instance, Problem)> {
+    let spec = separate_spec(seed, 3 + seed as usize % 2, seed.is_multiple_of(4));
+    problem_of(&spec).filter(|(_, problem)| problem.items.len() <= 8)
+}
+
+/// A chain of so many layers with options of any kind, in training and with separate cuts.
+pub fn separate_chain(seed: u64, layers: usize) -> InstanceSpec {
+    separate_spec(seed, layers, true)
+}
+
+/// A network of so many layers with options of any kind, in training and with separate cuts.
+pub fn separate_spec(seed: u64, layers: usize, chain: bool) -> InstanceSpec {
     let rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut spec = spec_of_size(seed, rng, 3 + seed as usize % 2, seed.is_multiple_of(4));
+    let mut spec = spec_of_size(seed, rng, layers, chain);
     spec.pipeline.cuts = Some(Cuts::Separate);
     spec.pipeline.mode = Some(Mode::Training);
-    problem_of(&spec).filter(|(_, problem)| problem.items.len() <= 8)
+    spec
 }
 
 /// A problem of 12 to 18 layers that asks for a period, or `None` where the draw is faulty or asks for an iteration.

@@ -43,6 +43,7 @@
 //! | what an input may get wrong | [`fault`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | what a plan costs | [`cost`], and on its own path [`check`] |
+//! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
@@ -86,5 +87,6 @@ pub mod report;
 pub mod settings;
 pub mod shares;
 pub mod simulate;
+pub mod split;
 pub mod units;
 pub mod workers;

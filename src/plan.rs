@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
-use crate::options::{Communication, PipelineOptions, WorkerMode};
+use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem};
+use crate::split::Split;
 use crate::units::ns_to_ms;
 use crate::workers::{Allocation, StageLoad, Workers};
 
@@ -39,6 +40,9 @@ pub struct Plan {
     pub problem: PipelineOptions,
     /// The stages, in pipeline order; empty without a plan.
     pub stages: Vec<PlanStage>,
+    /// Layers that separate cuts split; absent with tied cuts and without a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// How it was found.
     pub statistics: Statistics,
 }
@@ -123,6 +127,14 @@ pub struct PlanStage {
     pub transfers: Option<Transfers>,
     /// Memory in use.
     pub memory_bytes: u64,
+    /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; absent in
+    /// inference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Versions of the weights that such a layer keeps: a gradient meets weights that are this less one updates newer than
+    /// those it was computed with; absent in inference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<u64>,
 }
 
 /// What a stage moves for one micro-batch, by phase.
@@ -228,6 +240,11 @@ impl Plan {
             (Some(objective), Some(bound)) => Some((objective - bound) as f64 / objective as f64),
             _ => None,
         };
+        let stages = match &outcome.allocation {
+            None => Vec::new(),
+            Some(allocation) => plan_stages(instance, problem, allocation),
+        };
+        let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
         Self {
             schema: SCHEMA.into(),
             instance: instance.name.clone(),
@@ -239,10 +256,8 @@ impl Plan {
             gap,
             bound_source: outcome.bound_source.into(),
             problem: problem.settings.to_options(instance),
-            stages: match &outcome.allocation {
-                None => Vec::new(),
-                Some(allocation) => plan_stages(instance, problem, allocation),
-            },
+            split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
+            stages,
             statistics: outcome.statistics,
         }
     }
@@ -273,6 +288,8 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         Some(workers) => mixed(problem, workers, allocation),
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
+    let settings = &problem.settings;
+    let trains = settings.mode == Mode::Training;
     let mut layers = vec![[Vec::new(), Vec::new()]; used];
     for (item, &stage) in assignment.iter().enumerate() {
         layers[stage][0].extend(&problem.items[item].layers);
@@ -297,6 +314,8 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         communication_ms: ns_to_ms(communication_ns(&staffed.cost)),
         transfers: transfers(&staffed.moved),
         memory_bytes: memory[k],
+        in_flight: trains.then(|| settings.in_flight(used - k)),
+        weight_versions: trains.then(|| settings.weight_versions(used - k)),
     };
     layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
 }

@@ -140,6 +140,18 @@ fn wrong_numbers(case: &Solved) {
             |plan| plan.stages[k].memory_bytes += 1,
             is_stated("memory_bytes"),
         );
+        type Count = fn(&mut PlanStage) -> &mut Option<u64>;
+        let counts: [(&'static str, Count); 2] = [
+            ("in_flight", |stage| &mut stage.in_flight),
+            ("weight_versions", |stage| &mut stage.weight_versions),
+        ];
+        for (name, count) in counts {
+            case.rejects(
+                name,
+                |plan| *count(&mut plan.stages[k]).get_or_insert(5) += 1,
+                is_stated(name),
+            );
+        }
     }
     case.rejects("no objective", |plan| plan.objective_ms = None, is_claim);
 }

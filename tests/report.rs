@@ -4,7 +4,7 @@ use stagecut::instance::Instance;
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
 };
-use stagecut::options::{Communication, MemoryLimit, Mode, Objective, PipelineOptions, Schedule};
+use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, Objective, PipelineOptions, Schedule};
 use stagecut::plan::{Outcome, Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::report::{self, ComparisonRow, Style};
@@ -163,6 +163,37 @@ fn an_iteration_of_gpipe_with_overlapped_communication() {
     };
     let (instance, plan) = trained(&options, 100.0, StoppedBy::Gap);
     assert_snapshot!("iteration", report::text(&instance, &plan, &style(120)));
+}
+
+/// As [`two_stages`], but with the head backwards on a third: its stash and its weights move.
+#[test]
+fn separate_cuts_list_what_they_split() {
+    let instance = two_branches();
+    let options = PipelineOptions {
+        cuts: Some(Cuts::Separate),
+        schedule: Some(Schedule::Pipedream),
+        ..Default::default()
+    };
+    let problem = problem(&instance, &options);
+    let stage = |item: &stagecut::problem::Item| {
+        let layer = item.layers.first().or(item.backward_layers.first());
+        let name = &instance.network.layers[*layer.expect("a layer")].id;
+        two_stages(name) + usize::from(item.layers.is_empty() && name == "head")
+    };
+    let stages: Vec<usize> = problem.items.iter().map(stage).collect();
+    let outcome = Outcome {
+        allocation: Some(stages.into()),
+        bound_ns: 1_000_000,
+        bound_source: "windows",
+        stopped_by: StoppedBy::TimeLimit,
+        statistics: Default::default(),
+    };
+    let plan = Plan::new(&instance, &problem, "exact", outcome);
+    assert_snapshot!("separate", report::text(&instance, &plan, &style(100)));
+    assert_snapshot!(
+        "separate_csv",
+        report::csv(&plan).expect("memory takes everything")
+    );
 }
 
 #[test]

@@ -5,15 +5,18 @@ mod common;
 use std::path::Path;
 
 use common::separate_problem;
-use stagecut::check::check;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stagecut::check::{Violation, check};
 use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::{Communication, Cuts, MemoryLimit, PipelineOptions};
+use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOptions, Schedule};
 use stagecut::oracles::brute_force;
-use stagecut::plan::Status;
+use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
+use stagecut::split::{Split, SplitLayer};
 
 #[test]
 fn exact_methods_agree_with_brute_force() {
@@ -91,4 +94,122 @@ fn vgg16_gains_what_it_is_known_to_gain() {
             );
         }
     }
+}
+
+/// Plans of drawn stages, whether they keep the order or not: what they state of their passes does not depend on it.
+fn drawn_plans() -> impl Iterator<Item = (u64, Instance, Settings, Plan)> {
+    (0..1_000).filter_map(|seed| {
+        let (instance, mut problem) = separate_problem(seed)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        if rng.random_bool(0.5) && problem.settings.objective == Objective::Period {
+            let settings = Settings {
+                schedule: Schedule::Pipedream,
+                ..problem.settings
+            };
+            problem = Problem::new(&instance, settings).ok()?;
+        }
+        let draw = |_: &_| rng.random_range(0..problem.stages());
+        let assignment: Vec<usize> = problem.items.iter().map(draw).collect();
+        let outcome = Outcome {
+            allocation: Some(assignment.into()),
+            bound_ns: 0,
+            bound_source: "none",
+            stopped_by: StoppedBy::Completed,
+            statistics: Statistics::default(),
+        };
+        let plan = Plan::new(&instance, &problem, "drawn", outcome);
+        Some((seed, instance, problem.settings, plan))
+    })
+}
+
+#[test]
+fn what_a_plan_states_of_its_passes_adds_up_to_its_memory() {
+    let [mut split_layers, mut versions] = [0; 2];
+    for (seed, instance, settings, plan) in drawn_plans() {
+        let split = plan.split.as_ref().expect("separate cuts");
+        for stage in &plan.stages {
+            let mut bytes = 0;
+            for layer in &instance.network.layers {
+                let apart = split.layers.iter().find(|split| split.layer == layer.id);
+                let is_home = stage.backward.contains(&layer.id)
+                    || instance.network.has_explicit_backward() && stage.forward.contains(&layer.id);
+                if is_home {
+                    let counts =
+                        [stage.in_flight, stage.weight_versions].map(|count| count.expect("training"));
+                    let [in_flight, versions] =
+                        apart.map_or(counts, |apart| [apart.in_flight, apart.weight_versions]);
+                    bytes += settings.base_bytes(layer) + (versions - 1) * layer.parameter_bytes;
+                    bytes += in_flight * layer.stash_bytes;
+                }
+                if apart.is_some_and(|apart| apart.forward_stage == stage.index) {
+                    bytes += layer.parameter_bytes;
+                }
+            }
+            assert_eq!(stage.memory_bytes, bytes, "seed {seed}: {plan:#?}");
+        }
+        split_layers += split.layers.len();
+        versions += split
+            .layers
+            .iter()
+            .filter(|layer| layer.weight_versions > 1)
+            .count();
+    }
+    assert!(split_layers > 500 && versions > 100, "{split_layers}, {versions}");
+}
+
+#[test]
+fn every_wrong_count_of_a_split_layer_is_rejected() {
+    type Field = fn(&mut Split) -> &mut u64;
+    fn first(split: &mut Split) -> &mut SplitLayer {
+        &mut split.layers[0]
+    }
+    let fields: [(&str, Field); 6] = [
+        ("split.stash_bytes_moved", |split| &mut split.stash_bytes_moved),
+        ("split.weight_bytes_moved", |split| &mut split.weight_bytes_moved),
+        (".in_flight", |split| &mut first(split).in_flight),
+        (".weight_versions", |split| &mut first(split).weight_versions),
+        (".stash_bytes", |split| &mut first(split).stash_bytes),
+        (".weight_bytes", |split| &mut first(split).weight_bytes),
+    ];
+    type Change = fn(&mut Split);
+    let changes: [(&str, Change); 5] = [
+        ("left out", |split| drop(split.layers.remove(0))),
+        ("listed twice", |split| split.layers.push(split.layers[0].clone())),
+        ("made up", |split| split.layers[0].layer = "nowhere".into()),
+        ("forward stage", |split| first(split).forward_stage += 1),
+        ("backward stage", |split| first(split).backward_stage += 1),
+    ];
+    let mut changed = 0;
+    for (seed, instance, settings, plan) in drawn_plans() {
+        let violations = |plan: &Plan| check(&instance, &settings, plan);
+        let is_of_counts =
+            |violation: &Violation| matches!(violation, Violation::Field { .. } | Violation::Stated { .. });
+        let before = violations(&plan);
+        assert!(!before.iter().any(is_of_counts), "seed {seed}: {before:?}");
+        if plan.split.as_ref().is_none_or(|split| split.layers.is_empty()) {
+            continue;
+        }
+        let with = |change: &dyn Fn(&mut Split)| {
+            let mut plan = plan.clone();
+            change(plan.split.as_mut().expect("some layers"));
+            violations(&plan)
+        };
+        for (name, field) in fields {
+            let found = with(&|split| *field(split) += 7);
+            let is_meant = |violation: &Violation| {
+                matches!(violation, Violation::Stated { field, stated, recomputed }
+                    if field.ends_with(name) && stated - recomputed == 7.0)
+            };
+            assert!(found.iter().any(is_meant), "seed {seed}: {name}: {found:?}");
+        }
+        for (name, change) in changes {
+            let found = with(&change);
+            assert!(found.iter().any(is_of_counts), "seed {seed}: {name}: {found:?}");
+        }
+        let mut silent = plan.clone();
+        silent.split = None;
+        assert!(violations(&silent).iter().any(is_of_counts), "seed {seed}");
+        changed += 1;
+    }
+    assert!(changed > 300, "{changed}");
 }

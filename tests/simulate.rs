@@ -35,6 +35,8 @@ fn plan(times: Times) -> Plan {
         communication_ms: 0.0,
         transfers: None,
         memory_bytes: 0,
+        in_flight: None,
+        weight_versions: None,
     };
     Plan {
         schema: SCHEMA.into(),
@@ -51,6 +53,7 @@ fn plan(times: Times) -> Plan {
             ..PipelineOptions::default()
         },
         stages: times.iter().enumerate().map(stage).collect(),
+        split: None,
         statistics: Statistics::default(),
     }
 }

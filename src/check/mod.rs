@@ -3,6 +3,7 @@
 //! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
 //! returns every violation with its amount.
 
+mod passes;
 mod violation;
 mod workers;
 
@@ -15,7 +16,7 @@ use crate::network::{Layer, Tensor};
 use crate::options::{Communication, Cuts, Mode, Objective, Schedule, WorkerMode};
 use crate::plan::{PROOF_TOLERANCE, Plan, PlanStage, SCHEMA, Status};
 use crate::settings::Settings;
-use crate::units::{NS_PER_MS, ns_to_ms, transfer_ns};
+use crate::units::{NS_PER_MS, ns_to_ms};
 
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
@@ -45,6 +46,7 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         check.order();
         check.stage_count(plan);
         check.costs(plan);
+        check.counts(plan);
     }
     check.claims(plan);
     check.violations
@@ -383,13 +385,7 @@ impl Checker<'_> {
             for (field, stated, recomputed_ns) in stated {
                 self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
             }
-            if stage.memory_bytes != bytes[k] {
-                self.violations.push(Violation::Stated {
-                    field: format!("stages[{k}].memory_bytes"),
-                    stated: stage.memory_bytes as f64,
-                    recomputed: bytes[k] as f64,
-                });
-            }
+            self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes[k]);
             let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]);
             if let Some(limit) = limit.filter(|&limit| bytes[k] > limit) {
                 self.violations.push(Violation::Memory {
@@ -460,60 +456,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Adds what a layer holds on the stages of its passes.
-    ///
-    /// Weights lie wherever a pass is, everything else with the backward pass: gradients, state, resident bytes, and the
-    /// stash of every micro-batch between the two passes.
-    fn hold(&self, at: usize, places: [Option<usize>; 2], stages: usize, bytes: &mut [u64]) {
-        let (layer, settings) = (self.layer(at), self.settings);
-        let Some(home) = places[BACKWARD].or(places[FORWARD]) else {
-            return;
-        };
-        bytes[home] += layer.resident_bytes + layer.parameter_bytes;
-        if settings.mode == Mode::Inference {
-            return;
+    fn stated_count(&mut self, field: String, stated: u64, recomputed: u64) {
+        if stated != recomputed {
+            self.violations.push(Violation::Stated {
+                field,
+                stated: stated as f64,
+                recomputed: recomputed as f64,
+            });
         }
-        let forward = (stages - places[FORWARD].unwrap_or(home)) as u64;
-        let backward = (stages - home) as u64;
-        let longer = forward.max(backward);
-        let all = settings.micro_batches.unwrap_or(u64::MAX);
-        let (in_flight, versions) = match settings.schedule {
-            Schedule::Gpipe => (all, 1),
-            Schedule::OneFOneB => (longer.min(all), 1),
-            Schedule::Pipedream => (longer, longer),
-            Schedule::Concurrent => ((forward + backward).min(all), 1),
-        };
-        let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
-        bytes[home] +=
-            (versions - 1 + gradients_and_state) * layer.parameter_bytes + in_flight * layer.stash_bytes;
-        if let Some(other) = places[FORWARD].filter(|&other| other != home) {
-            bytes[other] += layer.parameter_bytes;
-        }
-    }
-
-    /// Charges what separate cuts move for a layer whose passes lie apart: the stash of every micro-batch, and the weights
-    /// after every update.
-    fn moved_between_passes(&self, at: usize, forward: &mut [Load], backward: &mut [Load]) {
-        let [Some(f), Some(b)] = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) else {
-            return;
-        };
-        if f == b || self.settings.communication == Communication::Ignored {
-            return;
-        }
-        let link = self.settings.link;
-        let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
-        let updates_every = match self.settings.schedule {
-            Schedule::Pipedream => 1,
-            _ => self.settings.micro_batches.unwrap_or(1),
-        };
-        let layer = self.layer(at);
-        charge(forward, &[f], &[b], ns(layer.stash_bytes));
-        charge(
-            backward,
-            &[b],
-            &[f],
-            ns(layer.parameter_bytes).div_ceil(updates_every),
-        );
     }
 
     /// Charges a tensor, and in training its gradient, to every stage it touches.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::comparison::{ComparisonRow, Ranked, ranked};
 use crate::plan::{Plan, PlanStage, Status};
+use crate::split::SplitLayer;
 
 /// A row of the CSV of a plan. Names are those of the JSON; what is absent there is empty here.
 #[derive(Serialize)]
@@ -24,6 +25,9 @@ struct Row<'a> {
     backward_ms: Option<f64>,
     communication_ms: Option<f64>,
     memory_bytes: Option<u64>,
+    in_flight: Option<u64>,
+    weight_versions: Option<u64>,
+    split: String,
 }
 
 impl<'a> Row<'a> {
@@ -47,6 +51,9 @@ impl<'a> Row<'a> {
             backward_ms: stage.map(|stage| stage.backward_ms),
             communication_ms: stage.map(|stage| stage.communication_ms),
             memory_bytes: stage.map(|stage| stage.memory_bytes),
+            in_flight: stage.and_then(|stage| stage.in_flight),
+            weight_versions: stage.and_then(|stage| stage.weight_versions),
+            split: stage.map_or_else(String::new, |stage| split(plan, stage)),
         }
     }
 }
@@ -57,9 +64,17 @@ fn shares(stage: &PlanStage) -> String {
     stage.shares.iter().map(share).collect::<Vec<_>>().join(";")
 }
 
+/// Layers whose backward pass alone is here, as `layer=forward stage`.
+fn split(plan: &Plan, stage: &PlanStage) -> String {
+    let layers = plan.split.iter().flat_map(|split| &split.layers);
+    let here = layers.filter(|layer| layer.backward_stage == stage.index);
+    let layer = |layer: &SplitLayer| format!("{}={}", layer.layer, layer.forward_stage);
+    here.map(layer).collect::<Vec<_>>().join(";")
+}
+
 /// A plan as CSV, a row a stage; one row with empty stage columns where there is no plan.
 ///
-/// Layers, devices and shares of a stage are joined by `;`. For names that hold one, use [`json`].
+/// Layers, devices, shares and split layers of a stage are joined by `;`. For names that hold one, use [`json`].
 ///
 /// # Errors
 ///

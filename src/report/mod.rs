@@ -7,12 +7,12 @@
 mod bounds;
 mod comparison;
 mod csv;
-mod cuts;
 mod dot;
 mod format;
 mod layout;
 mod order;
 mod palette;
+mod passes;
 mod picture;
 mod ranges;
 mod scene;

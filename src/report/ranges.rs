@@ -35,24 +35,41 @@ impl<'a> Ranges<'a> {
         }
     }
 
+    /// Whether the phases of a stage have to be told apart: some phase has layers that the other does not have.
+    pub fn differ(&self, stage: &PlanStage) -> bool {
+        // In inference no stage has backward layers.
+        !self.backward.is_empty() && stage.backward != stage.forward
+    }
+
     /// The layers of a stage in at most `columns` columns, such as `conv1 .. pool1 (3), conv4, +5 more`.
     ///
     /// Forward and backward layers are told apart where they are not the same.
     pub fn text(&self, stage: &PlanStage, columns: usize) -> String {
-        if stage.backward.is_empty() || stage.backward == stage.forward {
-            return line(&ranges(&self.forward, &stage.forward), columns);
-        }
-        const FORWARD: &str = "F: ";
-        const BACKWARD: &str = "; B: ";
-        let room = columns.saturating_sub(FORWARD.len() + BACKWARD.len());
-        let backward = ranges(&self.backward, &stage.backward);
         let forward = ranges(&self.forward, &stage.forward);
+        let backward = ranges(&self.backward, &stage.backward);
+        const FORWARD: &str = "F: ";
+        const BACKWARD: &str = "B: ";
+        const BETWEEN: &str = "; ";
+        let alone = |label: &str, ranges: &[Range]| {
+            let room = columns.saturating_sub(label.len());
+            format!("{label}{}", line(ranges, room))
+        };
+        if !self.differ(stage) {
+            return line(&forward, columns);
+        }
+        if backward.is_empty() {
+            return alone(FORWARD, &forward);
+        }
+        if forward.is_empty() {
+            return alone(BACKWARD, &backward);
+        }
+        let room = columns.saturating_sub(FORWARD.len() + BETWEEN.len() + BACKWARD.len());
         // Each half may use what the other leaves of the room.
         let needs = |ranges: &[Range]| width(&line(ranges, usize::MAX));
         let forward_room = (room / 2).max(room.saturating_sub(needs(&backward)));
         let forward = line(&forward, forward_room);
         let backward = line(&backward, room.saturating_sub(width(&forward)));
-        format!("{FORWARD}{forward}{BACKWARD}{backward}")
+        format!("{FORWARD}{forward}{BETWEEN}{BACKWARD}{backward}")
     }
 }
 

@@ -16,7 +16,7 @@ struct Fit {
     bar: usize,
     /// Whether forward, backward and communication times have columns.
     parts: bool,
-    /// Least characters for layers beside the numbers; `None` puts them on a line of their own.
+    /// Least characters for a list of layers beside the numbers; `None` puts them on a line of their own.
     layers: Option<usize>,
 }
 
@@ -36,7 +36,8 @@ const INDENT: usize = 7;
 pub fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> String {
     let ranges = Ranges::new(instance, plan);
     let fixed = |fit: &Fit| table_width(&numbers(plan, digits, fit));
-    let needed = |fit: &Fit| fixed(fit) + fit.layers.map_or(0, |least| least + GAP);
+    let lists = 1 + usize::from(plan.stages.iter().any(|stage| ranges.differ(stage)));
+    let needed = |fit: &Fit| fixed(fit) + fit.layers.map_or(0, |least| lists * least + GAP);
     let last = &FITS[FITS.len() - 1];
     let fit = FITS.iter().find(|fit| needed(fit) <= style.width).unwrap_or(last);
     let mut columns = numbers(plan, digits, fit);

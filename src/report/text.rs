@@ -3,9 +3,8 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
-use super::cuts::cuts;
 use super::format::{Digits, bytes, count, percent, wrap};
-use super::stages;
+use super::{passes, stages};
 use crate::instance::Instance;
 use crate::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
@@ -40,6 +39,10 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
     for (label, fact) in facts(instance, plan, digits, style) {
         out += &wrap(&format!("{label:<LABEL$}{fact}"), style.width, LABEL);
         out.push('\n');
+    }
+    if let Some(table) = passes::table(plan, style) {
+        out.push('\n');
+        out += &table;
     }
     out
 }
@@ -178,7 +181,8 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(plan)));
-    facts.extend(cuts(instance, plan).map(|cuts| ("cuts", cuts)));
+    facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
+    facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));
     if style.statistics {
         facts.push(("search", search(plan)));

@@ -1,0 +1,159 @@
+//! What the two passes of a layer have between them: micro-batches, weight versions, bytes held and bytes moved.
+
+use std::collections::BTreeMap;
+
+use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge};
+use crate::options::{Communication, Cuts, Mode, Schedule};
+use crate::plan::Plan;
+use crate::units::transfer_ns;
+
+impl Checker<'_> {
+    /// Micro-batches in flight and versions of the weights between a forward pass and a backward pass that lie so many
+    /// stages from the end.
+    fn between(&self, forward: u64, backward: u64) -> [u64; 2] {
+        let settings = self.settings;
+        let longer = forward.max(backward);
+        let all = settings.micro_batches.unwrap_or(u64::MAX);
+        match (settings.mode, settings.schedule) {
+            (Mode::Inference, _) => [0, 1],
+            (_, Schedule::Gpipe) => [all, 1],
+            (_, Schedule::OneFOneB) => [longer.min(all), 1],
+            (_, Schedule::Pipedream) => [longer, longer],
+            (_, Schedule::Concurrent) => [(forward + backward).min(all), 1],
+        }
+    }
+
+    /// Adds what a layer holds on the stages of its passes.
+    ///
+    /// Weights lie wherever a pass is, everything else with the backward pass: gradients, state, resident bytes, and the
+    /// stash of every micro-batch between the two passes.
+    pub(super) fn hold(&self, at: usize, places: [Option<usize>; 2], stages: usize, bytes: &mut [u64]) {
+        let (layer, settings) = (self.layer(at), self.settings);
+        let Some(home) = places[BACKWARD].or(places[FORWARD]) else {
+            return;
+        };
+        bytes[home] += layer.resident_bytes + layer.parameter_bytes;
+        if settings.mode == Mode::Inference {
+            return;
+        }
+        let other = places[FORWARD].unwrap_or(home);
+        let [in_flight, versions] = self.between((stages - other) as u64, (stages - home) as u64);
+        let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
+        bytes[home] +=
+            (versions - 1 + gradients_and_state) * layer.parameter_bytes + in_flight * layer.stash_bytes;
+        if other != home {
+            bytes[other] += layer.parameter_bytes;
+        }
+    }
+
+    /// Charges what separate cuts move for a layer whose passes lie apart: the stash of every micro-batch, and the weights
+    /// after every update.
+    pub(super) fn moved_between_passes(&self, at: usize, forward: &mut [Load], backward: &mut [Load]) {
+        let [Some(f), Some(b)] = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) else {
+            return;
+        };
+        if f == b || self.settings.communication == Communication::Ignored {
+            return;
+        }
+        let link = self.settings.link;
+        let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+        let updates_every = match self.settings.schedule {
+            Schedule::Pipedream => 1,
+            _ => self.settings.micro_batches.unwrap_or(1),
+        };
+        let layer = self.layer(at);
+        charge(forward, &[f], &[b], ns(layer.stash_bytes));
+        charge(
+            backward,
+            &[b],
+            &[f],
+            ns(layer.parameter_bytes).div_ceil(updates_every),
+        );
+    }
+
+    /// Stated counts and bytes against recomputed ones.
+    pub(super) fn counts(&mut self, plan: &Plan) {
+        let stages = plan.stages.len();
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let from_end = (stages - k) as u64;
+            let [in_flight, versions] = self.between(from_end, from_end);
+            let counts = [
+                ("in_flight", stage.in_flight, in_flight),
+                ("weight_versions", stage.weight_versions, versions),
+            ];
+            for (name, stated, recomputed) in counts {
+                // A plan need not state them.
+                self.stated_count(
+                    format!("stages[{k}].{name}"),
+                    stated.unwrap_or(recomputed),
+                    recomputed,
+                );
+            }
+        }
+        let mut expected = self.split_layers(stages);
+        let stated = plan.split.clone().unwrap_or_default();
+        let sum = |field: usize| expected.values().map(|numbers| numbers[field]).sum();
+        let totals = [
+            ("stash_bytes_moved", stated.stash_bytes_moved, sum(4)),
+            ("weight_bytes_moved", stated.weight_bytes_moved, sum(5)),
+        ];
+        for (name, stated, recomputed) in totals {
+            self.stated_count(format!("split.{name}"), stated, recomputed);
+        }
+        for layer in &stated.layers {
+            let Some(recomputed) = expected.remove(&layer.layer) else {
+                self.wrong_split(
+                    &layer.layer,
+                    "listed",
+                    "layers with passes on two stages, each once",
+                );
+                continue;
+            };
+            let fields = [
+                ("forward_stage", layer.forward_stage as u64),
+                ("backward_stage", layer.backward_stage as u64),
+                ("in_flight", layer.in_flight),
+                ("weight_versions", layer.weight_versions),
+                ("stash_bytes", layer.stash_bytes),
+                ("weight_bytes", layer.weight_bytes),
+            ];
+            for ((name, stated), recomputed) in fields.into_iter().zip(recomputed) {
+                self.stated_count(format!("split `{}`.{name}", layer.layer), stated, recomputed);
+            }
+        }
+        for layer in expected.into_keys() {
+            self.wrong_split(&layer, "left out", "every layer with passes on two stages");
+        }
+    }
+
+    /// Layers whose passes lie apart, by name: stages of both passes, micro-batches and versions between them, bytes of
+    /// stash and of weights.
+    fn split_layers(&self, stages: usize) -> BTreeMap<String, [u64; 6]> {
+        let mut layers = BTreeMap::new();
+        for at in 0..self.instance.network.layers.len() {
+            let [Some(f), Some(b)] = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) else {
+                continue;
+            };
+            if f == b || self.settings.cuts == Cuts::Tied {
+                continue;
+            }
+            let [in_flight, versions] = self.between((stages - f) as u64, (stages - b) as u64);
+            let layer = self.layer(at);
+            let places = [f as u64 + 1, b as u64 + 1];
+            let bytes = [layer.stash_bytes, layer.parameter_bytes];
+            layers.insert(
+                layer.id.clone(),
+                [places[0], places[1], in_flight, versions, bytes[0], bytes[1]],
+            );
+        }
+        layers
+    }
+
+    fn wrong_split(&mut self, layer: &str, found: &str, expected: &str) {
+        self.violations.push(Violation::Field {
+            field: "split.layers".into(),
+            found: format!("`{layer}` {found}"),
+            expected: expected.into(),
+        });
+    }
+}

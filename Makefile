@@ -1,11 +1,11 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint study-duan-wu docs schema clean
+.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema clean
 
 BIN := target/release/stagecut
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-18s %s\n", $$1, $$2}'
 
 setup: ## Find or fetch what compiles HiGHS (cmake, libclang), inside the checkout
 	@scripts/setup
@@ -32,6 +32,9 @@ bench-joint: build ## Time joint plans of mixed devices against the plain progra
 
 study-duan-wu: build ## Shares and groups by rule, heuristic and optimum; writes studies/duan-wu
 	studies/duan-wu/run
+
+study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
+	studies/bi-partition/run
 
 docs: setup ## Build the documentation: target/doc/stagecut/index.html
 	cargo doc --release --locked --no-deps

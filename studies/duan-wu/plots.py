@@ -1,17 +1,16 @@
 """Plots of results.csv as SVG. Lines differ by mark and dash as well as by colour."""
 import csv
+import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-matplotlib.rcParams.update({"svg.hashsalt": "stagecut", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-import matplotlib.pyplot as plt
 from matplotlib.ticker import LogLocator, NullLocator
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from common import unique
+from panels import panels, save
 
 
 def looks():
@@ -24,14 +23,12 @@ def looks():
 def plot(name, rows, plans, x, label, title, scale="linear"):
     """A panel a network: simulated iteration against `x`; a logarithmic scale tells plans apart that differ by large factors."""
     styles, micro_batches = looks()
-    networks = list(dict.fromkeys(row["network"] for row in rows))
-    figure, axes = plt.subplots(1, len(networks), figsize=(3.1 * len(networks), 3.4), squeeze=False)
-    for axis, network in zip(axes[0], networks):
+    figure, axes = panels(networks := unique(rows, "network"))
+    for axis, network in zip(axes, networks):
         for plan in plans:
             points = [(int(r[x]), float(r["iteration_ms"])) for r in rows if (r["network"], r["plan"]) == (network, plan) and r["iteration_ms"]]
             color, mark, dash = styles[plan]
             axis.plot(*zip(*points), color=color, marker=mark, linestyle=dash, markersize=4, linewidth=1.2, label=plan)
-        axis.set_title(network, fontsize=9)
         axis.set_xlabel(label)
         axis.set_xticks(sorted({int(r[x]) for r in rows}))
         axis.set_yscale(scale)
@@ -41,12 +38,8 @@ def plot(name, rows, plans, x, label, title, scale="linear"):
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_minor_locator(NullLocator())
             axis.yaxis.set_major_formatter("{x:g}")
-    axes[0][0].set_ylabel(f"time of {micro_batches} micro-batches, ms")
-    figure.suptitle(title, fontsize=10)
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncol=len(plans), frameon=False, fontsize=8)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    figure.savefig(HERE / f"{name}.svg", metadata={"Date": None})
-    plt.close(figure)
+    axes[0].set_ylabel(f"time of {micro_batches} micro-batches, ms")
+    save(figure, axes, HERE / f"{name}.svg", title)
 
 
 rows = list(csv.DictReader(open(HERE / "results.csv")))

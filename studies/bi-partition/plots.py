@@ -8,7 +8,7 @@ sys.path.insert(0, str(HERE.parent))
 from common import unique
 from panels import panels, save
 
-LINES = {2: ("#000000", "o", ":"), 3: ("#0072b2", "v", "--"), 4: ("#009e73", "D", "-."), 8: ("#d55e00", "^", "-")}
+LINES = {2: ("#000000", "o", ":"), 4: ("#009e73", "D", "-."), 6: ("#0072b2", "v", "--"), 8: ("#d55e00", "^", "-")}
 GAINS = {
     "over the best tied plan": ("gain_over_tied", "#d55e00", "^", "-"), "over PipeDream": ("gain_over_pipedream", "#0072b2", "v", "--"),
     "of bi-partition over the best tied plan": ("heuristic", "#009e73", "D", ":"),
@@ -21,9 +21,10 @@ def number(row, column):
 
 def by_link(rows):
     """What is left of the gain as links get slower; ranges where a run is not proved."""
-    rows = [row for row in rows if row["link"] != "as given" and row["communication"] != "blocking"]
+    given = {row["network"] for row in rows if row["link"] == "as given"}
+    rows = [row for row in rows if row["network"] not in given and row["communication"] != "blocking"]
     links = unique([row for row in rows if row["link"]], "link") + [""]
-    figure, axes = panels(networks := unique(rows, "network"))
+    figure, axes = panels(networks := unique(rows, "network"), sharey=True)
     for axis, network in zip(axes, networks):
         for stages, (color, mark, dash) in LINES.items():
             of = {row["link"]: row for row in rows if row["network"] == network and int(row["stages"]) == stages}
@@ -43,7 +44,7 @@ def by_stages(rows):
     for row in rows:
         heuristic = number(row, "bi-partition_ms")
         row["heuristic"] = number(row, "tied_ms") / heuristic if heuristic else ""
-    figure, axes = panels(networks := unique(rows, "network"))
+    figure, axes = panels(networks := unique(rows, "network"), sharey=True)
     for axis, network in zip(axes, networks):
         for name, (column, color, mark, dash) in GAINS.items():
             points = [(int(row["stages"]), number(row, column)) for row in rows if row["network"] == network and row[column]]
@@ -56,6 +57,5 @@ def by_stages(rows):
 
 
 rows = list(csv.DictReader(open(HERE / "gains.csv")))
-if any(row["link"] in ("1 Gb/s",) for row in rows):
-    by_link(rows)
+by_link(rows)
 by_stages(rows)

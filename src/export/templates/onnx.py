@@ -43,6 +43,9 @@ def boundaries(graph):
     missing = sorted(stage_of_layer.keys() - set(names))
     if missing:
         raise Fault(f"the model has no node `{missing[0]}`, nor {len(missing) - 1} more of the plan's layers")
+    for name, node in zip(names, graph.node):
+        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            raise Fault(f"`{name}` ({node.op_type}) holds a graph of its own, into which onnx's extractor does not look")
     inputs = {value.name for value in graph.input} - {value.name for value in graph.initializer}
     results = [value.name for value in graph.output]
     # Nodes outside the plan compute constants; each stage that reads one gets its own copy.
@@ -57,7 +60,7 @@ def boundaries(graph):
     makes = {stage["index"]: {} for stage in PLAN["stages"]}
     for name, node in zip(names, graph.node):
         stage = stage_of_layer.get(name)
-        for tensor in [*node.input, *names_inside(node)]:
+        for tensor in node.input:
             home = stage_of_tensor.get(tensor)
             if stage is None or home == stage or (home is None and tensor not in inputs):
                 continue
@@ -73,24 +76,16 @@ def boundaries(graph):
     return {stage: (list(reads[stage]), list(makes[stage])) for stage in reads}
 
 
-def names_inside(node):
-    """Tensors that the bodies of a node's control flow read, its own ones included."""
-    bodies = [body for attribute in node.attribute for body in [attribute.g, *attribute.graphs] if body.node]
-    for body in bodies:
-        for inner in body.node:
-            yield from inner.input
-            yield from names_inside(inner)
-
-
 def split(path, folder):
     """Writes one file a stage into `folder`; returns (file, tensors read, tensors made) a stage."""
     model = onnx.shape_inference.infer_shapes(onnx.load(path))
-    # A tensor that crosses a boundary needs a declared type, which shape inference gives all that it understands.
     extractor = onnx.utils.Extractor(model)
+    # A tensor that crosses a boundary needs a declared type, which shape inference gives all that it understands.
+    typed = {value.name for value in [*model.graph.input, *model.graph.value_info, *model.graph.output]}
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for stage, (reads, makes) in boundaries(model.graph).items():
-        unknown = [tensor for tensor in reads + makes if tensor not in extractor.vimap]
+        unknown = [tensor for tensor in reads + makes if tensor not in typed]
         if unknown:
             raise Fault(f"the type of `{unknown[0]}`, which crosses a boundary of stage {stage}, cannot be inferred")
         file = folder / f"stage-{stage}.onnx"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Splits a PyTorch model into the stages of a plan. Written by `stagecut export --to torch`; needs torch 2.6 or newer.
+"""Splits a PyTorch model into the stages of a plan. Written by `stagecut export --to torch`; needs torch 2.6 or
+newer, and 2.10 for --pipeline without GPUs.
 
     python THIS.py torchvision:googlenet --check               # stages against the whole model, on the CPU
     python THIS.py model.py:build --check                      # your own: `build()` returns (model, example inputs)
@@ -128,8 +129,12 @@ def capture(model, inputs, training):
         if is_check and not node.users:
             graph.erase_node(node)
     fold_constants(graph_module)
-    # BatchNorm counts batches just before it runs; the counter moves behind, where it is part of its module's layer.
+    for node in reversed(graph.nodes):
+        # The parts of a tuple follow it directly, so that none but tensors pass between layers.
+        if node.target is operator.getitem:
+            node.args[0].append(node)
     for node in list(graph.nodes):
+        # BatchNorm counts batches just before it runs; the counter moves behind, where it belongs to its module's layer.
         if node.op == "call_function" and not node.users and node.next.op == "call_function":
             node.next.append(node)
     others = {node.op for node in graph.nodes} - {"placeholder", "get_attr", "call_function", "output"}
@@ -138,9 +143,20 @@ def capture(model, inputs, training):
     return graph_module
 
 
+class NO_SCHEMA:
+    """Stands for the schema of a function that is no operator of torch."""
+
+    returns = ()
+    is_mutable = False
+
+
+def schema(node):
+    return getattr(node.target, "_schema", NO_SCHEMA)
+
+
 def mutates(node):
     """Whether a node writes to its first argument."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return schema(node).is_mutable
 
 
 def fold_constants(graph_module):
@@ -205,15 +221,16 @@ def module_path(node):
 
 
 def operator_name(node):
-    schema = getattr(node.target, "_schema", None)
-    return schema.name.split("::")[1] if schema else getattr(node.target, "__name__", "operator")
+    is_torch = schema(node) is not NO_SCHEMA
+    return schema(node).name.split("::")[1] if is_torch else getattr(node.target, "__name__", "operator")
 
 
 class Part:
-    """A part of a graph as a module, with the outer nodes that it reads and the inner ones that others read."""
+    """A part of a graph as a module, with the outer nodes that it reads, those of them that it overwrites, and the inner
+    nodes that others read."""
 
-    def __init__(self, module, inputs, outputs):
-        self.module, self.inputs, self.outputs = module, inputs, outputs
+    def __init__(self, module, inputs, outputs, overwritten):
+        self.module, self.inputs, self.outputs, self.overwritten = module, inputs, outputs, overwritten
 
 
 def cut(graph_module, part_of):
@@ -240,8 +257,16 @@ def cut(graph_module, part_of):
         is_result = {node for node in results if isinstance(node, torch.fx.Node)}
         outputs = [n for n in members[key] if n in is_result or any(user not in inside for user in n.users)]
         graph.output(tuple(copies[node] for node in outputs))
-        parts.append(Part(torch.fx.GraphModule(graph_module, graph), inputs, outputs))
+        overwritten = {origin(node, inside) for node in members[key] if mutates(node)}.intersection(inputs)
+        parts.append(Part(torch.fx.GraphModule(graph_module, graph), inputs, outputs, overwritten))
     return parts
+
+
+def origin(node, inside):
+    """The node whose memory a result lies in, followed back through the nodes `inside`."""
+    while node in inside and any(result.alias_info for result in schema(node).returns):
+        node = node.args[0]
+    return node
 
 
 # --- End of the shared part ---
@@ -255,10 +280,15 @@ class Stage(torch.nn.Module):
         self.module = part.module
         self.takes, self.gives = [node.name for node in takes], [node.name for node in gives]
         self.reads, self.makes = [node.name for node in part.inputs], [node.name for node in part.outputs]
+        self.overwritten = {node.name for node in part.overwritten}
+        self.types = [node.meta["val"].dtype for node in takes]
 
     def forward(self, *values):
         at_hand = dict(zip(self.takes, values, strict=True))
-        made = self.module(*(at_hand[name] for name in self.reads))
+        # What a schedule hands over is the root of its stage's gradients, and autograd forbids to overwrite that.
+        given = [value.clone() if name in self.overwritten else value for name, value in
+                 ((name, at_hand[name]) for name in self.reads)]
+        made = self.module(*given)
         at_hand.update(zip(self.makes, made, strict=True))
         return tuple(at_hand[name] for name in self.gives)
 
@@ -313,12 +343,26 @@ def run(stages, inputs):
     return values
 
 
+class Carrier(torch.nn.Module):
+    """A stage for torch's schedules, which want a gradient of all that crosses a boundary: integers travel as floats."""
+
+    def __init__(self, stage, is_last):
+        super().__init__()
+        self.stage, self.is_last = stage, is_last
+
+    def forward(self, *values):
+        values = [v if v.dtype == t else v.detach().to(t) for v, t in zip(values, self.stage.types, strict=True)]
+        made = self.stage(*values)
+        # Doubles hold whole numbers up to 2^53 exactly.
+        return made if self.is_last else tuple(v if v.is_floating_point() else v.double() for v in made)
+
+
 def pipeline(stages, rank, device, group=None):
-    """The stage of one rank for the schedules of torch.distributed.pipelining; all process groups but the default need
-    `group`."""
+    """The stage of one rank for the schedules of torch.distributed.pipelining; `group` is for all but the default group."""
     from torch.distributed.pipelining import PipelineStage
 
-    return PipelineStage(stages[rank].to(device), rank, len(stages), torch.device(device), group=group)
+    stage = Carrier(stages[rank], rank == len(stages) - 1).to(device)
+    return PipelineStage(stage, rank, len(stages), torch.device(device), group=group)
 
 
 def check(model, inputs, training):
@@ -338,7 +382,8 @@ def check(model, inputs, training):
 
 
 def run_pipeline(model, inputs, micro_batches):
-    """One training iteration of 1F1B over the processes that torchrun started; the last rank prints the loss."""
+    """One training iteration of 1F1B over the processes that torchrun started: equal micro-batches, mean square as loss."""
+    import torch.distributed
     from torch.distributed.pipelining import Schedule1F1B
 
     cuda = torch.cuda.is_available()
@@ -346,6 +391,7 @@ def run_pipeline(model, inputs, micro_batches):
     rank = torch.distributed.get_rank()
     device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
     stages = split(model, inputs, True)
+    last = len(stages) - 1
     if torch.distributed.get_world_size() != len(stages):
         raise Fault(f"the plan has {len(stages)} stages; start torchrun with --nproc-per-node {len(stages)}")
 
@@ -353,12 +399,19 @@ def run_pipeline(model, inputs, micro_batches):
         return sum(tensor.square().mean() for tensor in tree_leaves(outputs))
 
     schedule = Schedule1F1B(pipeline(stages, rank, device), micro_batches, loss_fn=loss)
-    flat = [tensor.repeat(micro_batches, *[1] * (tensor.dim() - 1)).to(device) for tensor in tree_leaves(inputs)]
+    flat = [leaf.repeat(micro_batches, *[1] * (leaf.dim() - 1)).to(device) for leaf in tree_leaves(arguments(inputs))]
     losses = []
-    target = torch.zeros(micro_batches, device=device)
-    schedule.step(*(flat if rank == 0 else []), **({"target": target, "losses": losses} if rank == len(stages) - 1 else {}))
-    if losses:
-        print(f"mean loss {float(torch.stack(losses).mean()):.6f} over {micro_batches} micro-batches in {len(stages)} stages")
+    if rank == last:
+        schedule.step(*(flat if last == 0 else ()), target=torch.zeros(micro_batches, device=device), losses=losses)
+    else:
+        schedule.step(*(flat if rank == 0 else ()))
+    gradients = [parameter.grad for parameter in stages[rank].parameters() if parameter.grad is not None]
+    square = sum((gradient.square().sum() for gradient in gradients), torch.zeros((), device=device))
+    torch.distributed.all_reduce(square)
+    if rank == last:
+        mean = float(torch.stack(losses).detach().mean())
+        print(f"loss {mean:.6g}, norm of all gradients {float(square.sqrt()):.6g}, over {micro_batches} micro-batches in "
+              f"{len(stages)} stages")
     torch.distributed.destroy_process_group()
 
 

@@ -1,0 +1,656 @@
+#!/usr/bin/env python3
+"""Measures a PyTorch model, operator by operator, and writes an instance for stagecut. Needs torch 2.6 or newer.
+
+    python tools/profile_torch.py torchvision:googlenet -o googlenet.json
+    python tools/profile_torch.py transformers:bert-base-uncased --batch 2 --sequence 256 -o bert.json
+    python tools/profile_torch.py model.py:build --device cuda --mode inference -o model.json
+    stagecut solve googlenet.json --stages 4
+
+Models of torchvision and transformers are built by name, with random weights: nothing is fetched. `model.py:build` is a
+function of yours without arguments that returns (torch.nn.Module, example inputs); the inputs, one micro-batch, are a
+tensor, a tuple of positional arguments or a dict of keyword arguments.
+
+How it measures. torch.export captures the operators in the order they run. A layer is an operator together with the
+views of its result (or, with --granularity module, a run of operators of one module), and is named after its first
+operator: module path, `/`, operator. A sweep runs all layers forward and then all backward, as training does, each on
+inputs that are cut off from the layer before, and times each one; a layer's time is the median over the sweeps. Weight
+gradients accumulate, as over the micro-batches of an iteration. Parameters that several layers share tie these.
+
+stash_bytes  What autograd saves in the layer, without parameters and buffers. A tensor that several layers save, such as
+             the input of one that is the output of another, counts once, at the first of them; where a cut parts
+             the two, both stages hold it, and the later one's copy is not counted.
+work         FLOPs are those of matrix products, convolutions and attention (torch.utils.flop_counter). Bytes are what
+             each operator reads and writes; backward, its inputs and the gradients of its outputs and inputs. With
+             `--cluster a100` and the like, stagecut makes rooflines of them.
+"""
+
+# --- Begin of the part that tools/profile_torch.py and the export share, word for word ---
+import argparse
+import importlib.util
+import inspect
+import operator
+import pathlib
+import sys
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+
+class Fault(Exception):
+    """Something the user can put right; shown without a traceback."""
+
+
+# Published configurations, by the names they are known under; any other name is a transformers model type.
+TRANSFORMERS = {
+    "bert-base-uncased": ("bert", {}),
+    "bert-large-uncased": (
+        "bert",
+        {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+    ),
+    "gpt2": ("gpt2", {}),
+    "gpt2-medium": ("gpt2", {"n_embd": 1024, "n_layer": 24, "n_head": 16}),
+}
+
+
+def load(spec, batch, sequence):
+    """The model that `spec` names, with random weights, and one micro-batch of inputs (a tensor, tuple or dict)."""
+    kind, separator, name = spec.rpartition(":")
+    if separator and kind == "torchvision":
+        return load_torchvision(name, batch)
+    if separator and kind == "transformers":
+        return load_transformers(name, batch, sequence)
+    if separator and kind.endswith(".py"):
+        return load_file(pathlib.Path(kind), name)
+    raise Fault(f"`{spec}` names no model; give torchvision:NAME, transformers:NAME or FILE.py:FUNCTION")
+
+
+def load_torchvision(name, batch):
+    try:
+        from torchvision import models
+    except ImportError as error:
+        raise Fault(f"torchvision is missing ({error}); install it beside torch") from error
+    # Auxiliary classifiers are left out: they are no part of the pipeline.
+    options = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    try:
+        model = models.get_model(name, weights=None, **options)
+    except ValueError as error:
+        raise Fault(f"torchvision has no model `{name}`; `torchvision.models.list_models()` lists them") from error
+    pixels = 299 if name == "inception_v3" else 224
+    return model, torch.randn(batch, 3, pixels, pixels)
+
+
+def load_transformers(name, batch, sequence):
+    try:
+        from transformers import AutoConfig, AutoModel
+    except ImportError as error:
+        raise Fault(f"transformers is missing ({error}); install it beside torch") from error
+    model_type, overrides = TRANSFORMERS.get(name, (name, {}))
+    try:
+        # A folder or file holds a configuration; weights are never fetched.
+        local = pathlib.Path(name).exists()
+        config = AutoConfig.from_pretrained(name) if local else AutoConfig.for_model(model_type, **overrides)
+        config.use_cache = False
+        model = AutoModel.from_config(config)
+    except (ValueError, KeyError, OSError) as error:
+        known = ", ".join(TRANSFORMERS)
+        raise Fault(f"`{name}` is no configuration file, model type of transformers or one of {known}") from error
+    return model, {"input_ids": torch.randint(config.vocab_size, (batch, sequence))}
+
+
+def load_file(path, function):
+    if not path.is_file():
+        raise Fault(f"there is no file `{path}`")
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    if not callable(getattr(module, function, None)):
+        raise Fault(f"`{path}` has no function `{function}`")
+    made = getattr(module, function)()
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
+        raise Fault(f"`{path}:{function}` must return (torch.nn.Module, example inputs), not {type(made).__name__}")
+    return made
+
+
+def arguments(inputs):
+    """Inputs as positional and keyword arguments: a dict is keywords, a tuple or list positions, anything else one."""
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)), {}
+
+
+def capture(model, inputs, training):
+    """The model as a flat graph of operators in the order it runs them, for these inputs; parameters are shared."""
+    args, kwargs = arguments(inputs)
+    model.train(training)
+    try:
+        graph_module = torch.export.export(model, args, kwargs).module()
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Fault(f"torch.export cannot capture the model: {first}") from error
+    graph = graph_module.graph
+    for node in reversed(graph.nodes):
+        is_check = node.target is torch.ops.aten._assert_tensor_metadata.default or node.target == "_guards_fn"
+        if is_check and not node.users:
+            graph.erase_node(node)
+    fold_constants(graph_module)
+    for node in reversed(graph.nodes):
+        # The parts of a tuple follow it directly, so that none but tensors pass between layers.
+        if node.target is operator.getitem:
+            node.args[0].append(node)
+    for node in list(graph.nodes):
+        # BatchNorm counts batches just before it runs; the counter moves behind, where it belongs to its module's layer.
+        if node.op == "call_function" and not node.users and node.next.op == "call_function":
+            node.next.append(node)
+    others = {node.op for node in graph.nodes} - {"placeholder", "get_attr", "call_function", "output"}
+    if others:
+        raise Fault(f"the captured graph has nodes that cannot be split: {', '.join(sorted(others))}")
+    return graph_module
+
+
+class NO_SCHEMA:
+    """Stands for the schema of a function that is no operator of torch."""
+
+    returns = ()
+    is_mutable = False
+
+
+def schema(node):
+    return getattr(node.target, "_schema", NO_SCHEMA)
+
+
+def mutates(node):
+    """Whether a node writes to its first argument."""
+    return schema(node).is_mutable
+
+
+def fold_constants(graph_module):
+    """Computes once what depends on no input, parameter or random number, such as masks and positions."""
+    graph = graph_module.graph
+    random = torch.Tag.nondeterministic_seeded
+    constant, varying = set(), set()
+    while True:
+        constant.clear()
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                is_constant = not isinstance(operator.attrgetter(node.target)(graph_module), torch.nn.Parameter)
+            else:
+                is_constant = (
+                    node.op == "call_function"
+                    and random not in getattr(node.target, "tags", ())
+                    and all(parent in constant for parent in node.all_input_nodes)
+                    and not (mutates(node) and node.args[0].op == "get_attr")
+                )
+            if is_constant and node not in varying:
+                constant.add(node)
+        # What is written to later is no constant either.
+        written = {n.args[0] for n in graph.nodes if n not in constant and mutates(n)} & constant
+        if not written:
+            break
+        varying |= written
+    interpreter = torch.fx.Interpreter(graph_module)
+    with torch.no_grad():
+        for node in graph.nodes:
+            if node in constant:
+                interpreter.env[node] = interpreter.run_node(node)
+    computed = [node for node in graph.nodes if node in constant and node.op == "call_function"]
+    for node in computed:
+        readers = [user for user in node.users if user not in constant]
+        if readers:
+            name = f"constant_{node.name}"
+            graph_module.register_buffer(name, interpreter.env[node])
+            with graph.inserting_before(node):
+                stored = graph.get_attr(name)
+            node.replace_all_uses_with(stored, delete_user_cb=lambda user: user in readers)
+    for node in reversed(computed):
+        graph.erase_node(node)
+
+
+def operators(graph_module):
+    """The operators in the order they run, each with its name: module path, `/`, operator, and a number if that repeats."""
+    seen, named = {}, {}
+    for node in graph_module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        name = module_path(node) + "/" + operator_name(node)
+        name = name.lstrip("/")
+        seen[name] = seen.get(name, -1) + 1
+        named[node] = f"{name}_{seen[name]}" if seen[name] else name
+    return named
+
+
+def module_path(node):
+    """The path of the innermost module that a node belongs to; empty for the model itself."""
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    return modules[-1][0] if modules else ""
+
+
+def operator_name(node):
+    is_torch = schema(node) is not NO_SCHEMA
+    return schema(node).name.split("::")[1] if is_torch else getattr(node.target, "__name__", "operator")
+
+
+class Part:
+    """A part of a graph as a module, with the outer nodes that it reads, those of them that it overwrites, and the inner
+    nodes that others read."""
+
+    def __init__(self, module, inputs, outputs, overwritten):
+        self.module, self.inputs, self.outputs, self.overwritten = module, inputs, outputs, overwritten
+
+
+def cut(graph_module, part_of):
+    """The parts of a graph, in order of their keys in `part_of`, which maps every operator to its part's key."""
+    results = tree_leaves(next(node for node in graph_module.graph.nodes if node.op == "output").args)
+    members = {}
+    for node in graph_module.graph.nodes:
+        if node in part_of:
+            members.setdefault(part_of[node], []).append(node)
+    parts = []
+    for key in sorted(members):
+        inside = set(members[key])
+        graph, copies, inputs = torch.fx.Graph(), {}, []
+        for node in members[key]:
+            for parent in node.all_input_nodes:
+                if parent not in inside and parent.op != "get_attr" and parent not in copies:
+                    copies[parent] = graph.placeholder(parent.name)
+                    inputs.append(parent)
+        for node in members[key]:
+            for parent in node.all_input_nodes:
+                if parent.op == "get_attr" and parent not in copies:
+                    copies[parent] = graph.get_attr(parent.target)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        is_result = {node for node in results if isinstance(node, torch.fx.Node)}
+        outputs = [n for n in members[key] if n in is_result or any(user not in inside for user in n.users)]
+        graph.output(tuple(copies[node] for node in outputs))
+        overwritten = {origin(node, inside) for node in members[key] if mutates(node)}.intersection(inputs)
+        parts.append(Part(torch.fx.GraphModule(graph_module, graph), inputs, outputs, overwritten))
+    return parts
+
+
+def origin(node, inside):
+    """The node whose memory a result lies in, followed back through the nodes `inside`."""
+    while node in inside and any(result.alias_info for result in schema(node).returns):
+        node = node.args[0]
+    return node
+
+
+# --- End of the shared part ---
+
+import collections
+import contextlib
+import datetime
+import json
+import platform
+import re
+import statistics
+import time
+
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+
+class Layer:
+    """A run of operators that is measured and planned as one."""
+
+    def __init__(self, name, nodes):
+        self.name, self.nodes = name, nodes
+        self.part = None
+        self.forward_ms, self.backward_ms = [], []
+        self.stash_bytes = 0
+        self.flops = {"forward": 0, "backward": 0}
+
+
+def is_view(node):
+    """Whether an operator only looks at its input in another way, or makes nothing that others read."""
+    if node.target is operator.getitem or not node.users:
+        return True
+    return any(result.alias_info and not result.alias_info.is_write for result in schema(node).returns)
+
+
+def group(graph_module, granularity, depth):
+    """The layers: runs of consecutive operators, so that no two layers read from each other."""
+    layers, module, inside = [], None, set()
+    for node, name in operators(graph_module).items():
+        own_module = ".".join(module_path(node).split(".")[:depth])
+        parents = [parent for parent in node.all_input_nodes if parent.op != "get_attr"]
+        # Operators of the model itself, outside any module, stay apart.
+        same = granularity == "module" and own_module != "" and own_module == module
+        if layers and (same or (is_view(node) and all(parent in inside for parent in parents))):
+            layers[-1].nodes.append(node)
+        else:
+            layers.append(Layer(name, [node]))
+            module, inside = own_module, set()
+        inside.add(node)
+    parts = cut(graph_module, {node: i for i, layer in enumerate(layers) for node in layer.nodes})
+    for layer, part in zip(layers, parts, strict=True):
+        layer.part = part
+    return layers
+
+
+class Sweep:
+    """Runs the layers one by one, forward and backward, and times them."""
+
+    def __init__(self, graph_module, layers, inputs, training, device):
+        nodes = list(graph_module.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        self.inputs = dict(zip(placeholders, tree_leaves(arguments(inputs)), strict=True))
+        self.results = [node for node in tree_leaves(nodes[-1].args) if isinstance(node, torch.fx.Node)]
+        self.layers, self.training, self.device = layers, training, device
+        kept = [*graph_module.parameters(), *graph_module.buffers()]
+        self.not_stashed = {tensor.untyped_storage().data_ptr() for tensor in kept}
+
+    def run(self, step, taking_inventory=False):
+        """One sweep; `step()` is called after each layer. An inventory counts stash and FLOPs instead of time."""
+        values, tape = dict(self.inputs), []
+        for layer in self.layers:
+            leaves = [cut_off(values[node]) for node in layer.part.inputs]
+            # A leaf cannot be overwritten, and the next sweep needs what it shares.
+            inputs = zip(layer.part.inputs, leaves)
+            given = [leaf.clone() if node in layer.part.overwritten else leaf for node, leaf in inputs]
+            with self.inventory(layer, "forward", taking_inventory):
+                milliseconds, made = self.timed(lambda: layer.part.module(*given))
+            layer.forward_ms.append(milliseconds)
+            values.update(zip(layer.part.outputs, made, strict=True))
+            tape.append((layer, leaves, made))
+            step()
+        if not self.training:
+            return
+        gradients = {node: torch.ones_like(values[node]) for node in self.results if values[node].requires_grad}
+        del values
+        while tape:
+            layer, leaves, made = tape.pop()
+            pairs = [(value, gradients[node]) for node, value in zip(layer.part.outputs, made) if node in gradients]
+            if pairs:
+                with self.inventory(layer, "backward", taking_inventory):
+                    milliseconds, _ = self.timed(lambda: backward(pairs, layer.part.inputs, leaves, gradients))
+                layer.backward_ms.append(milliseconds)
+            step()
+
+    def timed(self, function):
+        self.synchronize()
+        start = time.perf_counter()
+        result = function()
+        self.synchronize()
+        return (time.perf_counter() - start) * 1e3, result
+
+    def synchronize(self):
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).synchronize()
+
+    @contextlib.contextmanager
+    def inventory(self, layer, phase, active):
+        """Counts FLOPs and, forward, what autograd saves."""
+        if not active:
+            yield
+            return
+
+        def save(tensor):
+            storage = tensor.untyped_storage()
+            # Everything saved lives until its layer has run backward, so that no address is used twice.
+            if phase == "forward" and storage.data_ptr() not in self.not_stashed:
+                self.not_stashed.add(storage.data_ptr())
+                layer.stash_bytes += storage.nbytes()
+            return tensor
+
+        counter = FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION)
+        with counter, torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            yield
+        layer.flops[phase] = counter.get_total_flops()
+
+
+def attention_flops(query, key, value, *_, out_shape=None, **__):
+    return sdpa_flop_count(query, key, value)
+
+
+def attention_backward_flops(grad_out, query, key, value, *_, out_shape=None, **__):
+    return sdpa_backward_flop_count(grad_out, query, key, value)
+
+
+# Attention on the CPU has an operator of its own, which torch's counter does not know.
+CPU_ATTENTION = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+}
+
+
+def cut_off(value):
+    """The same numbers, outside the graph that made them; their gradient is wanted where theirs was."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().requires_grad_(value.requires_grad)
+
+
+def backward(pairs, nodes, leaves, gradients):
+    """Backward propagation of one layer; adds the gradients of its inputs to `gradients`."""
+    tensors, outer = zip(*pairs)
+    torch.autograd.backward(tensors, outer)
+    for node, leaf in zip(nodes, leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.grad is not None:
+            gradients[node] = gradients[node] + leaf.grad if node in gradients else leaf.grad
+
+
+def whole_ms(model, inputs, training, sweep):
+    """The time of the model as a whole, forward and, in training, backward."""
+    args, kwargs = arguments(inputs)
+
+    def iteration():
+        outputs = [leaf for leaf in tree_leaves(model(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+        if training:
+            learned = [output for output in outputs if output.requires_grad]
+            torch.autograd.backward(learned, [torch.ones_like(output) for output in learned])
+
+    return sweep.timed(iteration)[0]
+
+
+def tensor_bytes(value):
+    return sum(leaf.numel() * leaf.element_size() for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def traffic(layer, value_of):
+    """Bytes that the layer's operators read and write, forward and backward."""
+    forward = backward = 0
+    for node in layer.nodes:
+        if is_view(node):
+            continue
+        made = tensor_bytes(value_of(node))
+        if operator_name(node) == "embedding":
+            # Of the table the rows looked up; their gradient fills a whole table.
+            forward += 2 * made
+            backward += made + tensor_bytes(value_of(node.args[0]))
+            continue
+        read = [value_of(parent) for parent in node.all_input_nodes]
+        learned = [value for value in read if isinstance(value, torch.Tensor) and value.is_floating_point()]
+        forward += made + tensor_bytes(read)
+        backward += made + tensor_bytes(read) + tensor_bytes(learned)
+    return {"forward": forward, "backward": backward}
+
+
+def instance(name, provenance, kind, layers, graph_module, training):
+    """The native instance."""
+
+    def value_of(node):
+        return operator.attrgetter(node.target)(graph_module) if node.op == "get_attr" else node.meta["val"]
+
+    home = {node: i for i, layer in enumerate(layers) for node in layer.part.outputs}
+    consumers = collections.defaultdict(list)
+    for layer in layers:
+        for node in layer.part.inputs:
+            if node in home:
+                consumers[node].append(layer.name)
+    written, owner, tie_of = [], {}, {}
+    for layer in layers:
+        phases = ("forward", "backward") if training and layer.backward_ms else ("forward",)
+        milliseconds = {"forward": layer.forward_ms, "backward": layer.backward_ms}
+        moved = traffic(layer, value_of)
+        times = {f"{phase}_ms": round(statistics.median(milliseconds[phase]), 6) for phase in phases}
+        work = {f"{phase}_flops": layer.flops[phase] for phase in phases}
+        work.update((f"{phase}_bytes", moved[phase]) for phase in phases)
+        if training and not layer.backward_ms:
+            times["backward_ms"] = 0
+        own = 0
+        for parameter in layer.part.module.parameters():
+            first = owner.setdefault(id(parameter), layer.name)
+            if first == layer.name:
+                own += parameter.numel() * parameter.element_size()
+            else:
+                # One name for all layers that hang together by shared parameters.
+                tie = tie_of.get(first, first)
+                former = tie_of.get(layer.name, tie)
+                tie_of.update({other: tie for other, held in tie_of.items() if held == former})
+                tie_of[first] = tie_of[layer.name] = tie
+        names = dict.fromkeys(operator_name(node) for node in layer.nodes if node.users or len(layer.nodes) == 1)
+        written.append({
+            "id": layer.name,
+            "operator": ", ".join(names),
+            "times": {kind: times},
+            "work": work,
+            "parameter_bytes": own,
+            "stash_bytes": layer.stash_bytes if training else 0,
+            "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
+        })
+    for layer in written:
+        if layer["id"] in tie_of:
+            layer["tie"] = tie_of[layer["id"]]
+        for field in ("parameter_bytes", "stash_bytes", "resident_bytes"):
+            if not layer[field]:
+                del layer[field]
+    tensors = [
+        {"producer": layers[home[node]].name, "consumers": readers, "bytes": tensor_bytes(value_of(node))}
+        for node, readers in sorted(consumers.items(), key=lambda item: home[item[0]])
+    ]
+    return {
+        "schema": "stagecut-instance/1",
+        "name": name,
+        "provenance": provenance,
+        "network": {"layers": written, "tensors": tensors},
+        "cluster": {"device_kinds": [{"name": kind}]},
+    }
+
+
+def lines(instance):
+    """JSON with a layer or tensor a line."""
+
+    def rows(items):
+        return "[\n" + ",\n".join(json.dumps(item) for item in items) + "\n]"
+
+    head = {key: value for key, value in instance.items() if key != "network"}
+    network = instance["network"]
+    body = f'"network": {{"layers": {rows(network["layers"])}, "tensors": {rows(network["tensors"])}}}'
+    return json.dumps(head)[:-1] + ",\n" + body + "}\n"
+
+
+class Progress:
+    """A bar on stderr where that is a terminal."""
+
+    def __init__(self, total):
+        self.total, self.done, self.shown = max(total, 1), 0, 0.0
+
+    def step(self):
+        self.done += 1
+        now = time.monotonic()
+        if sys.stderr.isatty() and (now - self.shown > 0.1 or self.done == self.total):
+            self.shown = now
+            filled = 30 * self.done // self.total
+            end = "\n" if self.done == self.total else ""
+            print(f"\rmeasuring [{'#' * filled}{'.' * (30 - filled)}] {100 * self.done // self.total:3} %", end=end,
+                  file=sys.stderr, flush=True)
+
+
+def to_device(inputs, device):
+    return torch.utils._pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+
+
+def describe(device):
+    """The device in words, and a name for it as a device kind."""
+    if device.type == "cuda":
+        words = torch.cuda.get_device_name(device)
+        return words, re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+    if device.type != "cpu":
+        return device.type, device.type
+    capability = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU {capability}".strip() + f", {threads} thread{'s' * (threads > 1)}", "cpu"
+
+
+def profile(model, inputs, options):
+    """Measures the model; returns the layers, the captured graph, and the median time of the whole model in ms."""
+    device = torch.device(options.device)
+    training = options.mode == "training"
+    model, inputs = model.to(device), to_device(inputs, device)
+    with contextlib.nullcontext() if training else torch.no_grad():
+        graph_module = capture(model, inputs, training)
+        layers = group(graph_module, options.granularity, options.depth)
+        if not layers:
+            raise Fault("the model runs no operator")
+        sweep = Sweep(graph_module, layers, inputs, training, device)
+        progress = Progress((1 + options.warmup + options.repeats) * len(layers) * (2 if training else 1))
+        sweep.run(progress.step, taking_inventory=True)
+        wholes = []
+        for repeat in range(-options.warmup, options.repeats):
+            if repeat <= 0:
+                for layer in layers:
+                    layer.forward_ms, layer.backward_ms = [], []
+            sweep.run(progress.step)
+            wholes.append(whole_ms(model, inputs, training, sweep))
+    return layers, graph_module, statistics.median(wholes[-options.repeats:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("model", help="torchvision:NAME, transformers:NAME or FILE.py:FUNCTION")
+    add("-o", "--output", type=pathlib.Path, help="the instance [default: stdout]")
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps, ... [default: cpu]")
+    add("--kind", help="name of the device kind in the instance [default: made from the device]")
+    add("--mode", choices=["training", "inference"], default="training", help="[default: training]")
+    add("--batch", type=positive, default=4, help="samples in a micro-batch, for models by name [default: 4]")
+    add("--sequence", type=positive, default=128, help="tokens in a sample, for transformers [default: 128]")
+    add("--granularity", choices=["operator", "module"], default="operator", help="what a layer is [default: operator]")
+    add("--depth", type=positive, help="with --granularity module: modules so deep at most, such as 2 for `layer1.0`")
+    add("--warmup", type=positive, default=2, help="sweeps before measuring [default: 2]")
+    add("--repeats", type=positive, default=9, help="sweeps of which the median is taken [default: 9]")
+    add("--threads", type=positive, help="threads of the CPU [default: torch's]")
+    add("--name", help="name of the instance [default: the model's]")
+    options = parser.parse_args()
+    if options.depth and options.granularity != "module":
+        raise Fault("--depth goes with --granularity module")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        device = torch.device(options.device)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise Fault(f"torch cannot use the device `{options.device}`: {str(error).splitlines()[0]}") from error
+    # Gradients of random weights may fade to denormal numbers, which are slow and rare in real training.
+    torch.set_flush_denormal(True)
+    torch.manual_seed(0)
+    model, inputs = load(options.model, options.batch, options.sequence)
+    layers, graph_module, whole = profile(model, inputs, options)
+    words, kind = describe(device)
+    training = options.mode == "training"
+    total = sum(statistics.median(times) for layer in layers for times in (layer.forward_ms, layer.backward_ms) if times)
+    shapes = ", ".join("x".join(map(str, leaf.shape)) for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
+    provenance = (
+        f"tools/profile_torch.py on {datetime.date.today()}: {options.model}, random weights, {options.mode}, input {shapes}, "
+        f"torch {torch.__version__.split('+')[0]}, {words}, medians of {options.repeats}; "
+        f"the layers sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms"
+    )
+    name = options.name or options.model.rpartition(":")[2]
+    text = lines(instance(name, provenance, options.kind or kind, layers, graph_module, training))
+    if options.output:
+        options.output.write_text(text)
+    else:
+        sys.stdout.write(text)
+    print(f"{len(layers)} layers; they sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms", file=sys.stderr)
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return value
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Fault as fault:
+        sys.exit(f"error: {fault}")

@@ -344,17 +344,21 @@ def run(stages, inputs):
 
 
 class Carrier(torch.nn.Module):
-    """A stage for torch's schedules, which want a gradient of all that crosses a boundary: integers travel as floats."""
+    """A stage for torch's schedules, which want a gradient of all that crosses a boundary: integers travel as doubles, which
+    hold them exactly up to 2^53, and get the gradient zero."""
 
     def __init__(self, stage, is_last):
         super().__init__()
         self.stage, self.is_last = stage, is_last
 
-    def forward(self, *values):
-        values = [v if v.dtype == t else v.detach().to(t) for v, t in zip(values, self.stage.types, strict=True)]
-        made = self.stage(*values)
-        # Doubles hold whole numbers up to 2^53 exactly.
-        return made if self.is_last else tuple(v if v.is_floating_point() else v.double() for v in made)
+    def forward(self, *carried):
+        values = [v if v.dtype == t else v.detach().to(t) for v, t in zip(carried, self.stage.types, strict=True)]
+        made = list(self.stage(*values))
+        nothing = sum(0 * v.sum() for v, t in zip(carried, self.stage.types) if v.dtype != t)
+        learned = [i for i, value in enumerate(made) if value.requires_grad]
+        if learned:
+            made[learned[0]] = made[learned[0]] + nothing
+        return tuple(made) if self.is_last else tuple(v if v.is_floating_point() else v.double() for v in made)
 
 
 def pipeline(stages, rank, device, group=None):

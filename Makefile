@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema clean
+.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python profiles clean
 
 BIN := target/release/stagecut
 
@@ -18,6 +18,9 @@ demo: build ## Find and prove the best plan of GoogLeNet in 4 stages
 
 test: setup ## Run every test
 	cargo test --release --locked
+
+test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
+	"$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
 
 lint: setup ## Check format, warnings and docs
 	cargo fmt --check
@@ -38,6 +41,9 @@ study-bi-partition: build ## Separate cuts against tied ones and PipeDream on me
 
 docs: setup ## Build the documentation: target/doc/stagecut/index.html
 	cargo doc --release --locked --no-deps
+
+profiles: ## Measure the library of instances again, on this CPU; writes instances/measured
+	tools/profile_library
 
 schema: build ## Write the JSON Schema of native instances
 	$(BIN) schema > instances/schema.json

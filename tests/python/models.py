@@ -1,0 +1,71 @@
+"""Small models for the tests; each function returns (model, example inputs)."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Branches(nn.Module):
+    """Branches, a residual add, functional and in-place operators, a split, a constant mask and an integer input."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.left = nn.Conv2d(8, 8, 1)
+        self.right = nn.Sequential(nn.Conv2d(8, 4, 1), nn.ReLU(inplace=True), nn.Conv2d(4, 8, 3, padding=1))
+        self.pool = nn.AdaptiveAvgPool2d(4)
+        self.head = nn.Linear(8 * 16, 12)
+        self.label = nn.Embedding(5, 4)
+        self.register_buffer("steps", torch.arange(4.0))
+
+    def forward(self, image, label):
+        x = self.stem(image)
+        y = torch.cat([F.gelu(self.left(x)), self.right(x)], dim=1)
+        first, second = y.chunk(2, dim=1)
+        x = x + first * torch.sigmoid(second)
+        h = self.head(torch.flatten(self.pool(x), 1))
+        a, b, c = h.split(4, dim=1)
+        mask = torch.ones(4).cumsum(0) * 2 - self.steps
+        return {"logits": a * mask + F.silu(b + 1, inplace=True), "label": c + self.label(label)}
+
+
+def branches():
+    torch.manual_seed(1)
+    return Branches(), {"image": torch.randn(2, 3, 8, 8), "label": torch.randint(5, (2,))}
+
+
+def chain():
+    """Two linear layers and a ReLU, for sums that one can do by hand."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)), torch.randn(4, 8)
+
+
+class Shared(nn.Module):
+    """One linear layer, used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.between = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(torch.tanh(self.between(torch.tanh(self.linear(x)))))
+
+
+def shared():
+    torch.manual_seed(1)
+    return Shared(), (torch.randn(3, 4),)
+
+
+class Undecided(nn.Module):
+    """Its path depends on the data, which a graph cannot express."""
+
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x
+
+
+def undecided():
+    return Undecided(), torch.randn(3)
+
+
+def no_pair():
+    return nn.Linear(2, 2)

@@ -1,0 +1,155 @@
+"""tools/profile_torch.py: what it measures agrees with torch itself, and stagecut reads what it writes."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import common
+import torch
+from torch.utils._pytree import tree_leaves
+
+TOOL = common.ROOT / "tools" / "profile_torch.py"
+profile_torch = common.module(TOOL)
+
+
+def profiled(function, **changed):
+    """Layers by name, and the instance, of a model in models.py."""
+    chosen = common.profile_options(**changed)
+    model, inputs = getattr(common.module(common.MODELS), function)()
+    layers, graph_module, _ = profile_torch.profile(model, inputs, chosen)
+    made = profile_torch.instance(function, "test", "cpu", layers, graph_module, chosen.mode == "training")
+    return {layer["id"]: layer for layer in made["network"]["layers"]}, made
+
+
+class Measuring(unittest.TestCase):
+    def test_a_sweep_computes_the_gradients_of_the_whole(self):
+        for function in ("branches", "chain", "shared"):
+            for granularity in ("operator", "module"):
+                model, inputs = getattr(common.module(common.MODELS), function)()
+                graph_module = profile_torch.capture(model, inputs, True)
+                layers = profile_torch.group(graph_module, granularity, None)
+                sweep = profile_torch.Sweep(graph_module, layers, inputs, True, torch.device("cpu"))
+                sweep.run(lambda: None)
+                swept = {name: parameter.grad for name, parameter in model.named_parameters()}
+                model.zero_grad(set_to_none=True)
+                args, kwargs = profile_torch.arguments(inputs)
+                outputs = tree_leaves(model(*args, **kwargs))
+                torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+                for name, parameter in model.named_parameters():
+                    torch.testing.assert_close(swept[name], parameter.grad, msg=f"{function}, {granularity}: {name}")
+
+    def test_bytes_and_flops_of_a_chain_by_hand(self):
+        layers, made = profiled("chain")
+        self.assertEqual(list(layers), ["0/linear", "1/relu", "2/linear"])
+        # The first layer saves its input, ReLU its result, which is also what the last layer saves.
+        self.assertEqual([layer.get("stash_bytes", 0) for layer in layers.values()], [4 * 8 * 4, 4 * 16 * 4, 0])
+        self.assertEqual([layer.get("parameter_bytes", 0) for layer in layers.values()], [(8 * 16 + 16) * 4, 0, (32 + 2) * 4])
+        work = [layer["work"] for layer in layers.values()]
+        self.assertEqual([w["forward_flops"] for w in work], [2 * 4 * 8 * 16, 0, 2 * 4 * 16 * 2])
+        # The input of the network wants no gradient.
+        self.assertEqual([w["backward_flops"] for w in work], [2 * 4 * 8 * 16, 0, 2 * 2 * 4 * 16 * 2])
+        self.assertEqual(
+            made["network"]["tensors"],
+            [
+                {"producer": "0/linear", "consumers": ["1/relu"], "bytes": 4 * 16 * 4},
+                {"producer": "1/relu", "consumers": ["2/linear"], "bytes": 4 * 16 * 4},
+            ],
+        )
+
+    def test_the_parts_of_a_split_are_tensors_of_their_own(self):
+        _, made = profiled("branches")
+        parts = [tensor for tensor in made["network"]["tensors"] if tensor["producer"] == "head/linear"]
+        self.assertEqual([tensor["bytes"] for tensor in parts], [2 * 4 * 4] * 3)
+        self.assertEqual(sorted(len(tensor["consumers"]) for tensor in parts), [1, 1, 1])
+
+    def test_constants_are_computed_once(self):
+        layers, _ = profiled("branches")
+        self.assertFalse([name for name in layers if "cumsum" in name or "ones" in name])
+
+    def test_shared_parameters_tie_their_layers(self):
+        layers, _ = profiled("shared")
+        tied = [name for name, layer in layers.items() if "tie" in layer]
+        self.assertEqual(tied, ["linear/linear", "linear/linear_1"])
+        self.assertEqual(len({layers[name]["tie"] for name in tied}), 1)
+        self.assertEqual(sum(layer.get("parameter_bytes", 0) for layer in layers.values()), 2 * (16 + 4) * 4)
+
+    def test_modules_are_coarser(self):
+        operators, _ = profiled("branches")
+        modules, _ = profiled("branches", granularity="module", depth=1)
+        self.assertIn("stem.0/conv2d", modules)
+        self.assertNotIn("stem.1/batch_norm", modules)
+        self.assertLess(len(modules), len(operators))
+        for field in ("parameter_bytes", "stash_bytes", "resident_bytes"):
+            sums = [sum(layer.get(field, 0) for layer in layers.values()) for layers in (operators, modules)]
+            self.assertEqual(sums[0], sums[1], field)
+
+    def test_inference_has_no_backward_pass(self):
+        layers, _ = profiled("branches", mode="inference")
+        for layer in layers.values():
+            self.assertNotIn("backward_ms", layer["times"]["cpu"])
+            self.assertNotIn("stash_bytes", layer)
+
+    def test_every_layer_has_times(self):
+        layers, _ = profiled("branches")
+        self.assertTrue(all(layer["times"]["cpu"]["forward_ms"] > 0 for layer in layers.values()))
+        self.assertGreater(layers["left/conv2d"]["times"]["cpu"]["backward_ms"], 0)
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def profile(self, spec, *more):
+        file = self.folder / "instance.json"
+        code, _, errors = common.python(TOOL, spec, "--warmup", 1, "--repeats", 1, "--threads", 1, "-o", file, *more)
+        self.assertEqual(code, 0, errors)
+        return file
+
+    def test_stagecut_solves_what_it_writes(self):
+        file = self.profile(f"{common.MODELS}:branches")
+        layers = [layer["id"] for layer in json.loads(file.read_text())["network"]["layers"]]
+        plan = json.loads(common.solved(file, 3, self.folder / "plan.json").read_text())
+        self.assertEqual(plan["status"], "optimal")
+        self.assertEqual(sorted(layer for stage in plan["stages"] for layer in stage["forward"]), sorted(layers))
+        # Another cluster takes the work instead of the times.
+        common.stagecut("solve", file, "--stages", 3, "--cluster", "a100")
+
+    def test_a_transformer_from_its_configuration(self):
+        config = {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 50, "n_positions": 32}
+        (self.folder / "config.json").write_text(json.dumps(config))
+        file = self.profile(f"transformers:{self.folder / 'config.json'}", "--batch", 2, "--sequence", 16)
+        layers = {layer["id"]: layer for layer in json.loads(file.read_text())["network"]["layers"]}
+        attention = layers["h.1.attn/scaled_dot_product_attention"]
+        # Two products for each of 2 samples, 2 heads: 16 x 8 by 8 x 16.
+        self.assertEqual(attention["work"]["forward_flops"], 2 * 2 * 2 * (2 * 16 * 8 * 16))
+
+    def test_faults_are_one_line(self):
+        cases = {
+            "nothing": "names no model",
+            "torchvision:nothing": "torchvision has no model `nothing`",
+            "transformers:nothing": "`nothing` is no configuration file",
+            "missing.py:build": "there is no file `missing.py`",
+            f"{common.MODELS}:nothing": "has no function `nothing`",
+            f"{common.MODELS}:no_pair": "must return (torch.nn.Module, example inputs)",
+            f"{common.MODELS}:undecided": "torch.export cannot capture the model",
+        }
+        for spec, words in cases.items():
+            code, _, errors = common.python(TOOL, spec)
+            self.assertEqual(code, 1, spec)
+            self.assertIn(words, errors)
+            self.assertNotIn("Traceback", errors)
+        code, _, errors = common.python(TOOL, f"{common.MODELS}:chain", "--device", "nothing")
+        self.assertEqual(code, 1)
+        self.assertIn("torch cannot use the device `nothing`", errors)
+
+    def test_help_has_examples(self):
+        code, text, _ = common.python(TOOL, "--help")
+        self.assertEqual(code, 0)
+        self.assertIn("python tools/profile_torch.py torchvision:googlenet -o googlenet.json", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

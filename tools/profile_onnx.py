@@ -60,7 +60,9 @@ def random_inputs(session, dimensions):
         shape = [size if isinstance(size, int) else dimensions.get(size) for size in value.shape]
         if None in shape:
             symbol = value.shape[shape.index(None)]
-            raise Fault(f"input `{value.name}` has a dimension `{symbol}` without a size; give --dimension {symbol}=SIZE")
+            raise Fault(
+                f"input `{value.name}` has a dimension `{symbol}` without a size; give --dimension {symbol}=SIZE"
+            )
         kind = type_of(value.type)
         drawn = random.random(shape) if kind.kind == "f" else random.integers(2, size=shape)
         values[value.name] = drawn.astype(kind)
@@ -104,17 +106,21 @@ def measure(model, options):
     for node in model.graph.node:
         present = [output for output in node.output if output]
         for output, described in zip(present, shapes.get(node.name, [])):
-            (kind, shape), = described.items()
+            ((kind, shape),) = described.items()
             sizes[output] = type_of(kind).itemsize * int(numpy.prod(shape, dtype=numpy.int64))
-    medians = {name: statistics.median(drawn[-options.repeats:]) for name, drawn in times.items()}
-    return medians, sizes, statistics.median(wholes[-options.repeats:])
+    medians = {name: statistics.median(drawn[-options.repeats :]) for name, drawn in times.items()}
+    return medians, sizes, statistics.median(wholes[-options.repeats :])
 
 
 def progress(done, total):
     if sys.stderr.isatty():
         filled = 30 * done // total
-        print(f"\rmeasuring [{'#' * filled}{'.' * (30 - filled)}] {100 * done // total:3} %",
-              end="\n" if done == total else "", file=sys.stderr, flush=True)
+        print(
+            f"\rmeasuring [{'#' * filled}{'.' * (30 - filled)}] {100 * done // total:3} %",
+            end="\n" if done == total else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def network(model, times, sizes, kind):
@@ -131,7 +137,11 @@ def network(model, times, sizes, kind):
             continue
         if node.name not in times:
             raise Fault(f"onnxruntime's profile has no time of `{node.name}`")
-        layer = {"id": node.name, "operator": node.op_type, "times": {kind: {"forward_ms": round(times[node.name], 6)}}}
+        layer = {
+            "id": node.name,
+            "operator": node.op_type,
+            "times": {kind: {"forward_ms": round(times[node.name], 6)}},
+        }
         parameter_bytes = sum(constants[name] for name in dict.fromkeys(inputs) if name in constants)
         if parameter_bytes:
             layer["parameter_bytes"] = parameter_bytes
@@ -151,7 +161,10 @@ def network(model, times, sizes, kind):
 
 
 def numpy_bytes(tensor):
-    return int(numpy.prod(tensor.dims, dtype=numpy.int64)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return (
+        int(numpy.prod(tensor.dims, dtype=numpy.int64))
+        * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    )
 
 
 def lines(head, layers, tensors):
@@ -182,8 +195,19 @@ def main():
     add = parser.add_argument
     add("model", type=pathlib.Path, help="an ONNX file")
     add("-o", "--output", type=pathlib.Path, help="the instance [default: stdout]")
-    add("--dimension", type=dimension, action="append", default=[], metavar="NAME=SIZE", help="size of a named dimension")
-    add("--provider", default="CPUExecutionProvider", help="onnxruntime's execution provider [default: CPUExecutionProvider]")
+    add(
+        "--dimension",
+        type=dimension,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="size of a named dimension",
+    )
+    add(
+        "--provider",
+        default="CPUExecutionProvider",
+        help="onnxruntime's execution provider [default: CPUExecutionProvider]",
+    )
     add("--kind", default="cpu", help="name of the device kind in the instance [default: cpu]")
     add("--warmup", type=positive, default=3, help="runs before measuring [default: 3]")
     add("--repeats", type=positive, default=15, help="runs of which the median is taken [default: 15]")
@@ -219,7 +243,10 @@ def main():
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
-    print(f"{len(layers)} layers; they sum to {total:.2f} ms, the model as a whole takes {whole:.2f} ms", file=sys.stderr)
+    print(
+        f"{len(layers)} layers; they sum to {total:.2f} ms, the model as a whole takes {whole:.2f} ms",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ work         FLOPs are those of matrix products, convolutions and attention (tor
 # --- Begin of the part that tools/profile_torch.py and the export share, word for word ---
 import argparse
 import importlib.util
-import inspect
 import operator
 import pathlib
 import sys
@@ -328,12 +327,12 @@ def group(graph_module, granularity, depth):
 class Sweep:
     """Runs the layers one by one, forward and backward, and times them."""
 
-    def __init__(self, graph_module, layers, inputs, training, device):
+    def __init__(self, graph_module, layers, inputs, training, device, clock=time.perf_counter):
         nodes = list(graph_module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         self.inputs = dict(zip(placeholders, tree_leaves(arguments(inputs)), strict=True))
         self.results = [node for node in tree_leaves(nodes[-1].args) if isinstance(node, torch.fx.Node)]
-        self.layers, self.training, self.device = layers, training, device
+        self.layers, self.training, self.device, self.clock = layers, training, device, clock
         kept = [*graph_module.parameters(), *graph_module.buffers()]
         self.not_stashed = {tensor.untyped_storage().data_ptr() for tensor in kept}
 
@@ -366,10 +365,10 @@ class Sweep:
 
     def timed(self, function):
         self.synchronize()
-        start = time.perf_counter()
+        start = self.clock()
         result = function()
         self.synchronize()
-        return (time.perf_counter() - start) * 1e3, result
+        return (self.clock() - start) * 1e3, result
 
     def synchronize(self):
         if self.device.type != "cpu":
@@ -497,15 +496,17 @@ def instance(name, provenance, kind, layers, graph_module, training):
                 tie_of.update({other: tie for other, held in tie_of.items() if held == former})
                 tie_of[first] = tie_of[layer.name] = tie
         names = dict.fromkeys(operator_name(node) for node in layer.nodes if node.users or len(layer.nodes) == 1)
-        written.append({
-            "id": layer.name,
-            "operator": ", ".join(names),
-            "times": {kind: times},
-            "work": work,
-            "parameter_bytes": own,
-            "stash_bytes": layer.stash_bytes if training else 0,
-            "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
-        })
+        written.append(
+            {
+                "id": layer.name,
+                "operator": ", ".join(names),
+                "times": {kind: times},
+                "work": work,
+                "parameter_bytes": own,
+                "stash_bytes": layer.stash_bytes if training else 0,
+                "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
+            }
+        )
     for layer in written:
         if layer["id"] in tie_of:
             layer["tie"] = tie_of[layer["id"]]
@@ -550,12 +551,18 @@ class Progress:
             self.shown = now
             filled = 30 * self.done // self.total
             end = "\n" if self.done == self.total else ""
-            print(f"\rmeasuring [{'#' * filled}{'.' * (30 - filled)}] {100 * self.done // self.total:3} %", end=end,
-                  file=sys.stderr, flush=True)
+            print(
+                f"\rmeasuring [{'#' * filled}{'.' * (30 - filled)}] {100 * self.done // self.total:3} %",
+                end=end,
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def to_device(inputs, device):
-    return torch.utils._pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    return torch.utils._pytree.tree_map(
+        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs
+    )
 
 
 def describe(device):
@@ -580,7 +587,8 @@ def profile(model, inputs, options):
         layers = group(graph_module, options.granularity, options.depth)
         if not layers:
             raise Fault("the model runs no operator")
-        sweep = Sweep(graph_module, layers, inputs, training, device)
+        clock = time.process_time if options.clock == "cpu" else time.perf_counter
+        sweep = Sweep(graph_module, layers, inputs, training, device, clock)
         progress = Progress((1 + options.warmup + options.repeats) * len(layers) * (2 if training else 1))
         sweep.run(progress.step, taking_inventory=True)
         wholes = []
@@ -590,7 +598,7 @@ def profile(model, inputs, options):
                     layer.forward_ms, layer.backward_ms = [], []
             sweep.run(progress.step)
             wholes.append(whole_ms(model, inputs, training, sweep))
-    return layers, graph_module, statistics.median(wholes[-options.repeats:])
+    return layers, graph_module, statistics.median(wholes[-options.repeats :])
 
 
 def main():
@@ -603,15 +611,28 @@ def main():
     add("--mode", choices=["training", "inference"], default="training", help="[default: training]")
     add("--batch", type=positive, default=4, help="samples in a micro-batch, for models by name [default: 4]")
     add("--sequence", type=positive, default=128, help="tokens in a sample, for transformers [default: 128]")
-    add("--granularity", choices=["operator", "module"], default="operator", help="what a layer is [default: operator]")
+    add(
+        "--granularity",
+        choices=["operator", "module"],
+        default="operator",
+        help="what a layer is [default: operator]",
+    )
     add("--depth", type=positive, help="with --granularity module: modules so deep at most, such as 2 for `layer1.0`")
     add("--warmup", type=positive, default=2, help="sweeps before measuring [default: 2]")
     add("--repeats", type=positive, default=9, help="sweeps of which the median is taken [default: 9]")
     add("--threads", type=positive, help="threads of the CPU [default: torch's]")
+    add(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: the time this process computes, for one thread on a machine that does other work too [default: wall]",
+    )
     add("--name", help="name of the instance [default: the model's]")
     options = parser.parse_args()
     if options.depth and options.granularity != "module":
         raise Fault("--depth goes with --granularity module")
+    if options.clock == "cpu" and (options.device != "cpu" or options.threads != 1):
+        raise Fault("--clock cpu goes with --device cpu and --threads 1: it adds the times of all threads")
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
@@ -626,11 +647,16 @@ def main():
     layers, graph_module, whole = profile(model, inputs, options)
     words, kind = describe(device)
     training = options.mode == "training"
-    total = sum(statistics.median(times) for layer in layers for times in (layer.forward_ms, layer.backward_ms) if times)
-    shapes = ", ".join("x".join(map(str, leaf.shape)) for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
+    total = sum(
+        statistics.median(times) for layer in layers for times in (layer.forward_ms, layer.backward_ms) if times
+    )
+    shapes = ", ".join(
+        "x".join(map(str, leaf.shape)) for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)
+    )
     provenance = (
         f"tools/profile_torch.py on {datetime.date.today()}: {options.model}, random weights, {options.mode}, input {shapes}, "
-        f"torch {torch.__version__.split('+')[0]}, {words}, medians of {options.repeats}; "
+        f"torch {torch.__version__.split('+')[0]}, {words}, medians of {options.repeats}"
+        f"{' of CPU time' if options.clock == 'cpu' else ''}; "
         f"the layers sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms"
     )
     name = options.name or options.model.rpartition(":")[2]
@@ -639,7 +665,10 @@ def main():
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
-    print(f"{len(layers)} layers; they sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms", file=sys.stderr)
+    print(
+        f"{len(layers)} layers; they sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms",
+        file=sys.stderr,
+    )
 
 
 def positive(text):

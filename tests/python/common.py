@@ -34,7 +34,15 @@ def python(*arguments):
 
 def profile_options(**changed):
     """Options of tools/profile_torch.py for one sweep."""
-    values = {"device": "cpu", "mode": "training", "granularity": "operator", "depth": None, "warmup": 1, "repeats": 1}
+    values = {
+        "device": "cpu",
+        "mode": "training",
+        "granularity": "operator",
+        "depth": None,
+        "warmup": 1,
+        "repeats": 1,
+        "clock": "wall",
+    }
     return argparse.Namespace(**{**values, **changed})
 
 
@@ -44,6 +52,11 @@ def stagecut(*arguments):
     if done.returncode:
         raise AssertionError(f"stagecut {' '.join(map(str, arguments))} exits {done.returncode}: {done.stderr}")
     return done.stdout
+
+
+def exports():
+    """Whether the built binary has the command `export`."""
+    return subprocess.run([STAGECUT, "export", "--help"], capture_output=True).returncode == 0
 
 
 def solved(instance, stages, plan):

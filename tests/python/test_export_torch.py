@@ -7,7 +7,6 @@ import tempfile
 import unittest
 
 import common
-import torch
 from torch.utils._pytree import tree_leaves
 
 PROFILER = common.ROOT / "tools" / "profile_torch.py"
@@ -22,7 +21,9 @@ class Export(unittest.TestCase):
 
     def profile(self, spec, *more):
         file = self.folder / "instance.json"
-        code, _, errors = common.python(PROFILER, spec, "--warmup", 1, "--repeats", 1, "--threads", 1, "-o", file, *more)
+        code, _, errors = common.python(
+            PROFILER, spec, "--warmup", 1, "--repeats", 1, "--threads", 1, "-o", file, *more
+        )
         self.assertEqual(code, 0, errors)
         return file
 
@@ -64,14 +65,31 @@ class Export(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertEqual(len(re.findall(r"^stage \d on cpu:\d", text, re.MULTILINE)), 4, text)
 
+    @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
+    def test_the_command_writes_the_script(self):
+        plan = common.solved(self.profile(f"{common.MODELS}:branches"), 3, self.folder / "plan.json")
+        script = self.folder / "split.py"
+        common.stagecut("export", plan, "--to", "torch", "-o", script)
+        code, text, errors = common.python(script, f"{common.MODELS}:branches", "--check")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("largest relative difference to the whole model: 0", text)
+
     def test_the_schedule_of_torch_computes_the_gradients_of_the_whole(self):
         instance = json.loads(self.profile(f"{common.MODELS}:branches").read_text())
         stages = common.random_stages(instance, 3, 5)
         self.assertEqual(len(stages), 3)
         script = common.filled("torch.py", common.plan_literal(stages), self.folder / "split.py")
         code, text, errors = common.python(
-            "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 3,
-            script, f"{common.MODELS}:branches", "--pipeline", "--micro-batches", 4,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            3,
+            script,
+            f"{common.MODELS}:branches",
+            "--pipeline",
+            "--micro-batches",
+            4,
         )
         self.assertEqual(code, 0, errors)
         loss, norm = map(float, re.search(r"loss (\S+), norm of all gradients (\S+),", text).groups())

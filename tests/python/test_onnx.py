@@ -32,11 +32,15 @@ class Onnx(unittest.TestCase):
         from torchvision.models import googlenet
 
         torch.manual_seed(1)
-        export_onnx(googlenet(weights=None, aux_logits=False, init_weights=False), (torch.randn(2, 3, 64, 64),), cls.googlenet)
+        export_onnx(
+            googlenet(weights=None, aux_logits=False, init_weights=False), (torch.randn(2, 3, 64, 64),), cls.googlenet
+        )
 
     def profile(self, model, *more):
         file = self.folder / "instance.json"
-        code, _, errors = common.python(PROFILER, model, "--warmup", 1, "--repeats", 3, "--threads", 1, "-o", file, *more)
+        code, _, errors = common.python(
+            PROFILER, model, "--warmup", 1, "--repeats", 3, "--threads", 1, "-o", file, *more
+        )
         self.assertEqual(code, 0, errors)
         return file
 
@@ -74,6 +78,15 @@ class Onnx(unittest.TestCase):
         # Every weight is in one file.
         weights = [weight.name for file in files for weight in onnx.load(file).graph.initializer]
         self.assertEqual(len(weights), len(set(weights)))
+
+    @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
+    def test_the_command_writes_the_script(self):
+        plan = common.solved(self.profile(self.small), 3, self.folder / "small-plan.json")
+        script = self.folder / "small-split.py"
+        common.stagecut("export", plan, "--to", "onnx", "-o", script)
+        code, text, errors = common.python(script, self.small, "--output", self.folder / "small-stages", "--check")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("largest relative difference to the whole model: 0", text)
 
     def test_faults_are_one_line(self):
         text = self.folder / "text.onnx"

@@ -44,7 +44,9 @@ class Measuring(unittest.TestCase):
         self.assertEqual(list(layers), ["0/linear", "1/relu", "2/linear"])
         # The first layer saves its input, ReLU its result, which is also what the last layer saves.
         self.assertEqual([layer.get("stash_bytes", 0) for layer in layers.values()], [4 * 8 * 4, 4 * 16 * 4, 0])
-        self.assertEqual([layer.get("parameter_bytes", 0) for layer in layers.values()], [(8 * 16 + 16) * 4, 0, (32 + 2) * 4])
+        self.assertEqual(
+            [layer.get("parameter_bytes", 0) for layer in layers.values()], [(8 * 16 + 16) * 4, 0, (32 + 2) * 4]
+        )
         work = [layer["work"] for layer in layers.values()]
         self.assertEqual([w["forward_flops"] for w in work], [2 * 4 * 8 * 16, 0, 2 * 4 * 16 * 2])
         # The input of the network wants no gradient.
@@ -141,9 +143,15 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(code, 1, spec)
             self.assertIn(words, errors)
             self.assertNotIn("Traceback", errors)
-        code, _, errors = common.python(TOOL, f"{common.MODELS}:chain", "--device", "nothing")
-        self.assertEqual(code, 1)
-        self.assertIn("torch cannot use the device `nothing`", errors)
+        cases = {
+            ("--device", "nothing"): "torch cannot use the device `nothing`",
+            ("--depth", 2): "--depth goes with --granularity module",
+            ("--clock", "cpu"): "--clock cpu goes with --device cpu and --threads 1",
+        }
+        for arguments, words in cases.items():
+            code, _, errors = common.python(TOOL, f"{common.MODELS}:chain", *arguments)
+            self.assertEqual(code, 1)
+            self.assertIn(words, errors)
 
     def test_help_has_examples(self):
         code, text, _ = common.python(TOOL, "--help")

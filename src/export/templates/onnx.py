@@ -45,7 +45,9 @@ def boundaries(graph):
         raise Fault(f"the model has no node `{missing[0]}`, nor {len(missing) - 1} more of the plan's layers")
     for name, node in zip(names, graph.node):
         if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
-            raise Fault(f"`{name}` ({node.op_type}) holds a graph of its own, into which onnx's extractor does not look")
+            raise Fault(
+                f"`{name}` ({node.op_type}) holds a graph of its own, into which onnx's extractor does not look"
+            )
     inputs = {value.name for value in graph.input} - {value.name for value in graph.initializer}
     results = [value.name for value in graph.output]
     # Nodes outside the plan compute constants; each stage that reads one gets its own copy.
@@ -99,8 +101,14 @@ def random_inputs(session, seed=0):
     import numpy
 
     random = numpy.random.default_rng(seed)
-    types = {"tensor(float)": numpy.float32, "tensor(double)": numpy.float64, "tensor(int64)": numpy.int64,
-             "tensor(int32)": numpy.int32, "tensor(bool)": numpy.bool_, "tensor(float16)": numpy.float16}
+    types = {
+        "tensor(float)": numpy.float32,
+        "tensor(double)": numpy.float64,
+        "tensor(int64)": numpy.int64,
+        "tensor(int32)": numpy.int32,
+        "tensor(bool)": numpy.bool_,
+        "tensor(float16)": numpy.float16,
+    }
     values = {}
     for value in session.get_inputs():
         if value.type not in types:
@@ -136,7 +144,9 @@ def check(path, stages):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path, help="the ONNX file that was planned")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("stages"), help="folder [default: stages]")
+    parser.add_argument(
+        "--output", type=pathlib.Path, default=pathlib.Path("stages"), help="folder [default: stages]"
+    )
     parser.add_argument("--check", action="store_true", help="compare with the whole model; exit 1 if they differ")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="largest relative difference [default: 1e-5]")
     options = parser.parse_args()

@@ -23,7 +23,6 @@ PLAN = {}
 # --- Begin of the part that tools/profile_torch.py and the export share, word for word ---
 import argparse
 import importlib.util
-import inspect
 import operator
 import pathlib
 import sys
@@ -286,8 +285,10 @@ class Stage(torch.nn.Module):
     def forward(self, *values):
         at_hand = dict(zip(self.takes, values, strict=True))
         # What a schedule hands over is the root of its stage's gradients, and autograd forbids to overwrite that.
-        given = [value.clone() if name in self.overwritten else value for name, value in
-                 ((name, at_hand[name]) for name in self.reads)]
+        given = [
+            value.clone() if name in self.overwritten else value
+            for name, value in ((name, at_hand[name]) for name in self.reads)
+        ]
         made = self.module(*given)
         at_hand.update(zip(self.makes, made, strict=True))
         return tuple(at_hand[name] for name in self.gives)
@@ -414,20 +415,28 @@ def run_pipeline(model, inputs, micro_batches):
     torch.distributed.all_reduce(square)
     if rank == last:
         mean = float(torch.stack(losses).detach().mean())
-        print(f"loss {mean:.6g}, norm of all gradients {float(square.sqrt()):.6g}, over {micro_batches} micro-batches in "
-              f"{len(stages)} stages")
+        print(
+            f"loss {mean:.6g}, norm of all gradients {float(square.sqrt()):.6g}, over {micro_batches} micro-batches in "
+            f"{len(stages)} stages"
+        )
     torch.distributed.destroy_process_group()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="torchvision:NAME, transformers:NAME or FILE.py:FUNCTION")
-    parser.add_argument("--check", action="store_true", help="compare the stages with the whole model; exit 1 if they differ")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the stages with the whole model; exit 1 if they differ"
+    )
     parser.add_argument("--pipeline", action="store_true", help="run one training iteration under torchrun")
     parser.add_argument("--batch", type=int, default=4, help="samples in a micro-batch [default: 4]")
-    parser.add_argument("--sequence", type=int, default=128, help="tokens in a sample, for transformers [default: 128]")
+    parser.add_argument(
+        "--sequence", type=int, default=128, help="tokens in a sample, for transformers [default: 128]"
+    )
     parser.add_argument("--micro-batches", type=int, default=4, help="for --pipeline [default: 4]")
-    parser.add_argument("--mode", choices=["training", "inference"], help="as the model was profiled [default: the plan's]")
+    parser.add_argument(
+        "--mode", choices=["training", "inference"], help="as the model was profiled [default: the plan's]"
+    )
     parser.add_argument("--tolerance", type=float, default=1e-5, help="largest relative difference [default: 1e-5]")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -439,12 +448,16 @@ def main():
     for planned, stage in zip(PLAN["stages"], stages):
         parameters = sum(p.numel() for p in stage.parameters())
         devices = ", ".join(planned["devices"])
-        print(f"stage {planned['index']} on {devices}: {len(planned['layers'])} layers, {parameters} parameters, "
-              f"takes {len(stage.takes)} tensors, gives {len(stage.gives)}")
+        print(
+            f"stage {planned['index']} on {devices}: {len(planned['layers'])} layers, {parameters} parameters, "
+            f"takes {len(stage.takes)} tensors, gives {len(stage.gives)}"
+        )
     print(f"largest relative difference to the whole model: {difference:.3g}")
     if options.check and not difference <= options.tolerance:
-        raise Fault(f"the stages differ from the whole model by more than {options.tolerance:g}; operators that draw "
-                    "random numbers may run in another order than in the whole: compare with dropout 0")
+        raise Fault(
+            f"the stages differ from the whole model by more than {options.tolerance:g}; operators that draw "
+            "random numbers may run in another order than in the whole: compare with dropout 0"
+        )
 
 
 if __name__ == "__main__":

@@ -67,9 +67,10 @@ class Export(unittest.TestCase):
 
     @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
     def test_the_command_writes_the_script(self):
-        plan = common.solved(self.profile(f"{common.MODELS}:branches"), 3, self.folder / "plan.json")
+        instance = self.profile(f"{common.MODELS}:branches")
+        plan = common.solved(instance, 3, self.folder / "plan.json")
         script = self.folder / "split.py"
-        common.stagecut("export", plan, "--to", "torch", "-o", script)
+        common.stagecut("export", instance, plan, "--to", "torch", "-o", script)
         code, text, errors = common.python(script, f"{common.MODELS}:branches", "--check")
         self.assertEqual(code, 0, errors)
         self.assertIn("largest relative difference to the whole model: 0", text)

@@ -81,9 +81,10 @@ class Onnx(unittest.TestCase):
 
     @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
     def test_the_command_writes_the_script(self):
-        plan = common.solved(self.profile(self.small), 3, self.folder / "small-plan.json")
+        instance = self.profile(self.small)
+        plan = common.solved(instance, 3, self.folder / "small-plan.json")
         script = self.folder / "small-split.py"
-        common.stagecut("export", plan, "--to", "onnx", "-o", script)
+        common.stagecut("export", instance, plan, "--to", "onnx", "-o", script)
         code, text, errors = common.python(script, self.small, "--output", self.folder / "small-stages", "--check")
         self.assertEqual(code, 0, errors)
         self.assertIn("largest relative difference to the whole model: 0", text)

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
+use super::name::Name;
 use super::text::from_json;
-use super::{Imported, Source};
+use super::{Imported, Source, has_json_field};
 use crate::fault::{Fault, FaultKind};
 use crate::instance::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
@@ -32,13 +32,13 @@ struct File {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Node {
-    id: Text,
+    id: Name,
     name: Option<String>,
     supported_on_fpga: Flag,
     cpu_latency: f64,
     fpga_latency: f64,
     is_backward_node: Flag,
-    color_class: Option<Text>,
+    color_class: Option<Name>,
     #[serde(default)]
     size: f64,
 }
@@ -46,29 +46,9 @@ struct Node {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Edge {
-    source_id: Text,
-    dest_id: Text,
+    source_id: Name,
+    dest_id: Name,
     cost: f64,
-}
-
-/// A name written as a number or as text.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "invalid type: another value, expected a name: text or a whole number"
-)]
-enum Text {
-    Number(i64),
-    Text(String),
-}
-
-impl std::fmt::Display for Text {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Text(text) => write!(f, "{text}"),
-        }
-    }
 }
 
 /// A truth value written as a boolean or as 0 and 1.
@@ -90,12 +70,7 @@ impl Flag {
 
 /// Whether the top level has some of the format's own fields; a file that lacks one is told which.
 pub fn detect(source: &Source) -> bool {
-    let top: Option<HashMap<String, IgnoredAny>> = serde_json::from_slice(source.bytes).ok();
-    top.is_some_and(|top| {
-        ["nodes", "edges", "maxFPGAs"]
-            .iter()
-            .any(|key| top.contains_key(*key))
-    })
+    has_json_field(source, &["nodes", "edges", "maxFPGAs"])
 }
 
 /// Reads a file.
@@ -153,7 +128,7 @@ fn layer(node: &Node) -> LayerSpec {
         operator: node.name.clone(),
         times: by_kind,
         resident_bytes: node.size,
-        tie: node.color_class.as_ref().map(Text::to_string),
+        tie: node.color_class.as_ref().map(Name::to_string),
         backward,
         ..Default::default()
     }

@@ -2,16 +2,22 @@
 //! serves all.
 
 mod caffe_csv;
+mod cost_graph;
 mod dnn_partitioning;
+mod moirai;
+mod name;
 #[cfg(feature = "onnx")]
 mod onnx;
 mod pipedream;
+mod piper;
+mod protobuf_text;
 pub(crate) mod table;
 mod text;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::spec::InstanceSpec;
@@ -81,6 +87,12 @@ pub const FORMATS: &[Format] = &[
         read: crate::instance::read_native,
     },
     Format {
+        name: "piper",
+        summary: "Piper JSON (msr-fiddle, NeurIPS 2021): nodes with TMPCs, edges, maxDevices",
+        detect: piper::detect,
+        read: piper::read,
+    },
+    Format {
         name: "dnn-partitioning",
         summary: "dnn-partitioning JSON (msr-fiddle, NeurIPS 2020): nodes, edges, maxFPGAs",
         detect: dnn_partitioning::detect,
@@ -93,10 +105,22 @@ pub const FORMATS: &[Format] = &[
         read: crate::instance::read_native,
     },
     Format {
+        name: "cost-graph",
+        summary: "TensorFlow CostGraphDef as protobuf text (.pbtxt), such as REGAL's graphs (ICLR 2020)",
+        detect: cost_graph::detect,
+        read: cost_graph::read,
+    },
+    Format {
         name: "pipedream",
         summary: "PipeDream profile (graph.txt): lines of `id -- description -- fields`",
         detect: pipedream::detect,
         read: pipedream::read,
+    },
+    Format {
+        name: "moirai",
+        summary: "Moirai's device table (arXiv 2312.04025) saved as CSV: a row an operator",
+        detect: moirai::detect,
+        read: moirai::read,
     },
     Format {
         name: "csv",
@@ -201,6 +225,12 @@ fn unknown_format() -> Fault {
 fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension()
         .is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+/// Whether a file is a JSON object with any of these fields at its top.
+fn has_json_field(source: &Source, fields: &[&str]) -> bool {
+    let top: Option<HashMap<String, IgnoredAny>> = serde_json::from_slice(source.bytes).ok();
+    top.is_some_and(|top| fields.iter().any(|field| top.contains_key(*field)))
 }
 
 fn starts_with(source: &Source, first: u8) -> bool {

@@ -59,7 +59,7 @@ fn wrong_type_at(text: &str, byte: usize, found: &str, expected: &str) -> Fault 
 }
 
 /// A fault at a span of bytes, with its line.
-fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault {
+pub fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault {
     /// The most bytes shown on either side of a fault in a long line.
     const AROUND: usize = 45;
     let start = text.floor_char_boundary(span.start);

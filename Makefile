@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python profiles clean
+.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python profiles instances optima clean
 
 BIN := target/release/stagecut
 
@@ -47,6 +47,12 @@ profiles: ## Measure the library of instances again, on this CPU; writes instanc
 
 schema: build ## Write the JSON Schema of native instances
 	$(BIN) schema > instances/schema.json
+
+instances: setup ## Write the tables of instances/README.md from the files
+	WRITE_TABLES=1 cargo test --release --locked --test library
+
+optima: build ## Prove the optima of instances that have none yet; writes instances/optima.csv
+	scripts/optima
 
 clean: ## Remove everything that was built or fetched
 	rm -rf target .tools

@@ -49,12 +49,14 @@
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
 //! | a report | [`report`] |
+//! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | a command | [`cli`] |
 //!
 //! # Invariants
 //!
 //! * Dependencies point one way: `cli` → `report`, `methods` → `exact`, `heuristics`, `oracles` → `formulations` → `cost`
-//!   → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`.
+//!   → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and
+//!   `plan`; `export` sees `plan` and `instance` alone.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
@@ -70,6 +72,7 @@ pub mod cli;
 pub mod cluster;
 pub mod cost;
 pub mod exact;
+pub mod export;
 pub mod fault;
 pub mod formulations;
 pub mod generate;

@@ -18,9 +18,12 @@ const COMMANDS: &[&str] = &[
     "formulate",
     "show",
     "simulate",
+    "export",
     "import",
     "generate",
     "schema",
+    "completions",
+    "man",
 ];
 
 fn json(text: &str) -> Value {
@@ -40,6 +43,8 @@ fn help_of_every_command() {
         let help = folder.succeed(&[command, "--help"]);
         settings.bind(|| insta::assert_snapshot!(*command, help));
     }
+    let help = folder.succeed(&["generate", "transformer", "--help"]);
+    settings.bind(|| insta::assert_snapshot!("generate-transformer", help));
 }
 
 #[test]

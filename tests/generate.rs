@@ -1,22 +1,23 @@
 //! Generated instances: the same for a seed, as large as asked, and valid.
 
 use stagecut::exact::control::Control;
-use stagecut::generate::transformer::{Transformer, transformer};
+use stagecut::generate::transformer::{Granularity, PRESETS, Precision, Transformer, transformer};
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::PipelineOptions;
-use stagecut::plan::Status;
+use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 
 fn asked(operators: u32, seed: u64) -> Transformer {
     Transformer {
-        operators,
-        hidden: 512,
-        sequence: 128,
-        micro_batch: 2,
+        operators: Some(operators),
+        hidden: Some(512),
+        sequence: Some(128),
+        micro_batch: Some(2),
         stages: 8,
         seed,
+        ..Transformer::default()
     }
 }
 
@@ -36,17 +37,141 @@ fn whole_blocks_reach_the_size_asked_for() {
     }
 }
 
-/// The forward operator, its backward one and the update of its parameters are one item; the engine proves the cut.
-#[test]
-fn ties_hold_forward_backward_and_update_together() {
-    let spec = transformer(&asked(1000, 0));
+/// Solves to proof.
+fn prove(asked: &Transformer) -> (Plan, usize) {
+    let spec = transformer(asked);
     let instance = Instance::from_spec(&spec).expect("a valid instance");
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).expect("valid settings");
     let problem = Problem::new(&instance, settings).expect("a valid problem");
-    assert_eq!(problem.items.len() * 36, spec.network.layers.len() * 14);
     let exact = methods::find("exact").expect("a registered method");
     let plan = exact
         .run(&instance, &problem, &Control::default())
         .expect("HiGHS works");
-    assert_eq!(plan.status, Status::Optimal);
+    assert_eq!(plan.status, Status::Optimal, "{asked:?}");
+    (plan, problem.items.len())
+}
+
+/// The forward operator, its backward one and the update of its parameters are one item; the engine proves the cut.
+#[test]
+fn ties_hold_forward_backward_and_update_together() {
+    let asked = asked(1000, 0);
+    let (_, items) = prove(&asked);
+    assert_eq!(items * 36, transformer(&asked).network.layers.len() * 14);
+}
+
+fn preset(name: &str) -> Transformer {
+    Transformer {
+        preset: PRESETS.iter().find(|preset| preset.name == name),
+        stages: 8,
+        ..Transformer::default()
+    }
+}
+
+/// Parameters in billions. Where the published model's head shares the embedding, the instance has a copy of it.
+#[test]
+fn presets_have_the_published_number_of_parameters() {
+    let published = [
+        ("bert-base", 0.110, true),
+        ("bert-large", 0.335, true),
+        ("gpt2", 0.124, true),
+        ("gpt2-xl", 1.558, true),
+        ("gpt3-175b", 175.0, true),
+        ("llama2-7b", 6.738, false),
+        ("llama2-70b", 68.977, false),
+        ("llama3-8b", 8.030, false),
+        ("llama3-70b", 70.554, false),
+        ("llama3-405b", 405.853, false),
+    ];
+    assert_eq!(published.len(), PRESETS.len());
+    for (name, billions, shared) in published {
+        let asked = preset(name);
+        let preset = asked.preset.unwrap_or_else(|| panic!("no preset {name}"));
+        let layers = transformer(&asked).network.layers;
+        let bytes: f64 = layers.iter().map(|layer| layer.parameter_bytes).sum();
+        let copy = f64::from(preset.vocabulary) * f64::from(preset.hidden);
+        let found = (bytes / 2.0 - if shared { copy } else { 0.0 }) / 1e9;
+        // Biases, BERT's segments and its pooler are left out: 1.1 % of its smaller model.
+        assert!((found / billions - 1.0).abs() < 0.012, "{name}: {found}");
+    }
+}
+
+/// Forward, a token takes two FLOPs a parameter of a matrix, and four a number of width in every layer and token that it attends to.
+#[test]
+fn presets_have_the_work_that_their_parameters_imply() {
+    for model in PRESETS {
+        let spec = transformer(&preset(model.name));
+        let flops = |granularity| {
+            let asked = Transformer {
+                granularity,
+                ..preset(model.name)
+            };
+            let layers = transformer(&asked).network.layers;
+            let work = layers.iter().filter_map(|layer| layer.work.clone());
+            work.fold((0.0, 0.0), |(forward, backward), work| {
+                (forward + work.forward_flops, backward + work.backward_flops)
+            })
+        };
+        let in_matrices = spec
+            .network
+            .layers
+            .iter()
+            .filter(|layer| !layer.id.starts_with("embedding"));
+        let parameters: f64 = in_matrices.map(|layer| layer.parameter_bytes / 2.0).sum();
+        let (layers, hidden) = (f64::from(model.layers), f64::from(model.hidden));
+        let tokens = f64::from(model.sequence);
+        let expected = 2.0 * parameters * tokens + 4.0 * layers * tokens * tokens * hidden;
+        for granularity in [Granularity::Operator, Granularity::Block] {
+            let (forward, backward) = flops(granularity);
+            // Operators between the matrices add up to 2 % in the smallest model, and the spread is a mean of many.
+            assert!(
+                (forward / expected - 1.0).abs() < 0.03,
+                "{}: {forward}",
+                model.name
+            );
+            assert!(
+                (1.7..2.03).contains(&(backward / forward)),
+                "{}: {backward}",
+                model.name
+            );
+        }
+    }
+}
+
+#[test]
+fn options_change_a_preset() {
+    let asked = Transformer {
+        layers: Some(2),
+        precision: Some(Precision::Fp32),
+        granularity: Granularity::Block,
+        ..preset("llama3-8b")
+    };
+    let spec = transformer(&asked);
+    let ids: Vec<&str> = spec
+        .network
+        .layers
+        .iter()
+        .map(|layer| layer.id.as_str())
+        .collect();
+    assert_eq!(ids, ["embedding", "b0", "b1", "head"]);
+    // Attention with 8 of 32 heads for keys and values, three matrices of the MLP, two scales.
+    let (h, f) = (4096.0, 14_336.0);
+    let numbers = h * h * 2.5 + 3.0 * h * f + 2.0 * h;
+    assert_eq!(spec.network.layers[1].parameter_bytes, 4.0 * numbers);
+    assert_eq!(spec.network.tensors[0].bytes, Some(8192.0 * h * 4.0));
+}
+
+/// GPT-3 operator by operator: 3,467 layers.
+#[test]
+fn ninety_six_blocks_are_proved_in_8_16_and_32_stages() {
+    let mut before = f64::INFINITY;
+    for stages in [8, 16, 32] {
+        let (plan, items) = prove(&Transformer {
+            stages,
+            ..preset("gpt3-175b")
+        });
+        assert_eq!(items, 96 * 14 + 4);
+        let period = plan.objective_ms.expect("an optimal plan");
+        assert!(period < before);
+        before = period;
+    }
 }

@@ -24,7 +24,9 @@ fn layer<'a>(spec: &'a InstanceSpec, id: &str) -> &'a LayerSpec {
 }
 
 /// Producer, consumers, bytes, transfer time.
-fn tensors(spec: &InstanceSpec) -> Vec<(&str, Vec<&str>, Option<f64>, Option<f64>)> {
+type Tensor<'a> = (&'a str, Vec<&'a str>, Option<f64>, Option<f64>);
+
+fn tensors(spec: &InstanceSpec) -> Vec<Tensor<'_>> {
     spec.network
         .tensors
         .iter()

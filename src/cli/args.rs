@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::export::Target;
 use crate::generate::transformer::Transformer;
 use crate::instance::Instance;
 use crate::methods;
@@ -62,17 +63,39 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Write a plan for the framework that is to run it
+    #[command(after_help = export_help())]
+    Export(ExportArgs),
     /// Convert a file of any known format to a native instance
     #[command(after_help = import_help())]
     Import(ImportArgs),
-    /// Make an instance to measure: a transformer's training graph at the level of operators
+    /// Make an instance: a transformer's training graph, published ones among them
     #[command(
-        after_help = "Example:\n  stagecut generate transformer --operators 10000 --output transformer.json\n  \
-stagecut solve transformer.json --stages 32 --time-limit 60"
+        after_help = "Examples:\n  stagecut generate transformer --preset gpt3-175b --output gpt3.json\n  \
+stagecut solve gpt3.json --stages 16 --time-limit 60\n  \
+stagecut generate transformer --operators 10000 --output transformer.json"
     )]
     Generate(GenerateArgs),
     /// Print the JSON Schema of native instances
     Schema,
+    /// Print a script that completes commands and options in a shell
+    #[command(
+        after_help = "Examples:\n  stagecut completions bash > ~/.local/share/bash-completion/completions/stagecut\n  \
+stagecut completions fish > ~/.config/fish/completions/stagecut.fish"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one for every command
+    #[command(
+        after_help = "Examples:\n  stagecut man | man -l -\n  stagecut man --output ~/.local/share/man/man1"
+    )]
+    Man {
+        /// Folder for a page of every command [default: the main page, to stdout]
+        #[arg(long, short, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
 }
 
 const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
@@ -80,6 +103,9 @@ stagecut solve net.toml --objective iteration --micro-batches 16 --schedule gpip
 stagecut solve profile.json --device-kinds accelerator --format json --output plan.json\n  \
 stagecut solve net.toml --cluster mixed.toml --stages 4 --groups assign --communication overlapped\n  \
 stagecut solve net.toml --stages 4 --worker concurrent --shares best --communication overlapped";
+
+const TRANSFORMER_EXAMPLES: &str = "Examples:\n  stagecut generate transformer --preset llama3-8b --output llama3.json\n  \
+stagecut generate transformer --layers 96 --hidden 12288 --sequence 2048 --granularity block --output net.toml";
 
 const SIMULATE_EXAMPLES: &str = "Examples:\n  stagecut simulate plan.json\n  \
 stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline.svg\n  \
@@ -96,6 +122,29 @@ fn import_help() -> String {
         "Formats, detected by extension and content:\n{}\n\nExample:\n  stagecut import graph.txt --output vgg16.toml",
         lines.join("\n")
     )
+}
+
+fn export_help() -> String {
+    let targets = crate::export::TARGETS.iter();
+    let lines: Vec<String> = targets
+        .map(|target| format!("  {:<9}  {}", target.name, target.summary))
+        .collect();
+    format!(
+        "Targets:\n{}\n\nA plan that a target cannot represent is refused, with the reason and exit code 2.\n\n\
+Examples:\n  stagecut solve net.json --stages 4 --format json --output plan.json\n  \
+stagecut export net.json plan.json --to torch --output split.py",
+        lines.join("\n")
+    )
+}
+
+fn target(text: &str) -> Result<&'static Target, String> {
+    crate::export::find(text).ok_or_else(|| {
+        let known: Vec<String> = crate::export::TARGETS.iter().map(|t| t.name.to_owned()).collect();
+        match crate::fault::closest(text, &known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("expected one of {}", known.join(", ")),
+        }
+    })
 }
 
 /// An instance and the problem asked of it.
@@ -395,6 +444,32 @@ pub enum SimulationFormat {
     Svg,
 }
 
+/// `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The instance that was planned
+    pub instance: PathBuf,
+
+    /// Plan in JSON, as `solve --format json` writes it
+    pub plan: PathBuf,
+
+    /// What to write; `--help` lists the targets
+    #[arg(long = "to", value_name = "TARGET", value_parser = target)]
+    pub target: &'static Target,
+
+    /// Replace the cluster, as when the plan was made: a preset's name or a file
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub cluster: Option<String>,
+
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// No notes on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// `import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
@@ -422,6 +497,7 @@ pub struct GenerateArgs {
 #[derive(Debug, Subcommand)]
 pub enum Family {
     /// Blocks of attention and MLP, forward and backward, with the optimiser's updates
+    #[command(after_help = TRANSFORMER_EXAMPLES)]
     Transformer {
         #[command(flatten)]
         asked: Transformer,

@@ -1,11 +1,11 @@
-//! `import`, `generate` and `schema`.
+//! `import` and `generate`.
 
 use std::path::Path;
 
 use crate::generate::transformer::transformer;
 use crate::import::read_spec;
 use crate::instance::Instance;
-use crate::instance::spec::{InstanceSpec, SCHEMA, json_schema};
+use crate::instance::spec::{InstanceSpec, SCHEMA};
 
 use super::args::{Family, GenerateArgs, ImportArgs};
 use super::{CliError, Ending, output};
@@ -38,11 +38,5 @@ fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
         }
     };
     output::write(&text, path)?;
-    Ok(Ending::Done)
-}
-
-/// Prints the JSON Schema of native instances.
-pub fn schema() -> Result<Ending, CliError> {
-    output::write(&format!("{:#}\n", json_schema()), None)?;
     Ok(Ending::Done)
 }

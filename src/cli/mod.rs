@@ -7,7 +7,9 @@ mod args;
 mod check;
 mod compare;
 mod convert;
+mod documents;
 mod error;
+mod export;
 mod formulate;
 mod output;
 mod progress;
@@ -57,11 +59,14 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Check(args) => check::check(&args),
+        Command::Export(args) => export::export(&args),
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
-        Command::Schema => convert::schema(),
+        Command::Schema => documents::schema(),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::Man { output } => documents::man(output.as_deref()),
     }
 }

@@ -13,6 +13,17 @@ pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
     ("h100", include_str!("../../instances/clusters/h100.toml")),
     ("t4", include_str!("../../instances/clusters/t4.toml")),
     ("titan-x", include_str!("../../instances/clusters/titan-x.toml")),
+    ("dgx-a100", include_str!("../../instances/clusters/dgx-a100.toml")),
+    ("dgx-h100", include_str!("../../instances/clusters/dgx-h100.toml")),
+    (
+        "mixed-gpus",
+        include_str!("../../instances/clusters/mixed-gpus.toml"),
+    ),
+    ("phones", include_str!("../../instances/clusters/phones.toml")),
+    (
+        "edge-boards",
+        include_str!("../../instances/clusters/edge-boards.toml"),
+    ),
 ];
 
 /// The preset for networks that come with work but without devices, such as ONNX models.

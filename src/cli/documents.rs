@@ -1,0 +1,40 @@
+//! `schema`, `completions` and `man`: what is printed about the program itself.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::instance::spec::json_schema;
+
+use super::{Cli, CliError, Ending, output};
+
+/// Prints the JSON Schema of native instances.
+pub fn schema() -> Result<Ending, CliError> {
+    output::write(&format!("{:#}\n", json_schema()), None)?;
+    Ok(Ending::Done)
+}
+
+/// Prints a script that completes commands and options.
+pub fn completions(shell: clap_complete::Shell) -> Result<Ending, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "stagecut", &mut script);
+    output::write(&String::from_utf8_lossy(&script), None)?;
+    Ok(Ending::Done)
+}
+
+/// Prints the manual page, or writes one for every command into a folder.
+pub fn man(folder: Option<&Path>) -> Result<Ending, CliError> {
+    match folder {
+        Some(folder) => {
+            let written = clap_mangen::generate_to(Cli::command(), folder);
+            written.map_err(|error| CliError::write(folder, error))?;
+        }
+        None => {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(Cli::command()).render(&mut page);
+            rendered.map_err(|error| CliError::write(Path::new("stdout"), error))?;
+            output::write(&String::from_utf8_lossy(&page), None)?;
+        }
+    }
+    Ok(Ending::Done)
+}

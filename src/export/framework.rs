@@ -1,0 +1,112 @@
+//! What the frameworks have in common: a stage is a device and the layers whose both passes run there.
+
+use std::collections::HashMap;
+
+use crate::fault::{Fault, FaultKind};
+use crate::instance::Instance;
+use crate::plan::Plan;
+
+/// A plan as frameworks see it: the stage of every forward layer, from 0.
+pub(super) struct Stages {
+    /// By position in the network; `None` for backward operators, which frameworks derive.
+    pub of_layer: Vec<Option<usize>>,
+    /// Number of stages.
+    pub count: usize,
+}
+
+/// Something that a target cannot represent.
+pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl Into<String>) -> Fault {
+    let (found, expected) = (found.into(), expected.into());
+    Fault::new(at, FaultKind::Unsupported { found, expected })
+}
+
+impl Stages {
+    /// The stages of a plan, if each is one device that takes turns and no layer's passes are apart.
+    pub fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+        for stage in &plan.stages {
+            let at = format!("stage {}", stage.index);
+            if stage.devices.len() != 1 {
+                let found = format!("{} devices ({})", stage.devices.len(), stage.devices.join(", "));
+                return Err(unsupported(
+                    at,
+                    found,
+                    "one device a stage; `--to json` takes groups",
+                ));
+            }
+            if let Some((resource, share)) = stage.shares.iter().next() {
+                let found = format!("a share of {share:.3} of `{resource}` for forward propagation");
+                return Err(unsupported(
+                    at,
+                    found,
+                    "`--worker sequential`, which has no shares; `--to json` takes them",
+                ));
+            }
+        }
+        let layers = &instance.network.layers;
+        let position: HashMap<&str, usize> = layers
+            .iter()
+            .enumerate()
+            .map(|(i, layer)| (layer.id.as_str(), i))
+            .collect();
+        let stage_of = |names: fn(&crate::plan::PlanStage) -> &Vec<String>| {
+            let mut stage_of = vec![None; layers.len()];
+            for (k, stage) in plan.stages.iter().enumerate() {
+                for layer in names(stage).iter().filter_map(|id| position.get(id.as_str())) {
+                    stage_of[*layer] = Some(k);
+                }
+            }
+            stage_of
+        };
+        let forward = stage_of(|stage| &stage.forward);
+        let backward = stage_of(|stage| &stage.backward);
+        // A backward operator belongs to the forward one of its tie.
+        let tied: HashMap<&str, usize> = (0..layers.len())
+            .filter_map(|i| Some((layers[i].tie.as_deref()?, forward[i]?)))
+            .collect();
+        for (i, layer) in layers.iter().enumerate() {
+            let own = forward[i].or_else(|| tied.get(layer.tie.as_deref()?).copied());
+            if let (Some(own), Some(back)) = (own, backward[i])
+                && own != back
+            {
+                return Err(unsupported(
+                    format!("layer `{}`", layer.id),
+                    format!(
+                        "forward propagation on stage {} and backward propagation on stage {}",
+                        own + 1,
+                        back + 1
+                    ),
+                    "both on one, as with `--cuts tied`; `--to json` takes separate cuts",
+                ));
+            }
+        }
+        Ok(Self {
+            of_layer: forward,
+            count: plan.stages.len(),
+        })
+    }
+
+    /// Positions of the forward layers, in an order in which they can run: stage by stage, producers before consumers, and
+    /// among equals as in the file.
+    pub fn in_order(&self, instance: &Instance) -> Vec<usize> {
+        let graph = instance.network.graph();
+        let mut waits_for: Vec<usize> = graph
+            .node_indices()
+            .map(|v| graph.neighbors_directed(v, petgraph::Incoming).count())
+            .collect();
+        let key = |layer: usize| std::cmp::Reverse((self.of_layer[layer].unwrap_or(usize::MAX), layer));
+        let first = (0..waits_for.len()).filter(|&layer| waits_for[layer] == 0);
+        let mut ready: std::collections::BinaryHeap<_> = first.map(key).collect();
+        let mut order = Vec::with_capacity(waits_for.len());
+        while let Some(std::cmp::Reverse((_, layer))) = ready.pop() {
+            order.push(layer);
+            for next in graph.neighbors((layer as u32).into()) {
+                waits_for[next.index()] -= 1;
+                if waits_for[next.index()] == 0 {
+                    ready.push(key(next.index()));
+                }
+            }
+        }
+        order.retain(|&layer| self.of_layer[layer].is_some());
+        order
+    }
+}

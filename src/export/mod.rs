@@ -1,0 +1,64 @@
+//! Plans for the frameworks that run them. Each target is one file and one row of [`TARGETS`].
+//!
+//! A framework knows less than a plan may say. What it cannot represent is refused, with the place and the reason; nothing
+//! is left out silently.
+
+mod deepspeed;
+mod framework;
+mod json;
+mod megatron;
+mod onnx;
+mod template;
+mod torch;
+
+use crate::fault::Fault;
+use crate::instance::Instance;
+use crate::plan::Plan;
+
+/// What a target makes of a plan: the text to write, or the first thing that it cannot represent.
+pub type Exported = Result<String, Fault>;
+
+/// A framework or format.
+#[derive(Debug)]
+pub struct Target {
+    /// Short name.
+    pub name: &'static str,
+    /// One line for help.
+    pub summary: &'static str,
+    /// Writes a plan that has stages and passes the checker.
+    pub write: fn(&Instance, &Plan) -> Exported,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "torch",
+        summary: "Python program that splits a PyTorch model for torch.distributed.pipelining",
+        write: torch::write,
+    },
+    Target {
+        name: "deepspeed",
+        summary: "Python module with a DeepSpeed `PipelineModule` of the plan's partition",
+        write: deepspeed::write,
+    },
+    Target {
+        name: "megatron",
+        summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of equal transformer blocks",
+        write: megatron::write,
+    },
+    Target {
+        name: "onnx",
+        summary: "Python program that writes one ONNX file a stage",
+        write: onnx::write,
+    },
+    Target {
+        name: "json",
+        summary: "stages and the transfers between them, for programs of one's own; takes every plan",
+        write: json::write,
+    },
+];
+
+/// The target of that name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,13 @@
+//! ONNX: a program that writes one file a stage with onnx's extractor, between the tensors that cross the boundaries.
+
+use super::Exported;
+use super::framework::Stages;
+use super::template::{Planned, fill};
+use crate::instance::Instance;
+use crate::plan::Plan;
+
+/// Writes the program.
+pub fn write(instance: &Instance, plan: &Plan) -> Exported {
+    Stages::of(instance, plan)?;
+    Ok(fill(include_str!("templates/onnx.py"), &Planned::of(plan)))
+}

@@ -1,0 +1,186 @@
+//! Training graphs of transformers: operator by operator, with backward operators and the optimiser's updates, or a layer a
+//! block.
+//!
+//! A block is that of A. Vaswani et al., *Attention is all you need*, NeurIPS 2017, with normalisation first (R. Xiong et al.,
+//! *On layer normalization in the transformer architecture*, ICML 2020); key and value heads may be fewer than query heads
+//! (J. Ainslie et al., *GQA*, EMNLP 2023), and the MLP may be gated (N. Shazeer, *GLU variants improve transformer*, 2020).
+//!
+//! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes those of their
+//! outputs, twice, for writing and reading; both are spread by a seeded factor, so that no two operators are quite alike.
+
+mod block;
+mod graph;
+mod presets;
+
+pub use presets::{PRESETS, Preset};
+
+use clap::ValueEnum;
+
+use crate::instance::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA};
+use crate::options::PipelineOptions;
+
+use block::Shape;
+use graph::Builder;
+
+const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+
+/// What to generate. What is not given is the preset's, or else the default.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Transformer {
+    /// Start from a published model; `--help` lists them
+    #[arg(long, value_name = "NAME", value_parser = presets::parse, long_help = presets::help())]
+    pub preset: Option<&'static Preset>,
+
+    /// Blocks of attention and MLP
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub layers: Option<u32>,
+
+    /// Instead of `--layers`: operators to aim at, backward ones and updates among them [default: 10000]
+    #[arg(long, value_name = "N", conflicts_with_all = ["layers", "preset", "granularity"],
+        value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub operators: Option<u32>,
+
+    /// Width of the model [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub hidden: Option<u32>,
+
+    /// Heads of attention [default: one for 64 of the width]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub heads: Option<u32>,
+
+    /// Heads of keys and values, where several query heads share one [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub key_value_heads: Option<u32>,
+
+    /// Width inside the MLP [default: four times the model's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub feed_forward: Option<u32>,
+
+    /// Kind of MLP [default: gelu]
+    #[arg(long)]
+    pub mlp: Option<Mlp>,
+
+    /// Words known; adds an embedding before the blocks and a head with the loss behind them [default: neither]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub vocabulary: Option<u32>,
+
+    /// Tokens of a sequence [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub sequence: Option<u32>,
+
+    /// Sequences of a micro-batch [default: 4, of a preset 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batch: Option<u32>,
+
+    /// Numbers to compute with, which decides the rates of the device [default: fp32, of a preset bf16]
+    #[arg(long)]
+    pub precision: Option<Precision>,
+
+    /// What a layer of the instance is
+    #[arg(long, default_value = "operator")]
+    pub granularity: Granularity,
+
+    /// Stages of the pipeline
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub stages: u32,
+
+    /// Seed of the spread of times
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Kinds of MLP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mlp {
+    /// Two matrices with GELU between them.
+    #[default]
+    Gelu,
+    /// Three matrices, one of them a gate.
+    Swiglu,
+}
+
+/// Numbers to compute with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Precision {
+    /// Four bytes, without tensor cores.
+    #[default]
+    Fp32,
+    /// Two bytes, on tensor cores.
+    Bf16,
+}
+
+/// What a layer of the instance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Granularity {
+    /// An operator, forward or backward, or an update.
+    #[default]
+    Operator,
+    /// A block, both ways.
+    Block,
+}
+
+impl Precision {
+    /// Bytes of a number.
+    fn bytes(self) -> f64 {
+        match self {
+            Self::Fp32 => 4.0,
+            Self::Bf16 => 2.0,
+        }
+    }
+
+    /// Arithmetic and memory rate of the device that the instance is written with.
+    ///
+    /// NVIDIA A100 data sheet: 19.5 TFLOP/s in FP32, 312 TFLOP/s in BF16 on tensor cores (without sparsity); 1,555 GB/s of
+    /// the 40 GB SXM version.
+    fn rates(self) -> (f64, f64) {
+        match self {
+            Self::Fp32 => (19.5e12, 1555e9),
+            Self::Bf16 => (312e12, 1555e9),
+        }
+    }
+}
+
+/// The link that the instance is written with: third-generation NVLink of an A100, 300 GB/s in each direction.
+const LINK_BYTES_PER_S: f64 = 300e9;
+
+/// Builds the instance.
+pub fn transformer(asked: &Transformer) -> InstanceSpec {
+    let shape = Shape::of(asked);
+    let mut builder = Builder::new(asked.seed, shape.precision_bytes);
+    match asked.granularity {
+        Granularity::Operator => builder.operators(&shape),
+        Granularity::Block => builder.blocks(&shape),
+    }
+    let (layers, tensors) = (builder.layers, builder.tensors);
+    let (flops_per_s, memory_bytes_per_s) = shape.precision.rates();
+    InstanceSpec {
+        schema: Some(SCHEMA.into()),
+        name: Some(match asked.preset {
+            Some(preset) => preset.name.into(),
+            None => format!("transformer-{}", layers.len()),
+        }),
+        provenance: Some(format!("generated: {}", shape.in_words(asked))),
+        network: NetworkSpec {
+            file: None,
+            layers,
+            tensors,
+        },
+        cluster: Some(ClusterSpec {
+            device_kinds: vec![DeviceKindSpec {
+                name: "a100".into(),
+                flops_per_s: Some(flops_per_s),
+                memory_bytes_per_s: Some(memory_bytes_per_s),
+                ..Default::default()
+            }],
+            groups: Vec::new(),
+            link: Some(LinkSpec {
+                bandwidth_bytes_per_s: LINK_BYTES_PER_S,
+                latency_ms: 0.0,
+            }),
+        }),
+        pipeline: PipelineOptions {
+            stages: Some(asked.stages as usize),
+            ..Default::default()
+        },
+    }
+}

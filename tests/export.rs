@@ -1,0 +1,405 @@
+//! Exports: what they say of plans worked out by hand, that what moves is what the plan paid for, and that a plan which a
+//! target cannot represent is refused.
+
+#[path = "common/command.rs"]
+mod command;
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use command::{Folder, snapshots, solved};
+use common::{problem_of, random_spec};
+use serde_json::Value;
+use stagecut::exact::control::Control;
+use stagecut::export::{TARGETS, find};
+use stagecut::methods;
+use stagecut::options::Communication;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Solves `file` into `plan.json`.
+fn solve(folder: &Folder, file: &str, options: &[&str]) {
+    let args = [
+        "solve",
+        file,
+        "--format",
+        "json",
+        "--output",
+        "plan.json",
+        "--quiet",
+    ];
+    folder.succeed(&[&args[..], options].concat());
+}
+
+fn export(folder: &Folder, file: &str, target: &str) -> String {
+    folder.succeed(&["export", file, "plan.json", "--to", target])
+}
+
+/// Refused with exit code 2 and all of these parts of a message.
+fn refused(folder: &Folder, file: &str, target: &str, expected: &[&str]) {
+    let run = folder.run(&["export", file, "plan.json", "--to", target]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+    let words: Vec<&str> = run
+        .stderr
+        .split_whitespace()
+        .filter(|word| *word != "│")
+        .collect();
+    let message = words.join(" ");
+    for part in expected {
+        assert!(message.contains(part), "{target}: no `{part}` in {message}");
+    }
+}
+
+/// The plan inside an exported program.
+fn plan_of(program: &str) -> Value {
+    let (_, rest) = program.split_once("\nPLAN = ").expect("a plan in the program");
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+    values.next().expect("a value").expect("JSON")
+}
+
+/// A GPT-2 of 12 blocks in 4 stages.
+fn blocks() -> Folder {
+    let folder = Folder::new();
+    let generate = [
+        "generate",
+        "transformer",
+        "--preset",
+        "gpt2",
+        "--granularity",
+        "block",
+    ];
+    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    solve(&folder, "net.json", &["--stages", "4"]);
+    folder
+}
+
+#[test]
+fn what_moves_in_a_small_plan() {
+    let exported = export(&solved(), "net.toml", "json");
+    snapshots("export").bind(|| insta::assert_snapshot!("json", exported));
+}
+
+#[test]
+fn programs_hold_the_stages_of_the_plan() {
+    let folder = solved();
+    for (target, template) in [
+        ("torch", include_str!("../src/export/templates/torch.py")),
+        ("onnx", include_str!("../src/export/templates/onnx.py")),
+    ] {
+        let program = export(&folder, "net.toml", target);
+        let plan = plan_of(&program);
+        assert_eq!(plan["mode"], "training");
+        let layers: Vec<&Value> = [0, 1].iter().map(|&k| &plan["stages"][k]["layers"]).collect();
+        assert_eq!(layers, [&json(r#"["conv1", "conv2"]"#), &json(r#"["fc"]"#)]);
+        assert_eq!(plan["stages"][1]["index"], 2);
+        assert_eq!(plan["stages"][1]["devices"], json(r#"["gpu:2"]"#));
+        let (before, after) = template.split_once("PLAN = {}").expect("a place for the plan");
+        assert!(
+            program.starts_with(before) && program.ends_with(after),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn programs_go_to_a_file() {
+    let folder = solved();
+    let args = [
+        "export",
+        "net.toml",
+        "plan.json",
+        "--to",
+        "torch",
+        "--output",
+        "split.py",
+    ];
+    assert_eq!(folder.succeed(&args), "");
+    assert_eq!(folder.read("split.py"), export(&folder, "net.toml", "torch"));
+}
+
+#[test]
+fn megatrons_layout() {
+    let folder = blocks();
+    let flags = |folder: &Folder| export(folder, "net.json", "megatron");
+    let same = "--num-layers 12 --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout";
+    // The head, with all words, weighs as much as four blocks.
+    assert_eq!(flags(&folder), format!("{same} \"Et*4|t*4|t*4|L\"\n"));
+    solve(&folder, "net.json", &["--stages", "2"]);
+    let two = flags(&folder);
+    assert!(two.contains("\"Et*8|t*4,L\""), "{two}");
+}
+
+/// Without embedding and head, those that Megatron has itself go to the ends.
+#[test]
+fn megatrons_own_embedding_and_head() {
+    let folder = Folder::new();
+    let generate = [
+        "generate",
+        "transformer",
+        "--layers",
+        "3",
+        "--granularity",
+        "block",
+    ];
+    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    solve(&folder, "net.json", &["--stages", "3", "--all-stages"]);
+    let flags = export(&folder, "net.json", "megatron");
+    assert!(flags.contains("\"Et|t|tL\""), "{flags}");
+}
+
+#[test]
+fn megatron_builds_stacks_of_blocks_only() {
+    let other = &[
+        "found `conv2` with other operators or parameters than `conv1`",
+        "one stack",
+    ];
+    refused(&solved(), "net.toml", "megatron", other);
+    let folder = Folder::new();
+    let generate = ["generate", "transformer", "--layers", "4", "--output", "net.json"];
+    folder.succeed(&generate);
+    solve(&folder, "net.json", &["--stages", "3"]);
+    refused(
+        &folder,
+        "net.json",
+        "megatron",
+        &["found a block in parts, on stages", "--granularity block"],
+    );
+}
+
+/// DeepSpeed is not needed to see what the module tells it: a stand-in of its class records the bounds of every stage.
+#[test]
+fn deepspeeds_partition() {
+    let folder = blocks();
+    let module = export(&folder, "net.json", "deepspeed");
+    let plan = plan_of(&module);
+    assert_eq!(plan["parts"], json("[0, 5, 9, 13, 14]"));
+    assert_eq!(plan["modules"][0], json(r#"["embedding"]"#));
+    assert_eq!(plan["modules"][13], json(r#"["head"]"#));
+    folder.write("partition.py", module);
+    folder.write(
+        "run.py",
+        r#"
+import sys, types
+
+class PipelineModule:
+    def __init__(self, layers, num_stages):
+        self.layers, self.num_stages, self.global_rank = layers, num_stages, rank
+        coordinate = types.SimpleNamespace(pipe=rank)
+        self._topo = types.SimpleNamespace(get_dim=lambda axis: num_stages, get_coord=lambda rank: coordinate)
+        self._partition_layers(method="parameters")
+
+    def _set_bounds(self, start=None, stop=None):
+        self.bounds = (start, stop)
+
+deepspeed, pipe = types.ModuleType("deepspeed"), types.ModuleType("deepspeed.pipe")
+pipe.PipelineModule = PipelineModule
+sys.modules.update({"deepspeed": deepspeed, "deepspeed.pipe": pipe})
+import partition
+
+for rank in range(4):
+    print(*partition.PlannedPipelineModule(layers=list(range(14))).bounds)
+try:
+    partition.PlannedPipelineModule(layers=list(range(13)))
+except ValueError as error:
+    print(error)
+"#,
+    );
+    let output = Command::new("python3")
+        .arg("run.py")
+        .current_dir(folder.path("."))
+        .output()
+        .expect("python3, which the README asks for");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let expected = "0 5\n5 9\n9 13\n13 14\nthe plan has 14 modules, not 13: see PLAN['modules']\n";
+    assert_eq!(stdout, expected, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A skip connection makes its layers one module; a cut inside it is refused.
+#[test]
+fn deepspeed_hands_on_one_output() {
+    let layer = |id: &str, ms: u8| format!("{{ id = \"{id}\", forward_ms = {ms} }}");
+    let net = |work: [u8; 4]| {
+        let layers: Vec<String> = ["a", "b", "c", "d"]
+            .iter()
+            .zip(work)
+            .map(|(id, ms)| layer(id, ms))
+            .collect();
+        format!(
+            "[network]\nlayers = [{}]\ntensors = [{{ producer = \"a\", consumers = [\"b\", \"c\"] }}, \
+{{ producer = \"b\", consumers = [\"c\"] }}, {{ producer = \"c\", consumers = [\"d\"] }}]",
+            layers.join(", ")
+        )
+    };
+    let folder = Folder::with("net.toml", net([5, 1, 1, 5]));
+    solve(&folder, "net.toml", &["--stages", "3"]);
+    let plan = plan_of(&export(&folder, "net.toml", "deepspeed"));
+    assert_eq!(plan["modules"], json(r#"[["a"], ["b", "c"], ["d"]]"#));
+    assert_eq!(plan["parts"], json("[0, 1, 2, 3]"));
+    folder.write("net.toml", net([3, 3, 3, 3]));
+    solve(&folder, "net.toml", &["--stages", "2"]);
+    refused(
+        &folder,
+        "net.toml",
+        "deepspeed",
+        &[
+            "stage 1: found a cut that what `a` and `b` give crosses",
+            "`--to torch` takes any",
+        ],
+    );
+    // A second layer that reads the network's input, behind the first cut.
+    folder.write(
+        "net.toml",
+        net([3, 3, 3, 3]).replace("\"b\", \"c\"] }, {", "\"c\"] }, {"),
+    );
+    solve(&folder, "net.toml", &["--stages", "4"]);
+    refused(&folder, "net.toml", "deepspeed", &["the network's input"]);
+}
+
+#[test]
+fn what_only_json_can_say() {
+    let net = r#"
+[network]
+layers = [
+  { id = "a", forward_ms = 1, backward_ms = 5, stash_bytes = 8, parameter_bytes = 4 },
+  { id = "b", forward_ms = 5, backward_ms = 1, stash_bytes = 8, parameter_bytes = 4 },
+]
+tensors = [{ producer = "a", consumers = ["b"], bytes = 2 }]
+[cluster]
+device_kinds = [{ name = "gpu", count = 3, resources = [{ name = "gpu", forward_rate = 1 }] }]
+"#;
+    let folder = Folder::with("net.toml", net);
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &[
+                "--cuts",
+                "separate",
+                "--stages",
+                "2",
+                "--communication",
+                "ignored",
+            ],
+            &["found forward propagation on stage", "expected both on one"],
+        ),
+        (
+            &["--groups", "assign", "--stages", "2", "--all-stages"],
+            &["found 2 devices (gpu:", "expected one device a stage"],
+        ),
+        (
+            &[
+                "--worker",
+                "concurrent",
+                "--communication",
+                "overlapped",
+                "--stages",
+                "2",
+            ],
+            &["found a share of", "of `gpu` for forward propagation"],
+        ),
+    ];
+    for (options, expected) in cases {
+        solve(&folder, "net.toml", options);
+        for target in TARGETS.iter().filter(|target| target.name != "json") {
+            refused(&folder, "net.toml", target.name, expected);
+        }
+        assert_eq!(
+            json(&export(&folder, "net.toml", "json"))["schema"],
+            "stagecut-export/1"
+        );
+    }
+    // Apart, the two passes of a layer exchange its stash and its weights.
+    solve(&folder, "net.toml", cases[0].0);
+    let exported = json(&export(&folder, "net.toml", "json"));
+    let kinds: BTreeSet<&str> = exported["transfers"]
+        .as_array()
+        .expect("transfers")
+        .iter()
+        .filter_map(|transfer| transfer["kind"].as_str())
+        .collect();
+    assert!(kinds.contains("stash") && kinds.contains("weights"), "{kinds:?}");
+}
+
+#[test]
+fn plans_of_other_instances_and_no_plans_are_refused() {
+    let folder = solved();
+    folder.write("other.toml", command::NET.replace("\"fc\"", "\"fc2\""));
+    refused(
+        &folder,
+        "other.toml",
+        "torch",
+        &["the plan: found", "`fc`", "passes `stagecut check`"],
+    );
+    let run = folder.run(&["export", "net.toml", "plan.json", "--to", "tourch"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("did you mean `torch`?"), "{}", run.stderr);
+    let args = [
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--memory-limit",
+        "1250",
+        "--format",
+        "json",
+    ];
+    folder.write("plan.json", folder.run(&args).stdout);
+    refused(&folder, "net.toml", "json", &["found no stages, expected a plan"]);
+}
+
+/// For each stage and direction, the exported transfers take the time that the plan reports.
+#[test]
+fn what_moves_is_what_the_plan_pays_for() {
+    let slicing = methods::find("slicing").expect("a registered method");
+    let target = find("json").expect("a registered target");
+    let mut compared = 0;
+    for seed in 0..400 {
+        let spec = random_spec(seed, seed.is_multiple_of(5));
+        let Some((instance, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        let pays = instance.cluster.kinds[0].pays_communication && instance.cluster.link.latency_ns == 0;
+        let ignored = problem.settings.communication == Communication::Ignored;
+        if instance.network.has_explicit_backward() || !pays || ignored {
+            continue;
+        }
+        let plan = slicing
+            .run(&instance, &problem, &Control::default())
+            .expect("no solver breaks");
+        let exported = json(&(target.write)(&instance, &plan).expect("JSON takes every plan"));
+        let bandwidth = instance.cluster.link.bandwidth_bytes_per_s;
+        for stage in &plan.stages {
+            let sum = |kind: &str, end: &str, once: bool| -> f64 {
+                let mut seen = BTreeSet::new();
+                let mut ms = 0.0;
+                for transfer in exported["transfers"].as_array().expect("a list") {
+                    let is_here = transfer["kind"] == kind && transfer[end] == stage.index;
+                    // However many stages it goes to or comes from, its own stage handles it once.
+                    if is_here && (!once || seen.insert(transfer["tensor"].as_u64())) {
+                        let bytes = transfer["bytes"].as_f64();
+                        ms += bytes.map_or_else(
+                            || transfer["transfer_ms"].as_f64().expect("a size"),
+                            |bytes| 1e3 * bytes / bandwidth,
+                        );
+                    }
+                }
+                ms
+            };
+            let moved = stage.transfers.unwrap_or_default();
+            for (found, expected) in [
+                (sum("tensor", "to", false), moved.forward.in_ms),
+                (sum("tensor", "from", true), moved.forward.out_ms),
+                (sum("gradient", "to", true), moved.backward.in_ms),
+                (sum("gradient", "from", false), moved.backward.out_ms),
+            ] {
+                assert!(
+                    (found - expected).abs() < 1e-6,
+                    "seed {seed}: {found} {expected} {stage:?}"
+                );
+                compared += usize::from(expected > 0.0);
+            }
+        }
+    }
+    assert!(compared > 200, "only {compared}");
+}

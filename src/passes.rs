@@ -1,7 +1,7 @@
 //! Passes: what of a layer is placed by itself, before what must lie together becomes an item.
 #![doc = include_str!("../formulations/cuts.md")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::instance::Instance;
 use crate::network::{Layer, Times};
@@ -100,9 +100,8 @@ impl Passes {
     }
 
     /// Order follows the forward tensors, and for backward passes again: backward propagation runs through the pipeline the
-    /// other way. The operators of an explicit backward graph are ordered by their own tensors where they are not tied.
+    /// other way. The operators of an explicit backward graph follow the forward ones of their ties, tied or not.
     pub fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
-        let layers = &instance.network.layers;
         let mut pairs = Vec::new();
         for tensor in &instance.network.tensors {
             for &to in &tensor.consumers {
@@ -112,8 +111,53 @@ impl Passes {
                 if self.is_separate && !self.is_explicit {
                     pairs.extend(both(&self.backward_of));
                 }
-                if self.is_separate && layers[from].backward && layers[to].backward {
-                    pairs.extend(both(&self.backward_of).map(|(from, to)| (to, from)));
+            }
+        }
+        if self.is_separate && self.is_explicit {
+            pairs.extend(self.backward_pairs(instance));
+        }
+        pairs
+    }
+
+    /// Order pairs of the operators of an explicit backward graph: those that their ties would give them, from every tie to
+    /// the next ones along the forward tensors that have backward operators.
+    fn backward_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let layers = &instance.network.layers;
+        let mut first = BTreeMap::new();
+        let tie_of: Vec<usize> = (0..layers.len())
+            .map(|layer| match &layers[layer].tie {
+                Some(tie) => *first.entry(tie).or_insert(layer),
+                None => layer,
+            })
+            .collect();
+        let mut after = vec![Vec::new(); layers.len()];
+        for tensor in &instance.network.tensors {
+            for &to in &tensor.consumers {
+                if self.forward_of[tensor.producer]
+                    .and(self.forward_of[to])
+                    .is_some()
+                {
+                    after[tie_of[tensor.producer]].push(tie_of[to]);
+                }
+            }
+        }
+        // Backward operators of a tie lie together: one stands for all.
+        let mut operator = vec![None; layers.len()];
+        for (layer, &node) in self.backward_of.iter().enumerate() {
+            operator[tie_of[layer]] = operator[tie_of[layer]].or(node);
+        }
+        let mut pairs = Vec::new();
+        for (tie, from) in operator.iter().enumerate() {
+            let Some(from) = *from else { continue };
+            let mut seen = HashSet::new();
+            let mut open = after[tie].clone();
+            while let Some(next) = open.pop() {
+                if !seen.insert(next) {
+                    continue;
+                }
+                match operator[next] {
+                    Some(to) => pairs.push((from, to)),
+                    None => open.extend(&after[next]),
                 }
             }
         }

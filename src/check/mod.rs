@@ -27,7 +27,8 @@ const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
 /// Returns every violation; none means that the plan can be run, costs what it says, and claims no more than its bound
 /// allows. Whether the bound itself is right only a proof can say: solve again with another method.
 ///
-/// Time O(layers + tensors and their consumers).
+/// Time O(layers + tensors and their consumers), times the longest run of forward operators whose ties have no backward ones, where
+/// an explicit backward graph is cut separately.
 pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Violation> {
     let mut check = Checker {
         instance,
@@ -44,6 +45,7 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         check.placement(plan);
         check.together();
         check.order();
+        check.order_of_ties();
         check.stage_count(plan);
         check.costs(plan);
         check.counts(plan);
@@ -267,13 +269,9 @@ impl Checker<'_> {
             for &to in &tensor.consumers {
                 let from = tensor.producer;
                 let pair = |pass: usize| Some((self.stage_of[pass][from]?, self.stage_of[pass][to]?));
-                let are_backward = network.layers[from].backward && network.layers[to].backward;
-                // With tied cuts the operators of an explicit backward graph follow their forward ones.
-                let back = match (separate, self.has_explicit_backward) {
-                    (false, _) => None,
-                    (true, false) => pair(BACKWARD),
-                    (true, true) if are_backward => pair(BACKWARD).map(|(from, to)| (to, from)),
-                    (true, true) => None,
+                let back = match separate && !self.has_explicit_backward {
+                    true => pair(BACKWARD),
+                    false => None,
                 };
                 for (first, second) in [pair(FORWARD), back].into_iter().flatten() {
                     if first > second {
@@ -285,6 +283,66 @@ impl Checker<'_> {
                         });
                     }
                 }
+            }
+        }
+    }
+
+    /// The operators of an explicit backward graph keep the order of the forward ones of their ties. With tied cuts they share
+    /// their stages.
+    fn order_of_ties(&mut self) {
+        let network = &self.instance.network;
+        if self.settings.cuts == Cuts::Tied || !self.has_explicit_backward {
+            return;
+        }
+        let mut first = BTreeMap::new();
+        let ties = network
+            .layers
+            .iter()
+            .enumerate()
+            .map(|(at, layer)| match &layer.tie {
+                Some(tie) => *first.entry(tie).or_insert(at),
+                None => at,
+            });
+        let ties: Vec<usize> = ties.collect();
+        let mut own = vec![None; ties.len()];
+        for (at, &tie) in ties.iter().enumerate() {
+            own[tie] = own[tie].or(self.stage_of[BACKWARD][at].map(|stage| (stage, at)));
+        }
+        // The last stage with backward operators along forward tensors to each tie, past ties without any, until it is known.
+        let mut before: Vec<Option<(usize, usize)>> = vec![None; ties.len()];
+        let mut is_known = false;
+        while !is_known {
+            is_known = true;
+            for tensor in network
+                .tensors
+                .iter()
+                .filter(|t| !network.layers[t.producer].backward)
+            {
+                for &to in tensor
+                    .consumers
+                    .iter()
+                    .filter(|&&to| !network.layers[to].backward)
+                {
+                    let from = ties[tensor.producer];
+                    let last = own[from].or(before[from]);
+                    if last > before[ties[to]] {
+                        before[ties[to]] = last;
+                        is_known = false;
+                    }
+                }
+            }
+        }
+        for (before, own) in before.into_iter().zip(own) {
+            let (Some((first, from)), Some((second, to))) = (before, own) else {
+                continue;
+            };
+            if first > second {
+                self.violations.push(Violation::Order {
+                    from: network.layers[from].id.clone(),
+                    to: network.layers[to].id.clone(),
+                    stages: [first + 1, second + 1],
+                    by: first - second,
+                });
             }
         }
     }

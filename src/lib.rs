@@ -54,9 +54,9 @@
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way: `cli` → `report`, `methods` → `exact`, `heuristics`, `oracles` → `formulations` → `cost`
-//!   → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and
-//!   `plan`; `export` sees `plan` and `instance` alone.
+//! * Dependencies point one way: `cli` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
+//!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
+//!   `export` sees `plan` and `instance` alone.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
@@ -91,5 +91,6 @@ pub mod settings;
 pub mod shares;
 pub mod simulate;
 pub mod split;
+pub mod tied_cuts;
 pub mod units;
 pub mod workers;

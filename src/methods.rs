@@ -1,4 +1,4 @@
-//! Every method under its name: exact ones, oracles and heuristics, run the same way.
+//! Every method under its name: exact ones, heuristics and the baseline of separate cuts, run the same way.
 
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use crate::heuristics::{self, Heuristic};
 use crate::instance::Instance;
 use crate::plan::{Outcome, PROOF_TOLERANCE, Plan, Statistics, Status, StoppedBy};
 use crate::problem::Problem;
+use crate::tied_cuts;
 
 /// A method by name.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +20,19 @@ pub enum Method {
     Exact(exact::Method),
     /// One that does not.
     Heuristic(&'static Heuristic),
+    /// The best plan with tied cuts, where cuts are separate.
+    TiedCuts,
 }
 
 /// The name of the default method.
 pub const DEFAULT: &str = "exact";
 
-/// Every method, exact ones first.
+/// Every method: exact ones, heuristics, tied cuts.
 pub fn all() -> Vec<Method> {
     let exact = exact::METHODS.iter().map(|method| Method::Exact(method.method));
     exact
         .chain(heuristics::METHODS.iter().map(Method::Heuristic))
+        .chain([Method::TiedCuts])
         .collect()
 }
 
@@ -43,6 +47,7 @@ impl Method {
         match self {
             Self::Exact(method) => method.entry().name,
             Self::Heuristic(heuristic) => heuristic.name,
+            Self::TiedCuts => tied_cuts::NAME,
         }
     }
 
@@ -51,6 +56,7 @@ impl Method {
         match self {
             Self::Exact(method) => method.entry().summary,
             Self::Heuristic(heuristic) => heuristic.summary,
+            Self::TiedCuts => tied_cuts::SUMMARY,
         }
     }
 
@@ -59,6 +65,7 @@ impl Method {
         match self {
             Self::Exact(method) => method.entry().source,
             Self::Heuristic(heuristic) => heuristic.source,
+            Self::TiedCuts => tied_cuts::SOURCE,
         }
     }
 
@@ -74,6 +81,7 @@ impl Method {
             }
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
+            Self::TiedCuts => tied_cuts::applies(problem),
         }
     }
 
@@ -88,6 +96,7 @@ impl Method {
         let outcome = match self {
             Self::Exact(method) => exact::solve(problem, method, &item_labels(instance, problem), control)?,
             Self::Heuristic(heuristic) => run_heuristic(heuristic, problem, control.seed),
+            Self::TiedCuts => tied_cuts::solve(instance, problem, control)?,
         };
         Ok(Plan::new(instance, problem, self.name(), outcome))
     }

@@ -291,6 +291,7 @@ fn rows() -> Vec<ComparisonRow> {
         status,
         objective_ms,
         bound_ms,
+        stopped_by: (status != Status::Unknown).then_some(StoppedBy::Completed),
         seconds: 0.0,
         note: None,
     };
@@ -331,6 +332,43 @@ fn methods_side_by_side() {
         report::comparison_csv(&rows()).expect("memory can be written")
     );
     assert_snapshot!("comparison_json", report::comparison_json(&rows()[..2]));
+}
+
+#[test]
+fn a_comparison_says_what_separate_cuts_gain() {
+    let row = |method: &str, status, objective_ms, stopped_by| ComparisonRow {
+        method: method.into(),
+        source: "ours".into(),
+        status,
+        objective_ms,
+        bound_ms: Some(10.0),
+        stopped_by: Some(stopped_by),
+        seconds: 0.0,
+        note: None,
+    };
+    let gain = |best: (Status, f64), tied: (Option<f64>, StoppedBy)| {
+        let rows = [
+            row("exact", best.0, Some(best.1), StoppedBy::Completed),
+            row("tied-cuts", Status::Feasible, tied.0, tied.1),
+        ];
+        let report = report::comparison(&rows, &style(80));
+        report.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    let (proved, found) = ((Status::Optimal, 15.0), (Status::Feasible, 15.0));
+    let (best, stopped) = (StoppedBy::Completed, StoppedBy::TimeLimit);
+    let of = |gains: &str| format!("tied cuts take 20.0000 ms: separate cuts gain {gains}");
+    assert_eq!(gain(proved, (Some(20.0), best)), of("25.00 %"));
+    assert_eq!(gain(proved, (Some(20.0), stopped)), of("at most 25.00 %"));
+    assert_eq!(gain(found, (Some(20.0), best)), of("at least 25.00 %"));
+    assert_eq!(gain(found, (Some(20.0), stopped)), of("25.00 % so far"));
+    assert_eq!(gain((Status::Optimal, 20.0), (Some(20.0), best)), of("nothing"));
+    assert_eq!(
+        gain((Status::Feasible, 20.0), (Some(20.0), best)),
+        of("nothing so far")
+    );
+    let possible = "no plan has tied cuts: separate cuts make one possible";
+    assert_eq!(gain(proved, (None, best)), possible);
+    assert_eq!(gain(proved, (None, stopped)), "");
 }
 
 #[test]

@@ -325,7 +325,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub search: SearchArgs,
 
-    /// Methods, separated by commas [default: `exact` and every heuristic]
+    /// Methods, separated by commas [default: `exact`, every heuristic, and `tied-cuts` where cuts are separate]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = method, help_heading = "Search")]
     pub methods: Option<Vec<methods::Method>>,
 }

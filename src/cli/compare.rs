@@ -6,7 +6,9 @@ use crate::exact::control::Progress;
 use crate::heuristics;
 use crate::methods::{self, Method};
 use crate::plan::Status;
+use crate::problem::Problem;
 use crate::report::{self, ComparisonRow};
+use crate::tied_cuts;
 
 use super::args::{CompareArgs, Format};
 use super::progress::{ProgressLine, catch_interrupts, control};
@@ -20,7 +22,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     let line = ProgressLine::new(args.output.quiet);
     let show = |progress: &Progress| line.show(progress);
     let mut rows = Vec::new();
-    for method in args.methods.clone().unwrap_or_else(default_methods) {
+    for method in args.methods.clone().unwrap_or_else(|| default_methods(&problem)) {
         let started = Instant::now();
         let mut row = ComparisonRow {
             method: method.name().into(),
@@ -28,6 +30,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
             status: Status::Unknown,
             objective_ms: None,
             bound_ms: None,
+            stopped_by: None,
             seconds: 0.0,
             note: None,
         };
@@ -40,6 +43,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
                 row.status = plan.status;
                 row.objective_ms = plan.objective_ms;
                 row.bound_ms = plan.bound_ms;
+                row.stopped_by = Some(plan.stopped_by);
             }
         }
         row.seconds = args.output.seconds(started.elapsed().as_secs_f64());
@@ -62,10 +66,13 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     })
 }
 
-fn default_methods() -> Vec<Method> {
+/// Exact, every heuristic, and tied cuts if there are others.
+fn default_methods(problem: &Problem) -> Vec<Method> {
     let exact = methods::find(methods::DEFAULT);
+    let baseline = tied_cuts::applies(problem).map(|()| Method::TiedCuts);
     exact
         .into_iter()
         .chain(heuristics::METHODS.iter().map(Method::Heuristic))
+        .chain(baseline)
         .collect()
 }

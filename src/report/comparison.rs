@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::Style;
 use super::format::{Digits, count, percent, shorten, wrap};
+use super::gain;
 use super::table::{Column, GAP, draw, table_width};
-use crate::plan::Status;
+use crate::plan::{Status, StoppedBy};
 
 /// What one method did on the instance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +22,8 @@ pub struct ComparisonRow {
     pub objective_ms: Option<f64>,
     /// Its own lower bound in ms; absent without one.
     pub bound_ms: Option<f64>,
+    /// Why its search stopped; absent where it does not apply.
+    pub stopped_by: Option<StoppedBy>,
     /// Wall-clock seconds.
     pub seconds: f64,
     /// A remark, such as why the method does not apply.
@@ -39,6 +42,7 @@ pub(super) struct Ranked<'a> {
     gap: Option<f64>,
     /// Objective over the best objective of all methods.
     ratio: Option<f64>,
+    stopped_by: Option<StoppedBy>,
     seconds: f64,
     note: Option<&'a str>,
 }
@@ -58,6 +62,7 @@ pub(super) fn ranked(rows: &[ComparisonRow]) -> impl Iterator<Item = Ranked<'_>>
         bound_ms: row.bound_ms,
         gap: row.objective_ms.zip(bound).map(|(own, bound)| gap(own, bound)),
         ratio: row.objective_ms.zip(best).map(|(own, best)| ratio(own, best)),
+        stopped_by: row.stopped_by,
         seconds: row.seconds,
         note: row.note.as_deref(),
     })
@@ -72,6 +77,10 @@ pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
     let digits = Digits::for_ms(best_objective(rows).or(best_bound(rows)).unwrap_or(0.0));
     let proved = ranks.iter().find(|row| row.status == Status::Optimal);
     let mut out = wrap(&headline(&ranks, proved, digits), style.width, 0);
+    if let Some(gain) = gain::of_separate_cuts(rows, digits) {
+        out.push('\n');
+        out += &wrap(&gain, style.width, 0);
+    }
     out.push_str("\n\n");
     let cells = |cell: &dyn Fn(&Ranked) -> String| ranks.iter().map(cell).collect::<Vec<_>>();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());

@@ -94,7 +94,7 @@ pub fn csv(plan: &Plan) -> Result<String, ::csv::Error> {
 /// As for [`csv()`].
 pub fn comparison_csv(rows: &[ComparisonRow]) -> Result<String, ::csv::Error> {
     /// Stated here too, so that a comparison without rows has a heading.
-    const HEADINGS: [&str; 9] = [
+    const HEADINGS: [&str; 10] = [
         "method",
         "source",
         "status",
@@ -102,6 +102,7 @@ pub fn comparison_csv(rows: &[ComparisonRow]) -> Result<String, ::csv::Error> {
         "bound_ms",
         "gap",
         "ratio",
+        "stopped_by",
         "seconds",
         "note",
     ];

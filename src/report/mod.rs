@@ -9,6 +9,7 @@ mod comparison;
 mod csv;
 mod dot;
 mod format;
+mod gain;
 mod layout;
 mod order;
 mod palette;

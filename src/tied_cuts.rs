@@ -1,0 +1,85 @@
+//! The best plan with tied cuts, laid out over separate passes: the baseline of separate cuts.
+//!
+//! With every layer's passes joined again, the problem with separate cuts is the one with tied cuts. Its best plan is a plan for
+//! separate cuts, costs the same there, and is never better than theirs: `formulations/cuts.md` has the argument.
+
+use std::collections::BTreeMap;
+
+use crate::exact::control::Control;
+use crate::exact::highs::SolverError;
+use crate::exact::presolve::Reduced;
+use crate::exact::{self, bounds};
+use crate::formulations::partition::item_labels;
+use crate::instance::Instance;
+use crate::options::Cuts;
+use crate::plan::{Outcome, Statistics};
+use crate::problem::Problem;
+use crate::workers::Allocation;
+
+/// Name on the command line.
+pub const NAME: &str = "tied-cuts";
+
+/// What it does, in one sentence.
+pub const SUMMARY: &str = "the best plan with tied cuts, by `exact`: what separate cuts have to beat";
+
+/// Where it comes from.
+pub const SOURCE: &str = "ours";
+
+/// Whether it can be asked at all, or why not.
+///
+/// # Errors
+///
+/// Cuts that are tied already.
+pub fn applies(problem: &Problem) -> Result<(), &'static str> {
+    match problem.settings.cuts {
+        Cuts::Separate => Ok(()),
+        Cuts::Tied => Err("its cuts are tied already"),
+    }
+}
+
+/// The problem with the passes of every layer, and the operators of every tie, in one item.
+pub fn tied(instance: &Instance, problem: &Problem) -> Reduced {
+    let layers = &instance.network.layers;
+    let mut first = BTreeMap::new();
+    let mut together = Vec::new();
+    for (item, of) in problem.items.iter().enumerate() {
+        for layer in of.layers.iter().chain(&of.backward_layers) {
+            let layer = &layers[*layer];
+            for key in [(Some(&layer.id), None), (None, layer.tie.as_ref())] {
+                if key != (None, None) {
+                    together.push((*first.entry(key).or_insert(item), item));
+                }
+            }
+        }
+    }
+    let (problem, item_of) = problem.merged(&together);
+    Reduced { problem, item_of }
+}
+
+/// Finds the best plan with tied cuts by the exact engine.
+///
+/// Where the search completes, no plan with tied cuts is better. The bound is one for separate cuts.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn solve(instance: &Instance, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
+    let tied = tied(instance, problem);
+    let labels = item_labels(instance, &tied.problem);
+    let outcome = exact::solve(&tied.problem, exact::Method::Exact, &labels, control)?;
+    let bound = exact::simple_bound(problem);
+    Ok(Outcome {
+        allocation: outcome.allocation.map(|plan| Allocation {
+            assignment: tied.lift(&plan.assignment),
+            ..plan
+        }),
+        bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
+        bound_source: bound.source,
+        stopped_by: outcome.stopped_by,
+        statistics: Statistics {
+            // They hold for tied cuts only.
+            bounds_ms: BTreeMap::new(),
+            ..outcome.statistics
+        },
+    })
+}

@@ -88,12 +88,23 @@ impl Passes {
 
     /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
     pub fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        self.of_one_tie(instance, |node| self.is_separate && !node.forward)
+    }
+
+    /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
+    pub fn tied(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let of_layers = self.forward_of.iter().zip(&self.backward_of);
+        let both = of_layers.filter_map(|(forward, backward)| Some(((*forward)?, (*backward)?)));
+        both.chain(self.of_one_tie(instance, |_| false)).collect()
+    }
+
+    /// Passes of layers that share a tie, those of each side by themselves.
+    fn of_one_tie(&self, instance: &Instance, side: impl Fn(&Node) -> bool) -> Vec<(usize, usize)> {
         let mut first: BTreeMap<(&str, bool), usize> = BTreeMap::new();
         let mut pairs = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
             if let Some(tie) = &instance.network.layers[node.layer].tie {
-                let side = self.is_separate && !node.forward;
-                pairs.push((*first.entry((tie, side)).or_insert(at), at));
+                pairs.push((*first.entry((tie, side(node))).or_insert(at), at));
             }
         }
         pairs

@@ -35,6 +35,8 @@ pub struct Problem {
     pub transfers_of: Vec<Vec<usize>>,
     /// Passes that may lie apart and hold bytes; empty with tied cuts.
     pub pairs: Vec<Pair>,
+    /// Items that tied cuts would join: the passes of a layer, and of a tie; empty with tied cuts.
+    pub ties: Vec<(usize, usize)>,
     /// Workers, where they differ; `None` where every stage runs on one device like any other.
     pub workers: Option<Workers>,
 }
@@ -160,11 +162,13 @@ impl Problem {
         let item_of = |node: usize| graph.item_of[node];
         let transfers = passes.transfers(instance, &settings, item_of);
         let pairs = summed(passes.pairs(instance, item_of));
+        let ties = apart(passes.tied(instance), item_of);
         let stages = settings.stages.min(items.len());
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
             workers,
             pairs,
+            ties,
             ..problem
         }
         .validate(faults)
@@ -201,6 +205,7 @@ impl Problem {
             transfers,
             transfers_of,
             pairs: Vec::new(),
+            ties: Vec::new(),
             workers: None,
         }
     }
@@ -243,9 +248,16 @@ impl Problem {
         let merged = Self {
             workers: self.workers.clone(),
             pairs: summed(pairs),
+            ties: apart(self.ties.clone(), |item| graph.item_of[item]),
             ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
         };
         (merged, graph.item_of)
+    }
+
+    /// The problem with tied cuts, and its item of each of these: each of its plans is one of this problem, and costs the
+    /// same. The same problem where cuts are tied.
+    pub fn tied(&self) -> (Self, Vec<usize>) {
+        self.merged(&self.ties)
     }
 
     fn joined(&self, members: &[usize]) -> Item {
@@ -471,6 +483,12 @@ impl Problem {
             Err(InputError { path: None, faults })
         }
     }
+}
+
+/// Ties between items instead of what they hold, as far as it lies apart.
+fn apart(ties: Vec<(usize, usize)>, item_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
+    let items = ties.into_iter().map(|(a, b)| (item_of(a), item_of(b)));
+    items.filter(|(a, b)| a != b).collect()
 }
 
 /// Pairs of the same items as one.

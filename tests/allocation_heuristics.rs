@@ -8,7 +8,7 @@ use stagecut::cost;
 use stagecut::exact::control::Control;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
-use stagecut::heuristics::{Heuristic, METHODS, Run, find};
+use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, find};
 use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
@@ -32,7 +32,7 @@ fn mixed(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Wor
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| matches!(method.run, Run::Mixed(..)))
+        .filter(|method| matches!(method.run, Run::Mixed(..)) && method.effort != Effort::Baseline)
 }
 
 fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {

@@ -3,6 +3,8 @@
 //! [`METHODS`] is the one list of them; the command line, the tests and the studies walk it.
 
 pub mod alternate;
+pub mod antichains;
+pub mod bi_partition;
 pub mod binary_search;
 pub mod block_partition;
 pub mod brkga;
@@ -17,6 +19,8 @@ pub mod intervals;
 pub mod local_moves;
 pub mod lpt;
 pub mod orders;
+pub mod pipedream;
+pub mod pipedream_replicated;
 pub mod slicing;
 pub mod slicing_for;
 
@@ -31,6 +35,8 @@ pub enum Effort {
     Quick,
     /// A search of its own: for problems that quick plans and simple bounds leave open.
     Thorough,
+    /// Whatever it takes: a method to compare with, which the exact engine never runs.
+    Baseline,
 }
 
 /// A method that returns a plan or nothing.
@@ -53,9 +59,12 @@ pub struct Heuristic {
 /// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// For problems whose workers are alike.
-    Alike(fn(&Problem, u64) -> Option<Assignment>),
-    /// For problems whose workers differ or run both phases at once, with what it asks of them beyond that.
+    /// For problems whose workers are alike, with what it asks of them beyond that.
+    Alike(
+        fn(&Problem) -> Result<(), &'static str>,
+        fn(&Problem, u64) -> Option<Assignment>,
+    ),
+    /// For problems whose workers differ or run both phases at once, likewise.
     Mixed(
         fn(&Problem, &Workers) -> Result<(), &'static str>,
         fn(&Problem, &Workers, u64) -> Option<Allocation>,
@@ -66,8 +75,8 @@ impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
         match (self.run, &problem.workers) {
-            (Run::Alike(_), None) => Ok(()),
-            (Run::Alike(_), Some(_)) => Err("its workers differ or run both phases at once"),
+            (Run::Alike(applies, _), None) => applies(problem),
+            (Run::Alike(..), Some(_)) => Err("its workers differ or run both phases at once"),
             (Run::Mixed(..), None) => Err("its workers are all alike"),
             (Run::Mixed(applies, _), Some(workers)) => applies(problem, workers),
         }
@@ -77,14 +86,15 @@ impl Heuristic {
     pub fn plan(&self, problem: &Problem, seed: u64) -> Option<Allocation> {
         self.applies(problem).ok()?;
         match (self.run, &problem.workers) {
-            (Run::Alike(run), _) => run(problem, seed).map(Allocation::from),
+            (Run::Alike(_, run), _) => run(problem, seed).map(Allocation::from),
             (Run::Mixed(_, run), Some(workers)) => run(problem, workers, seed),
             (Run::Mixed(..), None) => None,
         }
     }
 }
 
-/// All heuristics: those for workers that are alike, then those for workers that differ, each the cheapest first.
+/// All heuristics: those for workers that are alike, then those for workers that differ, each the cheapest first and
+/// baselines last.
 pub const METHODS: &[Heuristic] = &[
     equal_layers::METHOD,
     block_partition::METHOD,
@@ -92,11 +102,14 @@ pub const METHODS: &[Heuristic] = &[
     slicing::METHOD,
     local_moves::METHOD,
     brkga::METHOD,
+    bi_partition::METHOD,
+    pipedream::METHOD,
     duan_wu::METHOD,
     duan_wu_exact_groups::METHOD,
     duan_wu_local::METHOD,
     lpt::METHOD,
     alternate::METHOD,
+    pipedream_replicated::METHOD,
 ];
 
 /// The heuristic of that name.

@@ -127,15 +127,24 @@ fn fits(problem: &Problem, members: &[usize], from_end: usize) -> bool {
 }
 
 /// All ideals, by size: the empty one first, all items last.
-struct Ideals {
-    sets: Vec<FixedBitSet>,
+pub(crate) struct Ideals {
+    /// The items of each.
+    pub(crate) sets: Vec<FixedBitSet>,
     /// For each, those with one item less.
     below: Vec<Vec<usize>>,
 }
 
 impl Ideals {
     /// Breadth-first from the empty ideal, adding one item at a time.
-    fn enumerate(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<Self, IdealsError> {
+    ///
+    /// # Errors
+    ///
+    /// More than `cap`, or `stop`.
+    pub(crate) fn enumerate(
+        problem: &Problem,
+        cap: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self, IdealsError> {
         let n = problem.items.len();
         let mut found = Self {
             sets: vec![FixedBitSet::with_capacity(n)],
@@ -173,12 +182,17 @@ impl Ideals {
 
     /// All ideals strictly inside one: everything that removing items one by one leads to.
     fn inside(&self, ideal: usize) -> Vec<usize> {
+        self.inside_while(ideal, |_| true)
+    }
+
+    /// All ideals strictly inside one that pass a test. What fails must have nothing inside that passes.
+    pub(crate) fn inside_while(&self, ideal: usize, test: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut seen = FixedBitSet::with_capacity(ideal);
         let mut reached = Vec::new();
         let mut open = vec![ideal];
         while let Some(next) = open.pop() {
             for &smaller in &self.below[next] {
-                if !seen.put(smaller) {
+                if !seen.put(smaller) && test(smaller) {
                     reached.push(smaller);
                     open.push(smaller);
                 }
@@ -188,7 +202,7 @@ impl Ideals {
     }
 
     /// Items of the larger ideal that the smaller one lacks.
-    fn between(&self, smaller: usize, larger: usize) -> Vec<usize> {
+    pub(crate) fn between(&self, smaller: usize, larger: usize) -> Vec<usize> {
         self.sets[larger].difference(&self.sets[smaller]).collect()
     }
 

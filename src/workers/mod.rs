@@ -293,7 +293,7 @@ impl Workers {
     /// The ring all-reduce of a group's gradients, once an iteration, as far as each micro-batch bears it, in ns: every
     /// device sends and receives 2 (m - 1) / m of the parameters in 2 (m - 1) messages (P. Patarasuk, X. Yuan, *Bandwidth
     /// optimal all-reduce algorithms for clusters of workstations*, JPDC 69(2), 2009).
-    fn synchronization_ns(&self, settings: &Settings, choice: &Choice, work: &StageWork) -> u64 {
+    pub(crate) fn synchronization_ns(&self, settings: &Settings, choice: &Choice, work: &StageWork) -> u64 {
         let devices: usize = choice.devices.iter().sum();
         let is_free = settings.synchronization == Synchronization::None
             || settings.communication == Communication::Ignored

@@ -32,6 +32,14 @@ pub fn random_problem(seed: u64) -> Option<(Instance, Problem)> {
     problem_of(&random_spec(seed, chain))
 }
 
+/// A link on which a million bytes take a millisecond.
+pub fn link() -> LinkSpec {
+    LinkSpec {
+        bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
+        latency_ms: 0.0,
+    }
+}
+
 /// The problem that a specification asks, or `None` where it is faulty.
 pub fn problem_of(spec: &InstanceSpec) -> Option<(Instance, Problem)> {
     let instance = Instance::from_spec(spec).ok()?;

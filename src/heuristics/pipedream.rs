@@ -1,0 +1,47 @@
+//! PipeDream's optimiser without replication: a straight pipeline.
+#![doc = include_str!("../../formulations/pipedream.md")]
+
+use super::antichains::{self, Devices, Laid};
+use super::{Effort, Heuristic, Run, if_feasible};
+use crate::problem::{Assignment, Problem};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "pipedream",
+    summary: "PipeDream's program for stages on one device each: the least bottleneck of stages and links, cuts tied",
+    source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",
+    exact_for: "the period without communication, with tied cuts",
+    effort: Effort::Baseline,
+    run: Run::Alike(applies, run),
+};
+
+fn applies(problem: &Problem) -> Result<(), &'static str> {
+    antichains::has_few_states(&problem.tied().0)
+}
+
+fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+    if_feasible(problem, lay(problem)?.assignment)
+}
+
+/// The plan with tied cuts whose bottleneck is least, as PipeDream counts it, and that bottleneck.
+pub fn lay(problem: &Problem) -> Option<Laid> {
+    let devices = Devices {
+        stages: problem.stages(),
+        all_stages: problem.settings.all_stages,
+        spare: 0,
+        memory_bytes: problem.settings.memory_limit.unwrap_or(u64::MAX),
+    };
+    lay_tied(problem, |tied| {
+        antichains::lay(tied, devices, |sums, _| sums.forward_ns + sums.backward_ns)
+    })
+}
+
+/// Lays a problem with its cuts tied.
+pub(super) fn lay_tied(problem: &Problem, lay: impl FnOnce(&Problem) -> Option<Laid>) -> Option<Laid> {
+    let (tied, item_of) = problem.tied();
+    let laid = lay(&tied)?;
+    Some(Laid {
+        assignment: item_of.iter().map(|&item| laid.assignment[item]).collect(),
+        ..laid
+    })
+}

@@ -1,0 +1,71 @@
+//! PipeDream's optimiser with replication: stages on several equal devices that keep their weights equal.
+//!
+//! [`pipedream`](super::pipedream) has the program, its source, and how its objective differs from ours. Groups that are
+//! chosen leave no stage empty, so the plan has just as many stages as are asked for.
+
+use super::antichains::{self, Devices, Laid};
+use super::pipedream::lay_tied;
+use super::{Effort, Heuristic, Run, if_runs};
+use crate::options::{Groups, WorkerMode};
+use crate::problem::Problem;
+use crate::workers::{Allocation, StageWork, Workers};
+
+/// The registry's entry.
+pub const METHOD: Heuristic = Heuristic {
+    name: "pipedream-replicated",
+    summary: "PipeDream's program for stages on several equal devices: the least bottleneck of work, all-reduce and links",
+    source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",
+    exact_for: "groups of equal devices without communication, with tied cuts",
+    effort: Effort::Baseline,
+    run: Run::Mixed(applies, run),
+};
+
+fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
+    if problem.settings.groups != Groups::Assign {
+        return Err("its groups are given; `--groups assign` lets it choose");
+    }
+    if workers.classes.len() > 1 {
+        return Err("its devices are of several kinds");
+    }
+    if problem.settings.worker == WorkerMode::Concurrent {
+        return Err("its workers run both phases at once");
+    }
+    antichains::has_few_states(&problem.tied().0)
+}
+
+fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+    let laid = lay(problem, workers)?;
+    let choice = |&devices: &usize| workers.choice_of(&[devices]);
+    let plan = Allocation {
+        choices: laid.devices.iter().map(choice).collect::<Option<_>>()?,
+        ..Allocation::from(laid.assignment)
+    };
+    if_runs(problem, workers, plan)
+}
+
+/// The plan whose bottleneck is least, as PipeDream counts it, and that bottleneck. Devices are all of one class.
+pub fn lay(problem: &Problem, workers: &Workers) -> Option<Laid> {
+    let settings = &problem.settings;
+    let groups: Vec<_> = workers.choices.iter().collect();
+    let devices = Devices {
+        stages: problem.stages(),
+        all_stages: settings.all_stages,
+        spare: workers.stock[0].checked_sub(problem.stages())?,
+        memory_bytes: workers.memory_bytes(settings, groups.first()?),
+    };
+    let resources = &workers.classes[0].resources;
+    let forward_rate: f64 = resources.iter().map(|resource| resource.forward_rate).sum();
+    let backward_rate: f64 = resources.iter().map(|resource| resource.backward_rate).sum();
+    lay_tied(problem, |tied| {
+        antichains::lay(tied, devices, |sums, m| {
+            let alone_ns = sums.forward_ns as f64 / forward_rate + sums.backward_ns as f64 / backward_rate;
+            let work = StageWork {
+                parameter_bytes: sums.parameter_bytes,
+                ..StageWork::default()
+            };
+            // Groups of one class are listed by size.
+            let ring_ns = workers.synchronization_ns(settings, groups[m - 1], &work);
+            ring_ns.max((alone_ns / m as f64).round() as u64)
+        })
+    })
+}

@@ -9,10 +9,17 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGECUT = ROOT / "target/release/stagecut"
 
 
-def solve(problem, method, limit):
-    """The plan of `stagecut solve`, as its JSON; None where there is no such method, or it does not apply."""
+def solve(problem, method, limit, patience=None):
+    """The plan of `stagecut solve`, as its JSON.
+
+    None where there is no such method, where it does not apply, or where it takes longer than `patience` seconds, as heuristics
+    may that look at no limit.
+    """
     command = [STAGECUT, "solve", *problem, "--method", method, "--time-limit", str(limit), "--quiet", "--format", "json"]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=patience)
+    except subprocess.TimeoutExpired:
+        return None
     if ended.returncode == 2 and any(reason in ended.stderr for reason in ("does not apply", "for '--method")):
         return None
     if ended.returncode not in (0, 3, 4):

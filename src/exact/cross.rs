@@ -1,5 +1,7 @@
 //! Transfers between two parts of a problem, as dynamic programs over pairs of their ideals see them.
 
+use std::cell::{Cell, OnceCell};
+
 use super::growth::has;
 use super::part::{Busy, Ideal, Part, paid, plus};
 use crate::cost::Side;
@@ -19,10 +21,13 @@ pub struct Between {
 pub struct Cross {
     /// For each part and ideal, what its ends of all transfers with one consumer would pay, and the ns of those transfers.
     ends: [Vec<(Busy, u64)>; 2],
-    /// For each pair of ideals, the ns of the transfers with one consumer that have both ends in it.
-    both: Vec<u64>,
-    /// Ideals of the second part.
-    width: usize,
+    /// For each pair of ideals, the ns of the transfers with one consumer that have both ends in it: a row for each ideal of
+    /// the first part, made when first asked for.
+    both: Vec<OnceCell<Box<[u64]>>>,
+    /// For each item of the first part, ends of such transfers in the second, with their ns.
+    by_end: Vec<Vec<(usize, u64)>>,
+    /// Entries of all rows so far.
+    held: Cell<usize>,
     /// See [`Cross::saved`].
     saved: Busy,
     /// Transfers with more consumers.
@@ -46,7 +51,7 @@ struct Narrow {
 }
 
 impl Cross {
-    /// Time and memory O(I J) for I and J ideals, and O((I + J) t) for t transfers.
+    /// Time and memory O((I + J) t) for I and J ideals and t transfers, and O(J) for each row of the table that is asked for.
     pub fn new(problem: &Problem, parts: &[Part; 2]) -> Self {
         let place = |item: usize| {
             let at = |p: usize| parts[p].items.binary_search(&item).ok().map(|at| (p, at));
@@ -87,14 +92,20 @@ impl Cross {
             Communication::Blocking => [2, 0, 0],
             Communication::Overlapped => [0, 1, 1],
         };
-        let width = parts[1].ideals.len();
+        let mut by_end = vec![Vec::new(); parts[0].items.len()];
+        for t in &narrow {
+            by_end[t.ends[0]].push((t.ends[1], t.total_ns));
+        }
+        let rows = if narrow.is_empty() {
+            0
+        } else {
+            parts[0].ideals.len()
+        };
         Self {
             ends: [0, 1].map(|p| ends(&parts[p], &narrow, p)),
-            both: match narrow.is_empty() {
-                true => Vec::new(),
-                false => both(parts, &narrow),
-            },
-            width,
+            both: vec![OnceCell::new(); rows],
+            by_end,
+            held: Cell::new(0),
             saved,
             wide,
         }
@@ -116,9 +127,9 @@ impl Cross {
         let mut busy = ends;
         if !self.both.is_empty() {
             let Between { whole, left } = between;
-            let together = self.both(whole[0], whole[1]) + self.both(left[0], left[1])
-                - self.both(whole[0], left[1])
-                - self.both(left[0], whole[1]);
+            let [whole_row, left_row] = [whole[0], left[0]].map(|first| self.row(parts, first));
+            let [whole, left] = [whole[1] as usize, left[1] as usize];
+            let together = whole_row[whole] + left_row[left] - whole_row[left] - left_row[whole];
             (0..3).for_each(|r| busy[r] -= self.saved[r] * together);
         }
         for wide in &self.wide {
@@ -143,8 +154,26 @@ impl Cross {
         self.saved
     }
 
-    fn both(&self, first: Ideal, second: Ideal) -> u64 {
-        self.both[first as usize * self.width + second as usize]
+    /// Bytes of the table so far.
+    pub fn table_bytes(&self) -> usize {
+        self.held.get() * size_of::<u64>()
+    }
+
+    /// For an ideal of the first part and each of the second, the ns of transfers with both ends in them.
+    fn row(&self, parts: &[Part; 2], first: Ideal) -> &[u64] {
+        self.both[first as usize].get_or_init(|| {
+            let mut of_item = vec![0; parts[1].items.len()];
+            let ends = |&at: &usize| has(&parts[0].ideals[first as usize].bits, at);
+            for at in (0..parts[0].items.len()).filter(ends) {
+                self.by_end[at].iter().for_each(|&(end, ns)| of_item[end] += ns);
+            }
+            let mut row = vec![0; parts[1].ideals.len()];
+            for &(ideal, smaller, item) in &parts[1].chain {
+                row[ideal as usize] = row[smaller as usize] + of_item[item];
+            }
+            self.held.set(self.held.get() + row.len());
+            row.into()
+        })
     }
 }
 
@@ -192,26 +221,4 @@ fn ends(part: &Part, narrow: &[Narrow], p: usize) -> Vec<(Busy, u64)> {
         sums[ideal as usize] = with(sums[smaller as usize], of_item[item]);
     }
     sums
-}
-
-/// The ns of transfers with both ends in a pair of ideals, for each pair.
-fn both(parts: &[Part; 2], narrow: &[Narrow]) -> Vec<u64> {
-    let width = parts[1].ideals.len();
-    let mut by_end: Vec<Vec<(usize, u64)>> = vec![Vec::new(); parts[0].items.len()];
-    for t in narrow {
-        by_end[t.ends[0]].push((t.ends[1], t.total_ns));
-    }
-    let mut both = vec![0u64; parts[0].ideals.len() * width];
-    for &(ideal, without, item) in &parts[0].chain {
-        let mut of_item = vec![0u64; parts[1].items.len()];
-        by_end[item].iter().for_each(|&(end, ns)| of_item[end] += ns);
-        let row = ideal as usize * width;
-        for &(ideal, without, item) in &parts[1].chain {
-            both[row + ideal as usize] = both[row + without as usize] + of_item[item];
-        }
-        for second in 0..width {
-            both[row + second] += both[without as usize * width + second];
-        }
-    }
-    both
 }

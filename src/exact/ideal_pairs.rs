@@ -10,17 +10,17 @@ use super::cross::{Between, Cross};
 use super::growth;
 use super::ideals::Pass;
 use super::mates::{Mates, keeps};
-use super::part::{Busy, Ideal, Members, Part, Slice, Towards, plus};
+use super::part::{Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
 use super::reach::Reach;
 use super::windows;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// Most ideals of one part.
-const MOST_IDEALS: usize = 20_000;
+const MOST_IDEALS: usize = 500_000;
 
-/// Most pairs of ideals: tables of a few hundred MiB.
-const MOST_PAIRS: usize = 20_000_000;
+/// Most bytes of either table over pairs of ideals.
+const MOST_BYTES: usize = 1 << 30;
 
 /// Most slices that are kept, 88 bytes each.
 const MOST_SLICES: usize = 10_000_000;
@@ -63,7 +63,48 @@ struct Reached {
     /// Where the last layer starts.
     layer: usize,
     stages: usize,
-    seen: FixedBitSet,
+    seen: PairSet,
+}
+
+/// Pairs of ideals, a row of bits for each ideal of the first part that occurs.
+struct PairSet {
+    rows: Vec<Option<FixedBitSet>>,
+    /// Ideals of the second part.
+    width: usize,
+    held: usize,
+}
+
+impl PairSet {
+    fn new(parts: &[Part; 2]) -> Self {
+        Self {
+            rows: vec![None; parts[0].ideals.len()],
+            width: parts[1].ideals.len(),
+            held: 0,
+        }
+    }
+
+    fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
+        let row = self.rows[first as usize].as_ref();
+        row.is_some_and(|row| row.contains(second as usize))
+    }
+
+    fn insert(&mut self, [first, second]: [Ideal; 2]) {
+        let (width, held) = (self.width, &mut self.held);
+        let row = self.rows[first as usize].get_or_insert_with(|| {
+            *held += 1;
+            FixedBitSet::with_capacity(width)
+        });
+        row.insert(second as usize);
+    }
+
+    fn clear(&mut self) {
+        self.rows.fill(None);
+        self.held = 0;
+    }
+
+    fn bytes(&self) -> usize {
+        self.held * self.width / 8
+    }
 }
 
 /// The same limit for every stage, and what follows from it.
@@ -96,9 +137,6 @@ impl<'a> PairSearch<'a> {
         let [first, second] = in_two(problem)?;
         let first = Part::new(problem, first, MOST_IDEALS)?;
         let second = Part::new(problem, second, MOST_IDEALS)?;
-        if first.ideals.len() * second.ideals.len() > MOST_PAIRS {
-            return None;
-        }
         let none = || [&first, &second].map(|part| vec![None; part.ideals.len()]);
         let slices = [none(), none()];
         let parts = [first, second];
@@ -150,21 +188,29 @@ impl<'a> PairSearch<'a> {
         };
         let must_stop = || self.control.must_stop().is_some();
         // As much work on windows as there are pairs to look at without them.
-        let most_steps =
-            (self.parts[0].ideals.len() * self.parts[1].ideals.len()).min(boundaries::MOST_STEPS);
+        let most_steps = self.parts[0]
+            .ideals
+            .len()
+            .saturating_mul(self.parts[1].ideals.len())
+            .min(boundaries::MOST_STEPS);
         let is_dead = windows.some_is_empty()
             || self.control.reductions.boundaries
                 && !boundaries::narrow(problem, &self.reach, limits, &mut windows, most_steps, &must_stop);
+        let stages = problem.stages();
         let before = |part: &Part| {
+            // Items that need so many stages before the boundary behind them, and items that bear no more in front.
+            let need: Vec<Box<[u64]>> = (0..=stages)
+                .map(|k| part.set(|item| windows.earliest[item] >= k))
+                .collect();
+            let bear: Vec<Box<[u64]>> = (0..=stages)
+                .map(|k| part.set(|item| windows.latest[item] < k))
+                .collect();
             let of = |members: &Members| {
-                let (mut least, mut most) = (0, problem.stages());
-                for (at, &item) in part.items.iter().enumerate() {
-                    match growth::has(&members.bits, at) {
-                        true => least = least.max(windows.earliest[item] + 1),
-                        false => most = most.min(windows.latest[item]),
-                    }
-                }
-                (least, most)
+                let least = (0..=stages)
+                    .find(|&k| !meets(&need[k], &members.bits))
+                    .unwrap_or(stages);
+                let most = (0..=stages).rev().find(|&k| is_subset(&bear[k], &members.bits));
+                (least, most.unwrap_or(0))
             };
             part.ideals.iter().map(of).collect()
         };
@@ -175,8 +221,8 @@ impl<'a> PairSearch<'a> {
     }
 
     fn reached(&self, towards: Towards, at: [Ideal; 2]) -> Reached {
-        let mut seen = FixedBitSet::with_capacity(self.parts[0].ideals.len() * self.parts[1].ideals.len());
-        seen.insert(self.index(at));
+        let mut seen = PairSet::new(&self.parts);
+        seen.insert(at);
         Reached {
             towards,
             states: vec![State { at, parent: u32::MAX }],
@@ -184,10 +230,6 @@ impl<'a> PairSearch<'a> {
             stages: 0,
             seen,
         }
-    }
-
-    fn index(&self, at: [Ideal; 2]) -> usize {
-        at[0] as usize * self.parts[1].ideals.len() + at[1] as usize
     }
 
     /// Takes stages from both ends, always where fewer pairs wait, until the two meet or have no stage left between them.
@@ -266,7 +308,10 @@ impl<'a> PairSearch<'a> {
             if met.is_some() {
                 return Ok(met);
             }
-            if self.steps > self.most_steps || self.slices_held > MOST_SLICES {
+            let is_large = self.slices_held > MOST_SLICES
+                || self.cross.table_bytes() > MOST_BYTES
+                || own.seen.bytes() > MOST_BYTES;
+            if is_large || self.steps > self.most_steps {
                 return Err(StoppedBy::SizeLimit);
             }
             if let Some(stopped_by) = self.control.must_stop() {
@@ -282,6 +327,7 @@ impl<'a> PairSearch<'a> {
             let ends = |whole, left| self.cross.ends(p, whole, left);
             let found = self.parts[p].slices(ideal, towards, self.most_ns, ends);
             self.slices_held += found.len();
+            self.steps += self.parts[p].ideals.len() as u64;
             *slices = Some(found.into());
         }
     }
@@ -323,8 +369,7 @@ impl<'a> PairSearch<'a> {
             steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut fitting);
             for &b in &fitting {
                 let to = [a.to, mates.to[b as usize]];
-                let index = self.index(to);
-                if own.seen.contains(index) || to == from {
+                if own.seen.contains(to) || to == from {
                     continue;
                 }
                 let b = &mates.slices[b as usize];
@@ -345,12 +390,12 @@ impl<'a> PairSearch<'a> {
                 if !is_possible {
                     continue;
                 }
-                own.seen.insert(index);
+                own.seen.insert(to);
                 own.states.push(State {
                     at: to,
                     parent: parent as u32,
                 });
-                if step.may_meet && other.seen.contains(index) {
+                if step.may_meet && other.seen.contains(to) {
                     return (Some((own.states.len() - 1) as u32), steps);
                 }
             }

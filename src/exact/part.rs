@@ -210,6 +210,15 @@ impl Part {
         sums
     }
 
+    /// The set of its items for which something holds, as bits by position in the part.
+    pub fn set(&self, holds: impl Fn(usize) -> bool) -> Box<[u64]> {
+        let mut bits = vec![0u64; self.ideals[0].bits.len()];
+        for (at, _) in self.items.iter().enumerate().filter(|&(_, &item)| holds(item)) {
+            bits[at / 64] |= 1 << (at % 64);
+        }
+        bits.into()
+    }
+
     /// Work between two ideals, in ns.
     pub fn work_ns(&self, whole: Ideal, rest: Ideal) -> u64 {
         self.ideals[whole as usize].work_ns - self.ideals[rest as usize].work_ns
@@ -221,11 +230,13 @@ impl Part {
     }
 }
 
-fn is_subset(small: &[u64], large: &[u64]) -> bool {
+/// Whether all of one set is in another.
+pub fn is_subset(small: &[u64], large: &[u64]) -> bool {
     small.iter().zip(large).all(|(small, large)| small & !large == 0)
 }
 
-fn meets(one: &[u64], other: &[u64]) -> bool {
+/// Whether two sets have something in common.
+pub fn meets(one: &[u64], other: &[u64]) -> bool {
     one.iter().zip(other).any(|(one, other)| one & other != 0)
 }
 

@@ -5,7 +5,11 @@
 //! follows is its output. `...` on a line of its own stands for lines left out, at the end of a line for the rest of it.
 //! Numbers with three decimals are seconds of a search, or rounded; they need only be numbers. A comment names the exit code, or
 //! numbers that the output must hold. A block of TOML or CSV that begins with `# NAME` is a file. Commands other than
-//! `stagecut`, such as `make`, are left to their own tests.
+//! `stagecut`, such as `make`, are left to their own tests; what `tools/profile_torch.py` would write is the file of that name
+//! in `instances/measured`. Profiles of `../shared/data`, which are not part of the project, may be missing: what reads them is
+//! then skipped, said so.
+
+#![cfg(unix)]
 
 #[path = "common/command.rs"]
 mod command;
@@ -53,6 +57,8 @@ impl Example {
 /// A page: files that it shows, and its examples.
 struct Page {
     files: Vec<(String, String)>,
+    /// Files that a profiler would write.
+    profiles: Vec<String>,
     examples: Vec<Example>,
 }
 
@@ -61,6 +67,7 @@ impl Page {
         let text = std::fs::read_to_string(path).expect("a page");
         let mut page = Self {
             files: Vec::new(),
+            profiles: Vec::new(),
             examples: Vec::new(),
         };
         let mut blocks = text.split("\n```");
@@ -88,6 +95,10 @@ impl Page {
         for line in body.lines() {
             if let Some(command) = line.strip_prefix("$ ") {
                 is_ours = command.starts_with("stagecut ");
+                if command.contains("tools/profile_torch.py") {
+                    let (_, file) = command.split_once(" -o ").expect("a file to write");
+                    self.profiles.push(file.trim().to_owned());
+                }
                 if is_ours {
                     self.examples.push(Example::new(command));
                 }
@@ -150,27 +161,33 @@ fn missing(example: &Example, stdout: &str) -> Option<String> {
 
 fn run(page: &str, least: usize) {
     let page_path = root().join(page);
-    let Page { files, examples } = Page::read(&page_path);
+    let page_read = Page::read(&page_path);
     let folder = Folder::new();
-    let measured = root().join("../shared/data/pipedream/vgg16.graph.txt");
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink(root().join("instances"), folder.path("instances")).expect("a link");
-        if measured.exists() {
-            std::os::unix::fs::symlink(&measured, folder.path("vgg16.graph.txt")).expect("a link");
-        }
+    let instances = root().join("instances");
+    std::os::unix::fs::symlink(&instances, folder.path("instances")).expect("a link");
+    for file in &page_read.profiles {
+        let measured = std::fs::read(instances.join("measured").join(file));
+        folder.write(
+            file,
+            measured.unwrap_or_else(|error| panic!("{page}: {file}: {error}")),
+        );
     }
-    for (name, contents) in &files {
+    let profiles = root().join("../shared/data/pipedream");
+    let has_profiles = profiles.is_dir();
+    if has_profiles {
+        let profile = "vgg16.graph.txt";
+        std::os::unix::fs::symlink(profiles.join(profile), folder.path(profile)).expect("a link");
+    }
+    for (name, contents) in &page_read.files {
         folder.write(name, contents);
     }
     let program = Path::new(env!("CARGO_BIN_EXE_stagecut"));
     let search = std::env::var("PATH").unwrap_or_default();
     let search = format!("{}:{search}", program.parent().expect("a folder").display());
-    let mut count = 0;
-    for example in &examples {
+    for example in &page_read.examples {
         let command = &example.command;
-        if command.contains("vgg16.graph.txt") && !measured.exists() {
-            eprintln!("skipped: no {}", measured.display());
+        if command.contains(".graph.txt") && !has_profiles {
+            eprintln!("skipped: no {} for `{command}`", profiles.display());
             continue;
         }
         let output = Command::new("bash")
@@ -195,8 +212,8 @@ fn run(page: &str, least: usize) {
                 "{page}: {command}: {number}\n{stdout}"
             );
         }
-        count += 1;
     }
+    let count = page_read.examples.len();
     assert!(count >= least, "{page}: only {count} examples");
 }
 

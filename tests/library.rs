@@ -59,7 +59,7 @@ fn parameters(spec: &InstanceSpec) -> f64 {
 /// Networks that came as ONNX models, in the order of `sources.csv`.
 #[cfg(feature = "onnx")]
 fn onnx() -> String {
-    let mut table = "| file | network | source file | layers | multiply-adds | parameters |\n\
+    let mut table = "| file | network | source file | layers | GFLOP | parameters |\n\
 |---|---|---|---:|---:|---:|\n"
         .to_owned();
     let mut sources = csv::Reader::from_path(folder().join("sources.csv")).expect("sources.csv");
@@ -78,12 +78,12 @@ fn onnx() -> String {
             .filter_map(|layer| Some(layer.work.as_ref()?.forward_flops))
             .sum();
         table += &format!(
-            "| `{}` | {} | `{}` | {} | {:.3}e9 | {} |\n",
+            "| `{}` | {} | `{}` | {} | {:.3} | {} |\n",
             &row[0],
             &row[1],
             &row[2],
             spec.network.layers.len(),
-            flops / 2e9,
+            flops / 1e9,
             grouped(parameters(&spec))
         );
         listed.push(row[0].to_owned());
@@ -101,17 +101,18 @@ fn measured() -> String {
     if files.is_empty() {
         return "None yet.\n".into();
     }
-    let mut table =
-        "| file | layers | forward ms | backward ms | parameters | size | provenance and licence |\n\
+    let mut table = "| file | layers | forward ms | backward ms | parameters | size | model and input |\n\
 |---|---:|---:|---:|---:|---:|---|\n"
-            .to_owned();
+        .to_owned();
     for path in files {
         let spec = read(&path);
         let layers = &spec.network.layers;
         let total = |time: fn(&LayerSpec) -> Option<f64>| layers.iter().filter_map(time).sum::<f64>();
         let size = std::fs::metadata(&path).expect("a file").len();
-        let provenance = spec.provenance.as_deref().unwrap_or_default().replace('|', "\\|");
-        assert!(!provenance.is_empty(), "{}: no provenance", path.display());
+        // "TOOL on DATE: MODEL and INPUT, torch VERSION, MACHINE AND METHOD".
+        let provenance = spec.provenance.as_deref().unwrap_or_default();
+        let (_, measured) = provenance.split_once(": ").expect("a provenance");
+        let (model, _) = measured.split_once(", torch ").expect("the release of torch");
         table += &format!(
             "| `measured/{}` | {} | {:.1} | {:.1} | {} | {} kB | {} |\n",
             name(&path),
@@ -124,7 +125,7 @@ fn measured() -> String {
                 .or_else(|| layer.times.values().next()?.backward_ms)),
             grouped(parameters(&spec)),
             size.div_ceil(1000),
-            provenance
+            model
         );
     }
     table

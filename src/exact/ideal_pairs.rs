@@ -17,12 +17,12 @@ use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// Most ideals of one part.
-const MOST_IDEALS: usize = 500_000;
+const MOST_IDEALS: usize = 1_000_000;
 
 /// Most bytes of either table over pairs of ideals.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Most slices that are kept, 88 bytes each.
+/// Most slices that are kept at a time, 88 bytes each.
 const MOST_SLICES: usize = 10_000_000;
 
 /// For each ideal of a part, the stages that can follow; `None` until first looked up.
@@ -308,9 +308,10 @@ impl<'a> PairSearch<'a> {
             if met.is_some() {
                 return Ok(met);
             }
-            let is_large = self.slices_held > MOST_SLICES
-                || self.cross.table_bytes() > MOST_BYTES
-                || own.seen.bytes() > MOST_BYTES;
+            if self.slices_held > MOST_SLICES {
+                self.forget_slices();
+            }
+            let is_large = self.cross.table_bytes() > MOST_BYTES || own.seen.bytes() > MOST_BYTES;
             if is_large || self.steps > self.most_steps {
                 return Err(StoppedBy::SizeLimit);
             }
@@ -319,6 +320,13 @@ impl<'a> PairSearch<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Makes room: what is needed again is looked up again.
+    fn forget_slices(&mut self) {
+        let all = self.slices.iter_mut().flatten().flatten();
+        all.for_each(|slices| *slices = None);
+        self.slices_held = 0;
     }
 
     fn look_up(&mut self, towards: Towards, p: usize, ideal: Ideal) {
@@ -364,9 +372,10 @@ impl<'a> PairSearch<'a> {
         let must_take_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
         let mut steps = 0;
         let mut fitting = Vec::new();
+        let mut range = mates.all();
         for a in self.useful(step, own.towards, 0, from[0]) {
             fitting.clear();
-            steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut fitting);
+            steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut range, &mut fitting);
             for &b in &fitting {
                 let to = [a.to, mates.to[b as usize]];
                 if own.seen.contains(to) || to == from {

@@ -1,6 +1,8 @@
 //! Slices of one part of a problem, laid out so that those which can share a stage with a slice of the other part are found
 //! fast.
 
+use std::ops::Range;
+
 use super::cross::Cross;
 use super::part::{Busy, Ideal, Slice};
 
@@ -46,24 +48,34 @@ impl Mates {
         }
     }
 
+    /// Where to look for mates of the slice with the least load.
+    pub fn all(&self) -> Range<usize> {
+        self.slices.len()..self.slices.len()
+    }
+
     /// Positions of the slices that may share a stage of at most `limit_ns` with `a`, if work of at least `least_ns` comes
     /// together; returns how many were looked at.
+    ///
+    /// `range` comes from [`Mates::all`] or from the last slice, whose load was no larger: the mates' loads shrink as those
+    /// of the slices grow.
     pub fn fitting(
         &self,
         cross: &Cross,
         a: &Slice,
         least_ns: u64,
         limit_ns: u64,
+        range: &mut Range<usize>,
         found: &mut Vec<u32>,
     ) -> u64 {
         let load_ns = a.busy[0] as i64;
+        while range.end > 0 && self.loads_ns[range.end - 1] + load_ns > limit_ns as i64 {
+            range.end -= 1;
+        }
         // What is paid can make up for missing work here; the caller looks again.
-        let from = self
-            .loads_ns
-            .partition_point(|&own| own + (a.work_ns as i64) < least_ns as i64);
-        let to = self
-            .loads_ns
-            .partition_point(|&own| own + load_ns <= limit_ns as i64);
+        while range.start > 0 && self.loads_ns[range.start - 1] + load_ns >= least_ns as i64 {
+            range.start -= 1;
+        }
+        let (from, to) = (range.start, range.end);
         let limits = |r: usize| {
             let rest_ns = limit_ns as i64 - all_cut(a, r);
             [rest_ns + (cross.saved()[r] * a.cut_ns) as i64, rest_ns]

@@ -47,9 +47,9 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
     /// The first step above the bound, as a part of what is open.
     const FIRST_STEP: u64 = 1024;
     /// Of the incumbent, what is open before the next pass asks for anything better.
-    const SMALL: u64 = 2048;
+    const SMALL: u64 = 1 << 20;
     /// Halvings of what is open without a plan, after which it does so too.
-    const PATIENCE: usize = 4;
+    const PATIENCE: usize = 8;
     if let Some(limit_ns) = search.target_bottleneck_ns() {
         search.presolve(limit_ns);
     }
@@ -96,7 +96,7 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
                     source: "pairs of ideals",
                     bottleneck_ns: limit_ns + 1,
                 });
-                step_ns = step_ns.saturating_mul(4).max(1);
+                step_ns = step_ns.saturating_mul(2).max(1);
             }
             Pass::Stopped(stopped_by) => return stopped_by,
         }

@@ -25,8 +25,9 @@ def panels(networks, sharey=False):
 def save(figure, axes, path, title):
     """Writes the same bytes for the same lines."""
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.suptitle(title, fontsize=10)
+    row = HEIGHT / figure.get_figheight()
+    figure.suptitle(title, fontsize=10, y=1 - 0.02 * row)
     figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False, fontsize=8)
-    figure.tight_layout(rect=(0, 0.07 * (HEIGHT / figure.get_figheight()), 1, 1))
+    figure.tight_layout(rect=(0, 0.07 * row, 1, 1))
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

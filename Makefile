@@ -1,6 +1,7 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python profiles instances optima clean
+.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python \
+	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
 
@@ -22,6 +23,15 @@ test: setup ## Run every test
 test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
 	"$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
 
+test-study: build ## Check a report with numpy and scipy, and a study on Dask with a worker killed
+	scripts/test-study
+
+test-html: build ## Open a study's report in headless Chromium
+	scripts/test-html
+
+test-slurm: build ## Run a study as a Slurm job array on this machine
+	scripts/test-slurm
+
 lint: setup ## Check format, warnings and docs
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- --deny warnings
@@ -32,6 +42,12 @@ bench: build ## Time the exact engine against its peers, side by side; writes be
 
 bench-joint: build ## Time joint plans of mixed devices against the plain program; writes benches/JOINT.md
 	benches/joint
+
+bench-study: build ## Time what a study adds to its methods; writes benches/STUDY.md
+	benches/study-overhead
+
+study-heuristics: build ## How good every heuristic is; writes studies/heuristic-quality
+	studies/heuristic-quality/run
 
 study-duan-wu: build ## Shares and groups by rule, heuristic and optimum; writes studies/duan-wu
 	studies/duan-wu/run

@@ -50,11 +50,12 @@
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
 //! | a report | [`report`] |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
+//! | studies of many instances and methods | [`study`] |
 //! | a command | [`cli`] |
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way: `cli` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
+//! * Dependencies point one way: `cli` → `study` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
 //!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
@@ -91,6 +92,7 @@ pub mod settings;
 pub mod shares;
 pub mod simulate;
 pub mod split;
+pub mod study;
 pub mod tied_cuts;
 pub mod units;
 pub mod workers;

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "formulate",
     "show",
     "simulate",
+    "study",
     "export",
     "import",
     "generate",
@@ -45,6 +46,10 @@ fn help_of_every_command() {
     }
     let help = folder.succeed(&["generate", "transformer", "--help"]);
     settings.bind(|| insta::assert_snapshot!("generate-transformer", help));
+    for command in ["run", "tasks", "run-task", "collect", "report", "diff", "submit"] {
+        let help = folder.succeed(&["study", command, "--help"]);
+        settings.bind(|| insta::assert_snapshot!(format!("study-{command}"), help));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::export::Target;
+use crate::generate::random::Random;
 use crate::generate::transformer::Transformer;
 use crate::instance::Instance;
 use crate::methods;
@@ -14,6 +15,7 @@ use crate::settings::Settings;
 use crate::simulate::InFlight;
 
 use super::CliError;
+use super::study::StudyCommand;
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
 #[derive(Debug, Parser)]
@@ -63,13 +65,20 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Run many methods on many instances, and report how good they are
+    #[command(after_help = STUDY_EXAMPLES)]
+    Study {
+        /// What to do with the study
+        #[command(subcommand)]
+        command: StudyCommand,
+    },
     /// Write a plan for the framework that is to run it
     #[command(after_help = export_help())]
     Export(ExportArgs),
     /// Convert a file of any known format to a native instance
     #[command(after_help = import_help())]
     Import(ImportArgs),
-    /// Make an instance: a transformer's training graph, published ones among them
+    /// Make an instance: a transformer's training graph, published ones among them, or a random network
     #[command(
         after_help = "Examples:\n  stagecut generate transformer --preset gpt3-175b --output gpt3.json\n  \
 stagecut solve gpt3.json --stages 16 --time-limit 60\n  \
@@ -112,6 +121,11 @@ stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline
 stagecut simulate plan.json --jitter 0.1 --seed 7 --format json\n\n\
 A trace has the columns time_ms,device,multiplier: from that time on, the device's work takes so many times as long.\n\
 Times are the plan's; the instance is not needed.";
+
+const STUDY_EXAMPLES: &str = "Examples:\n  stagecut study run studies/heuristic-quality/study.toml\n  \
+stagecut study report studies/heuristic-quality/study.toml --output report\n  \
+stagecut study diff old.jsonl new.jsonl\n\n\
+A study that is killed goes on where it was. `studies/README.md` describes its file and its results.";
 
 fn import_help() -> String {
     let formats = crate::import::FORMATS.iter();
@@ -501,6 +515,15 @@ pub enum Family {
     Transformer {
         #[command(flatten)]
         asked: Transformer,
+
+        /// Write there instead of to stdout; `.toml` decides for TOML, else JSON
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Layers with random times that read a few layers before them
+    Random {
+        #[command(flatten)]
+        asked: Random,
 
         /// Write there instead of to stdout; `.toml` decides for TOML, else JSON
         #[arg(long, short, value_name = "FILE")]

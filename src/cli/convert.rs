@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::generate::random::random;
 use crate::generate::transformer::transformer;
 use crate::import::read_spec;
 use crate::instance::Instance;
@@ -24,8 +25,10 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
 
 /// Makes an instance.
 pub fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
-    let Family::Transformer { asked, output } = &args.family;
-    write(&transformer(asked), output.as_deref())
+    match &args.family {
+        Family::Transformer { asked, output } => write(&transformer(asked), output.as_deref()),
+        Family::Random { asked, output } => write(&random(asked), output.as_deref()),
+    }
 }
 
 /// Writes an instance as TOML, where the path says so, or JSON.

@@ -16,6 +16,7 @@ mod progress;
 mod show;
 mod simulate;
 mod solve;
+mod study;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
+        Command::Study { command } => study::study(&command),
         Command::Schema => documents::schema(),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { output } => documents::man(output.as_deref()),

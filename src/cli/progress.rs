@@ -89,6 +89,11 @@ pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + 
     }
 }
 
+/// Whether Ctrl-C came.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// From now on the first Ctrl-C asks the search to stop, and the second ends the process.
 pub fn catch_interrupts() {
     /// What a shell expects of a process that ended by SIGINT.

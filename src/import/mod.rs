@@ -12,7 +12,7 @@ mod pipedream;
 mod piper;
 mod protobuf_text;
 pub(crate) mod table;
-mod text;
+pub(crate) mod text;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

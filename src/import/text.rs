@@ -138,7 +138,7 @@ fn token_ending_at(text: &str, last: usize) -> std::ops::Range<usize> {
 
 /// Sorts a parser's message into our kinds. Serde words its messages the same way in every format: "unknown field `x`,
 /// expected one of `a`, `b`", "invalid type: string \"x\", expected f64".
-fn parser_fault(message: &str) -> FaultKind {
+pub(crate) fn parser_fault(message: &str) -> FaultKind {
     /// Enough for every field that a format knows, however long the value that a message repeats.
     const ENOUGH: usize = 4_096;
     let (what, expected) = message.rsplit_once(", expected ").unwrap_or((message, ""));

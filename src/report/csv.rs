@@ -123,7 +123,7 @@ pub fn comparison_json(rows: &[ComparisonRow]) -> String {
     pretty(&ranked(rows).collect::<Vec<Ranked>>())
 }
 
-pub(super) fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
+pub(crate) fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row)?;

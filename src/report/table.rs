@@ -19,7 +19,7 @@ pub enum Align {
 /// A column: its heading, the unit below, and its cells.
 #[derive(Clone, Debug)]
 pub struct Column {
-    heading: &'static str,
+    heading: String,
     unit: &'static str,
     align: Align,
     cells: Vec<String>,
@@ -27,9 +27,9 @@ pub struct Column {
 
 impl Column {
     /// A column of words.
-    pub fn words(heading: &'static str, cells: Vec<String>) -> Self {
+    pub fn words(heading: impl Into<String>, cells: Vec<String>) -> Self {
         Self {
-            heading,
+            heading: heading.into(),
             unit: "",
             align: Align::Left,
             cells,
@@ -37,9 +37,9 @@ impl Column {
     }
 
     /// A column of numbers, with their unit where all share one.
-    pub fn numbers(heading: &'static str, unit: &'static str, cells: Vec<String>) -> Self {
+    pub fn numbers(heading: impl Into<String>, unit: &'static str, cells: Vec<String>) -> Self {
         Self {
-            heading,
+            heading: heading.into(),
             unit,
             align: Align::Right,
             cells,
@@ -49,7 +49,7 @@ impl Column {
     /// Columns of the terminal that it takes.
     pub fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| width(cell)).max().unwrap_or(0);
-        cells.max(width(self.heading)).max(width(self.unit))
+        cells.max(width(&self.heading)).max(width(self.unit))
     }
 }
 
@@ -73,7 +73,7 @@ pub fn draw(
         false => format!("{}\n", line.trim_end()),
     };
     let mut out = String::new();
-    out += &paint(Ink::new().bold(), &line(columns, |column| column.heading));
+    out += &paint(Ink::new().bold(), &line(columns, |column| &column.heading));
     if columns.iter().any(|column| !column.unit.is_empty()) {
         out += &paint(Ink::new().dimmed(), &line(columns, |column| column.unit));
     }

@@ -15,6 +15,7 @@ mod presets;
 pub use presets::{PRESETS, Preset};
 
 use clap::ValueEnum;
+use serde::Deserialize;
 
 use crate::instance::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA};
 use crate::options::PipelineOptions;
@@ -25,9 +26,11 @@ use graph::Builder;
 const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 
 /// What to generate. What is not given is the preset's, or else the default.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[derive(Clone, Copy, Debug, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
 pub struct Transformer {
     /// Start from a published model; `--help` lists them
+    #[serde(deserialize_with = "presets::deserialize")]
     #[arg(long, value_name = "NAME", value_parser = presets::parse, long_help = presets::help())]
     pub preset: Option<&'static Preset>,
 
@@ -89,8 +92,31 @@ pub struct Transformer {
     pub seed: u64,
 }
 
+impl Default for Transformer {
+    fn default() -> Self {
+        Self {
+            preset: None,
+            layers: None,
+            operators: None,
+            hidden: None,
+            heads: None,
+            key_value_heads: None,
+            feed_forward: None,
+            mlp: None,
+            vocabulary: None,
+            sequence: None,
+            micro_batch: None,
+            precision: None,
+            granularity: Granularity::Operator,
+            stages: 32,
+            seed: 0,
+        }
+    }
+}
+
 /// Kinds of MLP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Mlp {
     /// Two matrices with GELU between them.
     #[default]
@@ -100,7 +126,8 @@ pub enum Mlp {
 }
 
 /// Numbers to compute with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// Four bytes, without tensor cores.
     #[default]
@@ -110,7 +137,8 @@ pub enum Precision {
 }
 
 /// What a layer of the instance is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Granularity {
     /// An operator, forward or backward, or an update.
     #[default]

@@ -1,5 +1,7 @@
 //! Published configurations.
 
+use serde::de::{Deserialize, Deserializer, Error};
+
 use super::Mlp;
 use crate::fault::closest;
 
@@ -101,6 +103,12 @@ pub const PRESETS: &[Preset] = &[
         8192,
     ),
 ];
+
+/// The preset that a file names.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(name: D) -> Result<Option<&'static Preset>, D::Error> {
+    let name = String::deserialize(name)?;
+    parse(&name).map(Some).map_err(D::Error::custom)
+}
 
 /// The preset of that name.
 pub(super) fn parse(name: &str) -> Result<&'static Preset, String> {

@@ -1,0 +1,128 @@
+//! `study`: its commands, each a thin cover of [`crate::study`].
+
+mod args;
+mod progress;
+mod run;
+mod submit;
+
+use std::path::{Path, PathBuf};
+
+pub use args::StudyCommand;
+
+use crate::study::store::Store;
+use crate::study::{Study, collect, diff, html, report, row, runner, worker};
+
+use super::{CliError, Ending, output};
+use args::{CollectArgs, DiffArgs, ReportArgs, RowFormat, StudyArgs, TasksArgs, WorkerArgs};
+
+/// Runs a command of a study.
+pub fn study(command: &StudyCommand) -> Result<Ending, CliError> {
+    match command {
+        StudyCommand::Run(args) => run::run(args),
+        StudyCommand::Tasks(args) => tasks(args),
+        StudyCommand::RunTask(args) => run::run_tasks(args),
+        StudyCommand::Collect(args) => collect(args),
+        StudyCommand::Report(args) => report(args),
+        StudyCommand::Diff(args) => diff(args),
+        StudyCommand::Submit(args) => submit::submit(args),
+        StudyCommand::Worker(args) => serve(args),
+    }
+}
+
+impl StudyArgs {
+    /// The study and the folder of its results.
+    fn read(&self) -> Result<(Study, PathBuf), CliError> {
+        let study = Study::read(&self.study)?;
+        let results = self.results.clone().unwrap_or_else(|| study.results_folder());
+        Ok((study, results))
+    }
+}
+
+fn tasks(args: &TasksArgs) -> Result<Ending, CliError> {
+    let (study, results) = args.study.read()?;
+    let tasks = match args.missing {
+        true => runner::missing(&study.tasks, &Store::new(results), false),
+        false => study.tasks.iter().collect(),
+    };
+    let lines: String = tasks
+        .into_iter()
+        .map(|task| crate::study::task::json(task) + "\n")
+        .collect();
+    output::write(&lines, None)?;
+    Ok(Ending::Done)
+}
+
+fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
+    output::check_path(args.output.as_deref())?;
+    let sets = args.inputs.iter().map(|input| collect::rows(input));
+    let rows = collect::merged(sets.collect::<Result<_, _>>()?);
+    let is_csv = args
+        .output
+        .as_ref()
+        .is_some_and(|path| path.extension().is_some_and(|extension| extension == "csv"));
+    let by_extension = if is_csv { RowFormat::Csv } else { RowFormat::Jsonl };
+    let text = match args.format.unwrap_or(by_extension) {
+        RowFormat::Jsonl => collect::jsonl(&rows),
+        RowFormat::Csv => row::csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
+    };
+    output::write(&text, args.output.as_deref())?;
+    Ok(Ending::Done)
+}
+
+fn report(args: &ReportArgs) -> Result<Ending, CliError> {
+    let rows = collect::rows(&args.input)?;
+    let is_study = args
+        .input
+        .extension()
+        .is_some_and(|extension| extension == "toml");
+    let study_path = args
+        .study
+        .clone()
+        .or_else(|| is_study.then(|| args.input.clone()));
+    let study = study_path.as_deref().map(Study::read).transpose()?;
+    let results = match (&study, args.input.is_dir()) {
+        (_, true) => Some(args.input.clone()),
+        (Some(study), false) => Some(study.results_folder()),
+        (None, false) => None,
+    };
+    let source = report::Source {
+        study: study.as_ref(),
+        store: results.map(Store::new),
+        name: args
+            .input
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+    };
+    let summary = crate::study::summary::Summary::new(&rows);
+    let text = report::text(&summary, &source);
+    let Some(folder) = &args.output else {
+        output::write(&text, None)?;
+        return Ok(Ending::Done);
+    };
+    std::fs::create_dir_all(folder).map_err(|error| CliError::write(folder, error))?;
+    let write = |name: &str, text: &str| output::write(text, Some(&folder.join(name)));
+    write("report.txt", &text)?;
+    write("report.html", &html::page(&summary, &source))?;
+    let tables = report::tables(&summary, &source).map_err(|error| CliError::Usage(error.to_string()))?;
+    for (name, table) in tables {
+        write(&format!("{name}.csv"), &table)?;
+    }
+    Ok(Ending::Done)
+}
+
+fn diff(args: &DiffArgs) -> Result<Ending, CliError> {
+    let diff = diff::diff(&collect::rows(&args.old)?, &collect::rows(&args.new)?);
+    output::write(&report::diff(&diff), None)?;
+    Ok(match diff.passes(args.time_ratio) {
+        true => Ending::Done,
+        false => Ending::CheckFailed,
+    })
+}
+
+fn serve(args: &WorkerArgs) -> Result<Ending, CliError> {
+    let failed = |error| CliError::write(Path::new(&args.results), error);
+    worker::serve(&args.base, &Store::new(&args.results)).map_err(failed)?;
+    Ok(Ending::Done)
+}

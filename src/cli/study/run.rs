@@ -1,0 +1,118 @@
+//! `study run` and `study run-task`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::cli::progress::{catch_interrupts, is_interrupted};
+use crate::fault::{FaultKind, InputError};
+use crate::study::pool::Launch;
+use crate::study::runner::{self, Request, Tally};
+use crate::study::store::Store;
+use crate::study::{Study, Task};
+
+use super::super::{CliError, Ending, output};
+use super::args::{RunArgs, RunTaskArgs};
+use super::progress::Line;
+
+/// Runs what is missing.
+pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
+    let (study, results) = args.study.read()?;
+    let is_mine = |at: usize| args.part.is_none_or(|(k, n)| at % n == k - 1);
+    let tasks: Vec<Task> = study
+        .tasks
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| is_mine(*at))
+        .map(|(_, task)| task.clone())
+        .collect();
+    let store = Store::new(&results);
+    let missing = runner::missing(&tasks, &store, args.retry_failed);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let before = tasks.len() - missing.len();
+    let line = Line::new(args.quiet);
+    let tally = driven(
+        &study,
+        &results,
+        &missing,
+        before,
+        args.jobs.map_or(cores, usize::from),
+        &|tally| line.show(tally),
+    )?;
+    line.clear();
+    let left = missing.len() - tally.done;
+    if !args.quiet {
+        let failed = match tally.failed {
+            0 => String::new(),
+            failed => format!(", {failed} of them failed"),
+        };
+        output::note(&format!(
+            "{} tasks: {before} had results, {} run{failed}, {left} left; results in `{}`",
+            tasks.len(),
+            tally.done,
+            results.display()
+        ));
+    }
+    Ok(match left {
+        0 => Ending::Done,
+        _ => Ending::NothingFound,
+    })
+}
+
+/// Runs single tasks that have no row, and prints the rows of all.
+pub fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
+    let (study, results) = args.study.read()?;
+    let ids: Vec<String> = args.ids.iter().map(|text| id(text)).collect();
+    let asked: BTreeSet<&String> = ids.iter().collect();
+    let tasks: Vec<Task> = study
+        .tasks
+        .iter()
+        .filter(|task| asked.contains(&task.id))
+        .cloned()
+        .collect();
+    if let Some(unknown) = ids.iter().find(|id| !tasks.iter().any(|task| task.id == **id)) {
+        let kind = FaultKind::Missing {
+            what: format!("task `{unknown}` in `{}`", study.path.display()),
+            expected: "one that `stagecut study tasks` lists".into(),
+            remedy: "the study, an instance or the program is another than the list was made with".into(),
+        };
+        return Err(InputError::option("the task", kind).into());
+    }
+    let store = Store::new(&results);
+    let missing = runner::missing(&tasks, &store, false);
+    let before = tasks.len() - missing.len();
+    driven(&study, &results, &missing, before, 1, &|_| ())?;
+    let rows: Vec<_> = ids.iter().filter_map(|id| store.row(id)).collect();
+    output::write(&crate::study::collect::jsonl(&rows), None)?;
+    Ok(match rows.len() == ids.len() {
+        true => Ending::Done,
+        false => Ending::NothingFound,
+    })
+}
+
+/// An identity, or that of a line of `study tasks`.
+fn id(text: &str) -> String {
+    match serde_json::from_str::<Task>(text) {
+        Ok(task) => task.id,
+        Err(_) => text.trim().to_owned(),
+    }
+}
+
+/// Runs tasks until they are done or Ctrl-C comes.
+fn driven(
+    study: &Study,
+    results: &Path,
+    missing: &[&Task],
+    before: usize,
+    jobs: usize,
+    progress: &(dyn Fn(Tally) + Sync),
+) -> Result<Tally, CliError> {
+    catch_interrupts();
+    let failed = |error| CliError::write(results, error);
+    let request = Request {
+        launch: Launch::this(study.base(), results).map_err(failed)?,
+        jobs,
+        stop: &is_interrupted,
+        progress,
+    };
+    runner::run(missing, before, &request).map_err(failed)
+}

@@ -1,0 +1,178 @@
+//! The report as one page: no network, no other file, one script.
+//!
+//! Everything is there without the script but sorting, values under the pointer, and the drawings, which are compressed.
+
+mod drawings;
+mod plot;
+mod plots;
+
+use std::fmt::Write;
+
+use self::drawings::{Drawing, drawings, packed};
+use super::report::{Source, headline, worst};
+use super::summary::Summary;
+use super::table::{Cell, Table};
+use super::tables::tables;
+use crate::report::format::escape_xml;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Rows of a table that a page can hold; the CSV has all.
+const MOST_ROWS: usize = 600;
+/// Rows of a table that is shown at once.
+const SHORT: usize = 40;
+/// Characters of all drawings together, so that the page stays well below 5 MB.
+const MOST_DRAWN: usize = 3_500_000;
+/// Tables that are shown as plots instead.
+const PLOTTED: [&str; 3] = ["quality", "speed", "gaps"];
+
+/// The page: UTF-8, well-formed as XML too, so that any parser reads it.
+pub fn page(summary: &Summary, source: &Source) -> String {
+    let title = escape_xml(source.title());
+    let tables = tables(summary);
+    let shown: Vec<Table> = tables
+        .into_iter()
+        .filter(|table| !PLOTTED.contains(&table.name))
+        .collect();
+    let plots = plots::plots(summary);
+    let mut links = String::new();
+    let mut main = String::new();
+    let mut section = |name: &str, heading: &str, body: &str| {
+        let _ = write!(links, "<li><a href=\"#{name}\">{}</a></li>", escape_xml(heading));
+        let _ = write!(
+            main,
+            "<section id=\"{name}\" aria-labelledby=\"h-{name}\"><h2 id=\"h-{name}\">{}</h2>\n{body}</section>\n",
+            escape_xml(heading)
+        );
+    };
+    for table in shown.iter().filter(|table| table.name == "methods") {
+        section(table.name, table.title, &self::table(table));
+    }
+    let figures: String = plots
+        .iter()
+        .map(|plot| format!("<h3>{}</h3>\n{}", escape_xml(plot.title), plot.html()))
+        .collect();
+    section("plots", "Plots", &figures);
+    let worst = worst(summary, source);
+    section(worst.name, worst.title, &table(&worst));
+    let drawn: String = drawn(drawings(summary, source));
+    if !drawn.is_empty() {
+        section("instances", "Instances", &drawn);
+    }
+    for table in shown.iter().filter(|table| table.name != "methods") {
+        section(table.name, table.title, &self::table(table));
+    }
+    let description = source.study.map_or("", |study| &study.description);
+    let mut head = format!("<p>{}</p>", escape_xml(description));
+    for line in headline(summary) {
+        let class = if line.starts_with("CONTRADICTION") {
+            " class=\"wrong\""
+        } else {
+            ""
+        };
+        let _ = write!(head, "<p{class}>{}</p>", escape_xml(&line));
+    }
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\"/><meta name=\"color-scheme\" content=\"light dark\"/><link rel=\"icon\" \
+         href=\"data:,\"/><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><a class=\"skip\" href=\"#main\">Skip to \
+         the results</a>\n<header><h1>{title}</h1>{head}<nav aria-label=\"Contents\"><ul>{links}</ul></nav></header>\n\
+         <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n<script>//<![CDATA[\n{SCRIPT}\n//]]></script>\n</body></html>\n"
+    )
+}
+
+/// A table whose headings sort it.
+fn table(table: &Table) -> String {
+    let mut out = format!("<p class=\"note\">{}</p>\n", escape_xml(&table.note));
+    let left_out = table.rows.len().saturating_sub(MOST_ROWS);
+    if left_out > 0 {
+        let _ = writeln!(
+            out,
+            "<p class=\"note\">{left_out} more rows are in {}.csv.</p>",
+            table.name
+        );
+    }
+    // A long table is opened by who wants it.
+    let is_long = table.rows.len() > SHORT;
+    if is_long {
+        let _ = write!(
+            out,
+            "<details><summary>{} rows</summary>",
+            table.rows.len() - left_out
+        );
+    }
+    let title = escape_xml(table.title);
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\"><table data-name=\"{}\"><caption>{title}</caption>\
+         <thead><tr>",
+        table.name
+    );
+    for (_, heading) in &table.columns {
+        let _ = write!(
+            out,
+            "<th scope=\"col\"><button type=\"button\">{}</button></th>",
+            escape_xml(heading)
+        );
+    }
+    out += "</tr></thead><tbody>\n";
+    for row in table.rows.iter().take(MOST_ROWS) {
+        out += "<tr>";
+        for (at, cell) in row.iter().enumerate() {
+            let text = escape_xml(&cell.text());
+            let _ = match (cell, at) {
+                (Cell::Word(_), 0) => write!(out, "<th scope=\"row\">{text}</th>"),
+                (Cell::Word(word), _) if word.starts_with("stagecut ") => {
+                    write!(out, "<td><code>{text}</code></td>")
+                }
+                (Cell::Word(_), _) => write!(out, "<td>{text}</td>"),
+                (Cell::Empty, _) => write!(out, "<td class=\"n\">-</td>"),
+                (Cell::Count(count), _) => write!(out, "<td class=\"n\" data-v=\"{count}\">{text}</td>"),
+                (Cell::Number(value, _), _) => write!(out, "<td class=\"n\" data-v=\"{value}\">{text}</td>"),
+                (Cell::Range(range, _), _) => write!(
+                    out,
+                    "<td class=\"n\" data-v=\"{}\" data-low=\"{}\">{text}</td>",
+                    range.high, range.low
+                ),
+            };
+        }
+        out += "</tr>\n";
+    }
+    out += "</tbody></table></div>\n";
+    match is_long {
+        true => out + "</details>\n",
+        false => out,
+    }
+}
+
+/// Drawings that open on demand, as many as the page can hold.
+fn drawn(drawings: Vec<Drawing>) -> String {
+    let mut out = String::new();
+    for drawing in drawings {
+        let network = packed(&drawing.network);
+        let timeline = drawing.timeline.as_deref().map(packed).unwrap_or_default();
+        if out.len() + network.len() + timeline.len() > MOST_DRAWN {
+            out += "<p class=\"note\">Further instances would make this page too large.</p>\n";
+            break;
+        }
+        let _ = write!(
+            out,
+            "<details class=\"drawing\"><summary>{}</summary><p>{}</p>",
+            escape_xml(&drawing.title),
+            escape_xml(&drawing.caption)
+        );
+        for (what, data) in [("Network", network), ("Timeline", timeline)] {
+            if !data.is_empty() {
+                let _ = write!(
+                    out,
+                    "<div class=\"scroll picture\" tabindex=\"0\" role=\"region\" aria-label=\"{what} of {}\" data-svg=\"{data}\">\
+                     <noscript>The drawing needs a script.</noscript></div>",
+                    escape_xml(&drawing.title)
+                );
+            }
+        }
+        out += "</details>\n";
+    }
+    out
+}

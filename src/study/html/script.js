@@ -1,0 +1,110 @@
+"use strict";
+
+// Tables: a heading's button sorts its column; numbers by value, the rest by text.
+for (const table of document.querySelectorAll("table")) {
+  const headings = [...table.tHead.rows[0].cells];
+  headings.forEach((heading, column) => {
+    heading.firstElementChild.addEventListener("click", () => {
+      const body = table.tBodies[0];
+      const rows = [...body.rows];
+      const isNumber = rows.some((row) => row.cells[column].dataset.v !== undefined);
+      const down = heading.getAttribute("aria-sort") === "ascending";
+      const key = (row) => {
+        const cell = row.cells[column];
+        if (!isNumber) return cell.textContent;
+        return cell.dataset.v === undefined ? NaN : Number(cell.dataset.v);
+      };
+      const sign = down ? -1 : 1;
+      rows.sort((a, b) => {
+        const x = key(a), y = key(b);
+        if (!isNumber) return sign * x.localeCompare(y, "en", { numeric: true });
+        // What does not apply stays at the end.
+        if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+        return sign * (x - y);
+      });
+      body.append(...rows);
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    });
+  });
+}
+
+// Plots: the pointer, or the arrow keys, move a line; the values of all curves there stand below.
+for (const figure of document.querySelectorAll(".plot")) {
+  const svg = figure.querySelector("svg");
+  const [left, top, right, bottom] = svg.dataset.frame.split(" ").map(Number);
+  const [from, to, logarithmic] = svg.dataset.x.split(" ").map(Number);
+  const [partX, partY] = svg.dataset.part.split(" ").map(Number);
+  const [titleX] = svg.dataset.titles.split("|");
+  const cursor = svg.querySelector(".cursor");
+  const readout = figure.querySelector(".readout");
+  const curves = [...svg.querySelectorAll("path[data-points]")].map((path) => ({
+    name: path.dataset.name,
+    steps: path.dataset.steps === "1",
+    points: path.dataset.points.split(";").filter(Boolean).map((pair) => pair.split(" ").map(Number)),
+  }));
+  const text = (value, part) => (part ? `${(100 * value).toPrecision(3)} %` : `${Number(value.toPrecision(4))}`);
+  let at = 0;
+  const at_x = (place) => (logarithmic ? from * (to / from) ** place : from + (to - from) * place);
+  const show = (place) => {
+    at = Math.min(1, Math.max(0, place));
+    const x = at_x(at);
+    const pixel = left + (right - left) * at;
+    for (const [name, value] of [["x1", pixel], ["x2", pixel], ["y1", top], ["y2", bottom]]) cursor.setAttribute(name, value);
+    cursor.removeAttribute("hidden");
+    const parts = curves.map((curve) => {
+      const value = curve.steps ? before(curve.points, x) : nearest(curve.points, x);
+      return [curve.name, value];
+    });
+    const shown = parts.filter((part) => part[1] !== undefined).sort((a, b) => b[1] - a[1]);
+    readout.replaceChildren(...[`${titleX} ${text(x, partX)}`, ...shown.map(([name, value]) => `${name}: ${text(value, partY)}`)].map((line) => {
+      const span = document.createElement("span");
+      span.textContent = line;
+      return span;
+    }));
+  };
+  const before = (points, x) => {
+    let value = 0;
+    for (const point of points) {
+      if (point[0] > x * (1 + 1e-9)) break;
+      value = point[1];
+    }
+    return value;
+  };
+  const nearest = (points, x) => {
+    let best;
+    for (const point of points) {
+      if (best === undefined || Math.abs(point[0] - x) < Math.abs(best[0] - x)) best = point;
+    }
+    return best && best[1];
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const pixel = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
+    show((pixel - left) / (right - left));
+  });
+  svg.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: at - 0.02, ArrowRight: at + 0.02, Home: 0, End: 1 };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    show(moves[event.key]);
+  });
+}
+
+// Drawings: unpacked when they are opened for the first time.
+let drawn = 0;
+for (const details of document.querySelectorAll("details.drawing")) {
+  details.addEventListener("toggle", async () => {
+    for (const picture of details.querySelectorAll("[data-svg]")) {
+      const bytes = Uint8Array.from(atob(picture.dataset.svg), (letter) => letter.charCodeAt(0));
+      picture.removeAttribute("data-svg");
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      const svg = await new Response(stream).text();
+      drawn += 1;
+      // Drawings name their parts alike; in one page every name must differ.
+      const own = svg.replaceAll('id="title"', `id="title${drawn}"`).replaceAll('id="desc"', `id="desc${drawn}"`)
+        .replaceAll('aria-labelledby="title desc"', `aria-labelledby="title${drawn} desc${drawn}"`);
+      picture.innerHTML = own;
+    }
+  });
+}

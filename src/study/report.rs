@@ -1,0 +1,180 @@
+//! The summary of a study as text and CSV.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::diff::Diff;
+use super::measures::Case;
+use super::row;
+use super::spec::Study;
+use super::store::Store;
+use super::summary::Summary;
+use super::table::{Cell, Table, Unit};
+use super::tables::{methods, tables as all_tables};
+use crate::report::format::wrap;
+use crate::report::table::{Column, draw};
+
+/// Columns of the text.
+const WIDTH: usize = 120;
+
+/// Where the rows of a summary come from.
+pub struct Source<'a> {
+    /// The study, where it is known.
+    pub study: Option<&'a Study>,
+    /// The results, where they are known.
+    pub store: Option<Store>,
+    /// A name where there is no study.
+    pub name: String,
+}
+
+impl Source<'_> {
+    /// The name of the study.
+    pub fn title(&self) -> &str {
+        self.study.map_or(&self.name, |study| &study.name)
+    }
+
+    /// A command that runs a case again.
+    pub fn command(&self, case: &Case) -> String {
+        let study = self
+            .study
+            .map(|study| (study.path.to_string_lossy(), study.base()));
+        let (path, base) = study.unwrap_or(("STUDY.toml".into(), Path::new(".")));
+        case.row.task.command(&path, base)
+    }
+}
+
+/// What a summary is of, in a few sentences.
+pub fn headline(summary: &Summary) -> Vec<String> {
+    let proved = summary.cells.iter().filter(|cell| cell.is_solved()).count();
+    let infeasible = summary.cells.iter().filter(|cell| cell.infeasible).count();
+    let mut endings: BTreeMap<_, usize> = BTreeMap::new();
+    for row in summary.rows {
+        *endings.entry(row.status).or_default() += 1;
+    }
+    let endings: Vec<String> = endings
+        .iter()
+        .map(|(status, count)| format!("{count} {status}"))
+        .collect();
+    let mut lines = vec![
+        format!(
+            "{} results of {} methods on {} problems; {proved} optima are proved and {infeasible} problems have no plan.",
+            summary.rows.len(),
+            summary.methods.len(),
+            summary.cells.len()
+        ),
+        format!("Results: {}.", endings.join(", ")),
+    ];
+    for found in &summary.contradictions {
+        lines.push(format!("CONTRADICTION: {}, but {}.", found.claim, found.witness));
+    }
+    lines
+}
+
+/// The report for a terminal: methods, gaps by stages, the worst cases.
+pub fn text(summary: &Summary, source: &Source) -> String {
+    let mut out = format!("{}\n\n", source.title());
+    for line in headline(summary) {
+        out += &format!("{}\n", wrap(&line, WIDTH, 0));
+    }
+    let table = methods(summary);
+    out += &format!("\n{}\n\n{}\n", drawn(&table), wrap(&table.note, WIDTH, 0));
+    if !summary.worst.is_empty() {
+        out += "\nWorst cases, each with a command that runs it again\n\n";
+    }
+    for case in &summary.worst {
+        let gap = Cell::Range(case.gap, Unit::Part).text();
+        let line = format!(
+            "{gap} `{}` on {}: {} ms, best {} ms",
+            case.method,
+            case.name,
+            case.row.objective_ms.unwrap_or_default(),
+            case.best_ms
+        );
+        out += &format!("{}\n    {}\n", wrap(&line, WIDTH, 2), source.command(case));
+    }
+    out
+}
+
+/// A table for a terminal.
+fn drawn(table: &Table) -> String {
+    let column = |(at, (_, heading)): (usize, &(String, String))| {
+        let cells = table.rows.iter().map(|row| row[at].text()).collect();
+        match table.rows.iter().all(|row| row[at].is_number()) {
+            true => Column::numbers(heading.clone(), "", cells),
+            false => Column::words(heading.clone(), cells),
+        }
+    };
+    let columns: Vec<Column> = table.columns.iter().enumerate().map(column).collect();
+    draw(&columns, false, |_| None, |_| anstyle::Style::new())
+}
+
+/// All tables as CSV by name: the rows, what they sum up to, and the worst cases.
+///
+/// # Errors
+///
+/// What the writer reports; writing to memory gives it no cause.
+pub fn tables(summary: &Summary, source: &Source) -> Result<Vec<(&'static str, String)>, ::csv::Error> {
+    let mut out = vec![("results", row::csv(summary.rows)?)];
+    for table in all_tables(summary).into_iter().chain([worst(summary, source)]) {
+        out.push((table.name, table.csv()?));
+    }
+    Ok(out)
+}
+
+/// The worst cases as a table.
+pub fn worst(summary: &Summary, source: &Source) -> Table {
+    let columns = [
+        ("method", "method"),
+        ("problem", "problem"),
+        ("objective_ms", "plan"),
+        ("best_ms", "best plan"),
+        ("gap", "gap"),
+        ("command", "runs it again"),
+    ];
+    let cells = |case: &Case| {
+        vec![
+            Cell::Word(case.method.clone()),
+            Cell::Word(case.name.clone()),
+            Cell::Number(case.row.objective_ms.unwrap_or_default(), Unit::Ms),
+            Cell::Number(case.best_ms, Unit::Ms),
+            Cell::Range(case.gap, Unit::Part),
+            Cell::Word(source.command(case)),
+        ]
+    };
+    Table {
+        name: "worst",
+        title: "Worst cases",
+        note: "The runs whose plans are certainly furthest from the optimum.".into(),
+        columns: columns
+            .iter()
+            .map(|(name, heading)| ((*name).into(), (*heading).into()))
+            .collect(),
+        rows: summary.worst.iter().map(cells).collect(),
+    }
+}
+
+/// A comparison of two sets of results in words.
+pub fn diff(diff: &Diff) -> String {
+    let mut out = String::new();
+    let lists = [
+        ("contradictory", &diff.contradictory),
+        ("worse", &diff.worse),
+        ("better", &diff.better),
+    ];
+    for (what, list) in lists {
+        for line in list {
+            out += &format!("{what}: {line}\n");
+        }
+    }
+    for (method, (ratio, tasks)) in &diff.time_ratios {
+        out += &format!("time of `{method}`: {ratio:.3} times as long, over {tasks} tasks\n");
+    }
+    out + &format!(
+        "{} tasks compared, {} added: {} contradictory, {} worse, {} better\n",
+        diff.compared,
+        diff.added,
+        diff.contradictory.len(),
+        diff.worse.len(),
+        diff.better.len()
+    )
+}

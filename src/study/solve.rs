@@ -1,0 +1,181 @@
+//! Running a task in this process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::places::resolved_cluster;
+use super::row::{Row, RowStatus};
+use super::store::Store;
+use super::task::{Source, Task};
+use crate::check;
+use crate::exact::control::Control;
+use crate::fault::InputError;
+use crate::generate;
+use crate::instance::Instance;
+use crate::methods;
+use crate::options::PipelineOptions;
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+/// Runs tasks one after the other and keeps the last instance and problem: tasks of one problem come together, and reading a
+/// model takes longer than most heuristics.
+pub struct Solver {
+    base: PathBuf,
+    instance: Option<(String, Instance)>,
+    problem: Option<(PipelineOptions, Problem)>,
+}
+
+impl Solver {
+    /// A solver for a study in the folder `base`.
+    pub fn new(base: &Path) -> Self {
+        Self {
+            base: base.to_owned(),
+            instance: None,
+            problem: None,
+        }
+    }
+
+    /// Runs a task and keeps its row and plan.
+    ///
+    /// # Errors
+    ///
+    /// Where the store cannot be written. Whatever goes wrong with the task is its row.
+    pub fn run(&mut self, task: &Task, store: &Store) -> io::Result<Row> {
+        let row = match self.solved(task) {
+            Err(error) => Row::ended(task.clone(), RowStatus::Invalid, Some(in_words(&error))),
+            Ok(Err(row)) => *row,
+            Ok(Ok((mut row, plan))) => {
+                if !plan.stages.is_empty() {
+                    row.plan = Some(store.keep_plan(&plan.stages)?);
+                }
+                row
+            }
+        };
+        store.keep(&row)?;
+        Ok(row)
+    }
+
+    /// A row with its plan, or a row without one.
+    fn solved(&mut self, task: &Task) -> Result<Result<(Row, Plan), Box<Row>>, InputError> {
+        let (instance, problem) = self.prepare(task)?;
+        let mut row = Row {
+            stages: Some(problem.settings.stages),
+            layers: Some(instance.network.layers.len()),
+            items: Some(problem.items.len()),
+            ..Row::ended(task.clone(), RowStatus::Inapplicable, None)
+        };
+        let Some(method) = methods::find(&task.method) else {
+            row.note = Some(format!("there is no method `{}`", task.method));
+            return Ok(Err(Box::new(row)));
+        };
+        if let Err(reason) = method.applies(problem) {
+            row.note = Some(reason.into());
+            return Ok(Err(Box::new(row)));
+        }
+        let control = Control {
+            time_limit: Some(Duration::from_secs_f64(task.time_limit_s)),
+            seed: task.seed,
+            ..Control::default()
+        };
+        let started = Instant::now();
+        let outcome = method.run(instance, problem, &control);
+        row.seconds = Some(started.elapsed().as_secs_f64());
+        row.status = RowStatus::Crashed;
+        let plan = match outcome {
+            Err(error) => {
+                row.note = Some(error.to_string());
+                return Ok(Err(Box::new(row)));
+            }
+            Ok(plan) => plan,
+        };
+        if let Some(violation) = check::check(instance, &problem.settings, &plan).first() {
+            row.note = Some(format!("the plan fails its own check: {violation}"));
+            return Ok(Err(Box::new(row)));
+        }
+        Ok(Ok((filled(row, &plan), plan)))
+    }
+
+    /// The task's problem, from memory where it was the last one too.
+    fn prepare(&mut self, task: &Task) -> Result<(&Instance, &Problem), InputError> {
+        if self
+            .instance
+            .as_ref()
+            .is_none_or(|(content, _)| *content != task.content)
+        {
+            self.problem = None;
+            self.instance = Some((task.content.clone(), read(task, &self.base)?));
+        }
+        let (_, instance) = self.instance.as_ref().expect("the instance was just read");
+        if self
+            .problem
+            .as_ref()
+            .is_none_or(|(options, _)| *options != task.options)
+        {
+            let settings = Settings::resolve(instance, &task.options)?;
+            self.problem = Some((task.options.clone(), Problem::new(instance, settings)?));
+        }
+        let (_, problem) = self.problem.as_ref().expect("the problem was just formed");
+        Ok((instance, problem))
+    }
+}
+
+/// Reads or makes the instance of a task; paths are relative to `base`.
+///
+/// # Errors
+///
+/// Every fault of the instance.
+pub fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
+    let cluster = task.cluster.as_deref().map(|name| resolved_cluster(name, base));
+    match &task.source {
+        Source::File(file) => Instance::read(&base.join(file), cluster.as_deref()),
+        Source::Generator(name, parameters) => {
+            let mut spec = generated(name, parameters);
+            if let Some(cluster) = cluster {
+                spec.cluster = Some(crate::instance::read_cluster(&cluster)?);
+            }
+            Instance::from_spec(&spec)
+        }
+    }
+}
+
+/// Makes what a generator makes of its parameters, which were checked when the task was listed.
+fn generated(
+    name: &str,
+    parameters: &BTreeMap<String, serde_json::Value>,
+) -> crate::instance::spec::InstanceSpec {
+    let pairs = parameters
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), toml::Value::try_from(value).ok()?)));
+    let family = generate::find(name);
+    let spec = family.and_then(|family| (family.build)(pairs.collect()).ok());
+    spec.unwrap_or_default()
+}
+
+/// The row with what the plan says.
+fn filled(row: Row, plan: &Plan) -> Row {
+    let statistics = &plan.statistics;
+    let has_plan = !plan.stages.is_empty();
+    Row {
+        status: plan.status.into(),
+        stopped_by: Some(plan.stopped_by.to_string()),
+        objective_ms: plan.objective_ms,
+        bound_ms: plan.bound_ms,
+        bound_source: Some(plan.bound_source.clone()),
+        gap: plan.gap,
+        stages_used: has_plan.then_some(plan.stages.len()),
+        items_after_presolve: Some(statistics.items_after_presolve),
+        binaries: Some(statistics.binaries),
+        nodes: Some(statistics.nodes),
+        ideals: statistics.ideals,
+        ..row
+    }
+}
+
+/// A fault in one line.
+fn in_words(error: &InputError) -> String {
+    let faults = error.faults.iter().map(ToString::to_string);
+    format!("{error}: {}", faults.collect::<Vec<_>>().join("; "))
+}

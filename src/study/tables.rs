@@ -1,0 +1,223 @@
+//! The tables of a report.
+
+use super::cells::Bracket;
+use super::measures::{Group, MethodRow};
+use super::profile::Curve;
+use super::summary::Summary;
+use super::table::{Cell, Table, Unit};
+
+/// All tables that need nothing but the summary.
+pub fn tables(summary: &Summary) -> Vec<Table> {
+    vec![
+        methods(summary),
+        curves(
+            "quality",
+            "Performance profiles",
+            "ratio",
+            &summary.quality,
+            &summary.quality,
+        ),
+        curves(
+            "speed",
+            "Time to the optimum",
+            "ratio",
+            &summary.speed,
+            &summary.speed,
+        ),
+        curves(
+            "gaps",
+            "Distribution of gaps",
+            "gap",
+            &summary.gaps_low,
+            &summary.gaps_high,
+        ),
+        groups("by-stages", "Gap by stages", "stages", &summary.by_stages),
+        groups("by-size", "Gap by instance", "layers", &summary.by_size),
+        wins(summary),
+        problems(summary),
+    ]
+}
+
+/// The table of methods.
+pub fn methods(summary: &Summary) -> Table {
+    let note = format!(
+        "Gap: (objective - optimum) / objective; where the optimum is not known it lies in a range, whose ends are the gaps to \
+         the best plan and to the best bound. Optimal: runs whose plan meets the best bound. Time ratio: geometric mean over \
+         problems of the time over that of `{}`, with a bootstrap interval of 95 %.",
+        summary.reference
+    );
+    let mut table = Table::new(
+        "methods",
+        "Methods",
+        note,
+        &[
+            ("method", "method"),
+            ("runs", "runs"),
+            ("solved", "optimal runs"),
+            ("solved_share", "optimal"),
+            ("without_plan", "no plan"),
+            ("failed", "failed"),
+            ("mean_gap", "mean gap"),
+            ("median_gap", "median gap"),
+            ("p95_gap", "95 % gap"),
+            ("worst_gap", "worst gap"),
+            ("median_s", "median time"),
+            ("p95_s", "95 % time"),
+            ("time_ratio", "time ratio"),
+            ("time_ratio_95", "interval"),
+        ],
+    );
+    table.rows = summary.table.iter().map(method_cells).collect();
+    table
+}
+
+fn method_cells(row: &MethodRow) -> Vec<Cell> {
+    vec![
+        Cell::Word(row.method.clone()),
+        Cell::Count(row.runs),
+        Cell::Count(row.solved),
+        Cell::number(row.solved_share, Unit::Part),
+        Cell::Count(row.without_plan),
+        Cell::Count(row.failed),
+        Cell::range(row.mean_gap_low, row.mean_gap_high, Unit::Part),
+        Cell::range(row.median_gap_low, row.median_gap_high, Unit::Part),
+        Cell::range(row.p95_gap_low, row.p95_gap_high, Unit::Part),
+        Cell::range(row.worst_gap_low, row.worst_gap_high, Unit::Part),
+        Cell::number(row.median_s, Unit::Seconds),
+        Cell::number(row.p95_s, Unit::Seconds),
+        Cell::number(row.time_ratio, Unit::Ratio),
+        Cell::range(row.time_ratio_low, row.time_ratio_high, Unit::Ratio),
+    ]
+}
+
+/// Step functions at every place where one of a method's pair jumps.
+fn curves(name: &'static str, title: &'static str, x: &'static str, low: &[Curve], high: &[Curve]) -> Table {
+    let note = format!("The part of problems or runs whose {x} is at most that of the row.");
+    let mut table = Table::new(
+        name,
+        title,
+        note,
+        &[("method", "method"), (x, x), ("share", "share")],
+    );
+    for (certain, possible) in high.iter().zip(low) {
+        let mut at: Vec<f64> = certain
+            .steps
+            .iter()
+            .chain(&possible.steps)
+            .map(|step| step.0)
+            .collect();
+        at.sort_by(f64::total_cmp);
+        at.dedup();
+        let unit = if x == "gap" { Unit::Part } else { Unit::Ratio };
+        table.rows.extend(at.into_iter().map(|x| {
+            let (low, high) = (certain.at(x), possible.at(x));
+            vec![
+                Cell::Word(certain.method.clone()),
+                Cell::Number(x, unit),
+                Cell::Range(Bracket { low, high }, Unit::Part),
+            ]
+        }));
+    }
+    table
+}
+
+fn groups(name: &'static str, title: &'static str, x: &'static str, groups: &[Group]) -> Table {
+    let mut table = Table::new(
+        name,
+        title,
+        format!("Mean gap of the runs of a method, by {x}."),
+        &[
+            ("method", "method"),
+            ("group", "of"),
+            (x, x),
+            ("runs", "runs"),
+            ("mean_gap", "mean gap"),
+        ],
+    );
+    table.rows = groups
+        .iter()
+        .map(|group| {
+            vec![
+                Cell::Word(group.method.clone()),
+                Cell::Word(group.group.clone()),
+                Cell::Count(group.x),
+                Cell::Count(group.runs),
+                Cell::range(Some(group.mean_gap_low), Some(group.mean_gap_high), Unit::Part),
+            ]
+        })
+        .collect();
+    table
+}
+
+/// The win matrix: the row's method against the column's.
+pub fn wins(summary: &Summary) -> Table {
+    let note = "The part of common problems in which the method of the row has the better plan; the second number counts those \
+                in which neither has.";
+    let mut table = Table::new("wins", "Who beats whom", note, &[("method", "method")]);
+    let named = summary
+        .methods
+        .iter()
+        .map(|method| (method.clone(), method.clone()));
+    table.columns.extend(named);
+    for (method, row) in summary.methods.iter().zip(&summary.wins) {
+        let cells = row.iter().zip(&summary.methods).map(|(wins, other)| match wins {
+            Some(wins) if other != method => Cell::Range(
+                Bracket {
+                    low: wins.better,
+                    high: wins.better + wins.alike,
+                },
+                Unit::Part,
+            ),
+            _ => Cell::Empty,
+        });
+        table
+            .rows
+            .push(std::iter::once(Cell::Word(method.clone())).chain(cells).collect());
+    }
+    table
+}
+
+/// Every problem with what is known of it.
+fn problems(summary: &Summary) -> Table {
+    let mut table = Table::new(
+        "problems",
+        "Problems",
+        "Every problem with the best plan and the best bound of all methods.",
+        &[
+            ("instance", "instance"),
+            ("family", "family"),
+            ("cluster", "cluster"),
+            ("options", "options"),
+            ("layers", "layers"),
+            ("stages", "stages"),
+            ("objective_ms", "best plan"),
+            ("bound_ms", "best bound"),
+            ("gap", "gap"),
+            ("best", "found by"),
+        ],
+    );
+    for cell in &summary.cells {
+        let (layers, stages) = cell.size();
+        let count = |count: Option<usize>| count.map_or(Cell::Empty, Cell::Count);
+        let finders = cell
+            .rows
+            .iter()
+            .filter(|row| row.objective_ms.is_some() && row.objective_ms == cell.best_ms);
+        let mut finders: Vec<&str> = finders.map(|row| row.task.method.as_str()).collect();
+        finders.dedup();
+        let gap = cell.best_ms.and_then(|best| cell.gap(best)).map(|gap| gap.high);
+        table.rows.push(vec![
+            Cell::Word(cell.task.instance.clone()),
+            Cell::Word(cell.task.family.clone()),
+            Cell::Word(cell.task.cluster.clone().unwrap_or_default()),
+            Cell::Word(cell.task.options_text()),
+            count(layers),
+            count(stages),
+            Cell::number(cell.best_ms, Unit::Ms),
+            Cell::number(cell.bound_ms, Unit::Ms),
+            Cell::number(gap, Unit::Part),
+            Cell::Word(finders.join(" ")),
+        ]);
+    }
+    table
+}

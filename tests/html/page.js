@@ -1,0 +1,77 @@
+// Runs in the report itself, appended by scripts/test-html, and leaves what it found in #outcome.
+(async () => {
+  const wrong = window.pageErrors;
+  const check = (what, holds) => { if (!holds) wrong.push(what); };
+  const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+  for (const table of document.querySelectorAll("table")) {
+    check(`caption of ${table.dataset.name}`, table.caption && table.caption.textContent);
+    check(`scopes of ${table.dataset.name}`, [...table.tHead.querySelectorAll("th")].every((th) => th.scope === "col"));
+  }
+  // Every number sorts up and down; what does not apply stays last.
+  for (const heading of document.querySelectorAll("table thead th")) {
+    const table = heading.closest("table");
+    for (const direction of ["ascending", "descending"]) {
+      heading.firstElementChild.click();
+      check("aria-sort", heading.getAttribute("aria-sort") === direction);
+      const cells = [...table.tBodies[0].rows].map((row) => row.cells[heading.cellIndex]);
+      if (!cells.some((cell) => cell.dataset.v !== undefined)) continue;
+      const values = cells.map((cell) => (cell.dataset.v === undefined ? NaN : Number(cell.dataset.v)));
+      const sign = direction === "ascending" ? 1 : -1;
+      for (let k = 1; k < values.length; k += 1) {
+        check(`order of ${table.dataset.name}, ${heading.textContent}`, Number.isNaN(values[k]) || sign * (values[k] - values[k - 1]) >= 0);
+      }
+    }
+  }
+  // Plots answer the keyboard and the pointer.
+  for (const figure of document.querySelectorAll(".plot")) {
+    const svg = figure.querySelector("svg");
+    const readout = figure.querySelector(".readout");
+    check("plot has a name", svg.getAttribute("aria-label").length > 20);
+    check("plot takes the focus", svg.tabIndex === 0);
+    svg.dispatchEvent(new KeyboardEvent("keydown", { key: "End" }));
+    const last = readout.textContent;
+    svg.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+    check(`values of ${figure.id}`, last.length > 10 && readout.textContent.length > 5);
+    const box = svg.getBoundingClientRect();
+    svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
+    check("the line moves", Number(figure.querySelector(".cursor").getAttribute("x1")) > 100);
+  }
+  // Drawings unpack.
+  const drawings = [...document.querySelectorAll("details.drawing")];
+  for (const details of drawings) details.open = true;
+  for (let tries = 0; tries < 100 && document.querySelector("[data-svg]"); tries += 1) await wait(20);
+  await wait(200);
+  for (const details of drawings) {
+    const pictures = [...details.querySelectorAll(".picture")];
+    check("drawings of an instance", pictures.length >= 1 && pictures.every((picture) => picture.querySelector("svg")));
+  }
+  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  check("names are unique", new Set(ids).size === ids.length);
+  // Nothing is wider than the window but what scrolls by itself.
+  const wide = [...document.querySelectorAll("body *")].filter((element) => !element.parentElement.closest(".scroll, svg")
+    && element.getBoundingClientRect().right > document.documentElement.clientWidth + 1);
+  const named = wide.map((element) => `${element.tagName}.${element.className}`).slice(0, 3).join(", ");
+  check(`no sideways scrolling: ${named}`, document.documentElement.scrollWidth <= window.innerWidth + 1);
+  // Everything that can be operated is reached by the keyboard and has a name.
+  for (const element of document.querySelectorAll("button, a, summary, [tabindex='0']")) {
+    check("names of controls", (element.textContent || element.getAttribute("aria-label") || "").trim().length > 0);
+  }
+  // Text stands out by the ratio that WCAG 2.1 asks for.
+  const luminance = (color) => {
+    const [r, g, b] = color.match(/[\d.]+/g).map(Number).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const back = luminance(getComputedStyle(document.body).backgroundColor);
+  for (const element of document.querySelectorAll("p, td, th, a, h1, h2, h3, summary, figcaption, li")) {
+    const front = luminance(getComputedStyle(element).color);
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+    if (!element.closest(".picture")) check(`contrast of ${element.tagName}`, ratio >= 4.5);
+  }
+  const outcome = document.createElement("pre");
+  outcome.id = "outcome";
+  outcome.textContent = wrong.length === 0
+    ? `fine: ${document.querySelectorAll("table").length} tables, ${document.querySelectorAll(".plot").length} plots, ${drawings.length} drawings`
+    : `wrong: ${[...new Set(wrong)].join("; ")}`;
+  document.body.append(outcome);
+})();

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint study-duan-wu study-bi-partition docs schema test-python \
+.PHONY: help setup build demo test lint bench bench-joint bench-separate study-duan-wu study-bi-partition docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -39,6 +39,9 @@ lint: setup ## Check format, warnings and docs
 
 bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md
 	benches/peers
+
+bench-separate: build ## Time plans with separate cuts on measured profiles; writes benches/SEPARATE.md
+	benches/separate
 
 bench-joint: build ## Time joint plans of mixed devices against the plain program; writes benches/JOINT.md
 	benches/joint

@@ -60,7 +60,9 @@ mod tests {
     fn quantiles_lie_between_neighbours() {
         let values = [4.0, 1.0, 3.0, 2.0];
         assert_eq!(quantile(&values, 0.5), Some(2.5));
-        assert_eq!(quantile(&values, 0.95), Some(3.85));
+        // A twentieth is not a binary fraction.
+        let near_the_end = quantile(&values, 0.95).unwrap();
+        assert!((near_the_end - 3.85).abs() < 1e-12, "{near_the_end}");
         assert_eq!(quantile(&values, 1.0), Some(4.0));
         assert_eq!(quantile(&[], 0.5), None);
     }

@@ -48,6 +48,8 @@
 //! | a bound, a reduction | [`exact`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
+//! | data and model parallelism of one slot | [`hybrid`] |
+//! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | [`report`] |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | [`study`] |
@@ -58,6 +60,7 @@
 //! * Dependencies point one way: `cli` → `study` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
 //!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
+//! * `online` lies between `cli` and `hybrid`; `hybrid` knows no other part of the library.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
@@ -78,10 +81,12 @@ pub mod fault;
 pub mod formulations;
 pub mod generate;
 pub mod heuristics;
+pub mod hybrid;
 pub mod import;
 pub mod instance;
 pub mod methods;
 pub mod network;
+pub mod online;
 pub mod options;
 pub mod oracles;
 pub mod passes;

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "formulate",
     "show",
     "simulate",
+    "online",
     "study",
     "export",
     "import",

@@ -9,6 +9,7 @@ use crate::generate::random::Random;
 use crate::generate::transformer::Transformer;
 use crate::instance::Instance;
 use crate::methods;
+use crate::online::policies::{self, POLICIES, Policy};
 use crate::options::{PipelineOptions, Schedule};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -65,6 +66,9 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Plan hybrid parallelism slot by slot as speeds, links and prices change, under budgets
+    #[command(after_help = ONLINE_EXAMPLES)]
+    Online(OnlineArgs),
     /// Run many methods on many instances, and report how good they are
     #[command(after_help = STUDY_EXAMPLES)]
     Study {
@@ -121,6 +125,11 @@ stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline
 stagecut simulate plan.json --jitter 0.1 --seed 7 --format json\n\n\
 A trace has the columns time_ms,device,multiplier: from that time on, the device's work takes so many times as long.\n\
 Times are the plan's; the instance is not needed.";
+
+const ONLINE_EXAMPLES: &str = "Examples:\n  stagecut online instances/online/spot.toml --slots 20\n  \
+stagecut online instances/online/stragglers.toml --policies tentative,static --output run.jsonl\n  \
+stagecut online instances/online/stragglers.toml --policies tentative,static --output run.jsonl --resume\n\n\
+A line of JSON for each slot as it is decided, then a summary of each policy, then what no policy can beat.";
 
 const STUDY_EXAMPLES: &str = "Examples:\n  stagecut study run studies/heuristic-quality/study.toml\n  \
 stagecut study report studies/heuristic-quality/study.toml --output report\n  \
@@ -456,6 +465,74 @@ pub enum SimulationFormat {
     Csv,
     /// The timeline, as a picture.
     Svg,
+}
+
+/// `online`.
+#[derive(Debug, Args)]
+pub struct OnlineArgs {
+    /// Scenario, TOML or JSON: network, devices, prices, budgets, and the processes that drive them
+    pub scenario: PathBuf,
+
+    /// Policies, separated by commas; `--help` lists them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy,
+        default_value = "tentative,exact,myopic,static,even,proportional", long_help = policy_help())]
+    pub policies: Vec<&'static Policy>,
+
+    /// Slots to run [default: the scenario's]
+    #[arg(long, value_name = "N", value_parser = slots)]
+    pub slots: Option<usize>,
+
+    /// Seed of the processes [default: the scenario's]
+    #[arg(long)]
+    pub seed: Option<u64>,
+
+    /// Weight of a ms of batch time against the budgets' queues [default: the scenario's]
+    #[arg(long, value_name = "V", value_parser = positive)]
+    pub time_weight: Option<f64>,
+
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Go on from the lines that are already in --output
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub resume: bool,
+
+    /// No notes and no progress on stderr
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+fn policy(text: &str) -> Result<&'static Policy, String> {
+    policies::find(text).ok_or_else(|| {
+        let known: Vec<String> = POLICIES.iter().map(|policy| policy.name.to_owned()).collect();
+        match crate::fault::closest(text, &known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("expected one of {}", known.join(", ")),
+        }
+    })
+}
+
+fn policy_help() -> String {
+    let lines: Vec<String> = POLICIES
+        .iter()
+        .map(|p| format!("- {}: {}", p.name, p.summary))
+        .collect();
+    format!("Policies, separated by commas\n\n{}", lines.join("\n"))
+}
+
+fn slots(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(slots) if slots > 0 => Ok(slots),
+        _ => Err("expected a number from 1".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("expected a number above 0, such as 2.5".into()),
+    }
 }
 
 /// `export`.

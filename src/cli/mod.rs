@@ -11,6 +11,7 @@ mod documents;
 mod error;
 mod export;
 mod formulate;
+mod online;
 mod output;
 mod progress;
 mod show;
@@ -64,6 +65,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Online(args) => online::online(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Study { command } => study::study(&command),

@@ -45,6 +45,23 @@ impl ProgressLine {
         let _ = stderr.flush();
     }
 
+    /// Shows how much of something is done, at most ten times a second, with a bar.
+    pub fn show_share(&self, done: usize, total: usize, what: &str) {
+        const CELLS: usize = 24;
+        let Ok(mut last) = self.last.lock() else {
+            return;
+        };
+        if !self.shown || last.is_some_and(|at| at.elapsed() < INTERVAL) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let full = done * CELLS / total.max(1);
+        let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full.min(CELLS)));
+        let mut stderr = std::io::stderr().lock();
+        let _ = write!(stderr, "\r\x1b[K[{bar}] {done}/{total}  {what}");
+        let _ = stderr.flush();
+    }
+
     /// Clears the line, so that what follows starts on a clean one.
     pub fn clear(&self) {
         if self.shown {
@@ -92,6 +109,14 @@ pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + 
 /// Whether Ctrl-C came.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// A control without limits that Ctrl-C stops.
+pub fn interrupt_control() -> Control<'static> {
+    Control {
+        interrupt: &INTERRUPTED,
+        ..Control::default()
+    }
 }
 
 /// From now on the first Ctrl-C asks the search to stop, and the second ends the process.

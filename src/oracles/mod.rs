@@ -9,6 +9,7 @@ pub mod chains;
 pub mod cut_pairs;
 pub mod frontier;
 pub mod groupings;
+pub mod hybrid;
 pub mod ideals;
 pub mod labels;
 pub mod two_chains;

@@ -1,0 +1,321 @@
+//! The program of a slot of hybrid parallelism, in both readings of the hierarchy.
+#![doc = include_str!("../../formulations/hybrid_program.md")]
+
+use good_lp::{Expression, variable};
+
+use super::hybrid_pipelines;
+use super::{Column, Program};
+use crate::hybrid::counts::{Counts, TooMany};
+use crate::hybrid::{Reading, Slot};
+use crate::units::NS_PER_MS;
+
+/// Builds the program of a slot; its objective is `V time + Σ Q cost` with times in ms.
+///
+/// # Errors
+///
+/// [`TooMany`] where there are too many classes of devices.
+pub fn build(slot: &Slot) -> Result<Program, TooMany> {
+    let counts = Counts::new(slot)?;
+    let mut rows = Rows {
+        slot,
+        program: Program::new(NS_PER_MS),
+        stages: slot.devices.len().min(slot.chain.layers()),
+        classes: counts.classes.iter().map(|class| class.devices.clone()).collect(),
+    };
+    match slot.reading {
+        Reading::PipelineOfGroups => rows.groups(),
+        Reading::ParallelPipelines => hybrid_pipelines::build(&mut rows),
+    }
+    Ok(rows.program)
+}
+
+/// A program that grows, and what its rows are about.
+pub(super) struct Rows<'a> {
+    pub(super) slot: &'a Slot<'a>,
+    pub(super) program: Program,
+    /// Most stages of a pipeline.
+    pub(super) stages: usize,
+    /// Devices of each class, by position.
+    pub(super) classes: Vec<Vec<usize>>,
+}
+
+/// `x_lk`, by layer and stage.
+pub(super) type Places = Vec<Vec<Expression>>;
+
+impl Rows<'_> {
+    pub(super) fn binary(&mut self, name: String) -> Column {
+        self.program.declare(variable().binary().name(name))
+    }
+
+    pub(super) fn at_most(&mut self, most: f64, name: String) -> Column {
+        self.program.declare(variable().min(0).max(most).name(name))
+    }
+
+    /// Samples: real or whole, up to a batch.
+    pub(super) fn taken(&mut self, name: String) -> Column {
+        let definition = variable().min(0).max(f64::from(self.slot.samples)).name(name);
+        let whole = self.slot.whole;
+        self.program
+            .declare(if whole { definition.integer() } else { definition })
+    }
+
+    /// Prefix binaries of a pipeline: every layer in one stage if `on` is 1, in none if it is 0.
+    pub(super) fn staging(&mut self, pipeline: usize, on: &Expression) -> Places {
+        let layers = self.slot.chain.layers();
+        let mut prefix: Vec<Vec<Expression>> = Vec::new();
+        for l in 0..layers {
+            let inner =
+                (0..self.stages - 1).map(|k| self.binary(format!("prefix[{pipeline},{l},{k}]")).expression());
+            let mut of_layer: Vec<Expression> = inner.collect();
+            of_layer.push(on.clone());
+            for k in 1..self.stages {
+                let (before, after) = (of_layer[k - 1].clone(), of_layer[k].clone());
+                self.program
+                    .add_row(format!("monotone[{pipeline},{l},{k}]"), before, after);
+            }
+            if let Some(previous) = prefix.last() {
+                for k in 0..self.stages - 1 {
+                    let name = format!("precedence[{pipeline},{l},{k}]");
+                    self.program
+                        .add_row(name, of_layer[k].clone(), previous[k].clone());
+                }
+            }
+            prefix.push(of_layer);
+        }
+        let place = |of_layer: Vec<Expression>| {
+            let before = |k: usize| {
+                if k == 0 {
+                    Expression::default()
+                } else {
+                    of_layer[k - 1].clone()
+                }
+            };
+            (0..of_layer.len())
+                .map(|k| of_layer[k].clone() - before(k))
+                .collect()
+        };
+        prefix.into_iter().map(place).collect()
+    }
+
+    /// Whether stages hold layers; those that do not come first, so that position says the depth.
+    pub(super) fn used(&mut self, pipeline: usize, x: &Places) -> Vec<Column> {
+        let used: Vec<Column> = (0..self.stages)
+            .map(|k| self.binary(format!("used[{pipeline},{k}]")))
+            .collect();
+        for k in 0..self.stages {
+            let mut all = Expression::default();
+            for (l, of_layer) in x.iter().enumerate() {
+                all += of_layer[k].clone();
+                let name = format!("holds[{pipeline},{l},{k}]");
+                self.program
+                    .add_row(name, of_layer[k].clone(), used[k].expression());
+            }
+            self.program
+                .add_row(format!("not_empty[{pipeline},{k}]"), used[k].expression(), all);
+            if k > 0 {
+                let name = format!("empty_first[{pipeline},{k}]");
+                self.program
+                    .add_row(name, used[k - 1].expression(), used[k].expression());
+            }
+        }
+        used
+    }
+
+    /// For each inner boundary and stage, 1 if exactly one of its two layers lies there.
+    pub(super) fn crossings(&mut self, pipeline: usize, x: &Places) -> Vec<Vec<Column>> {
+        let mut crossings = Vec::new();
+        for b in 1..x.len() {
+            let mut of_boundary = Vec::new();
+            let sides = x[b - 1].iter().zip(&x[b]).enumerate();
+            for (k, (before, after)) in sides {
+                let crosses = self.at_most(1.0, format!("crosses[{pipeline},{b},{k}]"));
+                let name = |way: &str| format!("{way}[{pipeline},{b},{k}]");
+                self.program
+                    .add_row(name("sent"), before.clone() - after.clone(), crosses.expression());
+                self.program.add_row(
+                    name("received"),
+                    after.clone() - before.clone(),
+                    crosses.expression(),
+                );
+                of_boundary.push(crosses);
+            }
+            crossings.push(of_boundary);
+        }
+        crossings
+    }
+
+    /// A product of samples and a number from 0 to 1 that is whole in plans: at least the samples where it is 1.
+    pub(super) fn product(&mut self, name: &str, samples: Column, chosen: Expression) -> Column {
+        let most = f64::from(self.slot.samples);
+        let product = self.at_most(most, format!("of_{name}"));
+        let lower = samples.expression() - most + most * chosen;
+        self.program.add_row(name.into(), lower, product.expression());
+        product
+    }
+
+    /// Time of work and links for samples at one stage on a class, in ms.
+    pub(super) fn stage_ms(&self, class: usize, on_layer: &[Column], on_crossing: &[Column]) -> Expression {
+        let device = &self.slot.devices[self.classes[class][0]];
+        let bandwidth = match self.slot.reading {
+            Reading::ParallelPipelines => device.bandwidth_bytes_per_ms,
+            Reading::PipelineOfGroups => device.bandwidth_bytes_per_ms.min(self.slot.backbone_bytes_per_ms),
+        };
+        let mut time_ms = Expression::default();
+        for (l, samples) in on_layer.iter().enumerate() {
+            let work_ms = self.slot.chain.work_ms[device.kind][l];
+            // What the class cannot run is kept away from it by a row of its own.
+            if work_ms.is_finite() {
+                samples.add_to(&mut time_ms, work_ms * device.slowdown);
+            }
+        }
+        for (b, samples) in on_crossing.iter().enumerate() {
+            samples.add_to(&mut time_ms, self.slot.chain.cut_bytes[b + 1] / bandwidth);
+        }
+        time_ms
+    }
+
+    /// A class that stands at a stage can run its layers.
+    pub(super) fn runs(&mut self, place: &str, class: usize, x: &Places, k: usize, stands: &Expression) {
+        let kind = self.slot.devices[self.classes[class][0]].kind;
+        for (l, of_layer) in x.iter().enumerate() {
+            if self.slot.chain.work_ms[kind][l].is_infinite() {
+                let both = of_layer[k].clone() + stands.clone();
+                self.program
+                    .add_row(format!("runs[{place},{l}]"), both, 1.0.into());
+            }
+        }
+    }
+
+    /// The pipeline of groups.
+    fn groups(&mut self) {
+        let (slot, layers) = (self.slot, self.slot.chain.layers());
+        let samples = f64::from(slot.samples);
+        let x = self.staging(0, &1.0.into());
+        let used = self.used(0, &x);
+        let crossings = self.crossings(0, &x);
+        let busiest = self.program.declare(variable().min(0).name("busiest"));
+        let mut objective = slot.time_weight * busiest.expression();
+        let mut stock = vec![Expression::default(); self.classes.len()];
+        for k in 0..self.stages {
+            let depth = (self.stages - k) as f64;
+            let compute = self
+                .program
+                .declare(variable().min(0).name(format!("compute[{k}]")));
+            let ring = self.program.declare(variable().min(0).name(format!("ring[{k}]")));
+            let (mut done, mut members) = (Expression::default(), Expression::default());
+            let mut stands_of = Vec::new();
+            for (c, stock) in stock.iter_mut().enumerate() {
+                let device = slot.devices[self.classes[c][0]].clone();
+                let each = self.taken(format!("each[{k},{c}]"));
+                let mut stands = Expression::default();
+                for m in 1..=self.classes[c].len() {
+                    let count = self.binary(format!("count[{k},{c},{m}]"));
+                    let name = format!("{k},{c},{m}");
+                    let taken = self.at_most(samples, format!("taken[{name}]"));
+                    let only = samples * count.expression();
+                    self.program
+                        .add_row(format!("only_if[{name}]"), taken.expression(), only);
+                    self.program.add_row(
+                        format!("at_most_each[{name}]"),
+                        taken.expression(),
+                        each.expression(),
+                    );
+                    taken.add_to(&mut done, m as f64);
+                    for sum in [&mut members, &mut *stock] {
+                        count.add_to(sum, m as f64);
+                    }
+                    count.add_to(&mut stands, 1.0);
+                    count.add_to(&mut objective, m as f64 * slot.weight(self.classes[c][0]));
+                }
+                self.program
+                    .add_row(format!("one_count[{k},{c}]"), stands.clone(), 1.0.into());
+                let on_layer: Vec<Column> = (0..layers)
+                    .map(|l| self.product(&format!("layer_samples[{k},{c},{l}]"), each, x[l][k].clone()))
+                    .collect();
+                let on_crossing: Vec<Column> = (1..layers)
+                    .map(|b| {
+                        let crosses = crossings[b - 1][k].expression();
+                        self.product(&format!("crossing_samples[{k},{c},{b}]"), each, crosses)
+                    })
+                    .collect();
+                let time_ms = self.stage_ms(c, &on_layer, &on_crossing);
+                self.program
+                    .add_row(format!("computes[{k},{c}]"), time_ms, compute.expression());
+                self.runs(&format!("{k},{c}"), c, &x, k, &stands);
+                if device.memory_bytes.is_finite() {
+                    let mut bytes = Expression::default();
+                    for (l, on_layer) in on_layer.iter().enumerate() {
+                        bytes += slot.chain.state_bytes[l] * x[l][k].clone();
+                        let stash = slot.chain.stash_bytes[l] * slot.micro_batch * depth / samples;
+                        on_layer.add_to(&mut bytes, stash);
+                    }
+                    let spare = self.spare_bytes(depth);
+                    let limit = device.memory_bytes + spare - spare * stands.clone();
+                    self.program.add_row(format!("memory[{k},{c}]"), bytes, limit);
+                }
+                stands_of.push(stands);
+            }
+            let all = samples * used[k].expression();
+            self.program.add_row(format!("all_samples[{k}]"), all, done);
+            self.rings(k, &x, &used[k], &members, &stands_of, ring);
+            let stage = compute.expression() + ring.expression();
+            self.program
+                .add_row(format!("keeps_up[{k}]"), stage, busiest.expression());
+        }
+        self.stock(stock);
+        self.program.objective = objective;
+    }
+
+    /// More than anything held at a depth.
+    pub(super) fn spare_bytes(&self, depth: f64) -> f64 {
+        let chain = self.slot.chain;
+        let stash: f64 = chain.stash_bytes.iter().sum();
+        chain.state_bytes.iter().sum::<f64>() + stash * self.slot.micro_batch * depth + 1.0
+    }
+
+    /// There are enough devices of each class.
+    pub(super) fn stock(&mut self, stock: Vec<Expression>) {
+        for (c, counted) in stock.into_iter().enumerate() {
+            let there = Expression::from(self.classes[c].len() as f64);
+            self.program.add_row(format!("stock[{c}]"), counted, there);
+        }
+    }
+
+    /// The ring of a stage, by the size of its group and each class that stands there.
+    fn rings(
+        &mut self,
+        k: usize,
+        x: &Places,
+        used: &Column,
+        members: &Expression,
+        stands: &[Expression],
+        ring: Column,
+    ) {
+        let slot = self.slot;
+        let (mut one, mut counted) = (Expression::default(), Expression::default());
+        for n in 1..=slot.devices.len() {
+            let size = self.binary(format!("size[{k},{n}]"));
+            size.add_to(&mut one, 1.0);
+            size.add_to(&mut counted, n as f64);
+            for (c, stands) in stands.iter().enumerate() {
+                let bandwidth = slot.devices[self.classes[c][0]].bandwidth_bytes_per_ms;
+                let all = 0..slot.chain.layers();
+                let most_ms = slot.ring_ms(&all, n, bandwidth);
+                let mut ring_ms = most_ms * (size.expression() + stands.clone()) - 2.0 * most_ms;
+                for l in all {
+                    ring_ms += slot.ring_ms(&(l..l + 1), n, bandwidth) * x[l][k].clone();
+                }
+                self.program
+                    .add_row(format!("ring_time[{k},{n},{c}]"), ring_ms, ring.expression());
+            }
+        }
+        self.program
+            .add_row(format!("one_size[{k}]"), one.clone(), used.expression());
+        self.program
+            .add_row(format!("one_size[{k},at_least]"), used.expression(), one);
+        self.program
+            .add_row(format!("members[{k}]"), members.clone(), counted.clone());
+        self.program
+            .add_row(format!("members[{k},at_least]"), counted, members.clone());
+    }
+}

@@ -1,0 +1,424 @@
+//! The online controller: what every run must show, failures, breaking off and going on, broken scenarios.
+
+#[path = "common/command.rs"]
+mod command;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use command::Folder;
+use serde_json::Value;
+use stagecut::exact::control::Control;
+use stagecut::exact::highs;
+use stagecut::formulations::horizon::{Kind, build};
+
+const NET: &str = r#"
+[network]
+layers = [
+  { id = "a", forward_ms = 1.0, backward_ms = 2.0, parameter_bytes = 100, stash_bytes = 10 },
+  { id = "b", forward_ms = 2.0, backward_ms = 4.0, parameter_bytes = 200, stash_bytes = 20 },
+  { id = "c", forward_ms = 1.0, backward_ms = 2.0, parameter_bytes = 300, stash_bytes = 30 },
+  { id = "d", forward_ms = 1.5, backward_ms = 3.0, parameter_bytes = 100, stash_bytes = 10 },
+]
+tensors = [
+  { producer = "a", consumers = ["b"], bytes = 1000 },
+  { producer = "b", consumers = ["c", "d"], bytes = 500 },
+  { producer = "c", consumers = ["d"], bytes = 800 },
+]
+
+[cluster]
+device_kinds = [{ name = "gpu", count = 4 }]
+link = { bandwidth_bytes_per_s = 1e6 }
+"#;
+
+const SCENARIO: &str = r#"
+instance = "net.toml"
+reading = "pipeline-of-groups"
+slots = 40
+samples = 12
+batches_per_slot = 10
+time_weight = 0.2
+
+[[budgets]]
+name = "dollars"
+per_slot = 2.5
+
+[prices]
+gpu = { dollars = 1.0 }
+
+[[processes]]
+of = "slowdown"
+factors = [1.0, 3.0]
+transitions = [[0.8, 0.2], [0.4, 0.6]]
+
+[[processes]]
+of = "price"
+shared = true
+factors = [1.0, 2.0]
+transitions = [[0.7, 0.3], [0.3, 0.7]]
+
+[[processes]]
+of = "availability"
+devices = ["gpu:1", "gpu:2"]
+factors = [1.0, 0.0]
+transitions = [[0.9, 0.1], [0.5, 0.5]]
+"#;
+
+fn folder(scenario: &str) -> Folder {
+    let folder = Folder::with("net.toml", NET);
+    folder.write("scenario.toml", scenario);
+    folder
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// The slots of a policy.
+fn slots<'a>(lines: &'a [Value], policy: &str) -> Vec<&'a Value> {
+    let slots = lines.iter().filter_map(|line| line.get("slot"));
+    slots.filter(|slot| slot["policy"] == policy).collect()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Optima, queues and bounds, computed again from the lines of a run.
+fn assert_shown(lines: &[Value]) {
+    let header = &lines[0]["run"];
+    let budget = number(&header["per_slot"][0]);
+    let yardsticks = &lines.last().expect("lines")["yardsticks"];
+    let bound = &yardsticks["lagrangian_ms"];
+    if let (Some(clairvoyant), Some(bound)) = (yardsticks["clairvoyant_ms"].as_f64(), bound.as_f64()) {
+        assert!(bound <= clairvoyant * (1.0 + 1e-9), "{bound} above {clairvoyant}");
+    }
+    for policy in header["policies"].as_array().expect("a list") {
+        let slots = slots(lines, policy.as_str().expect("a name"));
+        assert_eq!(slots.len() as u64, header["slots"].as_u64().expect("a number"));
+        let (mut queue, mut paid, mut time_ms, mut served) = (0.0_f64, 0.0, 0.0, 0);
+        for slot in &slots {
+            let cost = number(&slot["costs"][0]);
+            queue = (queue + cost - budget).max(0.0);
+            assert!((queue - number(&slot["queues"][0])).abs() < 1e-6, "{slot}");
+            assert!(
+                number(&slot["optimum"]) <= number(&slot["value"]) * (1.0 + 1e-9),
+                "{slot}"
+            );
+            if let Some(ms) = slot["time_ms"].as_f64() {
+                (time_ms, served) = (time_ms + ms, served + 1);
+            }
+            paid += cost;
+        }
+        let is_kept = paid <= budget * slots.len() as f64 * (1.0 + 1e-9);
+        // The queue bounds what was paid too much.
+        assert!(paid <= budget * slots.len() as f64 + queue + 1e-6);
+        if is_kept && served > 0 {
+            let average_ms = time_ms / f64::from(served);
+            assert!(
+                number(bound) <= average_ms * (1.0 + 1e-9),
+                "{policy}: {average_ms} below {bound}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_run_shows_what_it_must() {
+    for reading in ["pipeline-of-groups", "parallel-pipelines"] {
+        for seed in ["1", "2", "3"] {
+            let folder = folder(&SCENARIO.replace("pipeline-of-groups", reading));
+            let text = folder.succeed(&["online", "scenario.toml", "--seed", seed, "--quiet"]);
+            assert_shown(&lines(&text));
+        }
+    }
+}
+
+#[test]
+fn drift_plus_penalty_keeps_the_budget_and_a_larger_weight_of_time_is_faster() {
+    let folder = folder(SCENARIO);
+    let run = |weight: &str| {
+        let args = [
+            "online",
+            "scenario.toml",
+            "--slots",
+            "400",
+            "--policies",
+            "exact",
+            "--time-weight",
+            weight,
+            "--quiet",
+        ];
+        let lines = lines(&folder.succeed(&args));
+        let summary = lines
+            .iter()
+            .find_map(|line| line.get("summary"))
+            .expect("a summary")
+            .clone();
+        (
+            number(&summary["average_time_ms"]),
+            number(&summary["queues_per_slot"][0]),
+        )
+    };
+    let (patient, dear) = (run("0.01"), run("1"));
+    assert!(dear.0 <= patient.0, "{dear:?} slower than {patient:?}");
+    assert!(patient.1 < 0.05 && patient.1 <= dear.1, "{patient:?}, {dear:?}");
+}
+
+#[test]
+fn a_device_that_fails_is_planned_around_in_the_next_slot() {
+    let scenario = SCENARIO.replace("reading", "trace = \"trace.csv\"\nreading");
+    let scenario = scenario.split("[[processes]]").next().expect("a head");
+    let folder = folder(&scenario.replace("per_slot = 2.5", "per_slot = 10.0"));
+    folder.write(
+        "trace.csv",
+        "slot,device,quantity,factor\n3,gpu:0,availability,0\n3,gpu:2,availability,0\n6,gpu:0,availability,1\n",
+    );
+    let lines = lines(&folder.succeed(&["online", "scenario.toml", "--slots", "8", "--quiet"]));
+    assert_shown(&lines);
+    for policy in ["tentative", "exact", "myopic", "static", "even", "proportional"] {
+        let slots = slots(&lines, policy);
+        let used = |slot: usize| slots[slot]["pipelines"].to_string();
+        assert!(used(2).contains("gpu:0"), "{policy}: {}", used(2));
+        for (slot, record) in slots.iter().enumerate().skip(3) {
+            assert!(record["time_ms"].is_number(), "{policy}");
+            assert!(!used(slot).contains("gpu:2"), "{policy}: {}", used(slot));
+            assert!(
+                slot >= 6 || !used(slot).contains("gpu:0"),
+                "{policy}: {}",
+                used(slot)
+            );
+        }
+        assert!(
+            number(&slots[3]["time_ms"]) > number(&slots[2]["time_ms"]),
+            "{policy}"
+        );
+    }
+    // All devices gone: no plan, no cost, and the run goes on.
+    let gone: String = (0..4).map(|i| format!("1,gpu:{i},availability,0\n")).collect();
+    folder.write(
+        "trace.csv",
+        format!("slot,device,quantity,factor\n{gone}2,gpu:3,availability,1\n"),
+    );
+    let text = folder.succeed(&["online", "scenario.toml", "--slots", "3", "--quiet"]);
+    let lines = self::lines(&text);
+    assert_shown(&lines);
+    assert!(slots(&lines, "exact")[1]["time_ms"].is_null());
+    assert!(slots(&lines, "exact")[2]["time_ms"].is_number());
+}
+
+#[test]
+fn a_run_goes_on_from_any_line_it_was_cut_at() {
+    let folder = folder(SCENARIO);
+    let args = [
+        "online",
+        "scenario.toml",
+        "--policies",
+        "tentative,even",
+        "--slots",
+        "12",
+        "--quiet",
+    ];
+    let whole = folder.succeed(&args);
+    let resumed = [&args[..], &["--output", "run.jsonl", "--resume"]].concat();
+    // In the first line, between lines, within lines, and behind the last one.
+    for cut in [
+        0,
+        10,
+        whole.len() / 3,
+        whole.find('\n').expect("a line") + 1,
+        whole.len() - 2,
+        whole.len(),
+    ] {
+        folder.write("run.jsonl", &whole[..cut]);
+        folder.succeed(&resumed);
+        assert_eq!(folder.read("run.jsonl"), whole, "cut at {cut}");
+    }
+    let other = [&resumed[..], &["--seed", "9"]].concat();
+    assert_eq!(folder.run(&other).code, 2);
+    assert_eq!(
+        folder.read("run.jsonl"),
+        whole,
+        "a file of another run is left alone"
+    );
+}
+
+#[test]
+fn a_killed_run_goes_on() {
+    let folder = folder(SCENARIO);
+    let args = ["online", "scenario.toml", "--slots", "1500", "--quiet"];
+    let whole = folder.succeed(&args);
+    let resumed = [&args[..], &["--output", "run.jsonl", "--resume"]].concat();
+    let mut child = folder
+        .command(&resumed)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    // Killed as soon as it has written something: SIGKILL, which it cannot catch.
+    let path = folder.path("run.jsonl");
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) < 5_000 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().expect("it runs or has ended");
+    child.wait().expect("it ends");
+    assert!(
+        folder.read("run.jsonl").len() < whole.len(),
+        "it was too fast to be killed"
+    );
+    folder.succeed(&resumed);
+    assert_eq!(folder.read("run.jsonl"), whole);
+}
+
+/// Two states, worked by hand: with a budget of 1.5 a slot, one of the two slow slots takes its dear plan.
+#[test]
+fn the_horizon_program_by_hand() {
+    let plans = |slow: f64| vec![(slow, vec![1.0]), (slow / 2.0, vec![2.0])];
+    let kinds = [
+        Kind {
+            slots: 2.0,
+            plans: plans(10.0),
+        },
+        Kind {
+            slots: 1.0,
+            plans: plans(4.0),
+        },
+    ];
+    let value = |total: f64, whole: bool| {
+        let program = build(&kinds, &[total], whole);
+        let scale = program.scale_ns / 1e6;
+        let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
+        solved.bound * scale
+    };
+    assert!((value(4.5, true) - 19.0).abs() < 1e-6);
+    // Half a slot more: a budget of 4.5 buys 1.5 dear plans of the slow slots.
+    assert!((value(4.5, false) - 16.5).abs() < 1e-6);
+    assert!(value(2.0, true).is_infinite());
+}
+
+#[test]
+fn pages_and_code_name_the_same_families() {
+    let kinds = [Kind {
+        slots: 1.0,
+        plans: vec![(1.0, vec![1.0])],
+    }];
+    let page = include_str!("../formulations/horizon.md");
+    for family in build(&kinds, &[1.0], true).families() {
+        assert!(page.contains(&format!("| `{family}` |")), "{family}");
+    }
+}
+
+#[test]
+fn scenarios_of_the_instances_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("instances/online");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("instances/online").flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let path = path.display().to_string();
+            let text = Folder::new().succeed(&["online", &path, "--slots", "4", "--quiet"]);
+            assert_shown(&lines(&text));
+            count += 1;
+        }
+    }
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn broken_scenarios_are_refused_with_their_place() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("slots = 40", "slots = 0", &["slots: found 0", "from 1"]),
+        (
+            "slots = 40",
+            "slot = 40",
+            &["unknown field `slot`", "line 4", "did you mean `slots`?"],
+        ),
+        (
+            "reading = \"pipeline-of-groups\"",
+            "reading = \"groups\"",
+            &["line 3", "parallel-pipelines"],
+        ),
+        (
+            "gpu = { dollars",
+            "tpu = { dollars",
+            &["prices: found `tpu`", "device kind"],
+        ),
+        (
+            "gpu = { dollars",
+            "gpu = { dolars",
+            &["prices.gpu", "did you mean `dollars`?"],
+        ),
+        (
+            "per_slot = 2.5",
+            "per_slot = -1.0",
+            &["budgets[0].per_slot: found -1"],
+        ),
+        (
+            "[[0.8, 0.2], [0.4, 0.6]]",
+            "[[0.8, 0.3], [0.4, 0.6]]",
+            &["processes[0].transitions[0]", "sum to 1"],
+        ),
+        (
+            "[[0.8, 0.2], [0.4, 0.6]]",
+            "[[0.8, 0.2]]",
+            &["processes[0].transitions: found 1 rows for 2 factors"],
+        ),
+        (
+            "factors = [1.0, 3.0]",
+            "factors = [0.0, 3.0]",
+            &["processes[0].factors[0]", "above 0"],
+        ),
+        (
+            "\"gpu:1\", \"gpu:2\"",
+            "\"gpu:7\"",
+            &["processes[2].devices", "`gpu:7`"],
+        ),
+        (
+            "instance = \"net.toml\"",
+            "instance = \"nets.toml\"",
+            &["nets.toml", "did you mean `net.toml`?"],
+        ),
+        (
+            "samples = 12",
+            "samples = 12\nmicro_batch = 13",
+            &["micro_batch: found 13"],
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(SCENARIO.contains(from), "{from}");
+        let run = folder(&SCENARIO.replace(from, to)).run(&["online", "scenario.toml"]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{to}: {}", run.stderr);
+        let message: Vec<&str> = run
+            .stderr
+            .split_whitespace()
+            .filter(|word| *word != "│")
+            .collect();
+        for part in *expected {
+            assert!(
+                message.join(" ").contains(part),
+                "{to}: no `{part}` in {}",
+                run.stderr
+            );
+        }
+    }
+    let traces: &[(&str, &str)] = &[
+        ("0,gpu:9,slowdown,2\n", "line 2, column `device`"),
+        ("0,gpu:0,speed,2\n", "line 2, column `quantity`"),
+        ("0,gpu:0,slowdown,0\n", "line 2, column `factor`"),
+        (
+            "3,gpu:0,slowdown,2\n1,gpu:0,slowdown,1\n",
+            "line 3, column `slot`",
+        ),
+        ("0,gpu:0,backbone,2\n", "line 2, column `device`"),
+    ];
+    for (rows, expected) in traces {
+        let folder = folder(&SCENARIO.replace("reading", "trace = \"trace.csv\"\nreading"));
+        folder.write("trace.csv", format!("slot,device,quantity,factor\n{rows}"));
+        let run = folder.run(&["online", "scenario.toml"]);
+        assert_eq!(run.code, 2, "{rows}: {}", run.stderr);
+        assert!(run.stderr.contains(expected), "{rows}: {}", run.stderr);
+    }
+    let run = folder(SCENARIO).run(&["online", "scenario.toml", "--resume"]);
+    assert_eq!(run.code, 2, "--resume needs --output");
+}

@@ -1,6 +1,7 @@
 //! Generated instances: the same for a seed, as large as asked, and valid.
 
 use stagecut::exact::control::Control;
+use stagecut::generate::random::{Random, random};
 use stagecut::generate::transformer::{Granularity, PRESETS, Precision, Transformer, transformer};
 use stagecut::instance::Instance;
 use stagecut::methods;
@@ -173,5 +174,30 @@ fn ninety_six_blocks_are_proved_in_8_16_and_32_stages() {
         let period = plan.objective_ms.expect("an optimal plan");
         assert!(period < before);
         before = period;
+    }
+}
+
+#[test]
+fn random_networks_are_valid_and_as_asked() {
+    for seed in 0..20 {
+        let chain = Random {
+            layers: 15,
+            reach: 1,
+            seed,
+            ..Random::default()
+        };
+        let spec = random(&chain);
+        assert_eq!(spec, random(&chain));
+        let instance = Instance::from_spec(&spec).unwrap();
+        assert_eq!(instance.network.layers.len(), 15);
+        for tensor in &instance.network.tensors {
+            assert_eq!(tensor.consumers, [tensor.producer + 1], "a reach of 1 is a chain");
+        }
+        let branching = random(&Random { reach: 4, ..chain });
+        assert_ne!(branching, spec);
+        for tensor in &Instance::from_spec(&branching).unwrap().network.tensors {
+            let near = |&consumer: &usize| (1..=4).contains(&(consumer - tensor.producer));
+            assert!(tensor.consumers.iter().all(near));
+        }
     }
 }

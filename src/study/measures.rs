@@ -66,7 +66,7 @@ pub struct Group {
     pub method: String,
     /// What the part has in common.
     pub group: String,
-    /// Stages or layers.
+    /// Stages or layers; 0 where the group has no size.
     pub x: usize,
     /// Runs with a plan.
     pub runs: usize,
@@ -228,15 +228,16 @@ pub(super) fn wins(objectives: &[Vec<Option<f64>>]) -> Vec<Vec<Option<Wins>>> {
     objectives.iter().map(row).collect()
 }
 
-/// The runs that are certainly furthest from the optimum, one a method and problem.
+/// The runs that are certainly furthest from the optimum, one a method and instance.
 pub(super) fn worst<'a>(methods: &[String], all: &[&[Run<'a>]], cells: &[Cell<'a>]) -> Vec<Case<'a>> {
     let mut cases: Vec<Case> = Vec::new();
     for (method, runs) in methods.iter().zip(all) {
-        // Of several seeds or limits one is enough.
-        let mut worst_of: BTreeMap<usize, &Run> = BTreeMap::new();
+        // Of several options, seeds or limits one is enough: ten cases are to show ten things.
+        let low = |run: &Run| run.gap.map_or(0.0, |gap| gap.low);
+        let mut worst_of: BTreeMap<&str, &Run> = BTreeMap::new();
         for run in runs.iter().filter(|run| run.gap.is_some()) {
-            let place = worst_of.entry(run.cell).or_insert(run);
-            if objective(run) > objective(place) {
+            let place = worst_of.entry(&run.row.task.content).or_insert(run);
+            if low(run) > low(place) {
                 *place = run;
             }
         }

@@ -144,7 +144,8 @@ pub fn worst(summary: &Summary, source: &Source) -> Table {
     Table {
         name: "worst",
         title: "Worst cases",
-        note: "The runs whose plans are certainly furthest from the optimum.".into(),
+        note: "The runs whose plans are certainly furthest from the optimum, one a method and instance."
+            .into(),
         columns: columns
             .iter()
             .map(|(name, heading)| ((*name).into(), (*heading).into()))

@@ -32,6 +32,8 @@ pub struct Summary<'a> {
     pub gaps_high: Vec<Curve>,
     /// Distributions of gaps: at least.
     pub gaps_low: Vec<Curve>,
+    /// Mean gaps by family.
+    pub by_family: Vec<Group>,
     /// Mean gaps by stages.
     pub by_stages: Vec<Group>,
     /// Mean gaps by instance, for its number of layers.
@@ -97,6 +99,7 @@ impl<'a> Summary<'a> {
             speed: performance(&methods, &costs(seconds_if_solved)),
             gaps_high: gaps(|gap| gap.high),
             gaps_low: gaps(|gap| gap.low),
+            by_family: groups(&methods, &all, |run| Some((0, run.row.task.family.clone()))),
             by_stages: groups(&methods, &all, |run| {
                 let stages = run.row.stages?;
                 Some((stages, stages.to_string()))

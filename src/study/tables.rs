@@ -31,8 +31,9 @@ pub fn tables(summary: &Summary) -> Vec<Table> {
             &summary.gaps_low,
             &summary.gaps_high,
         ),
-        groups("by-stages", "Gap by stages", "stages", &summary.by_stages),
-        groups("by-size", "Gap by instance", "layers", &summary.by_size),
+        groups("by-family", "Gap by family", None, &summary.by_family),
+        groups("by-stages", "Gap by stages", Some("stages"), &summary.by_stages),
+        groups("by-size", "Gap by instance", Some("layers"), &summary.by_size),
         wins(summary),
         problems(summary),
     ]
@@ -121,31 +122,29 @@ fn curves(name: &'static str, title: &'static str, x: &'static str, low: &[Curve
     table
 }
 
-fn groups(name: &'static str, title: &'static str, x: &'static str, groups: &[Group]) -> Table {
+/// Mean gaps by group; `x` is what the groups' sizes count, if they have any.
+fn groups(name: &'static str, title: &'static str, x: Option<&'static str>, groups: &[Group]) -> Table {
+    let mut columns = vec![("method", "method"), ("group", "of")];
+    columns.extend(x.map(|x| (x, x)));
+    columns.extend([("runs", "runs"), ("mean_gap", "mean gap")]);
     let mut table = Table::new(
         name,
         title,
-        format!("Mean gap of the runs of a method, by {x}."),
-        &[
-            ("method", "method"),
-            ("group", "of"),
-            (x, x),
-            ("runs", "runs"),
-            ("mean_gap", "mean gap"),
-        ],
+        "Mean gap of the runs of a method that have a plan.",
+        &columns,
     );
-    table.rows = groups
-        .iter()
-        .map(|group| {
-            vec![
-                Cell::Word(group.method.clone()),
-                Cell::Word(group.group.clone()),
-                Cell::Count(group.x),
-                Cell::Count(group.runs),
-                Cell::range(Some(group.mean_gap_low), Some(group.mean_gap_high), Unit::Part),
-            ]
-        })
-        .collect();
+    let cells = |group: &Group| {
+        let mut cells = vec![Cell::Word(group.method.clone()), Cell::Word(group.group.clone())];
+        cells.extend(x.map(|_| Cell::Count(group.x)));
+        cells.push(Cell::Count(group.runs));
+        cells.push(Cell::range(
+            Some(group.mean_gap_low),
+            Some(group.mean_gap_high),
+            Unit::Part,
+        ));
+        cells
+    };
+    table.rows = groups.iter().map(cells).collect();
     table
 }
 

@@ -1,7 +1,7 @@
 //! One run of one method on one problem, and what it is known by.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,16 +110,14 @@ impl Task {
         let Source::File(file) = &self.source else {
             return format!("stagecut study run-task {} {}", quoted(study), self.id);
         };
-        let path = match base == Path::new(".") {
-            true => PathBuf::from(file),
-            false => base.join(file),
-        };
+        let path = without_dots(&base.join(file));
         let mut command = format!("stagecut solve {}", quoted(&path.to_string_lossy()));
         let mut flag = |name: &str, value: &str| {
             command.push_str(&format!(" --{name} {}", quoted(value)));
         };
         if let Some(cluster) = &self.cluster {
-            flag("cluster", &resolved_cluster(cluster, base));
+            let path = without_dots(Path::new(&resolved_cluster(cluster, base)));
+            flag("cluster", &path.to_string_lossy());
         }
         for (name, value) in named(&self.options) {
             let name = name.trim_end_matches("_bytes_per_s").replace('_', "-");
@@ -156,6 +154,22 @@ fn named(options: &PipelineOptions) -> impl Iterator<Item = (String, String)> {
         };
         (name, text)
     })
+}
+
+/// A path without dots, where that can be told from its words.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut shorter = PathBuf::new();
+    for part in path.components() {
+        let last_is_name = matches!(shorter.components().next_back(), Some(Component::Normal(_)));
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if last_is_name => {
+                shorter.pop();
+            }
+            part => shorter.push(part),
+        }
+    }
+    shorter
 }
 
 /// A word for a shell.

@@ -160,12 +160,12 @@ def check_gaps(study, folder):
                 same(("ecdf", row), float(curve.evaluate(float(row["gap"]))), float(row["share_low"]))
 
 
-def check_groups(study, folder, name, column):
+def check_groups(study, folder, name, column, size=None):
     for row in read(folder, name):
         runs = [
             run
             for run in study.runs[row["method"]]
-            if run["gap"] is not None and run[column] == row[column] and (name != "by-size" or run["instance"] == row["group"])
+            if run["gap"] is not None and run[column] == row["group"] and run.get(size) == row.get(size)
         ]
         same("runs", len(runs), float(row["runs"]))
         for end, which in enumerate(("low", "high")):
@@ -187,12 +187,12 @@ def check_wins(study, folder):
 
 
 def check_worst(study, folder):
-    worst = defaultdict(lambda: (-1.0, 0.0))
+    worst = defaultdict(float)
     for label, runs in study.runs.items():
         for run in runs:
             if run["gap"] is not None:
-                worst[label, run["key"]] = max(worst[label, run["key"]], (run["objective_ms"], run["gap"][0]))
-    gaps = sorted((gap for _, gap in worst.values()), reverse=True)
+                worst[label, run["content"]] = max(worst[label, run["content"]], run["gap"][0])
+    gaps = sorted(worst.values(), reverse=True)
     for row, gap in zip(read(folder, "worst"), gaps):
         same("worst", gap, float(row["gap_low"]))
 
@@ -207,8 +207,9 @@ def main():
         study, folder, "speed", lambda row: max(row["seconds"], SHORTEST_S) if solved(row) else math.inf
     )
     check_gaps(study, folder)
-    check_groups(study, folder, "by-stages", "stages")
-    check_groups(study, folder, "by-size", "layers")
+    check_groups(study, folder, "by-family", "family")
+    check_groups(study, folder, "by-stages", "stages", "stages")
+    check_groups(study, folder, "by-size", "instance", "layers")
     check_wins(study, folder)
     check_worst(study, folder)
     runs = sum(len(of) for of in study.runs.values())

@@ -31,9 +31,11 @@ def main():
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 1000))
         asked = [client.submit(run_task, program, study, results, task, retries=2, pure=False) for task in tasks]
         for done, future in enumerate(as_completed(asked), start=1):
-            if future.status != "finished":
+            # Waits where the worker that had the answer died since: the task is then given to another one.
+            error = future.exception()
+            if error is not None:
                 failed += 1
-                print(f"\n{future.exception()}", file=sys.stderr)
+                print(f"\n{error}", file=sys.stderr)
             if sys.stderr.isatty():
                 print(f"\r{done} of {len(tasks)} tasks, {failed} failed", end="", file=sys.stderr)
     print(f"\r{len(tasks)} tasks, {failed} failed", file=sys.stderr)

@@ -24,26 +24,34 @@ def rows(results):
     return found
 
 
+def address_in(path):
+    """The scheduler's address, once it has written all of its file."""
+    for _ in range(600):
+        try:
+            return json.loads(Path(path).read_text())["address"]
+        except (FileNotFoundError, json.JSONDecodeError):
+            time.sleep(0.1)
+    raise TimeoutError("the scheduler does not start")
+
+
 def main():
     program, study, folder = sys.argv[1:4]
     local, remote = f"{folder}/local", f"{folder}/dask"
     subprocess.run([program, "study", "run", study, "--results", local, "--quiet"], check=True)
     address_file = f"{folder}/scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    tool = [sys.executable, "-m", "distributed.cli"]
+    log = open(f"{folder}/dask.log", "w")
+    quiet = {"stdout": log, "stderr": log}
     scheduler = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
          "--scheduler-file", address_file], **quiet)
     workers = []
     try:
-        while not Path(address_file).exists():
-            time.sleep(0.1)
+        address = address_in(address_file)
         for _ in range(2):
             # Without a nanny nobody starts it again: it stays dead.
             workers.append(subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", address_file, "--nthreads", "1",
                  "--no-nanny", "--no-dashboard", "--local-directory", folder], **quiet))
-        address = json.loads(Path(address_file).read_text())["address"]
         with Client(address) as client:
             client.wait_for_workers(2)
         submitted = subprocess.Popen(

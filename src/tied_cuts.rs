@@ -37,25 +37,6 @@ pub fn applies(problem: &Problem) -> Result<(), &'static str> {
     }
 }
 
-/// The problem with the passes of every layer, and the operators of every tie, in one item.
-pub fn tied(instance: &Instance, problem: &Problem) -> Reduced {
-    let layers = &instance.network.layers;
-    let mut first = BTreeMap::new();
-    let mut together = Vec::new();
-    for (item, of) in problem.items.iter().enumerate() {
-        for layer in of.layers.iter().chain(&of.backward_layers) {
-            let layer = &layers[*layer];
-            for key in [(Some(&layer.id), None), (None, layer.tie.as_ref())] {
-                if key != (None, None) {
-                    together.push((*first.entry(key).or_insert(item), item));
-                }
-            }
-        }
-    }
-    let (problem, item_of) = problem.merged(&together);
-    Reduced { problem, item_of }
-}
-
 /// Finds the best plan with tied cuts by the exact engine.
 ///
 /// Where the search completes, no plan with tied cuts is better. The bound is one for separate cuts.
@@ -64,7 +45,11 @@ pub fn tied(instance: &Instance, problem: &Problem) -> Reduced {
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn solve(instance: &Instance, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
-    let tied = tied(instance, problem);
+    let (joined, item_of) = problem.tied();
+    let tied = Reduced {
+        problem: joined,
+        item_of,
+    };
     let labels = item_labels(instance, &tied.problem);
     let outcome = exact::solve(&tied.problem, exact::Method::Exact, &labels, control)?;
     let bound = exact::simple_bound(problem);

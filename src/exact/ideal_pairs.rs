@@ -1,6 +1,8 @@
 //! Dynamic program over pairs of ideals, for problems in two parts without order between them.
 #![doc = include_str!("../../formulations/ideal_pairs.md")]
 
+use std::cmp::Reverse;
+
 use fixedbitset::FixedBitSet;
 use petgraph::unionfind::UnionFind;
 
@@ -10,20 +12,26 @@ use super::cross::{Between, Cross};
 use super::growth;
 use super::ideals::Pass;
 use super::mates::{Mates, keeps};
-use super::part::{Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
+use super::part::{self, Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
 use super::reach::Reach;
 use super::windows;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
-/// Most ideals of one part.
-const MOST_IDEALS: usize = 1_000_000;
+/// Most ideals of one part: where there are more, passes hardly ever end in time, and the program has the machine to itself.
+const MOST_IDEALS: usize = 50_000;
 
 /// Most bytes of either table over pairs of ideals.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Most slices that are kept at a time, 88 bytes each.
 const MOST_SLICES: usize = 10_000_000;
+
+/// Looking at a pair of slices that may fit, in the time of passing over one that does not.
+const STEPS_OF_A_PAIR: u64 = 8;
+
+/// Steps between two looks at the clock: some milliseconds.
+const STEPS_UNWATCHED: u64 = 1_000_000;
 
 /// For each ideal of a part, the stages that can follow; `None` until first looked up.
 type Slices = Vec<Option<Box<[Slice]>>>;
@@ -43,7 +51,7 @@ pub struct PairSearch<'a> {
     /// Slices reach up to this limit.
     most_ns: u64,
     most_steps: u64,
-    /// Pairs of slices looked at in all passes.
+    /// Pairs of slices passed over in all passes; one that may fit counts for more.
     pub steps: u64,
     /// Pairs of ideals met in all passes.
     pub ideals: usize,
@@ -126,8 +134,8 @@ struct Step<'a> {
 }
 
 impl<'a> PairSearch<'a> {
-    /// Prepares a search for limits up to `most_ns`, that gives up after looking at so many pairs of slices; `None` for a
-    /// problem in one part, or with too many ideals.
+    /// Prepares a search for limits up to `most_ns`, that gives up after so many steps; `None` for a problem in one part, or
+    /// with too many ideals.
     pub fn new(
         problem: &'a Problem,
         control: &'a Control<'a>,
@@ -303,23 +311,28 @@ impl<'a> PairSearch<'a> {
                 mates = Some((second, Mates::new(&self.cross, slices)));
             }
             let Some((_, mates)) = &mates else { continue };
-            let (met, steps) = self.stages_from(&step, parent, mates, own, other);
-            self.steps += steps;
-            if met.is_some() {
-                return Ok(met);
+            let mut steps = self.steps;
+            let met = self.stages_from(&step, parent, mates, own, other, &mut steps);
+            self.steps = steps;
+            if let Some(met) = met? {
+                return Ok(Some(met));
             }
             if self.slices_held > MOST_SLICES {
                 self.forget_slices();
             }
-            let is_large = self.cross.table_bytes() > MOST_BYTES || own.seen.bytes() > MOST_BYTES;
-            if is_large || self.steps > self.most_steps {
-                return Err(StoppedBy::SizeLimit);
-            }
-            if let Some(stopped_by) = self.control.must_stop() {
-                return Err(stopped_by);
-            }
+            self.may_go_on(own, self.steps)?;
         }
         Ok(None)
+    }
+
+    /// Whether there is room, time and effort left.
+    fn may_go_on(&self, own: &Reached, steps: u64) -> Result<(), StoppedBy> {
+        let is_large = self.cross.table_bytes() > MOST_BYTES || own.seen.bytes() > MOST_BYTES;
+        match self.control.must_stop() {
+            _ if is_large || steps > self.most_steps => Err(StoppedBy::SizeLimit),
+            Some(stopped_by) => Err(stopped_by),
+            None => Ok(()),
+        }
     }
 
     /// Makes room: what is needed again is looked up again.
@@ -356,8 +369,7 @@ impl<'a> PairSearch<'a> {
         slices.unwrap_or(&[]).iter().filter(fits)
     }
 
-    /// Takes one more stage from a pair of ideals in every way: the position of the state where both directions meet, and
-    /// how many pairs of slices were looked at.
+    /// Takes one more stage from a pair of ideals in every way: the position of the state where both directions meet.
     fn stages_from(
         &self,
         step: &Step,
@@ -365,17 +377,23 @@ impl<'a> PairSearch<'a> {
         mates: &Mates,
         own: &mut Reached,
         other: &Reached,
-    ) -> (Option<u32>, u64) {
+        steps: &mut u64,
+    ) -> Result<Option<u32>, StoppedBy> {
         let limit_ns = step.limit.ns;
         let from = own.states[parent].at;
         // The stages left cannot carry all of it.
         let must_take_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
-        let mut steps = 0;
+        let mut look_up_at = *steps + STEPS_UNWATCHED;
         let mut fitting = Vec::new();
         let mut range = mates.all();
         for a in self.useful(step, own.towards, 0, from[0]) {
             fitting.clear();
-            steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut range, &mut fitting);
+            *steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut range, &mut fitting);
+            *steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
+            if *steps > look_up_at {
+                self.may_go_on(own, *steps)?;
+                look_up_at = *steps + STEPS_UNWATCHED;
+            }
             for &b in &fitting {
                 let to = [a.to, mates.to[b as usize]];
                 if own.seen.contains(to) || to == from {
@@ -405,11 +423,11 @@ impl<'a> PairSearch<'a> {
                     parent: parent as u32,
                 });
                 if step.may_meet && other.seen.contains(to) {
-                    return (Some((own.states.len() - 1) as u32), steps);
+                    return Ok(Some((own.states.len() - 1) as u32));
                 }
             }
         }
-        (None, steps)
+        Ok(None)
     }
 
     /// Whether the stage between two pairs of ideals, so many stages from the end, holds what it must.
@@ -481,8 +499,8 @@ fn between(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Between {
     }
 }
 
-/// The items in two parts without order between them, each made of whole components, of about the same size; `None` if
-/// there is but one component.
+/// The items in two parts without order between them, each made of whole components, with about as many ideals each; `None`
+/// if there is but one component, or too many ideals in one.
 fn in_two(problem: &Problem) -> Option<[Vec<usize>; 2]> {
     let n = problem.items.len();
     let mut joined = UnionFind::new(n);
@@ -491,18 +509,23 @@ fn in_two(problem: &Problem) -> Option<[Vec<usize>; 2]> {
             joined.union(u.index(), v.index());
         }
     }
-    let component: Vec<usize> = (0..n).map(|item| joined.find(item)).collect();
-    let mut sizes = vec![0; n];
-    component.iter().for_each(|&c| sizes[c] += 1);
-    let mut largest_first: Vec<usize> = (0..n).filter(|&c| sizes[c] > 0).collect();
-    largest_first.sort_by_key(|&c| (std::cmp::Reverse(sizes[c]), c));
-    let mut part_of = vec![0; n];
-    let mut filled = [0, 0];
-    for c in largest_first {
-        let part = usize::from(filled[1] < filled[0]);
-        part_of[c] = part;
-        filled[part] += sizes[c];
+    let mut components = vec![Vec::new(); n];
+    (0..n).for_each(|item| components[joined.find(item)].push(item));
+    components.retain(|items| !items.is_empty());
+    let mut counted = Vec::new();
+    for items in components {
+        counted.push((part::count_ideals(problem, &items, MOST_IDEALS)?, items));
     }
-    let items = |part: usize| (0..n).filter(|&item| part_of[component[item]] == part).collect();
-    (filled[1] > 0).then(|| [items(0), items(1)])
+    counted.sort_by_key(|(ideals, items)| (Reverse(*ideals), items[0]));
+    let mut parts = [(1.0, Vec::new()), (1.0, Vec::new())];
+    for (ideals, items) in counted {
+        let part = &mut parts[usize::from(parts[1].0 < parts[0].0)];
+        part.0 *= ideals as f64;
+        part.1.extend(items);
+    }
+    let [first, second] = parts.map(|(_, mut items)| {
+        items.sort_unstable();
+        items
+    });
+    (!second.is_empty()).then_some([first, second])
 }

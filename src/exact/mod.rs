@@ -28,12 +28,14 @@ mod program;
 pub mod reach;
 mod search;
 mod three_block;
+mod twins;
 pub mod windows;
 
 use self::bounds::Bound;
 use self::capacity::Capacity;
 use self::control::Control;
 use self::highs::SolverError;
+use self::presolve::Reduced;
 use self::program::Extent;
 use self::search::Search;
 use crate::heuristics::{self, Effort};
@@ -105,11 +107,11 @@ impl Method {
 /// Extensions of a stage that the portfolio tries before anything slower: hundredths of a second's work.
 const STEPS_AT_FIRST: u64 = 200_000;
 
-/// Pairs of slices that the portfolio looks at before anything slower: seconds of work.
-const STEPS_OF_PAIRS: u64 = 500_000_000;
+/// Pairs of slices that the portfolio passes over before anything slower: seconds of work.
+const STEPS_OF_PAIRS: u64 = 1_000_000_000;
 
-/// Pairs of slices that it looks at beside the program.
-const STEPS_OF_PAIRS_BESIDE: u64 = 5_000_000_000;
+/// Pairs of slices that it passes over beside the program.
+const STEPS_OF_PAIRS_BESIDE: u64 = 10_000_000_000;
 
 /// Extensions after which the portfolio leaves the rest to the program beside the ideals: some tenths of a second's work.
 const STEPS_BESIDE: u64 = 5_000_000;
@@ -281,12 +283,21 @@ pub fn simple_bound(problem: &Problem) -> Bound {
     }
 }
 
-/// Runs every quick heuristic.
+/// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.
 fn find_incumbents(search: &mut Search) {
+    let problem = search.problem;
+    offer_quick_plans(search, &Reduced::identity(problem));
+    if !problem.ties.is_empty() {
+        let (problem, item_of) = problem.tied();
+        offer_quick_plans(search, &Reduced { problem, item_of });
+    }
+}
+
+fn offer_quick_plans(search: &mut Search, reduced: &Reduced) {
     let quick = |heuristic: &&heuristics::Heuristic| heuristic.effort == Effort::Quick;
     for heuristic in heuristics::METHODS.iter().filter(quick) {
-        if let Some(plan) = heuristic.plan(search.problem, search.control.seed) {
-            search.offer(plan.assignment);
+        if let Some(plan) = heuristic.plan(&reduced.problem, search.control.seed) {
+            search.offer(reduced.lift(&plan.assignment));
         }
         if search.control.must_stop().is_some() {
             return;

@@ -85,13 +85,9 @@ impl Part {
     ///
     /// Time and memory O(I n) for I ideals of n items.
     pub fn new(problem: &Problem, items: Vec<usize>, most_ideals: usize) -> Option<Self> {
-        let at: HashMap<usize, usize> = items.iter().enumerate().map(|(at, &item)| (item, at)).collect();
+        let at = positions(&items);
         let words = items.len().div_ceil(64).max(1);
-        let predecessors: Vec<Vec<usize>> = growth::predecessors(problem);
-        let before: Vec<Vec<usize>> = items
-            .iter()
-            .map(|&item| predecessors[item].iter().map(|before| at[before]).collect())
-            .collect();
+        let before = before(problem, &items, &at);
         let transfers = inside(problem, &at, words);
         let sets = ideals(&before, words, most_ideals)?;
         let work_ns = |item: usize| problem.items[items[item]].work_ns();
@@ -228,6 +224,24 @@ impl Part {
     pub fn everything(&self) -> Ideal {
         (self.ideals.len() - 1) as Ideal
     }
+}
+
+/// The number of ideals of some items without order with the rest, in ascending order; `None` if there are more than so many.
+pub fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
+    let before = before(problem, items, &positions(items));
+    Some(ideals(&before, items.len().div_ceil(64), most)?.len())
+}
+
+/// The position of each item.
+fn positions(items: &[usize]) -> HashMap<usize, usize> {
+    items.iter().enumerate().map(|(at, &item)| (item, at)).collect()
+}
+
+/// For each item of a part its predecessors, all by position.
+fn before(problem: &Problem, items: &[usize], at: &HashMap<usize, usize>) -> Vec<Vec<usize>> {
+    let predecessors = growth::predecessors(problem);
+    let of = |&item: &usize| predecessors[item].iter().map(|before| at[before]).collect();
+    items.iter().map(of).collect()
 }
 
 /// Whether all of one set is in another.

@@ -1,8 +1,9 @@
-//! Reductions: items that some best plan puts together become one.
+//! Reductions: items that some best plan puts together become one, and those that could change places keep to an order.
 #![doc = include_str!("../../formulations/presolve.md")]
 
 use petgraph::Direction;
 
+use super::twins;
 use crate::cost::{Side, StageCost};
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
@@ -14,6 +15,8 @@ pub struct Reductions {
     pub apart: bool,
     /// Items without work or memory join the neighbour that pays for them anyway.
     pub absorb: bool,
+    /// Items that could change places in any plan keep to an order.
+    pub twins: bool,
     /// Prefix variables outside an item's stage window are fixed.
     pub windows: bool,
     /// Windows take account of what must cross the boundaries between stages.
@@ -33,6 +36,7 @@ impl Default for Reductions {
         Self {
             apart: true,
             absorb: true,
+            twins: true,
             windows: true,
             boundaries: true,
             anchored: true,
@@ -92,7 +96,7 @@ pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Redu
             together.extend(absorbed(&reduced.problem));
         }
         if together.is_empty() {
-            return reduced;
+            break;
         }
         let (smaller, item_of) = reduced.problem.merged(&together);
         reduced = Reduced {
@@ -100,6 +104,13 @@ pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Redu
             item_of: reduced.item_of.iter().map(|&item| item_of[item]).collect(),
         };
     }
+    if reductions.twins {
+        for (first, second) in twins::pairs(&reduced.problem) {
+            let order = &mut reduced.problem.order;
+            order.add_edge((first as u32).into(), (second as u32).into(), ());
+        }
+    }
+    reduced
 }
 
 /// Pairs of a producer and a consumer whose separation alone would make a stage busier than the limit.
@@ -178,7 +189,7 @@ fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limi
     able[0].iter().any(|a| able[1].iter().any(|b| in_stock(a, b)))
 }
 
-/// Pairs of an item without work or memory and the neighbour it can follow into any stage at no cost. No item is in two
+/// Pairs of an item without work or memory and one that it can follow into any stage at no cost. No item is in two
 /// pairs, so that each argument holds whatever the other pairs do.
 fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     let mut touched = vec![false; problem.items.len()];
@@ -194,7 +205,7 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// The only predecessor, if what it sends to the item alone costs at least all that the item sends on; or the only
+/// Any other item, if it has neither order nor transfers; the only predecessor, if what it sends to the item alone costs at least all that the item sends on; or the only
 /// successor, if what the item sends to it alone costs at least all that the item receives.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
@@ -208,11 +219,15 @@ fn host(problem: &Problem, item: usize) -> Option<usize> {
     if !weightless {
         return None;
     }
+    let index = (item as u32).into();
+    if problem.order.neighbors_undirected(index).next().is_none() && problem.transfers_of[item].is_empty() {
+        return (0..problem.items.len()).find(|&other| other != item);
+    }
     let transfers = || problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
     let received = || transfers().filter(|t| t.producer != item);
     let sent = || transfers().filter(|t| t.producer == item);
     let only = |direction| {
-        let mut neighbours = problem.order.neighbors_directed((item as u32).into(), direction);
+        let mut neighbours = problem.order.neighbors_directed(index, direction);
         neighbours
             .next()
             .filter(|_| neighbours.next().is_none())

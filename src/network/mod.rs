@@ -42,7 +42,7 @@ pub struct Layer {
 }
 
 /// Times of a layer on a device kind, in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Times {
     /// Forward propagation.
     pub forward_ns: u64,

@@ -26,7 +26,7 @@ test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about
 test-study: build ## Check a report with numpy and scipy, and a study on Dask with a worker killed
 	scripts/test-study
 
-test-html: build ## Open a study's report in headless Chromium
+test-html: build ## Check the numbers of a study's report, and open it in headless Chromium
 	scripts/test-html
 
 test-slurm: build ## Run a study as a Slurm job array on this machine

@@ -71,6 +71,8 @@ impl Cell {
             Self::Number(value, unit) => unit.text(*value),
             Self::Range(Bracket { low, high }, unit) => match (unit.text(*low), unit.text(*high)) {
                 (low, high) if low == high => low,
+                // It says both ends.
+                (_, high) if high.starts_with('<') => high,
                 (low, high) => format!("{low} to {high}"),
             },
         }

@@ -31,11 +31,18 @@ pub fn tables(summary: &Summary) -> Vec<Table> {
             &summary.gaps_low,
             &summary.gaps_high,
         ),
-        groups("by-family", "Gap by family", None, &summary.by_family),
-        groups("by-stages", "Gap by stages", Some("stages"), &summary.by_stages),
-        groups("by-size", "Gap by instance", Some("layers"), &summary.by_size),
+        families(summary),
+        groups("by-stages", "Gap by stages", None, "stages", &summary.by_stages),
+        groups(
+            "by-size",
+            "Gap by instance",
+            Some("instance"),
+            "layers",
+            &summary.by_size,
+        ),
         wins(summary),
         problems(summary),
+        about(summary),
     ]
 }
 
@@ -122,30 +129,59 @@ fn curves(name: &'static str, title: &'static str, x: &'static str, low: &[Curve
     table
 }
 
-/// Mean gaps by group; `x` is what the groups' sizes count, if they have any.
-fn groups(name: &'static str, title: &'static str, x: Option<&'static str>, groups: &[Group]) -> Table {
-    let mut columns = vec![("method", "method"), ("group", "of")];
-    columns.extend(x.map(|x| (x, x)));
-    columns.extend([("runs", "runs"), ("mean_gap", "mean gap")]);
-    let mut table = Table::new(
-        name,
-        title,
-        "Mean gap of the runs of a method that have a plan.",
-        &columns,
-    );
+/// Mean gaps by family: a column each, in the order of the study.
+fn families(summary: &Summary) -> Table {
+    let mut families: Vec<&str> = Vec::new();
+    for cell in &summary.cells {
+        if !families.contains(&cell.task.family.as_str()) {
+            families.push(&cell.task.family);
+        }
+    }
+    let columns: Vec<(&str, &str)> = std::iter::once("method")
+        .chain(families.iter().copied())
+        .map(|name| (name, name))
+        .collect();
+    let mut table = Table::new("by-family", "Gap by family", MEAN_GAP, &columns);
+    let of = |method: &str, family: &str| {
+        let mut groups = summary.by_family.iter();
+        let group = groups.find(|group| group.method == method && group.group == family);
+        group.map_or(Cell::Empty, mean_gap)
+    };
+    let row = |method: &String| {
+        let cells = families.iter().map(|family| of(method, family));
+        std::iter::once(Cell::Word(method.clone())).chain(cells).collect()
+    };
+    table.rows = summary.methods.iter().map(row).collect();
+    table
+}
+
+/// Mean gaps by group: what groups are called, where they have names of their own, and what their sizes count.
+fn groups(
+    name: &'static str,
+    title: &'static str,
+    called: Option<&'static str>,
+    size: &'static str,
+    groups: &[Group],
+) -> Table {
+    let names = std::iter::once("method").chain(called).chain([size, "runs"]);
+    let mut columns: Vec<(&str, &str)> = names.map(|name| (name, name)).collect();
+    columns.push(("mean_gap", "mean gap"));
+    let mut table = Table::new(name, title, MEAN_GAP, &columns);
     let cells = |group: &Group| {
-        let mut cells = vec![Cell::Word(group.method.clone()), Cell::Word(group.group.clone())];
-        cells.extend(x.map(|_| Cell::Count(group.x)));
-        cells.push(Cell::Count(group.runs));
-        cells.push(Cell::range(
-            Some(group.mean_gap_low),
-            Some(group.mean_gap_high),
-            Unit::Part,
-        ));
+        let mut cells = vec![Cell::Word(group.method.clone())];
+        cells.extend(called.map(|_| Cell::Word(group.group.clone())));
+        cells.extend([Cell::Count(group.x), Cell::Count(group.runs), mean_gap(group)]);
         cells
     };
     table.rows = groups.iter().map(cells).collect();
     table
+}
+
+/// What tables of mean gaps hold.
+const MEAN_GAP: &str = "Mean gap of the runs of a method that have a plan.";
+
+fn mean_gap(group: &Group) -> Cell {
+    Cell::range(Some(group.mean_gap_low), Some(group.mean_gap_high), Unit::Part)
 }
 
 /// The win matrix: the row's method against the column's.
@@ -216,6 +252,30 @@ fn problems(summary: &Summary) -> Table {
             Cell::number(cell.bound_ms, Unit::Ms),
             Cell::number(gap, Unit::Part),
             Cell::Word(finders.join(" ")),
+        ]);
+    }
+    table
+}
+
+/// What the methods are, as the registry says.
+fn about(summary: &Summary) -> Table {
+    let columns = [
+        ("method", "method"),
+        ("summary", "what it does"),
+        ("source", "source"),
+    ];
+    let mut table = Table::new("about", "What the methods are", "", &columns);
+    let mut names: Vec<&str> = Vec::new();
+    for row in summary.cells.iter().flat_map(|cell| &cell.rows) {
+        if !names.contains(&row.task.method.as_str()) {
+            names.push(&row.task.method);
+        }
+    }
+    for method in names.into_iter().filter_map(crate::methods::find) {
+        table.rows.push(vec![
+            Cell::Word(method.name().into()),
+            Cell::Word(method.summary().into()),
+            Cell::Word(method.source().into()),
         ]);
     }
     table

@@ -26,13 +26,14 @@
   // Plots answer the keyboard and the pointer.
   for (const figure of document.querySelectorAll(".plot")) {
     const svg = figure.querySelector("svg");
-    const readout = figure.querySelector(".readout");
+    const values = () => [...figure.querySelectorAll(".legend li")].map((entry) => entry.textContent);
     check("plot has a name", svg.getAttribute("aria-label").length > 20);
     check("plot takes the focus", svg.tabIndex === 0);
     svg.dispatchEvent(new KeyboardEvent("keydown", { key: "End" }));
-    const last = readout.textContent;
+    const last = values();
     svg.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
-    check(`values of ${figure.id}`, last.length > 10 && readout.textContent.length > 5);
+    check(`place in ${figure.id}`, values()[0] !== last[0] && values()[0].length > 5);
+    check(`values of ${figure.id}`, last.slice(1).every((entry) => /\d( %)?$/.test(entry)));
     const box = svg.getBoundingClientRect();
     svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
     check("the line moves", Number(figure.querySelector(".cursor").getAttribute("x1")) > 100);
@@ -70,8 +71,10 @@
   }
   const outcome = document.createElement("pre");
   outcome.id = "outcome";
+  const look = `${window.innerWidth} pixels ${matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"}`;
   outcome.textContent = wrong.length === 0
-    ? `fine: ${document.querySelectorAll("table").length} tables, ${document.querySelectorAll(".plot").length} plots, ${drawings.length} drawings`
+    ? `fine: ${look}, ${document.querySelectorAll("table").length} tables, ${document.querySelectorAll(".plot").length} plots, ${drawings.length} drawings`
     : `wrong: ${[...new Set(wrong)].join("; ")}`;
   document.body.append(outcome);
+  parent.postMessage(outcome.textContent, "*");
 })();

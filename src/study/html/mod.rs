@@ -49,11 +49,12 @@ pub fn page(summary: &Summary, source: &Source) -> String {
     for table in shown.iter().filter(|table| table.name == "methods") {
         section(table.name, table.title, &self::table(table));
     }
-    let figures: String = plots
-        .iter()
-        .map(|plot| format!("<h3>{}</h3>\n{}", escape_xml(plot.title), plot.html()))
-        .collect();
-    section("plots", "Plots", &figures);
+    let figures: String = plots.iter().map(plot::Plot::html).collect();
+    section(
+        "plots",
+        "Plots",
+        &format!("<div class=\"plots\">\n{figures}</div>\n"),
+    );
     let worst = worst(summary, source);
     section(worst.name, worst.title, &table(&worst));
     let drawn: String = drawn(drawings(summary, source));
@@ -71,7 +72,7 @@ pub fn page(summary: &Summary, source: &Source) -> String {
         } else {
             ""
         };
-        let _ = write!(head, "<p{class}>{}</p>", escape_xml(&line));
+        let _ = write!(head, "<p{class}>{}</p>", prose(&line));
     }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
@@ -82,9 +83,22 @@ pub fn page(summary: &Summary, source: &Source) -> String {
     )
 }
 
+/// A sentence in which names stand in backticks.
+fn prose(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let part = |(at, part): (usize, &str)| match at % 2 {
+        0 => escape_xml(part),
+        _ => format!("<code>{}</code>", escape_xml(part)),
+    };
+    parts.map(part).collect()
+}
+
 /// A table whose headings sort it.
 fn table(table: &Table) -> String {
-    let mut out = format!("<p class=\"note\">{}</p>\n", escape_xml(&table.note));
+    let mut out = String::new();
+    if !table.note.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", prose(&table.note));
+    }
     let left_out = table.rows.len().saturating_sub(MOST_ROWS);
     if left_out > 0 {
         let _ = writeln!(
@@ -109,10 +123,14 @@ fn table(table: &Table) -> String {
          <thead><tr>",
         table.name
     );
-    for (_, heading) in &table.columns {
+    for (at, (_, heading)) in table.columns.iter().enumerate() {
+        let class = match table.rows.iter().all(|row| row[at].is_number()) {
+            true => " class=\"n\"",
+            false => "",
+        };
         let _ = write!(
             out,
-            "<th scope=\"col\"><button type=\"button\">{}</button></th>",
+            "<th scope=\"col\"{class}><button type=\"button\">{}</button></th>",
             escape_xml(heading)
         );
     }
@@ -126,7 +144,7 @@ fn table(table: &Table) -> String {
                 (Cell::Word(word), _) if word.starts_with("stagecut ") => {
                     write!(out, "<td><code>{text}</code></td>")
                 }
-                (Cell::Word(_), _) => write!(out, "<td>{text}</td>"),
+                (Cell::Word(word), _) => write!(out, "<td>{}</td>", prose(word)),
                 (Cell::Empty, _) => write!(out, "<td class=\"n\">-</td>"),
                 (Cell::Count(count), _) => write!(out, "<td class=\"n\" data-v=\"{count}\">{text}</td>"),
                 (Cell::Number(value, _), _) => write!(out, "<td class=\"n\" data-v=\"{value}\">{text}</td>"),

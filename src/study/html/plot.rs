@@ -110,10 +110,13 @@ impl Axis {
 }
 
 impl Plot<'_> {
-    /// The figure: drawing, legend, and a line that tells values.
+    /// The figure: heading, drawing, and a legend that a script fills with the values under the pointer.
     pub fn html(&self) -> String {
-        let mut out = format!("<figure class=\"plot\" id=\"plot-{}\">\n", self.name);
         let title = escape_xml(self.title);
+        let mut out = format!(
+            "<figure class=\"plot\" id=\"plot-{}\"><h3>{title}</h3>\n",
+            self.name
+        );
         let _ = writeln!(
             out,
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" tabindex=\"0\" role=\"img\" aria-label=\"{title}. {}\" data-frame=\"{LEFT} {TOP} \
@@ -134,15 +137,14 @@ impl Plot<'_> {
             out += &self.curve(series);
         }
         out += "<line class=\"cursor\" hidden=\"hidden\"/>\n</svg>\n";
-        out += "<p class=\"readout\" aria-live=\"polite\"></p>\n<ul class=\"legend\">";
+        out += "<ul class=\"legend\" aria-live=\"polite\"><li class=\"at\" aria-atomic=\"true\"></li>";
         for series in self.series.iter().filter(|series| !series.faint) {
-            let place = series.place;
+            let (color, dash) = (color(series.place), dash(series.place));
+            let name = escape_xml(&series.name);
             let _ = write!(
                 out,
-                "<li><svg width=\"28\" height=\"10\" aria-hidden=\"true\"><path class=\"line c{} d{}\" d=\"M1 5H27\"/></svg> {}</li>",
-                color(place),
-                dash(place),
-                escape_xml(&series.name)
+                "<li data-name=\"{name}\" aria-atomic=\"true\"><svg width=\"28\" height=\"10\" aria-hidden=\"true\"><path \
+                 class=\"line c{color} d{dash}\" d=\"M1 5H27\"/></svg> {name} <span class=\"value\"></span></li>"
             );
         }
         let _ = writeln!(

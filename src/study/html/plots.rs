@@ -73,7 +73,7 @@ fn gaps(summary: &Summary) -> Plot<'static> {
             .position(|method| *method == low.method)
             .unwrap_or(0);
         series.push(Series {
-            name: format!("{}, at best", low.method),
+            name: low.method.clone(),
             place,
             points: low.steps.clone(),
             steps: true,
@@ -102,7 +102,8 @@ fn by_stages(summary: &Summary) -> Plot<'static> {
         summary,
         "by-stages",
         "Gap by stages",
-        "Mean gap of each method by the number of stages a plan may have, at most.",
+        "Mean gap of each method by the number of stages that a plan may have. Where the optimum is not known it is the gap to the \
+         best bound.",
         "stages",
         &summary.by_stages,
         false,
@@ -114,7 +115,8 @@ fn by_size(summary: &Summary) -> Plot<'static> {
         summary,
         "by-size",
         "Gap by size",
-        "Mean gap of each method by the number of layers of the network, at most.",
+        "Mean gap of each method by the number of layers of the network. Where the optimum is not known it is the gap to the best \
+         bound.",
         "layers",
         &summary.by_size,
         true,

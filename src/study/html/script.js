@@ -29,7 +29,7 @@ for (const table of document.querySelectorAll("table")) {
   });
 }
 
-// Plots: the pointer, or the arrow keys, move a line; the values of all curves there stand below.
+// Plots: the pointer, or the arrow keys, move a line; the legend shows the values of all curves there.
 for (const figure of document.querySelectorAll(".plot")) {
   const svg = figure.querySelector("svg");
   const [left, top, right, bottom] = svg.dataset.frame.split(" ").map(Number);
@@ -37,9 +37,10 @@ for (const figure of document.querySelectorAll(".plot")) {
   const [partX, partY] = svg.dataset.part.split(" ").map(Number);
   const [titleX] = svg.dataset.titles.split("|");
   const cursor = svg.querySelector(".cursor");
-  const readout = figure.querySelector(".readout");
+  const where = figure.querySelector(".at");
   const curves = [...svg.querySelectorAll("path[data-points]")].map((path) => ({
     name: path.dataset.name,
+    faint: path.classList.contains("faint"),
     steps: path.dataset.steps === "1",
     points: path.dataset.points.split(";").filter(Boolean).map((pair) => pair.split(" ").map(Number)),
   }));
@@ -52,16 +53,14 @@ for (const figure of document.querySelectorAll(".plot")) {
     const pixel = left + (right - left) * at;
     for (const [name, value] of [["x1", pixel], ["x2", pixel], ["y1", top], ["y2", bottom]]) cursor.setAttribute(name, value);
     cursor.removeAttribute("hidden");
-    const parts = curves.map((curve) => {
-      const value = curve.steps ? before(curve.points, x) : nearest(curve.points, x);
-      return [curve.name, value];
-    });
-    const shown = parts.filter((part) => part[1] !== undefined).sort((a, b) => b[1] - a[1]);
-    readout.replaceChildren(...[`${titleX} ${text(x, partX)}`, ...shown.map(([name, value]) => `${name}: ${text(value, partY)}`)].map((line) => {
-      const span = document.createElement("span");
-      span.textContent = line;
-      return span;
-    }));
+    where.textContent = `${titleX} ${text(x, partX)}`;
+    for (const entry of figure.querySelectorAll("[data-name] > .value")) {
+      const own = curves.filter((curve) => curve.name === entry.parentElement.dataset.name);
+      own.sort((a, b) => a.faint - b.faint);
+      const values = own.map((curve) => (curve.steps ? before(curve.points, x) : nearest(curve.points, x)));
+      const words = values.filter((value) => value !== undefined).map((value) => text(value, partY));
+      entry.textContent = [...new Set(words)].join(" to ");
+    }
   };
   const before = (points, x) => {
     let value = 0;

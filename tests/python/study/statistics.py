@@ -132,14 +132,17 @@ def check_profile(study, folder, name, cost):
     """Dolan and Moré's profile, by its definition: a sum over problems for every ratio of the table."""
     costs = {label: study.by_problem(label, cost) for label in study.runs}
     best = {key: min((of[key] for of in costs.values() if key in of), default=math.inf) for key in study.problems}
-    checked = 0
-    for row in read(folder, name):
+    table = read(folder, name)
+    for label, of in costs.items():
+        jumps = {of[key] / best[key] if of[key] != best[key] else 1.0 for key in of if math.isfinite(of[key])}
+        listed = sorted(float(row["ratio"]) for row in table if row["method"] == label)
+        assert np.allclose(listed, sorted(jumps), rtol=1e-9, atol=0), (name, label)
+    for row in table:
         of = costs[row["method"]]
         ratio = float(row["ratio"])
         within = sum(1 for key in of if math.isfinite(of[key]) and of[key] <= ratio * best[key] * (1 + 1e-12))
         same((name, row), within / len(of), float(row["share_low"]))
-        checked += 1
-    assert checked > 0
+    assert table
 
 
 def check_gaps(study, folder):
@@ -160,16 +163,33 @@ def check_gaps(study, folder):
                 same(("ecdf", row), float(curve.evaluate(float(row["gap"]))), float(row["share_low"]))
 
 
-def check_groups(study, folder, name, column, size=None):
-    for row in read(folder, name):
-        runs = [
-            run
-            for run in study.runs[row["method"]]
-            if run["gap"] is not None and run[column] == row["group"] and run.get(size) == row.get(size)
-        ]
+def mean_gaps(what, runs, row, prefix):
+    for end, which in enumerate(("low", "high")):
+        value = float(np.mean([run["gap"][end] for run in runs])) if runs else None
+        same((what, row, which), value, number(row[f"{prefix}_{which}"]))
+
+
+def check_families(study, folder):
+    families = {run["family"] for of in study.problems.values() for run in of}
+    for row in read(folder, "by-family"):
+        assert {name.removesuffix("_low") for name in row if name.endswith("_low")} == families
+        for family in families:
+            runs = [run for run in study.runs[row["method"]] if run["gap"] is not None and run["family"] == family]
+            mean_gaps("by-family", runs, row, family)
+
+
+def check_groups(study, folder, name, column, size):
+    found = defaultdict(list)
+    for label, runs in study.runs.items():
+        for run in runs:
+            if run["gap"] is not None and run[size] != "":
+                found[label, run[column], run[size]].append(run)
+    table = read(folder, name)
+    assert len(table) == len(found), name
+    for row in table:
+        runs = found[row["method"], row[column], row[size]]
         same("runs", len(runs), float(row["runs"]))
-        for end, which in enumerate(("low", "high")):
-            same((name, row), float(np.mean([run["gap"][end] for run in runs])), float(row[f"mean_gap_{which}"]))
+        mean_gaps(name, runs, row, "mean_gap")
 
 
 def check_wins(study, folder):
@@ -187,14 +207,33 @@ def check_wins(study, folder):
 
 
 def check_worst(study, folder):
+    table = read(folder, "worst")
     worst = defaultdict(float)
     for label, runs in study.runs.items():
         for run in runs:
             if run["gap"] is not None:
                 worst[label, run["content"]] = max(worst[label, run["content"]], run["gap"][0])
     gaps = sorted(worst.values(), reverse=True)
-    for row, gap in zip(read(folder, "worst"), gaps):
+    assert len(table) == sum(gap > TOLERANCE for gap in gaps[:10])
+    for row, gap in zip(table, gaps):
         same("worst", gap, float(row["gap_low"]))
+        same("worst", (float(row["objective_ms"]) - float(row["best_ms"])) / float(row["objective_ms"]), gap)
+
+
+def check_problems(study, folder):
+    table = read(folder, "problems")
+    assert len(table) == len(study.problems)
+    # Both are in the order in which the rows name problems first.
+    for row, (key, of) in zip(table, study.problems.items()):
+        assert (row["instance"], row["family"], row["options"]) == (of[0]["instance"], of[0]["family"], key[1]), row
+        best = study.best[key]
+        bounds = [run["bound_ms"] for run in of if run["bound_ms"] is not None]
+        same("best", best, number(row["objective_ms"]))
+        same("bound", max(bounds, default=None), number(row["bound_ms"]))
+        gap = study.gap(key, best)
+        same("gap", gap and gap[1], number(row["gap"]))
+        finders = {run["method"] for run in of if best is not None and run["objective_ms"] == best}
+        assert finders == set(row["best"].split()), row
 
 
 def main():
@@ -207,11 +246,12 @@ def main():
         study, folder, "speed", lambda row: max(row["seconds"], SHORTEST_S) if solved(row) else math.inf
     )
     check_gaps(study, folder)
-    check_groups(study, folder, "by-family", "family")
+    check_families(study, folder)
     check_groups(study, folder, "by-stages", "stages", "stages")
     check_groups(study, folder, "by-size", "instance", "layers")
     check_wins(study, folder)
     check_worst(study, folder)
+    check_problems(study, folder)
     runs = sum(len(of) for of in study.runs.values())
     print(f"statistics agree: {runs} runs, {len(study.problems)} problems, {len(study.runs)} methods")
 

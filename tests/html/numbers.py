@@ -85,7 +85,9 @@ def points_of(folder, name):
         return points
     sums = defaultdict(lambda: [0.0, 0.0])
     for row in read(folder, name):
-        place = sums[row["method"], row["stages" if name == "by-stages" else "layers"]]
+        # Layers are drawn by powers of two.
+        x = row["stages"] if name == "by-stages" else 2 ** (int(row["layers"]).bit_length() - 1)
+        place = sums[row["method"], x]
         place[0] += float(row["mean_gap_high"]) * float(row["runs"])
         place[1] += float(row["runs"])
     for (method, x), (total, runs) in sums.items():

@@ -31,7 +31,7 @@ pub struct Drawing {
     pub timeline: Option<String>,
 }
 
-/// One drawing an instance and cluster: of the problem whose best plan uses most stages, up to eight, so that it can be read.
+/// One drawing an instance: of the first problem whose best plan uses most stages, up to eight, so that it can be read.
 ///
 /// Instances that are made by generators are drawn once a family: they look alike.
 pub fn drawings(summary: &Summary, source: &Source) -> Vec<Drawing> {
@@ -40,8 +40,8 @@ pub fn drawings(summary: &Summary, source: &Source) -> Vec<Drawing> {
     };
     let mut places: Vec<(&str, Vec<&Cell>)> = Vec::new();
     for cell in &summary.cells {
-        let key = match cell.task.source {
-            task::Source::File(_) => &cell.task.content,
+        let key = match &cell.task.source {
+            task::Source::File(file) => file,
             task::Source::Generator(..) => &cell.task.family,
         };
         match places.iter_mut().find(|place| place.0 == key) {
@@ -71,6 +71,7 @@ fn drawing(cells: &[&Cell], base: &Path, store: &Store) -> Option<Drawing> {
     }
     let (_, row, title) = found
         .into_iter()
+        .rev()
         .max_by_key(|(stages, ..)| match *stages <= READABLE {
             true => (true, *stages),
             false => (false, usize::MAX - stages),

@@ -1,5 +1,7 @@
 //! The plots of a study.
 
+use std::collections::BTreeMap;
+
 use super::plot::{Axis, Plot, Series};
 use crate::study::measures::Group;
 use crate::study::profile::Curve;
@@ -98,90 +100,92 @@ fn gaps(summary: &Summary) -> Plot<'static> {
 }
 
 fn by_stages(summary: &Summary) -> Plot<'static> {
-    grouped(
-        summary,
-        "by-stages",
-        "Gap by stages",
-        "Mean gap of each method by the number of stages that a plan may have. Where the optimum is not known it is the gap to the \
-         best bound.",
-        "stages",
-        &summary.by_stages,
-        false,
-    )
+    let plot = Plot {
+        name: "by-stages",
+        title: "Gap by stages",
+        description: "Mean gap of each method by the number of stages that a plan may have. Where the optimum is not known it is the \
+                      gap to the best bound."
+            .into(),
+        x: Axis {
+            title: "stages",
+            ..COUNT
+        },
+        y: MEAN_GAP,
+        series: Vec::new(),
+    };
+    grouped(plot, summary, &summary.by_stages, |stages| stages)
 }
 
 fn by_size(summary: &Summary) -> Plot<'static> {
-    grouped(
-        summary,
-        "by-size",
-        "Gap by size",
-        "Mean gap of each method by the number of layers of the network. Where the optimum is not known it is the gap to the best \
-         bound.",
-        "layers",
-        &summary.by_size,
-        true,
-    )
+    let plot = Plot {
+        name: "by-size",
+        title: "Gap by size",
+        description: "Mean gap of each method by the number of layers of the network: all networks between two powers of two together. \
+                      Where the optimum is not known it is the gap to the best bound."
+            .into(),
+        x: Axis {
+            title: "layers, at least",
+            logarithmic: true,
+            ..COUNT
+        },
+        y: MEAN_GAP,
+        series: Vec::new(),
+    };
+    grouped(plot, summary, &summary.by_size, |layers| {
+        1 << layers.max(1).ilog2()
+    })
 }
 
+/// Whole numbers; the range is that of the points.
+const COUNT: Axis = Axis {
+    title: "",
+    range: (1.0, 1.0),
+    logarithmic: false,
+    part: false,
+};
+/// Gaps from none; the range is that of the points.
+const MEAN_GAP: Axis = Axis {
+    title: "mean gap",
+    range: (0.0, 0.0),
+    logarithmic: false,
+    part: true,
+};
+
+/// The plot with a curve a method: mean gaps of the groups that `bin` puts at one place.
 fn grouped(
+    mut plot: Plot<'static>,
     summary: &Summary,
-    name: &'static str,
-    title: &'static str,
-    description: &str,
-    x: &'static str,
     groups: &[Group],
-    logarithmic: bool,
+    bin: fn(usize) -> usize,
 ) -> Plot<'static> {
     let of = |(place, method): (usize, &String)| {
-        let own = groups.iter().filter(|group| group.method == *method);
-        let mut points: Vec<(f64, f64, f64)> = Vec::new();
-        for group in own {
-            let (x, weight) = (group.x as f64, group.runs as f64);
-            match points.last_mut() {
-                // Instances of one size are one point.
-                Some(point) if point.0 == x => {
-                    point.1 += group.mean_gap_high * weight;
-                    point.2 += weight;
-                }
-                _ => points.push((x, group.mean_gap_high * weight, weight)),
-            }
+        let mut bins: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        for group in groups.iter().filter(|group| group.method == *method) {
+            let (sum, weight) = bins.entry(bin(group.x)).or_default();
+            *sum += group.mean_gap_high * group.runs as f64;
+            *weight += group.runs as f64;
         }
         Series {
             name: method.clone(),
             place,
-            points: points
+            points: bins
                 .into_iter()
-                .map(|(x, sum, weight)| (x, sum / weight))
+                .map(|(x, (sum, weight))| (x as f64, sum / weight))
                 .collect(),
             steps: false,
             faint: false,
         }
     };
-    let series: Vec<Series> = summary.methods.iter().enumerate().map(of).collect();
-    let all = || series.iter().flat_map(|series| &series.points);
+    plot.series = summary.methods.iter().enumerate().map(of).collect();
+    let all = || plot.series.iter().flat_map(|series| &series.points);
     let (first, last) = all().fold((f64::INFINITY, 1.0), |(first, last): (f64, f64), point| {
         (first.min(point.0), last.max(point.0))
     });
     let top = all().map(|point| point.1).fold(0.01, f64::max);
     let from = if first.is_finite() { first } else { 1.0 };
-    Plot {
-        name,
-        title,
-        description: description.into(),
-        x: Axis {
-            title: x,
-            range: (from, last.max(from * 1.01)),
-            logarithmic,
-            part: false,
-        },
-        y: Axis {
-            title: "mean gap",
-            range: (0.0, top),
-            logarithmic: false,
-            part: true,
-        },
-        series,
-    }
+    plot.x.range = (from, last.max(from * 1.01));
+    plot.y.range = (0.0, top);
+    plot
 }
 
 fn steps(curves: &[Curve], faint: bool) -> Vec<Series> {

@@ -103,8 +103,8 @@ fn by_stages(summary: &Summary) -> Plot<'static> {
     let plot = Plot {
         name: "by-stages",
         title: "Gap by stages",
-        description: "Mean gap of each method by the number of stages that a plan may have. Where the optimum is not known it is the \
-                      gap to the best bound."
+        description: "Mean gap of each method over the problems whose plans may have so many stages; families with few such \
+                      problems make it jump. Where the optimum is not known it is the gap to the best bound."
             .into(),
         x: Axis {
             title: "stages",

@@ -4,10 +4,10 @@
 //! In a `console` block, a line that begins with `$ stagecut` is a command, continued by a backslash at its end, and what
 //! follows is its output. `...` on a line of its own stands for lines left out, at the end of a line for the rest of it.
 //! Numbers with three decimals are seconds of a search, or rounded; they need only be numbers. A comment names the exit code, or
-//! numbers that the output must hold. A block of TOML or CSV that begins with `# NAME` is a file. Commands other than
-//! `stagecut`, such as `make`, are left to their own tests; what `tools/profile_torch.py` would write is the file of that name
-//! in `instances/measured`. Profiles of `../shared/data`, which are not part of the project, may be missing: what reads them is
-//! then skipped, said so.
+//! numbers that the output must hold. A block of TOML or CSV begins with `# NAME` and is a file, which some command names.
+//! `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
+//! `tools/profile_torch.py` would write is the file of that name in `instances/measured`. Profiles of `../shared/data`, which are
+//! not part of the project, may be missing: what reads them is then skipped, said so.
 
 #![cfg(unix)]
 
@@ -18,6 +18,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use command::Folder;
+
+/// How commands begin that this test does not run, the file that does or stands for it, and words of that file that show it.
+const ELSEWHERE: [(&str, &str, &str); 6] = [
+    ("make demo", "tests/examples.rs", "fn make_demo"),
+    ("make test", ".ci/run", "make test"),
+    // Every one of a page, in order, with the commands of `stagecut` between them.
+    ("python ", "tests/python/test_pages.py", "PAGES"),
+    ("torchrun ", "tests/python/test_pages.py", "PAGES"),
+    // The study of the README takes hours; smaller ones stand for it.
+    ("stagecut study run ", "tests/study.rs", "\"study\", \"run\""),
+    ("stagecut study ", "tests/study.rs", "\"report\""),
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -77,14 +89,18 @@ impl Page {
             let (kind, body) = block.split_once('\n').expect("a block");
             match kind {
                 "console" => page.console(body),
+                "sh" => body.lines().for_each(ran_elsewhere),
                 "toml" | "csv" => {
                     let (first, rest) = body.split_once('\n').expect("lines");
-                    if let Some(name) = first.strip_prefix("# ") {
-                        page.files.push((name.to_owned(), format!("{rest}\n")));
-                    }
+                    let name = first.strip_prefix("# ").expect("the name of the file");
+                    page.files.push((name.to_owned(), format!("{rest}\n")));
                 }
-                _ => {}
+                _ => panic!("{}: nobody runs a block of `{kind}`", path.display()),
             }
+        }
+        for (name, _) in &page.files {
+            let is_used = page.examples.iter().any(|example| example.command.contains(name));
+            assert!(is_used, "{}: no command reads `{name}`", path.display());
         }
         page
     }
@@ -99,14 +115,21 @@ impl Page {
                     let (_, file) = command.split_once(" -o ").expect("a file to write");
                     self.profiles.push(file.trim().to_owned());
                 }
-                if is_ours {
-                    self.examples.push(Example::new(command));
+                match is_ours {
+                    true => self.examples.push(Example::new(command)),
+                    false => ran_elsewhere(command),
                 }
             } else if is_ours && let Some(example) = self.examples.last_mut() {
                 example.shown.push(line.to_owned());
             }
         }
     }
+}
+
+/// Fails for a command that `ELSEWHERE` does not know.
+fn ran_elsewhere(command: &str) {
+    let known = ELSEWHERE.iter().find(|(start, ..)| command.starts_with(start));
+    assert!(known.is_some(), "nobody runs `{command}`");
 }
 
 /// Whether a word of the output is what the page shows.
@@ -235,6 +258,32 @@ fn a_network_on_a_few_phones() {
 #[test]
 fn a_transformer_of_96_layers() {
     run("examples/transformer-96.md", 12);
+}
+
+/// The other tests are there.
+#[test]
+fn what_runs_elsewhere() {
+    for (start, file, words) in ELSEWHERE {
+        let text =
+            std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(words), "`{start}`: no `{words}` in {file}");
+    }
+}
+
+/// What `make demo` runs once everything is built.
+#[test]
+fn make_demo() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a Makefile");
+    let (_, recipe) = makefile.split_once("\ndemo: build").expect("a target `demo`");
+    let command = recipe.lines().nth(1).expect("a recipe").trim();
+    let options = command.strip_prefix("$(BIN) ").expect("the program");
+    let output = Command::new(env!("CARGO_BIN_EXE_stagecut"))
+        .args(options.split_whitespace())
+        .current_dir(root())
+        .output()
+        .expect("stagecut");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("It is proved that"), "{stdout}");
 }
 
 /// A page that no test runs is no worked example.

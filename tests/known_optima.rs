@@ -29,8 +29,13 @@ fn measured(folder: &str) -> Option<PathBuf> {
 
 /// Solves to proof and checks.
 fn prove(path: &Path, options: &PipelineOptions) -> Plan {
+    prove_on(None, path, options)
+}
+
+/// The same with another cluster in place of the file's.
+fn prove_on(cluster: Option<&str>, path: &Path, options: &PipelineOptions) -> Plan {
     let shown = path.display();
-    let instance = Instance::read(path, None).unwrap_or_else(|error| panic!("{shown}: {error:?}"));
+    let instance = Instance::read(path, cluster).unwrap_or_else(|error| panic!("{shown}: {error:?}"));
     let settings = Settings::resolve(&instance, options).expect("valid options");
     let problem = Problem::new(&instance, settings).expect("a valid problem");
     let exact = methods::find("exact").expect("a registered method");
@@ -52,6 +57,9 @@ fn stages(q: usize) -> PipelineOptions {
 #[derive(Deserialize)]
 struct Known {
     file: String,
+    /// In place of the file's own.
+    #[serde(default)]
+    cluster: Option<String>,
     stages: usize,
     objective_ms: f64,
 }
@@ -132,7 +140,11 @@ fn vgg16_without_communication() {
 fn the_instances_of_this_project() {
     let folder = root().join("instances");
     for row in known(&folder.join("optima.csv")) {
-        let plan = prove(&folder.join(&row.file), &stages(row.stages));
+        let plan = prove_on(
+            row.cluster.as_deref(),
+            &folder.join(&row.file),
+            &stages(row.stages),
+        );
         let found = plan.objective_ms.expect("an optimal plan");
         assert_relative_eq!(found, row.objective_ms, epsilon = 1e-6);
     }

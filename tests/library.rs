@@ -131,6 +131,26 @@ fn measured() -> String {
     table
 }
 
+/// PipeDream's profiles; an `Input` is no layer.
+fn pipedream() -> String {
+    let mut table =
+        "| file | layers | forward ms | backward ms | parameters |\n|---|---:|---:|---:|---:|\n".to_owned();
+    for path in files(&folder().join("pipedream"), "txt") {
+        let spec = read(&path);
+        let total =
+            |time: fn(&LayerSpec) -> Option<f64>| spec.network.layers.iter().filter_map(time).sum::<f64>();
+        table += &format!(
+            "| `pipedream/{}` | {} | {:.1} | {:.1} | {} |\n",
+            name(&path),
+            spec.network.layers.len(),
+            total(|layer| layer.forward_ms),
+            total(|layer| layer.backward_ms),
+            grouped(parameters(&spec))
+        );
+    }
+    table
+}
+
 /// Presets of devices and links.
 fn clusters() -> String {
     let mut table = "| preset | devices | TFLOP/s | memory | memory GB/s | link GB/s | latency ms |\n\
@@ -183,7 +203,9 @@ fn compare(table: &str, current: &str) -> String {
 /// One test, since all tables stand in one file.
 #[test]
 fn the_tables_are_what_the_files_say() {
-    let mut differences = compare("clusters", &clusters()) + &compare("measured", &measured());
+    let mut differences = compare("clusters", &clusters())
+        + &compare("measured", &measured())
+        + &compare("pipedream", &pipedream());
     #[cfg(feature = "onnx")]
     {
         differences += &compare("onnx", &onnx());
@@ -202,6 +224,36 @@ fn every_preset_is_known_by_its_file_name() {
     assert_eq!(known, found.iter().map(|path| name(path)).collect::<Vec<_>>());
 }
 
+/// dnn-partitioning publishes the larger GNMT too, from the same profile: the same forward time and consumers at every node.
+#[test]
+fn gnmt_is_that_of_dnn_partitioning() {
+    let theirs = folder().join("../../shared/data/dnn-partitioning/layer_gnmt_inference.json");
+    if !theirs.exists() {
+        eprintln!("skipped: no `{}`", theirs.display());
+        return;
+    }
+    let (ours, theirs) = (
+        read(&folder().join("pipedream/gnmt_large.graph.txt")),
+        read(&theirs),
+    );
+    // A forward time on whatever device, and the number of consumers; they have the inputs as nodes, which take no time.
+    let nodes = |spec: &InstanceSpec| {
+        let layers = spec.network.layers.iter().map(|layer| {
+            let on_accelerator = || layer.times.get("accelerator")?.forward_ms;
+            let ms = layer.forward_ms.or_else(on_accelerator).expect("a time");
+            let tensors = spec.network.tensors.iter();
+            let consumers = tensors
+                .filter(|tensor| tensor.producer == layer.id)
+                .map(|t| t.consumers.len());
+            ((ms * 1e3).round() as u64, consumers.sum::<usize>())
+        });
+        let mut nodes: Vec<_> = layers.filter(|&(time, _)| time > 0).collect();
+        nodes.sort_unstable();
+        nodes
+    };
+    assert_eq!(nodes(&ours), nodes(&theirs));
+}
+
 /// Every instance has its optima: the grid of `scripts/optima`.
 #[test]
 fn every_instance_has_known_optima() {
@@ -209,9 +261,12 @@ fn every_instance_has_known_optima() {
     let rows = reader.records().map(|row| row.expect("a row")[0].to_owned());
     let known: std::collections::BTreeSet<String> = rows.collect();
     let models = files(&folder(), "onnx").into_iter().map(|path| name(&path));
-    let measured = files(&folder().join("measured"), "json").into_iter();
-    let measured = measured.map(|path| format!("measured/{}", name(&path)));
-    for file in models.chain(measured) {
+    let inside = |part: &'static str, extension| {
+        let found = files(&folder().join(part), extension).into_iter();
+        found.map(move |path| format!("{part}/{}", name(&path)))
+    };
+    let profiles = inside("measured", "json").chain(inside("pipedream", "txt"));
+    for file in models.chain(profiles) {
         assert!(known.contains(&file), "{file}: run `make optima`");
     }
 }

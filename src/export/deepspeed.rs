@@ -3,6 +3,9 @@
 //!
 //! A network is such a list where one layer's output is all that is still needed. Between two such places lies a module of
 //! the list; a plan fits if it cuts at such places only.
+//!
+//! The network's input counts as read by layers without a producer, and by no others: an instance does not say more. So a
+//! skip connection from the input itself, past the first layer, is not seen.
 
 use std::collections::BTreeSet;
 

@@ -54,11 +54,6 @@ def stagecut(*arguments):
     return done.stdout
 
 
-def exports():
-    """Whether the built binary has the command `export`."""
-    return subprocess.run([STAGECUT, "export", "--help"], capture_output=True).returncode == 0
-
-
 def solved(instance, stages, plan):
     """Writes the best plan with exactly so many stages to the file `plan`."""
     stagecut("solve", instance, "--stages", stages, "--all-stages", "--format", "json", "--output", plan)
@@ -97,3 +92,9 @@ def filled(template, plan, path):
         raise AssertionError(f"{template} must have one line `PLAN = {{}}`")
     path.write_text(text.replace("PLAN = {}\n", f"PLAN = {json.dumps(plan, indent=4)}\n"))
     return path
+
+
+def plan_in(script):
+    """The plan in an exported script."""
+    _, rest = script.read_text().split("\nPLAN = ", 1)
+    return json.JSONDecoder().raw_decode(rest)[0]

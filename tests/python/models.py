@@ -40,6 +40,23 @@ def chain():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)), torch.randn(4, 8)
 
 
+class Residual(nn.Module):
+    """A linear layer and a ReLU that are added to what they read."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return x + torch.relu(self.linear(x))
+
+
+def residual():
+    """Six equal blocks behind a tanh, with one tensor between two of them and two tensors inside."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Tanh(), *(Residual() for _ in range(6))), torch.randn(4, 8)
+
+
 class Shared(nn.Module):
     """One linear layer, used twice."""
 

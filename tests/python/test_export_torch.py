@@ -65,7 +65,6 @@ class Export(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertEqual(len(re.findall(r"^stage \d on cpu:\d", text, re.MULTILINE)), 4, text)
 
-    @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
     def test_the_command_writes_the_script(self):
         instance = self.profile(f"{common.MODELS}:branches")
         plan = common.solved(instance, 3, self.folder / "plan.json")

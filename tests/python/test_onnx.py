@@ -79,7 +79,6 @@ class Onnx(unittest.TestCase):
         weights = [weight.name for file in files for weight in onnx.load(file).graph.initializer]
         self.assertEqual(len(weights), len(set(weights)))
 
-    @unittest.skipUnless(common.exports(), "the built stagecut has no command `export`")
     def test_the_command_writes_the_script(self):
         instance = self.profile(self.small)
         plan = common.solved(instance, 3, self.folder / "small-plan.json")

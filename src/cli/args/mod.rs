@@ -1,0 +1,115 @@
+//! Commands and flags.
+
+mod files;
+mod plans;
+mod runs;
+mod shared;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use super::study::StudyCommand;
+
+pub use files::{ExportArgs, Family, GenerateArgs, ImportArgs};
+pub use plans::{CheckArgs, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
+pub use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
+pub use shared::{Format, OutputArgs, SearchArgs};
+
+/// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
+#[derive(Debug, Parser)]
+#[command(name = "stagecut", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 plan found or check passed; 1 check failed or internal error; 2 bad usage or \
+input; 3 proved infeasible; 4 stopped by a limit without a plan";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Find the best plan and prove it
+    #[command(after_help = plans::SOLVE_EXAMPLES)]
+    Solve(SolveArgs),
+    /// Compute lower bounds, without looking for a plan
+    #[command(after_help = "Example:\n  stagecut bound instances/googlenet.onnx --stages 4")]
+    Bound(SolveArgs),
+    /// Run several methods on one instance and report their gaps
+    #[command(
+        after_help = "Examples:\n  stagecut compare instances/googlenet.onnx --stages 4\n  \
+stagecut compare net.toml --methods exact,slicing --format csv"
+    )]
+    Compare(CompareArgs),
+    /// Check a plan against its instance, without the solver
+    #[command(
+        after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
+stagecut check net.toml plan.json\n\nThe plan records its problem; problem options override it."
+    )]
+    Check(CheckArgs),
+    /// Write the mixed-integer program as LP or MPS, with readable names
+    #[command(
+        after_help = "Examples:\n  stagecut formulate net.toml --stages 4 --output net.lp\n  \
+stagecut formulate net.toml --stages 4 --output net.mps"
+    )]
+    Formulate(FormulateArgs),
+    /// Draw the network, coloured by stage where a plan is given, as SVG or Graphviz DOT
+    #[command(
+        after_help = "Examples:\n  stagecut show instances/googlenet.onnx --output net.svg\n  \
+stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
+    )]
+    Show(ShowArgs),
+    /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
+    #[command(after_help = runs::SIMULATE_EXAMPLES)]
+    Simulate(SimulateArgs),
+    /// Plan hybrid parallelism slot by slot as speeds, links and prices change, under budgets
+    #[command(after_help = runs::ONLINE_EXAMPLES)]
+    Online(OnlineArgs),
+    /// Run many methods on many instances, and report how good they are
+    #[command(after_help = STUDY_EXAMPLES)]
+    Study {
+        /// What to do with the study
+        #[command(subcommand)]
+        command: StudyCommand,
+    },
+    /// Write a plan for the framework that is to run it
+    #[command(after_help = files::export_help())]
+    Export(ExportArgs),
+    /// Convert a file of any known format to a native instance
+    #[command(after_help = files::import_help())]
+    Import(ImportArgs),
+    /// Make an instance: a transformer's training graph, published ones among them, or a random network
+    #[command(
+        after_help = "Examples:\n  stagecut generate transformer --preset gpt3-175b --output gpt3.json\n  \
+stagecut solve gpt3.json --stages 16 --time-limit 60\n  \
+stagecut generate transformer --operators 10000 --output transformer.json"
+    )]
+    Generate(GenerateArgs),
+    /// Print the JSON Schema of native instances
+    Schema,
+    /// Print a script that completes commands and options in a shell
+    #[command(
+        after_help = "Examples:\n  stagecut completions bash > ~/.local/share/bash-completion/completions/stagecut\n  \
+stagecut completions fish > ~/.config/fish/completions/stagecut.fish"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one for every command
+    #[command(
+        after_help = "Examples:\n  stagecut man | man -l -\n  stagecut man --output ~/.local/share/man/man1"
+    )]
+    Man {
+        /// Folder for a page of every command [default: the main page, to stdout]
+        #[arg(long, short, value_name = "FOLDER")]
+        output: Option<PathBuf>,
+    },
+}
+
+const STUDY_EXAMPLES: &str = "Examples:\n  stagecut study run studies/heuristic-quality/study.toml\n  \
+stagecut study report studies/heuristic-quality/study.toml --output report\n  \
+stagecut study diff old.jsonl new.jsonl\n\n\
+A study that is killed goes on where it was. `studies/README.md` describes its file and its results.";

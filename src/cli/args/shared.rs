@@ -1,0 +1,138 @@
+//! What many commands take: the problem, where results go, limits of a search.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::{CliError, output};
+use crate::instance::Instance;
+use crate::options::PipelineOptions;
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+/// An instance and the problem asked of it.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// Native instance (JSON, TOML) or any importable file; the format is detected
+    pub instance: PathBuf,
+
+    #[command(flatten)]
+    pub options: PipelineOptions,
+
+    /// Replace the cluster: a preset's name or a file
+    #[arg(
+        long,
+        value_name = "FILE|PRESET",
+        help_heading = "Problem (overrides the instance)"
+    )]
+    pub cluster: Option<String>,
+}
+
+impl ProblemArgs {
+    /// Reads the instance; what its importer assumed goes to stderr unless `quiet`.
+    pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
+        let instance = Instance::read(&self.instance, self.cluster.as_deref())?;
+        if !quiet {
+            instance.notes.iter().for_each(|note| output::note(note));
+        }
+        Ok(instance)
+    }
+
+    /// Reads the instance and forms the problem.
+    pub fn problem(&self, quiet: bool) -> Result<(Instance, Problem), CliError> {
+        let instance = self.read(quiet)?;
+        let settings = Settings::resolve(&instance, &self.options)?;
+        let count = instance.cluster.kinds[settings.kind].count;
+        let too_few = |&count: &usize| count < settings.stages && !settings.mixed && !quiet;
+        if let Some(count) = count.filter(too_few) {
+            output::note(&format!(
+                "{} stages on {count} `{}` devices: planned as if there were enough",
+                settings.stages, instance.cluster.kinds[settings.kind].name
+            ));
+        }
+        let problem = Problem::new(&instance, settings)?;
+        Ok((instance, problem))
+    }
+}
+
+/// How results are written.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    pub format: Format,
+
+    /// No notes and no progress on stderr
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// Report 0 for wall-clock seconds, so that two runs give the same bytes
+    #[arg(long, help_heading = "Output")]
+    pub reproducible: bool,
+}
+
+impl OutputArgs {
+    /// Measured seconds as they are to be reported: none where two runs must not differ.
+    pub fn seconds(&self, measured: f64) -> f64 {
+        if self.reproducible { 0.0 } else { measured }
+    }
+}
+
+/// Formats of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For tables.
+    Csv,
+}
+
+/// Limits of a search.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Search")]
+pub struct SearchArgs {
+    /// Stop after so many seconds with the best plan so far
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time_limit: Option<f64>,
+
+    /// Stop at this relative gap between plan and bound
+    #[arg(long, default_value_t = 0.0, value_parser = gap)]
+    pub gap: f64,
+
+    /// Threads to use [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0".into()),
+    }
+}
+
+fn gap(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gap) if (0.0..=1.0).contains(&gap) => Ok(gap),
+        _ => Err("expected a relative gap from 0 to 1, such as 0.01".into()),
+    }
+}
+
+/// What to say of a name that is none of these.
+pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<String> = known.map(str::to_owned).collect();
+    match crate::fault::closest(name, &known) {
+        Some(close) => format!("did you mean `{close}`?"),
+        None => format!("expected one of {}", known.join(", ")),
+    }
+}

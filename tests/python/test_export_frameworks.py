@@ -1,0 +1,92 @@
+"""The DeepSpeed and Megatron exports, under DeepSpeed and under Megatron's own parser of layouts."""
+
+import json
+import os
+import pathlib
+import shlex
+import tempfile
+import unittest
+import warnings
+
+import common
+
+PROFILER = common.ROOT / "tools" / "profile_torch.py"
+
+
+class Frameworks(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def residual(self):
+        """The profile of six residual blocks, with times that put the best cuts between blocks."""
+        file = self.folder / "instance.json"
+        spec = f"{common.MODELS}:residual"
+        code, _, errors = common.python(PROFILER, spec, "--warmup", 1, "--repeats", 1, "--threads", 1, "-o", file)
+        self.assertEqual(code, 0, errors)
+        instance = json.loads(file.read_text())
+        for layer in instance["network"]["layers"]:
+            milliseconds = {"linear": 1.0, "relu": 0.01, "add": 0.01, "tanh": 0.0}[layer["id"].split("/")[1]]
+            layer["times"] = {"cpu": {"forward_ms": milliseconds, "backward_ms": milliseconds}}
+        file.write_text(json.dumps(instance))
+        return file
+
+    def test_deepspeed_trains_the_planned_stages(self):
+        instance = self.residual()
+        plan = common.solved(instance, 3, self.folder / "plan.json")
+        partition = self.folder / "partition.py"
+        common.stagecut("export", instance, plan, "--to", "deepspeed", "-o", partition)
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        self.addCleanup(os.environ.pop, "DS_ACCELERATOR")
+        code, text, errors = common.python(
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            3,
+            pathlib.Path(__file__).with_name("train_deepspeed.py"),
+            partition,
+            "residual",
+        )
+        self.assertEqual(code, 0, errors)
+        (line,) = [line for line in text.splitlines() if line.startswith("RESULT ")]
+        result = json.loads(line.removeprefix("RESULT "))
+        # The tanh and six blocks; every rank built those of its stage, in order.
+        self.assertEqual(result["modules"], [[0, 1, 2], [3, 4], [5, 6]])
+        stages = json.loads(plan.read_text())["stages"]
+        modules = common.plan_in(partition)["modules"]
+        built = [sorted(sum((modules[i] for i in own), [])) for own in result["modules"]]
+        self.assertEqual(built, [sorted(stage["forward"]) for stage in stages])
+        # The second loss is that of weights which both trained with the gradients of the first.
+        self.assertNotAlmostEqual(result["whole"][0], result["whole"][1], places=3)
+        for planned, whole in zip(result["planned"], result["whole"], strict=True):
+            self.assertAlmostEqual(planned, whole, places=6)
+
+    def test_megatron_reads_the_layout(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from megatron.core.transformer.enums import LayerType
+            from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+        instance = self.folder / "net.json"
+        options = ("--preset", "gpt2", "--granularity", "block", "--output", instance)
+        common.stagecut("generate", "transformer", *options)
+        for count in (2, 3, 4, 6):
+            plan = common.solved(instance, count, self.folder / "plan.json")
+            flags = common.stagecut("export", instance, plan, "--to", "megatron")
+            words = shlex.split(flags)
+            values = dict(zip(words[::2], words[1::2]))
+            layers, size = (int(values[f"--{name}"]) for name in ("num-layers", "pipeline-model-parallel-size"))
+            self.assertEqual((layers, size), (12, count))
+            layout = PipelineParallelLayerLayout(values["--pipeline-model-parallel-layout"], size)
+            layout.validate_layer_layout(layers, 0)
+            stages = json.loads(plan.read_text())["stages"]
+            for rank, stage in enumerate(stages):
+                start = layout.get_layer_offset(LayerType.decoder, 0, rank)
+                length = layout.get_num_layers_to_build(LayerType.decoder, 0, rank)
+                blocks = sorted((name for name in stage["forward"] if name[1:].isdigit()), key=lambda name: int(name[1:]))
+                self.assertEqual(blocks, [f"b{i}" for i in range(start, start + length)], flags)
+
+
+if __name__ == "__main__":
+    unittest.main()

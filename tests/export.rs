@@ -256,6 +256,17 @@ fn deepspeed_hands_on_one_output() {
     );
     solve(&folder, "net.toml", &["--stages", "4"]);
     refused(&folder, "net.toml", "deepspeed", &["the network's input"]);
+    // A chain whose last layer reads the input, too: no cut fits.
+    let chain = "[network]\nlayers = [{ id = \"a\", forward_ms = 1 }, { id = \"b\", forward_ms = 1, reads_input = true }]\n\
+tensors = [{ producer = \"a\", consumers = [\"b\"] }]";
+    folder.write("net.toml", chain);
+    solve(&folder, "net.toml", &["--stages", "2"]);
+    let both = "what `a` and the network's input give crosses";
+    refused(&folder, "net.toml", "deepspeed", &[both]);
+    folder.write("net.toml", chain.replace(", reads_input = true", ""));
+    solve(&folder, "net.toml", &["--stages", "2"]);
+    let plan = plan_of(&export(&folder, "net.toml", "deepspeed"));
+    assert_eq!(plan["parts"], json("[0, 1, 2]"));
 }
 
 #[test]

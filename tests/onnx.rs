@@ -425,6 +425,41 @@ fn unknown_operators_need_a_claimed_shape() {
     );
 }
 
+/// `Add` reads the graph's input beside a layer; `Relu` reads it alone, and a weight is no input.
+#[test]
+fn layers_that_read_the_input_beside_others_say_so() {
+    let model = Model {
+        inputs: vec![value("x", &["1", "2"])],
+        constants: vec![tensor("w", FLOAT, &[2], &[0; 8])],
+        nodes: vec![
+            node("Relu", &["x"], &["a"], &[]),
+            node("Mul", &["a", "w"], &["b"], &[]),
+            node("Add", &["x", "b"], &["c"], &[]),
+        ],
+        outputs: vec![value("c", &["1", "2"])],
+        ..Default::default()
+    };
+    let (instance, spec) = model.read().unwrap();
+    let flags = [false, false, true];
+    assert_eq!(
+        spec.network
+            .layers
+            .iter()
+            .map(|l| l.reads_input)
+            .collect::<Vec<_>>(),
+        flags
+    );
+    assert_eq!(
+        instance
+            .network
+            .layers
+            .iter()
+            .map(|l| l.reads_input)
+            .collect::<Vec<_>>(),
+        flags
+    );
+}
+
 #[test]
 fn claims_of_size_allocate_nothing() {
     let huge = 1 << 40;

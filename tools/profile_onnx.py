@@ -146,6 +146,9 @@ def network(model, times, sizes, kind):
         if parameter_bytes:
             layer["parameter_bytes"] = parameter_bytes
         layers.append(layer)
+        outside = [name for name in inputs if name not in producer and name not in constants]
+        if outside and any(name in producer for name in inputs):
+            layer["reads_input"] = True
         for name in dict.fromkeys(inputs):
             if name in producer:
                 readers[name].append(node.name)

@@ -507,6 +507,9 @@ def instance(name, provenance, kind, layers, graph_module, training):
                 "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
             }
         )
+        # A layer that reads no other reads the model's input anyway.
+        if {node in home for node in layer.part.inputs} == {True, False}:
+            written[-1]["reads_input"] = True
     for layer in written:
         if layer["id"] in tie_of:
             layer["tie"] = tie_of[layer["id"]]

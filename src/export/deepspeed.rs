@@ -4,8 +4,8 @@
 //! A network is such a list where one layer's output is all that is still needed. Between two such places lies a module of
 //! the list; a plan fits if it cuts at such places only.
 //!
-//! The network's input counts as read by layers without a producer, and by no others: an instance does not say more. So a
-//! skip connection from the input itself, past the first layer, is not seen.
+//! The network's input is read by layers that read no other, and by those that `reads_input` marks: the importer of ONNX and
+//! the profilers do, other formats cannot say it.
 
 use std::collections::BTreeSet;
 
@@ -61,8 +61,7 @@ pub fn write(instance: &Instance, plan: &Plan) -> Exported {
     Ok(fill(include_str!("templates/deepspeed.py"), &partition))
 }
 
-/// What later layers of an order still read: earlier layers, and `None` for the network's input, which layers without a
-/// producer read.
+/// What later layers of an order still read: earlier layers, and `None` for the network's input.
 struct Open {
     /// The position of the last reader of what each position makes.
     last_reader: Vec<usize>,
@@ -94,7 +93,9 @@ impl Open {
         Self {
             last_reader,
             order: order.to_vec(),
-            last_input: reads_layer.iter().rposition(|reads| !reads).unwrap_or(0),
+            last_input: (0..order.len())
+                .rfind(|&at| !reads_layer[at] || instance.network.layers[order[at]].reads_input)
+                .unwrap_or(0),
             open: BTreeSet::new(),
         }
     }

@@ -301,6 +301,7 @@ impl Checks {
             stash_bytes: bytes[1],
             resident_bytes: bytes[2],
             tie: spec.tie.clone(),
+            reads_input: spec.reads_input,
             backward: spec.backward,
         }
     }

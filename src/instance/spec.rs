@@ -82,6 +82,9 @@ pub struct LayerSpec {
     /// Layers of one tie share a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<String>,
+    /// True for a layer that reads the network's own input beside other layers; one that reads no layer reads the input anyway.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reads_input: bool,
     /// True for an operator of an explicit backward graph: all its time is backward time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub backward: bool,

@@ -37,6 +37,8 @@ pub struct Layer {
     pub resident_bytes: u64,
     /// Layers of one tie share a stage.
     pub tie: Option<String>,
+    /// True for a layer that reads the network's own input beside other layers.
+    pub reads_input: bool,
     /// True for an operator of an explicit backward graph.
     pub backward: bool,
 }

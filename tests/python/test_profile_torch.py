@@ -65,6 +65,10 @@ class Measuring(unittest.TestCase):
         self.assertEqual([tensor["bytes"] for tensor in parts], [2 * 4 * 4] * 3)
         self.assertEqual(sorted(len(tensor["consumers"]) for tensor in parts), [1, 1, 1])
 
+    def test_layers_that_read_the_input_beside_others_say_so(self):
+        layers, _ = profiled("residual")
+        self.assertEqual([name for name, layer in layers.items() if "reads_input" in layer], ["0/add"])
+
     def test_constants_are_computed_once(self):
         layers, _ = profiled("branches")
         self.assertFalse([name for name in layers if "cumsum" in name or "ones" in name])

@@ -5,8 +5,7 @@
     net = PlannedPipelineModule(layers=layers, loss_fn=loss)   # then deepspeed.initialize(model=net, ...)
 
 `layers` is your list of modules or LayerSpecs, one for each entry of PLAN["modules"], which names the layers of the plan
-that it computes; each is called on what the one before returns. The plan does not know of layers that read the model's
-input beside another layer; modules of such a model may need more than the one before returns. DeepSpeed has no option for a partition of one's own,
+that it computes; each is called on what the one before returns. DeepSpeed has no option for a partition of one's own,
 so the class sets it where DeepSpeed would compute one.
 """
 

@@ -175,7 +175,7 @@ impl<'a> Builder<'a> {
         }
         let learns = inputs.iter().flatten().any(Operand::has_gradient);
         let (parameter_bytes, resident_bytes) = self.own_constants(node, &inputs);
-        self.consume(node, &id);
+        let reads_input = self.consume(node, &id);
         for (name, size) in sizes {
             self.tensors.push(TensorSpec {
                 producer: id.clone(),
@@ -200,6 +200,7 @@ impl<'a> Builder<'a> {
             parameter_bytes,
             stash_bytes: cost.stash_bytes,
             resident_bytes,
+            reads_input,
             ..Default::default()
         });
     }
@@ -268,19 +269,21 @@ impl<'a> Builder<'a> {
         (parameter_bytes, resident_bytes)
     }
 
-    fn consume(&mut self, node: &NodeProto, id: &str) {
-        for name in &node.input {
-            if let Some(position) = self
-                .activations
-                .get(name)
-                .and_then(|activation| activation.tensor)
-            {
-                let consumers = &mut self.tensors[position].consumers;
-                if consumers.last().is_none_or(|last| last != id) {
-                    consumers.push(id.to_owned());
-                }
+    /// Enters a layer among the consumers of what it reads; says whether it reads an input of the graph beside layers.
+    fn consume(&mut self, node: &NodeProto, id: &str) -> bool {
+        let (mut input, mut layer) = (false, false);
+        for activation in node.input.iter().filter_map(|name| self.activations.get(name)) {
+            let Some(position) = activation.tensor else {
+                input = true;
+                continue;
+            };
+            layer = true;
+            let consumers = &mut self.tensors[position].consumers;
+            if consumers.last().is_none_or(|last| last != id) {
+                consumers.push(id.to_owned());
             }
         }
+        input && layer
     }
 
     fn unique(&mut self, name: String) -> String {

@@ -630,7 +630,7 @@ fn shipped_models_and_published_profiles_survive_import() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let files: &[(&str, &[&str])] = &[
         ("instances/squeezenet.onnx", &["--stages", "3"]),
-        ("instances/pipedream/vgg16.graph.txt", &["--stages", "4"]),
+        ("../shared/data/pipedream/vgg16.graph.txt", &["--stages", "4"]),
         ("../shared/data/caffe/googlenet.csv", &["--stages", "4"]),
         (
             "../shared/data/dnn-partitioning/layer_resnet50_inference.json",

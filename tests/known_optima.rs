@@ -95,26 +95,37 @@ fn dnn_partitioning_as_shipped() {
 }
 
 #[test]
-fn measured_profiles_of_caffe() {
-    let Some(folder) = measured("caffe") else {
-        return;
-    };
-    for name in ["alexnet.csv", "googlenet.csv"] {
-        let [two, four] = [2, 4].map(|q| prove(&folder.join(name), &stages(q)).objective_ms);
-        assert!(four <= two, "more stages never hurt: {name}");
+fn measured_profiles_of_pipedream_and_caffe() {
+    let files = [
+        (
+            "pipedream",
+            ["alexnet.graph.txt", "vgg16.graph.txt", "resnet18.graph.txt"].as_slice(),
+        ),
+        ("caffe", ["alexnet.csv", "googlenet.csv"].as_slice()),
+    ];
+    for (folder, names) in files {
+        let Some(folder) = measured(folder) else {
+            continue;
+        };
+        for name in names {
+            let [two, four] = [2, 4].map(|q| prove(&folder.join(name), &stages(q)).objective_ms);
+            assert!(four <= two, "more stages never hurt: {name}");
+        }
     }
 }
 
 /// Communication ignored, from an independent computation on the same profile.
 #[test]
 fn vgg16_without_communication() {
-    let profile = root().join("instances/pipedream/vgg16.graph.txt");
+    let Some(folder) = measured("pipedream") else {
+        return;
+    };
     for (q, period_ms) in [(2, 370.931), (3, 231.234), (4, 216.450), (6, 159.531)] {
         let options = PipelineOptions {
             communication: Some(Communication::Ignored),
             ..stages(q)
         };
-        let plan = prove(&profile, &options);
+        let plan = prove(&folder.join("vgg16.graph.txt"), &options);
         assert_relative_eq!(
             plan.objective_ms.expect("an optimal plan"),
             period_ms,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{problem_of, separate_chain, separate_spec};
@@ -132,13 +132,13 @@ fn frontiers_agree_with_brute_force_and_cut_pairs_and_exact() {
     assert!(compared > 300, "{compared}");
 }
 
-fn profile(path: &str) -> Option<Instance> {
-    let path = Path::new(path);
+fn profile(name: &str) -> Option<Instance> {
+    let path: PathBuf = Path::new("../shared/data").join(name);
     if !path.exists() {
-        println!("skipped: no measured profile `{}`", path.display());
+        println!("skipped: no measured profile `{name}` in ../shared/data");
         return None;
     }
-    Some(Instance::read(path, None).expect("a profile"))
+    Some(Instance::read(&path, None).expect("a profile"))
 }
 
 fn in_stages(instance: &Instance, cuts: Cuts, stages: usize, communication: Communication) -> Problem {
@@ -156,9 +156,9 @@ fn in_stages(instance: &Instance, cuts: Cuts, stages: usize, communication: Comm
 #[test]
 fn frontiers_agree_with_exact_on_measured_chains() {
     for name in [
-        "instances/pipedream/vgg16.graph.txt",
-        "instances/pipedream/alexnet.graph.txt",
-        "../shared/data/caffe/alexnet.csv",
+        "pipedream/vgg16.graph.txt",
+        "pipedream/alexnet.graph.txt",
+        "caffe/alexnet.csv",
     ] {
         let Some(instance) = profile(name) else {
             continue;
@@ -175,7 +175,7 @@ fn frontiers_agree_with_exact_on_measured_chains() {
 /// From an independent computation on this profile.
 #[test]
 fn vgg16_has_its_known_periods() {
-    let Some(instance) = profile("instances/pipedream/vgg16.graph.txt") else {
+    let Some(instance) = profile("pipedream/vgg16.graph.txt") else {
         return;
     };
     let tied = [(2, 370.931), (3, 231.234), (4, 216.450), (6, 159.531)];
@@ -194,7 +194,7 @@ fn vgg16_has_its_known_periods() {
 
 #[test]
 fn cut_pairs_agree_with_exact_on_a_measured_chain() {
-    let Some(instance) = profile("../shared/data/caffe/alexnet.csv") else {
+    let Some(instance) = profile("caffe/alexnet.csv") else {
         return;
     };
     for communication in [Communication::Blocking, Communication::Overlapped] {

@@ -28,7 +28,7 @@ const ELSEWHERE: [(&str, &str, &str); 6] = [
     ("torchrun ", "tests/python/test_pages.py", "PAGES"),
     // The study of the README takes hours; smaller ones stand for it.
     ("stagecut study run ", "tests/study.rs", "\"study\", \"run\""),
-    ("stagecut study ", "tests/study.rs", "\"report\""),
+    ("stagecut study ", "tests/study_results.rs", "\"report\""),
 ];
 
 fn root() -> PathBuf {

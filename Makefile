@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint bench-separate study-duan-wu study-bi-partition docs schema test-python \
+.PHONY: help setup build demo test lint bench bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -46,6 +46,9 @@ bench-separate: build ## Time plans with separate cuts on measured profiles; wri
 bench-joint: build ## Time joint plans of mixed devices against the plain program; writes benches/JOINT.md
 	benches/joint
 
+bench-online: setup ## Time a slot of hybrid parallelism; writes benches/ONLINE.md
+	cargo bench --locked --bench online
+
 bench-study: build ## Time what a study adds to its methods; writes benches/STUDY.md
 	benches/study-overhead
 
@@ -54,6 +57,9 @@ study-heuristics: build ## How good every heuristic is; writes studies/heuristic
 
 study-duan-wu: build ## Shares and groups by rule, heuristic and optimum; writes studies/duan-wu
 	studies/duan-wu/run
+
+study-hybrid-online: build ## Online policies against baselines and bounds, the trade-off of V; writes studies/hybrid-online
+	studies/hybrid-online/run
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run

@@ -9,10 +9,10 @@ COLUMNS = 4
 HEIGHT = 3.4  # inches of a row
 
 
-def panels(networks, sharey=False):
+def panels(networks, sharey=False, columns=COLUMNS):
     """The figure and an axis for each network, which bears its name."""
-    rows = -(-len(networks) // COLUMNS)
-    columns = min(len(networks), COLUMNS)
+    columns = min(len(networks), columns)
+    rows = -(-len(networks) // columns)
     size = (max(3.1 * columns, 6), HEIGHT * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharey=sharey)
     for axis, network in zip(axes.flat, networks):

@@ -1,12 +1,16 @@
 //! The per-slot program of hybrid parallelism: exact = brute force, plans pass the checker, closed forms, tentative search.
 
+#[path = "common/slots.rs"]
+mod slots;
+
 use std::collections::BTreeSet;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use slots::{draw_chain, draw_slot};
 use stagecut::exact::control::Control;
 use stagecut::exact::highs::{self, Stop};
-use stagecut::formulations::hybrid::build;
+use stagecut::formulations::hybrid_program::build;
 use stagecut::hybrid::check::violations;
 use stagecut::hybrid::counts::Counts;
 use stagecut::hybrid::exact::{self, Front};
@@ -17,59 +21,6 @@ const READINGS: [Reading; 2] = [Reading::ParallelPipelines, Reading::PipelineOfG
 
 /// Relative difference that rounding of doubles may make.
 const ROUNDING: f64 = 1e-9;
-
-fn draw_chain(rng: &mut ChaCha8Rng, layers: usize) -> Chain {
-    let mut draw = |from: u32, to: u32| f64::from(rng.random_range(from..=to));
-    let row = |draw: &mut dyn FnMut(u32, u32) -> f64, from, to| {
-        (0..layers).map(|_| draw(from, to)).collect::<Vec<f64>>()
-    };
-    let mut work_ms = vec![row(&mut draw, 0, 6), row(&mut draw, 1, 9)];
-    if draw(0, 9) == 0.0 {
-        // A layer that one kind cannot run.
-        work_ms[1][layers - 1] = f64::INFINITY;
-    }
-    let inner = row(&mut draw, 0, 30);
-    let cut_bytes = [0.0].into_iter().chain(inner[1..].iter().copied()).chain([0.0]);
-    Chain {
-        work_ms,
-        cut_bytes: cut_bytes.collect(),
-        parameter_bytes: row(&mut draw, 0, 20),
-        state_bytes: row(&mut draw, 0, 40),
-        stash_bytes: row(&mut draw, 0, 10),
-    }
-}
-
-fn draw_slot<'a>(
-    rng: &mut ChaCha8Rng,
-    chain: &'a Chain,
-    devices: usize,
-    reading: Reading,
-    whole: bool,
-) -> Slot<'a> {
-    let tight = rng.random_bool(0.5);
-    let devices = (0..devices).map(|i| Device {
-        name: format!("device:{i}"),
-        kind: rng.random_range(0..2),
-        slowdown: [1.0, 1.5][rng.random_range(0..2)],
-        bandwidth_bytes_per_ms: [5.0, 40.0][rng.random_range(0..2)],
-        memory_bytes: match tight {
-            true => f64::from(rng.random_range(60..300_u32)),
-            false => f64::INFINITY,
-        },
-        prices: vec![f64::from(rng.random_range(0..3_u32)), 1.0],
-    });
-    Slot {
-        chain,
-        reading,
-        devices: devices.collect(),
-        backbone_bytes_per_ms: [4.0, 50.0][rng.random_range(0..2)],
-        samples: rng.random_range(2..=6),
-        micro_batch: 1.0,
-        whole,
-        time_weight: 1.0,
-        queues: vec![f64::from(rng.random_range(0..6_u32)), rng.random_range(0.0..4.0)],
-    }
-}
 
 fn assert_close(found: f64, expected: f64, what: &str) {
     let is_close = found == expected || (found - expected).abs() <= ROUNDING * expected.abs().max(1.0);
@@ -170,16 +121,21 @@ fn two_devices_by_hand() {
     let chain = Chain {
         work_ms: vec![vec![3.0, 3.0]],
         cut_bytes: vec![0.0, 4.0, 0.0],
+        cut_messages: vec![0.0, 2.0, 0.0],
         parameter_bytes: vec![10.0, 10.0],
         state_bytes: vec![0.0; 2],
         stash_bytes: vec![0.0; 2],
+    };
+    let halves = Chain {
+        state_bytes: vec![10.0; 2],
+        ..chain.clone()
     };
     let device = |i: usize| Device {
         name: format!("gpu:{i}"),
         kind: 0,
         slowdown: 1.0,
         bandwidth_bytes_per_ms: 2.0,
-        memory_bytes: f64::INFINITY,
+        memory_bytes: 15.0,
         prices: vec![1.0],
     };
     let mut slot = Slot {
@@ -187,6 +143,7 @@ fn two_devices_by_hand() {
         reading: Reading::PipelineOfGroups,
         devices: vec![device(0), device(1)],
         backbone_bytes_per_ms: 1.0,
+        latency_ms: 0.0,
         samples: 10,
         micro_batch: 1.0,
         whole: false,
@@ -199,6 +156,17 @@ fn two_devices_by_hand() {
     // Pipelines: one of two stages takes 10 (3 + 4/2) = 50, two take 30 and a ring at 1 byte a ms, 20.
     slot.reading = Reading::ParallelPipelines;
     assert_close(time_ms(&slot), 50.0, "pipelines");
+    // Half a ms before the first byte: 2 messages a sample between stages make 60, one ring of 2 steps makes 51.
+    slot.latency_ms = 0.5;
+    assert_close(time_ms(&slot), 51.0, "pipelines that wait");
+    slot.reading = Reading::PipelineOfGroups;
+    assert_close(time_ms(&slot), 41.0, "groups that wait");
+    // Too little memory for both layers: the pipeline, at 10 (3 + 4) and 20 messages of a batch.
+    slot.chain = &halves;
+    assert_close(time_ms(&slot), 80.0, "a pipeline of groups that waits");
+    slot.chain = &chain;
+    slot.reading = Reading::ParallelPipelines;
+    slot.latency_ms = 0.0;
     // At a weight of 20 a device, one device alone costs 60 + 20.
     slot.queues = vec![20.0];
     assert_close(time_ms(&slot), 60.0, "dear");
@@ -279,22 +247,33 @@ fn the_program_is_brute_force() {
     }
 }
 
-#[test]
-fn page_and_code_name_the_same_families() {
-    let page = include_str!("../formulations/hybrid_program.md");
-    let tables = page.lines().skip_while(|line| !line.starts_with("| family |"));
-    let rows = tables.filter(|line| line.starts_with("| `"));
+/// What the table of families of a page names.
+fn families_on(page: &str) -> impl Iterator<Item = &str> {
+    let table = page.lines().skip_while(|line| !line.starts_with("| family |"));
+    let rows = table.filter(|line| line.starts_with("| `"));
     let names = rows.filter_map(|line| line.split('|').nth(1));
-    let on_page: BTreeSet<String> = names
-        .flat_map(|names| names.split('`').skip(1).step_by(2))
-        .map(str::to_owned)
-        .collect();
-    let in_code: BTreeSet<String> = (0..200)
-        .flat_map(|seed| {
-            let mut chain = Chain::default();
-            let slot = small_slot(seed, &mut chain);
-            build(&slot).expect("few devices").families()
-        })
-        .collect();
-    assert_eq!(on_page, in_code);
+    names.flat_map(|names| names.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn pages_and_code_name_the_same_families() {
+    let shared = include_str!("../formulations/hybrid_program.md");
+    let pages = [
+        include_str!("../formulations/hybrid_pipelines.md"),
+        include_str!("../formulations/hybrid_groups.md"),
+    ];
+    for (reading, own) in READINGS.into_iter().zip(pages) {
+        let families = [shared, own].into_iter().flat_map(families_on);
+        let on_pages: BTreeSet<String> = families.map(str::to_owned).collect();
+        let in_code: BTreeSet<String> = (0..200)
+            .flat_map(|seed| {
+                let mut chain = Chain::default();
+                let slot = small_slot(seed, &mut chain);
+                let is_asked = slot.reading == reading;
+                is_asked.then(|| build(&slot).expect("few devices").families())
+            })
+            .flatten()
+            .collect();
+        assert_eq!(on_pages, in_code, "{reading:?}");
+    }
 }

@@ -8,9 +8,6 @@ use std::process::Stdio;
 
 use command::Folder;
 use serde_json::Value;
-use stagecut::exact::control::Control;
-use stagecut::exact::highs;
-use stagecut::formulations::horizon::{Kind, build};
 
 const NET: &str = r#"
 [network]
@@ -178,7 +175,15 @@ fn a_device_that_fails_is_planned_around_in_the_next_slot() {
     );
     let lines = lines(&folder.succeed(&["online", "scenario.toml", "--slots", "8", "--quiet"]));
     assert_shown(&lines);
-    for policy in ["tentative", "exact", "myopic", "static", "even", "proportional"] {
+    for policy in [
+        "tentative",
+        "exact",
+        "myopic",
+        "static",
+        "even",
+        "proportional",
+        "pipedream",
+    ] {
         let slots = slots(&lines, policy);
         let used = |slot: usize| slots[slot]["pipelines"].to_string();
         assert!(used(2).contains("gpu:0"), "{policy}: {}", used(2));
@@ -269,44 +274,6 @@ fn a_killed_run_goes_on() {
     );
     folder.succeed(&resumed);
     assert_eq!(folder.read("run.jsonl"), whole);
-}
-
-/// Two states, worked by hand: with a budget of 1.5 a slot, one of the two slow slots takes its dear plan.
-#[test]
-fn the_horizon_program_by_hand() {
-    let plans = |slow: f64| vec![(slow, vec![1.0]), (slow / 2.0, vec![2.0])];
-    let kinds = [
-        Kind {
-            slots: 2.0,
-            plans: plans(10.0),
-        },
-        Kind {
-            slots: 1.0,
-            plans: plans(4.0),
-        },
-    ];
-    let value = |total: f64, whole: bool| {
-        let program = build(&kinds, &[total], whole);
-        let scale = program.scale_ns / 1e6;
-        let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
-        solved.bound * scale
-    };
-    assert!((value(4.5, true) - 19.0).abs() < 1e-6);
-    // Half a slot more: a budget of 4.5 buys 1.5 dear plans of the slow slots.
-    assert!((value(4.5, false) - 16.5).abs() < 1e-6);
-    assert!(value(2.0, true).is_infinite());
-}
-
-#[test]
-fn pages_and_code_name_the_same_families() {
-    let kinds = [Kind {
-        slots: 1.0,
-        plans: vec![(1.0, vec![1.0])],
-    }];
-    let page = include_str!("../formulations/horizon.md");
-    for family in build(&kinds, &[1.0], true).families() {
-        assert!(page.contains(&format!("| `{family}` |")), "{family}");
-    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! The part of the hybrid program that is about parallel pipelines; see [`super::hybrid`].
+//! The part of the hybrid program that is about parallel pipelines.
+#![doc = include_str!("../../formulations/hybrid_pipelines.md")]
 
 use good_lp::{Expression, IntoAffineExpression, variable};
 
 use super::Column;
-use super::hybrid::Rows;
+use super::hybrid_program::Rows;
 
 /// Adds all variables, rows and the objective.
 pub(super) fn build(rows: &mut Rows) {

@@ -68,6 +68,7 @@ pub fn violations(slot: &Slot, plan: &HybridPlan) -> Vec<String> {
 fn recomputed_ms(slot: &Slot, plan: &HybridPlan, found: &mut Vec<String>) -> f64 {
     let is_parallel = slot.reading == Reading::ParallelPipelines;
     let samples = f64::from(slot.samples);
+    let trains = slot.chain.parameter_bytes.iter().sum::<f64>() > 0.0;
     let mut time_ms = 0.0_f64;
     for (p, pipeline) in plan.layout.iter().enumerate() {
         for (k, stage) in pipeline.iter().enumerate() {
@@ -92,6 +93,9 @@ fn recomputed_ms(slot: &Slot, plan: &HybridPlan, found: &mut Vec<String>) -> f64
                 }
                 for end in [stage.layers.start, stage.layers.end] {
                     sample_ms += slot.chain.cut_bytes[end] / link;
+                    if is_parallel && link.is_finite() {
+                        sample_ms += slot.latency_ms * slot.chain.cut_messages[end] / slot.micro_batch;
+                    }
                 }
                 stage_ms = stage_ms.max(sample_ms.max(LEAST_SAMPLE_MS) * share);
                 let fraction = if is_parallel { 1.0 } else { share / samples };
@@ -108,10 +112,23 @@ fn recomputed_ms(slot: &Slot, plan: &HybridPlan, found: &mut Vec<String>) -> f64
                 .map(|&d| slot.devices[d].bandwidth_bytes_per_ms);
             let parameters: f64 = stage.layers.clone().map(|l| slot.chain.parameter_bytes[l]).sum();
             let slowest = links.fold(f64::INFINITY, f64::min);
+            if !is_parallel && slot.backbone_bytes_per_ms.is_finite() {
+                // A message of every tensor, for every micro-batch, at both ends.
+                let ends =
+                    slot.chain.cut_messages[stage.layers.start] + slot.chain.cut_messages[stage.layers.end];
+                stage_ms += samples / slot.micro_batch * ends * slot.latency_ms;
+            }
+            if trains && slowest.is_finite() {
+                stage_ms += (members - 1.0) * 2.0 * slot.latency_ms;
+            }
             time_ms = time_ms.max(stage_ms + (2.0 - 2.0 / members) * parameters / slowest);
         }
     }
     let parameters: f64 = slot.chain.parameter_bytes.iter().sum();
-    let ring_ms = (2.0 - 2.0 / plan.layout.len() as f64) * parameters / slot.backbone_bytes_per_ms;
+    let members = plan.layout.len() as f64;
+    let ring_ms = (2.0 - 2.0 / members) * parameters / slot.backbone_bytes_per_ms;
+    if trains && slot.backbone_bytes_per_ms.is_finite() {
+        time_ms += (members - 1.0) * 2.0 * slot.latency_ms;
+    }
     time_ms + ring_ms
 }

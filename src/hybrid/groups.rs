@@ -135,6 +135,7 @@ fn stage_times(
             Some((taker, slot.devices[device].bandwidth_bytes_per_ms))
         })
         .collect();
+    let waiting_ms = slot.waiting_ms(layers.start) + slot.waiting_ms(layers.end);
     let mut takers = Vec::new();
     for (m, vector) in counts.vectors.iter().enumerate().skip(1) {
         takers.clear();
@@ -152,7 +153,7 @@ fn stage_times(
             false => f64::INFINITY,
             true => {
                 let ring_ms = slot.ring_ms(&layers, takers.len(), slowest);
-                shares::time_ms(&takers, slot.samples, slot.whole) + ring_ms
+                shares::time_ms(&takers, slot.samples, slot.whole) + waiting_ms + ring_ms
             }
         };
     }

@@ -34,6 +34,8 @@ pub struct Chain {
     pub work_ms: Vec<Vec<f64>>,
     /// Bytes that pass each boundary, both ways together; `layers + 1` of them, none at the ends.
     pub cut_bytes: Vec<f64>,
+    /// Tensors that pass each boundary, both ways together, for each of which the link waits; none where nothing passes.
+    pub cut_messages: Vec<f64>,
     /// Bytes of parameters, which rings reduce.
     pub parameter_bytes: Vec<f64>,
     /// Bytes that a device holds for a layer, whatever the samples.
@@ -77,6 +79,8 @@ pub struct Slot<'a> {
     pub devices: Vec<Device>,
     /// Bytes that pass between two groups in a ms.
     pub backbone_bytes_per_ms: f64,
+    /// Time before the first byte of a message, in ms, on every link of finite bandwidth.
+    pub latency_ms: f64,
     /// Samples of a batch.
     pub samples: u32,
     /// Samples of a micro-batch, which memory counts in flight.
@@ -92,19 +96,47 @@ pub struct Slot<'a> {
 impl Slot<'_> {
     /// Time of a sample on a device that runs these layers, in ms: work, and what passes its link.
     pub fn sample_ms(&self, device: usize, layers: &Range<usize>) -> f64 {
-        let Device {
-            kind,
-            slowdown,
-            bandwidth_bytes_per_ms,
-            ..
-        } = self.devices[device];
+        let Device { kind, slowdown, .. } = self.devices[device];
         let work_ms: f64 = self.chain.work_ms[kind][layers.clone()].iter().sum();
-        let bytes = self.chain.cut_bytes[layers.start] + self.chain.cut_bytes[layers.end];
-        let bandwidth = match self.reading {
-            Reading::ParallelPipelines => bandwidth_bytes_per_ms,
-            Reading::PipelineOfGroups => bandwidth_bytes_per_ms.min(self.backbone_bytes_per_ms),
-        };
-        (work_ms * slowdown + bytes / bandwidth).max(LEAST_SAMPLE_MS)
+        let moving_ms = self.moving_ms(device, layers.start) + self.moving_ms(device, layers.end);
+        (work_ms * slowdown + moving_ms).max(LEAST_SAMPLE_MS)
+    }
+
+    /// Time that a sample takes to pass a boundary on a device's link, in ms.
+    ///
+    /// In parallel pipelines that is its bytes and its part of the micro-batch's messages. In a group every device takes
+    /// part in every micro-batch, so messages do not depend on its samples: [`Self::waiting_ms`] counts them.
+    pub fn moving_ms(&self, device: usize, boundary: usize) -> f64 {
+        let own = self.devices[device].bandwidth_bytes_per_ms;
+        let bytes = self.chain.cut_bytes[boundary];
+        match self.reading {
+            Reading::ParallelPipelines => {
+                let messages = self.chain.cut_messages[boundary] / self.micro_batch;
+                bytes / own + messages * self.message_ms(own)
+            }
+            Reading::PipelineOfGroups => bytes / own.min(self.backbone_bytes_per_ms),
+        }
+    }
+
+    /// Time that a group waits for the messages of a batch at a boundary, in ms; none in parallel pipelines.
+    pub fn waiting_ms(&self, boundary: usize) -> f64 {
+        match self.reading {
+            Reading::ParallelPipelines => 0.0,
+            Reading::PipelineOfGroups => {
+                let micro_batches = f64::from(self.samples) / self.micro_batch;
+                self.chain.cut_messages[boundary]
+                    * micro_batches
+                    * self.message_ms(self.backbone_bytes_per_ms)
+            }
+        }
+    }
+
+    /// Time before the first byte on a link, in ms; where bytes take no time, neither do messages.
+    fn message_ms(&self, bandwidth_bytes_per_ms: f64) -> f64 {
+        match bandwidth_bytes_per_ms.is_finite() {
+            true => self.latency_ms,
+            false => 0.0,
+        }
     }
 
     /// Samples of each batch for which a device has memory: `None` if it cannot even hold the layers.
@@ -129,8 +161,18 @@ impl Slot<'_> {
     /// Time of a ring that reduces these layers' gradients among so many members, in ms.
     pub fn ring_ms(&self, layers: &Range<usize>, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
         let bytes: f64 = self.chain.parameter_bytes[layers.clone()].iter().sum();
+        let steps_ms = self.ring_steps_ms(members, bandwidth_bytes_per_ms);
         let members = members as f64;
-        2.0 * (members - 1.0) / members * bytes / bandwidth_bytes_per_ms
+        2.0 * (members - 1.0) / members * bytes / bandwidth_bytes_per_ms + steps_ms
+    }
+
+    /// The part of it that does not depend on bytes: members wait for a message in each of `2 (members - 1)` steps. A
+    /// network without parameters has no ring.
+    pub fn ring_steps_ms(&self, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
+        match self.chain.parameter_bytes.iter().any(|bytes| *bytes > 0.0) {
+            true => 2.0 * (members as f64 - 1.0) * self.message_ms(bandwidth_bytes_per_ms),
+            false => 0.0,
+        }
     }
 
     /// What using a device adds to the objective.

@@ -129,7 +129,8 @@ fn pipeline_of_groups(slot: &Slot, layout: &Layout, rule: Rule) -> Option<Divide
             .map(|&d| slot.devices[d].bandwidth_bytes_per_ms);
         let slowest = links.fold(f64::INFINITY, f64::min);
         let ring_ms = slot.ring_ms(&stage.layers, stage.devices.len(), slowest);
-        time_ms = time_ms.max(shares::finish(&takers, &shares) + ring_ms);
+        let waiting_ms = slot.waiting_ms(stage.layers.start) + slot.waiting_ms(stage.layers.end);
+        time_ms = time_ms.max(shares::finish(&takers, &shares) + waiting_ms + ring_ms);
         samples.push(shares);
     }
     Some((samples, time_ms))

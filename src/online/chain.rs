@@ -48,17 +48,18 @@ pub fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
         .flat_map(|layer| layer.times.iter().flatten());
     let trains = trains.into_iter().any(|times| times.backward_ns > 0);
     let mut cut_bytes = vec![0.0; order.len() + 1];
+    let mut cut_messages = vec![0.0; order.len() + 1];
     for tensor in &network.tensors {
         let Size::Bytes(bytes) = tensor.size else { continue };
         let last = tensor.consumers.iter().map(|&layer| position[layer]).max();
         // In training the gradient comes back over every boundary that the tensor passed.
         let ways = if trains { 2.0 } else { 1.0 };
         let first = position[tensor.producer] + 1;
-        let passed = cut_bytes
-            .iter_mut()
-            .take(last.map_or(0, |last| last + 1))
-            .skip(first);
-        passed.for_each(|cut| *cut += bytes as f64 * ways);
+        for boundary in first..last.map_or(0, |last| last + 1) {
+            cut_bytes[boundary] += bytes as f64 * ways;
+            // Nothing to move takes no time.
+            cut_messages[boundary] += if bytes > 0 { ways } else { 0.0 };
+        }
     }
     let optimizer = instance.pipeline.optimizer.unwrap_or(Optimizer::Adam);
     let copies = if trains {
@@ -76,6 +77,7 @@ pub fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
             .map(|(k, kind)| layers().map(|layer| work_ms(layer.times[k], kind)).collect())
             .collect(),
         cut_bytes,
+        cut_messages,
         parameter_bytes: layers()
             .map(|layer| if trains { layer.parameter_bytes as f64 } else { 0.0 })
             .collect(),

@@ -3,9 +3,17 @@
 
 mod chain;
 pub mod controller;
+pub mod decisions;
+pub mod fixed;
+pub mod known;
+pub mod moving;
+pub mod pipedream;
 pub mod policies;
 pub mod record;
 pub mod scenario;
 pub mod spec;
 pub mod states;
+mod summary;
+pub mod trace;
+mod validate;
 pub mod yardsticks;

@@ -24,7 +24,16 @@ pub enum Choice {
     /// The least time whose cost keeps every budget in the slot itself.
     Myopic,
     /// One layout for all slots, with samples divided by a rule.
-    Static(Rule),
+    Static(Layouts, Rule),
+}
+
+/// A layout that is planned once, in the nominal state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layouts {
+    /// The myopic one.
+    Myopic,
+    /// PipeDream's, on the devices of the myopic one.
+    PipeDream,
 }
 
 /// Every policy. The first one is Ling et al.'s, reconstructed; drift plus penalty is Neely's.
@@ -47,17 +56,22 @@ pub const POLICIES: &[Policy] = &[
     Policy {
         name: "static",
         summary: "the myopic layout of the nominal state, with the best data shares in each slot",
-        choice: Choice::Static(Rule::Best),
+        choice: Choice::Static(Layouts::Myopic, Rule::Best),
     },
     Policy {
         name: "even",
         summary: "the same layout, with even data shares",
-        choice: Choice::Static(Rule::Even),
+        choice: Choice::Static(Layouts::Myopic, Rule::Even),
     },
     Policy {
         name: "proportional",
         summary: "the same layout, with data shares by speed of computation",
-        choice: Choice::Static(Rule::Proportional),
+        choice: Choice::Static(Layouts::Myopic, Rule::Proportional),
+    },
+    Policy {
+        name: "pipedream",
+        summary: "PipeDream's plan for equal devices of mean speed, on the devices of that layout, with even data shares",
+        choice: Choice::Static(Layouts::PipeDream, Rule::Even),
     },
 ];
 
@@ -95,7 +109,7 @@ pub fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
             kept(view, found.unwrap_or_else(|| best.clone()))
         }
         Choice::Myopic => within(view.frontier, view.per_slot)?.clone(),
-        Choice::Static(rule) => {
+        Choice::Static(_, rule) => {
             let fixed = view.fixed.clone();
             let plan = fixed.and_then(|fixed| {
                 plan_of(view.slot, fixed.clone(), rule).or_else(|| plan_of(view.slot, fixed, Rule::Best))

@@ -98,6 +98,9 @@ pub struct Yardsticks {
     /// Least mean time in the long run of any policy that keeps the budgets and draws plans by state alone, moving free;
     /// none where there are many states, a trace, or no such policy.
     pub stationary_ms: Option<f64>,
+    /// What each policy's mean time was held against, in the order of the policies: the clairvoyant optimum where it keeps
+    /// the budgets, else the bound at the costs that it paid. None where it served no slot.
+    pub held_ms: Vec<Option<f64>>,
 }
 
 /// One line.

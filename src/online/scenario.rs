@@ -2,24 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use super::chain::chain;
-use super::spec::{ProcessSpec, QUANTITIES, Quantity, SCHEMA, ScenarioSpec};
+use super::spec::ScenarioSpec;
 use super::states::{self, Process, Recorded, State};
-use crate::fault::{Fault, FaultKind, InputError, closest};
+use super::{trace, validate};
+use crate::fault::{Fault, FaultKind, InputError};
 use crate::hybrid::{Chain, Device, Slot};
-use crate::import::{Source, from_structured, table};
+use crate::import::{Source, from_structured};
 use crate::instance::{CLUSTER_PRESETS, Instance};
-
-/// The columns of a trace of states.
-pub const COLUMNS: &[&str] = &["slot", "device", "quantity", "factor"];
-
-/// What stands for the backbone in the column `device`.
-const BACKBONE: &str = "backbone";
-
-/// How far the chances of a row may be from adding up to 1.
-const CHANCE_TOLERANCE: f64 = 1e-9;
+use crate::units::ns_to_ms;
 
 /// A validated scenario.
 #[derive(Clone, Debug)]
@@ -39,6 +30,7 @@ pub struct Scenario {
     /// What was assumed, one sentence each.
     pub notes: Vec<String>,
     backbone_bytes_per_ms: f64,
+    latency_ms: f64,
     processes: Vec<Process>,
     recorded: Vec<Recorded>,
 }
@@ -60,8 +52,7 @@ impl Scenario {
         let mut scenario = Self::build(spec, &instance, path).map_err(in_file)?;
         if let Some(trace) = scenario.spec.trace.clone() {
             let trace = beside(&trace);
-            scenario.recorded = scenario
-                .trace(&trace)
+            scenario.recorded = trace::read(&trace, &scenario.devices)
                 .map_err(|faults| InputError::in_file(&trace, faults))?;
         }
         Ok(scenario)
@@ -69,7 +60,7 @@ impl Scenario {
 
     fn build(spec: ScenarioSpec, instance: &Instance, path: &Path) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
-        check_numbers(&spec, &mut faults);
+        validate::numbers(&spec, &mut faults);
         let link = instance.cluster.link;
         let backbone = spec.backbone_bytes_per_s.unwrap_or(link.bandwidth_bytes_per_s);
         let kinds: Vec<String> = instance
@@ -79,7 +70,7 @@ impl Scenario {
             .map(|kind| kind.name.clone())
             .collect();
         let budgets: Vec<String> = spec.budgets.iter().map(|budget| budget.name.clone()).collect();
-        check_names(&spec, &kinds, &budgets, &mut faults);
+        validate::names(&spec, &kinds, &budgets, &mut faults);
         let mut devices = Vec::new();
         for (k, kind) in instance.cluster.kinds.iter().enumerate() {
             let Some(count) = kind.count else {
@@ -109,8 +100,8 @@ impl Scenario {
         }
         let mut processes = Vec::new();
         for (i, process) in spec.processes.iter().enumerate() {
-            check_process(i, process, &mut faults);
-            let driven = driven(i, process, &devices, &mut faults);
+            validate::process(i, process, &mut faults);
+            let driven = validate::driven(i, process, &devices, &mut faults);
             processes.extend(driven.into_iter().map(|devices| Process {
                 of: process.of,
                 devices,
@@ -125,10 +116,6 @@ impl Scenario {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let mut notes = instance.notes.clone();
-        if link.latency_ns > 0 {
-            notes.push("the link's latency is left out: hybrid plans count bandwidth alone".into());
-        }
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Ok(Self {
             name: spec.name.clone().or(stem).unwrap_or_else(|| "scenario".into()),
@@ -137,85 +124,12 @@ impl Scenario {
             budgets,
             per_slot: spec.budgets.iter().map(|budget| budget.per_slot).collect(),
             spec,
-            notes,
+            notes: instance.notes.clone(),
             backbone_bytes_per_ms: backbone / 1e3,
+            latency_ms: ns_to_ms(link.latency_ns),
             processes,
             recorded: Vec::new(),
         })
-    }
-
-    fn trace(&self, path: &Path) -> Result<Vec<Recorded>, Vec<Fault>> {
-        #[derive(Deserialize)]
-        struct Row {
-            slot: usize,
-            device: String,
-            quantity: String,
-            factor: f64,
-        }
-        let bytes = std::fs::read(path).map_err(|error| vec![Fault::unreadable(path, &error)])?;
-        let source = Source { path, bytes: &bytes };
-        let rows: Vec<(u64, Row)> = table::rows(source.text()?, COLUMNS)?;
-        let (mut faults, mut recorded) = (Vec::new(), Vec::<Recorded>::new());
-        let mut last_slot = 0;
-        for (line, row) in rows {
-            let at = |column: &str| format!("line {line}, column `{column}`");
-            let quantity = QUANTITIES.iter().find(|(name, _)| *name == row.quantity);
-            let devices = self.devices.iter().map(|device| device.name.clone());
-            let known: Vec<String> = devices.chain([BACKBONE.into()]).collect();
-            let device = known.iter().position(|name| *name == row.device);
-            match (quantity, device) {
-                (None, _) => faults.push(Fault::new(
-                    at("quantity"),
-                    FaultKind::UnknownValue {
-                        found: row.quantity,
-                        known: QUANTITIES.iter().map(|(name, _)| (*name).to_owned()).collect(),
-                    },
-                )),
-                (_, None) => faults.push(Fault::new(
-                    at("device"),
-                    FaultKind::UnknownName {
-                        what: "device",
-                        similar: closest(&row.device, &known).map(str::to_owned),
-                        name: row.device,
-                    },
-                )),
-                (Some(&(_, of)), Some(position)) => {
-                    let is_backbone = position == self.devices.len();
-                    if is_backbone != (of == Quantity::Backbone) {
-                        let found = format!("`{}` of `{}`", row.quantity, row.device);
-                        let expected =
-                            "`backbone` of `backbone`, and every other quantity of a device".into();
-                        faults.push(Fault::new(
-                            at("device"),
-                            FaultKind::Contradiction { found, expected },
-                        ));
-                    }
-                    if let Some(kind) = factor_fault(of, row.factor) {
-                        faults.push(Fault::new(at("factor"), kind));
-                    }
-                    if row.slot < last_slot {
-                        let found = format!("slot {}, after slot {last_slot}", row.slot);
-                        let expected = "slots in rising order".into();
-                        faults.push(Fault::new(
-                            at("slot"),
-                            FaultKind::Contradiction { found, expected },
-                        ));
-                    }
-                    last_slot = row.slot;
-                    recorded.push(Recorded {
-                        slot: row.slot,
-                        of,
-                        devices: if is_backbone { vec![] } else { vec![position] },
-                        factor: row.factor,
-                    });
-                }
-            }
-        }
-        if faults.is_empty() {
-            Ok(recorded)
-        } else {
-            Err(faults)
-        }
     }
 
     /// The states of so many slots.
@@ -224,9 +138,13 @@ impl Scenario {
     }
 
     /// The share of slots that each state has in the long run; `None` where there are more states than `most`, or a trace.
+    /// States are told apart up to swaps of devices of one kind.
     pub fn stationary(&self, most: usize) -> Option<Vec<(State, f64)>> {
         match self.recorded.is_empty() {
-            true => states::stationary(self.devices.len(), &self.processes, most),
+            true => {
+                let kinds: Vec<usize> = self.devices.iter().map(|device| device.kind).collect();
+                states::stationary(&kinds, &self.processes, most)
+            }
             false => None,
         }
     }
@@ -249,6 +167,7 @@ impl Scenario {
             reading: self.spec.reading,
             devices: devices.collect(),
             backbone_bytes_per_ms: self.backbone_bytes_per_ms * state.backbone,
+            latency_ms: self.latency_ms,
             samples: self.spec.samples,
             micro_batch: f64::from(self.spec.micro_batch),
             whole: self.spec.whole_samples,
@@ -263,176 +182,5 @@ fn cluster(name: &str, beside: &dyn Fn(&str) -> PathBuf) -> String {
     match CLUSTER_PRESETS.iter().any(|(preset, _)| *preset == name) {
         true => name.to_owned(),
         false => beside(name).display().to_string(),
-    }
-}
-
-fn check_numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
-    if let Some(schema) = spec.schema.as_deref().filter(|schema| *schema != SCHEMA) {
-        let kind = FaultKind::UnknownValue {
-            found: schema.into(),
-            known: vec![SCHEMA.into()],
-        };
-        faults.push(Fault::new("schema", kind));
-    }
-    let mut ask = |at: &str, found: f64, holds: bool, expected: &'static str| {
-        if !holds {
-            faults.push(Fault::new(at, FaultKind::BadNumber { found, expected }));
-        }
-    };
-    let positive = |number: f64| number.is_finite() && number > 0.0;
-    ask("slots", spec.slots as f64, spec.slots > 0, "a number from 1");
-    ask(
-        "samples",
-        f64::from(spec.samples),
-        spec.samples > 0,
-        "a number from 1",
-    );
-    let micro_batch = f64::from(spec.micro_batch);
-    let is_part = spec.micro_batch > 0 && spec.micro_batch <= spec.samples;
-    ask(
-        "micro_batch",
-        micro_batch,
-        is_part,
-        "a number from 1 to `samples`",
-    );
-    let batches = spec.batches_per_slot;
-    ask("batches_per_slot", batches, positive(batches), "a number above 0");
-    ask(
-        "time_weight",
-        spec.time_weight,
-        positive(spec.time_weight),
-        "a number above 0",
-    );
-    if let Some(backbone) = spec.backbone_bytes_per_s {
-        ask(
-            "backbone_bytes_per_s",
-            backbone,
-            positive(backbone),
-            "a number above 0",
-        );
-    }
-    for (i, budget) in spec.budgets.iter().enumerate() {
-        let at = format!("budgets[{i}].per_slot");
-        ask(
-            &at,
-            budget.per_slot,
-            positive(budget.per_slot),
-            "a number above 0",
-        );
-    }
-    for (kind, prices) in &spec.prices {
-        for (budget, &price) in prices {
-            let at = format!("prices.{kind}.{budget}");
-            ask(&at, price, price.is_finite() && price >= 0.0, "a number from 0");
-        }
-    }
-}
-
-fn check_names(spec: &ScenarioSpec, kinds: &[String], budgets: &[String], faults: &mut Vec<Fault>) {
-    for (i, name) in budgets.iter().enumerate() {
-        if budgets[..i].contains(name) {
-            let (what, name) = ("budget", name.clone());
-            faults.push(Fault::new(
-                format!("budgets[{i}]"),
-                FaultKind::DuplicateName { what, name },
-            ));
-        }
-    }
-    let mut known = |at: String, what: &'static str, name: &String, names: &[String]| {
-        if !names.contains(name) {
-            let similar = closest(name, names).map(str::to_owned);
-            let name = name.clone();
-            faults.push(Fault::new(at, FaultKind::UnknownName { what, name, similar }));
-        }
-    };
-    for (kind, prices) in &spec.prices {
-        known("prices".into(), "device kind", kind, kinds);
-        for budget in prices.keys() {
-            known(format!("prices.{kind}"), "budget", budget, budgets);
-        }
-    }
-}
-
-/// What is wrong with a factor.
-fn factor_fault(of: Quantity, found: f64) -> Option<FaultKind> {
-    let may_be_zero = matches!(of, Quantity::Price | Quantity::Availability);
-    let holds = found.is_finite() && (found > 0.0 || may_be_zero && found == 0.0);
-    let expected = if may_be_zero {
-        "a number from 0"
-    } else {
-        "a number above 0"
-    };
-    (!holds).then_some(FaultKind::BadNumber { found, expected })
-}
-
-fn check_process(i: usize, process: &ProcessSpec, faults: &mut Vec<Fault>) {
-    let count = process.factors.len();
-    let mut contradicts = |at: String, found: String, expected: String| {
-        faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
-    };
-    let at = format!("processes[{i}]");
-    if count == 0 || process.transitions.len() != count {
-        contradicts(
-            format!("{at}.transitions"),
-            format!("{} rows for {count} factors", process.transitions.len()),
-            "a row for each factor, at least one".into(),
-        );
-    }
-    for (row, chances) in process.transitions.iter().enumerate() {
-        let total: f64 = chances.iter().sum();
-        let are_chances = chances.iter().all(|chance| (0.0..=1.0).contains(chance));
-        if chances.len() != count || !are_chances || (total - 1.0).abs() > CHANCE_TOLERANCE {
-            contradicts(
-                format!("{at}.transitions[{row}]"),
-                format!("{} chances with sum {total}", chances.len()),
-                format!("{count} chances from 0 to 1 that sum to 1"),
-            );
-        }
-    }
-    if process.start >= count {
-        contradicts(
-            format!("{at}.start"),
-            format!("state {}", process.start),
-            format!("a state below {count}"),
-        );
-    }
-    for (state, &factor) in process.factors.iter().enumerate() {
-        if let Some(kind) = factor_fault(process.of, factor) {
-            faults.push(Fault::new(format!("{at}.factors[{state}]"), kind));
-        }
-    }
-}
-
-/// The devices of each chain of a process: one by one, or all together where they share it.
-fn driven(i: usize, process: &ProcessSpec, devices: &[Device], faults: &mut Vec<Fault>) -> Vec<Vec<usize>> {
-    if process.of == Quantity::Backbone {
-        return vec![Vec::new()];
-    }
-    let kind_of = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
-    for name in process.devices.iter().flatten() {
-        let is_known = |device: &Device| device.name == *name || kind_of(&device.name) == *name;
-        if !devices.iter().any(is_known) {
-            let known: Vec<String> = devices
-                .iter()
-                .flat_map(|device| [device.name.clone(), kind_of(&device.name)])
-                .collect();
-            faults.push(Fault::new(
-                format!("processes[{i}].devices"),
-                FaultKind::UnknownName {
-                    what: "device kind or device",
-                    similar: closest(name, &known).map(str::to_owned),
-                    name: name.clone(),
-                },
-            ));
-        }
-    }
-    let is_driven = |device: &Device| match &process.devices {
-        None => true,
-        Some(names) => names.contains(&device.name) || names.contains(&kind_of(&device.name)),
-    };
-    let members = (0..devices.len()).filter(|&position| is_driven(&devices[position]));
-    match process.shared {
-        true => vec![members.collect()],
-        false => members.map(|position| vec![position]).collect(),
     }
 }

@@ -1,5 +1,7 @@
 //! The state of devices and links, slot by slot: Markov chains with a seed, and recorded factors.
 
+use std::collections::HashMap;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -30,6 +32,25 @@ impl State {
             available: vec![true; devices],
             backbone: 1.0,
         }
+    }
+
+    /// The same for states that differ by swaps of devices of one kind, or by factors of devices that are not there.
+    fn key(&self, kinds: &[usize]) -> Vec<[u64; 4]> {
+        let of_device = |i: usize| {
+            let kind = kinds[i] as u64;
+            match self.available[i] {
+                false => [kind, 0, 0, 0],
+                true => {
+                    let factors = [self.slowdown[i], self.bandwidth[i], self.price[i]].map(f64::to_bits);
+                    // No slowdown is 0, so that no device that is there looks like one that has gone.
+                    [kind, factors[0], factors[1], factors[2]]
+                }
+            }
+        };
+        let mut key: Vec<[u64; 4]> = (0..kinds.len()).map(of_device).collect();
+        key.sort_unstable();
+        key.push([self.backbone.to_bits(); 4]);
+        key
     }
 
     fn multiply(&mut self, quantity: Quantity, devices: &[usize], factor: f64) {
@@ -106,16 +127,22 @@ pub fn states(
     states
 }
 
+/// Joint states of all chains that are looked at one by one.
+const MOST_JOINT: usize = 100_000;
+
 /// The states that chains can be in and the share of slots that each has in the long run; `None` for more than `most`.
+///
+/// Devices of one kind are alike but for the factors of a state. States that differ by swaps of such devices have the same
+/// times and costs, so the first one stands for all; so do those that differ by factors of devices that are not there.
 ///
 /// Chains are independent, so shares multiply. A chain's own shares are the limit of the lazy chain `(I + P) / 2` from its
 /// first state, which exists for periodic and reducible chains as well and is the long-run mean of the chain itself.
-pub fn stationary(devices: usize, processes: &[Process], most: usize) -> Option<Vec<(State, f64)>> {
+pub fn stationary(kinds: &[usize], processes: &[Process], most: usize) -> Option<Vec<(State, f64)>> {
     let sizes = processes.iter().map(|process| process.factors.len());
-    if sizes.fold(1, usize::saturating_mul) > most {
+    if sizes.fold(1, usize::saturating_mul) > MOST_JOINT {
         return None;
     }
-    let mut joint = vec![(State::nominal(devices), 1.0)];
+    let mut joint = vec![(State::nominal(kinds.len()), 1.0)];
     for process in processes {
         let shares = long_run(process);
         let mut next = Vec::with_capacity(joint.len() * shares.len());
@@ -128,7 +155,16 @@ pub fn stationary(devices: usize, processes: &[Process], most: usize) -> Option<
         }
         joint = next;
     }
-    Some(joint)
+    let mut positions = HashMap::new();
+    let mut merged: Vec<(State, f64)> = Vec::new();
+    for (state, share) in joint {
+        let at = *positions.entry(state.key(kinds)).or_insert(merged.len());
+        match merged.get_mut(at) {
+            Some((_, total)) => *total += share,
+            None => merged.push((state, share)),
+        }
+    }
+    (merged.len() <= most).then_some(merged)
 }
 
 /// The share of slots that a chain spends in each of its states.
@@ -189,6 +225,32 @@ mod tests {
         // Periodic: half of the time in each state.
         let shares = long_run(&process(vec![vec![0.0, 1.0], vec![1.0, 0.0]]));
         assert!((shares[0] - 0.5).abs() < 1e-9, "{shares:?}");
+    }
+
+    #[test]
+    fn equal_devices_are_counted_together() {
+        let mut slow = process(vec![vec![0.9, 0.1], vec![0.3, 0.7]]);
+        slow.factors = vec![1.0, 2.0];
+        let gone = |device: usize| Process {
+            of: Quantity::Availability,
+            devices: vec![device],
+            factors: vec![1.0, 0.0],
+            ..slow.clone()
+        };
+        let slow_one = Process {
+            devices: vec![1],
+            ..slow.clone()
+        };
+        let processes = [slow.clone(), slow_one, gone(0), gone(1)];
+        let total = |states: &[(State, f64)]| states.iter().map(|(_, share)| share).sum::<f64>();
+        // Each device is fast, slow or gone: 9 states of two that differ, 6 of two alike.
+        let apart = stationary(&[0, 1], &processes, 100).expect("few states");
+        let alike = stationary(&[0, 0], &processes, 100).expect("few states");
+        assert_eq!((apart.len(), alike.len()), (9, 6));
+        assert!((total(&apart) - 1.0).abs() < 1e-9 && (total(&alike) - 1.0).abs() < 1e-9);
+        let fast = alike.iter().find(|(state, _)| *state == State::nominal(2));
+        assert!((fast.expect("it is there").1 - 0.75_f64.powi(4)).abs() < 1e-9);
+        assert_eq!(stationary(&[0, 0], &processes, 5), None);
     }
 
     #[test]

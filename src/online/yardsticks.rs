@@ -42,7 +42,7 @@ impl Kinds {
 /// Nodes of branch and bound after which the clairvoyant optimum is given up and its bound stands.
 const MOST_NODES: u64 = 2_000;
 
-/// Solves both programs over a horizon of so many slots.
+/// Solves both programs over a horizon of so many slots; what policies are held against is left to the controller.
 ///
 /// `stationary`: the share of slots that each state has in the long run, where states are few.
 ///
@@ -64,6 +64,7 @@ pub fn of(
         clairvoyant_ms: solve(counted, per_slot, slots, true, control)?.map(rounded),
         lagrangian_ms: bound_ms(counted, per_slot, slots, control)?.map(rounded),
         stationary_ms: in_the_long_run.map(rounded),
+        held_ms: Vec::new(),
     })
 }
 

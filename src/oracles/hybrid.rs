@@ -36,8 +36,15 @@ fn groups(slot: &Slot, first: usize, stages: &mut Vec<(Range<usize>, Vec<usize>)
             let links = devices.iter().map(|&d| slot.devices[d].bandwidth_bytes_per_ms);
             let bytes: f64 = slot.chain.parameter_bytes[layers.clone()].iter().sum();
             let members = devices.len() as f64;
-            let ring_ms = 2.0 * (members - 1.0) / members * bytes / links.fold(f64::INFINITY, f64::min);
-            takers.map_or(f64::INFINITY, |takers| least_time(&takers, slot) + ring_ms)
+            let slowest = links.fold(f64::INFINITY, f64::min);
+            let ring_ms = 2.0 * (members - 1.0) / members * bytes / slowest;
+            let messages = slot.chain.cut_messages[layers.start] + slot.chain.cut_messages[layers.end];
+            let of_batch = messages * f64::from(slot.samples) / slot.micro_batch;
+            let fixed_ms = latency_ms(slot, slot.backbone_bytes_per_ms, of_batch)
+                + latency_ms(slot, slowest, ring_messages(slot, members));
+            takers.map_or(f64::INFINITY, |takers| {
+                least_time(&takers, slot) + ring_ms + fixed_ms
+            })
         });
         let time_ms = times.fold(0.0, f64::max);
         return visit(&used, time_ms);
@@ -66,7 +73,8 @@ fn orders(slot: &Slot, device: usize, pipelines: &mut Vec<Vec<usize>>, visit: Vi
             .collect();
         let bytes: f64 = slot.chain.parameter_bytes.iter().sum();
         let members = pipelines.len() as f64;
-        let ring_ms = 2.0 * (members - 1.0) / members * bytes / slot.backbone_bytes_per_ms;
+        let ring_ms = 2.0 * (members - 1.0) / members * bytes / slot.backbone_bytes_per_ms
+            + latency_ms(slot, slot.backbone_bytes_per_ms, ring_messages(slot, members));
         if takers.iter().all(|(sample_ms, _)| sample_ms.is_finite()) {
             visit(&used, least_time(&takers, slot) + ring_ms);
         }
@@ -99,6 +107,21 @@ fn pipeline_ms(slot: &Slot, devices: &[usize], first: usize) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
+/// What so many messages wait on a link.
+fn latency_ms(slot: &Slot, bandwidth: f64, messages: f64) -> f64 {
+    if bandwidth.is_infinite() {
+        0.0
+    } else {
+        messages * slot.latency_ms
+    }
+}
+
+/// Messages of a ring, one after the other.
+fn ring_messages(slot: &Slot, members: f64) -> f64 {
+    let has_ring = slot.chain.parameter_bytes.iter().sum::<f64>() > 0.0;
+    if has_ring { 2.0 * (members - 1.0) } else { 0.0 }
+}
+
 /// Time of a sample, and the samples there is room for.
 fn taker(slot: &Slot, device: usize, layers: &Range<usize>, depth: usize) -> Option<(f64, f64)> {
     let (chain, device) = (slot.chain, &slot.devices[device]);
@@ -109,7 +132,12 @@ fn taker(slot: &Slot, device: usize, layers: &Range<usize>, depth: usize) -> Opt
         false => device.bandwidth_bytes_per_ms.min(slot.backbone_bytes_per_ms),
     };
     let moving = (chain.cut_bytes[layers.start] + chain.cut_bytes[layers.end]) / link;
-    let sample_ms = (work * device.slowdown + moving).max(LEAST_SAMPLE_MS);
+    let messages = match is_parallel {
+        true => (chain.cut_messages[layers.start] + chain.cut_messages[layers.end]) / slot.micro_batch,
+        false => 0.0,
+    };
+    let sample_ms = work * device.slowdown + moving + latency_ms(slot, link, messages);
+    let sample_ms = sample_ms.max(LEAST_SAMPLE_MS);
     let held: f64 = layers.clone().map(|l| chain.state_bytes[l]).sum();
     let stash: f64 = layers.clone().map(|l| chain.stash_bytes[l]).sum();
     let left = device.memory_bytes - held;

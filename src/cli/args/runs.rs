@@ -87,7 +87,7 @@ pub struct OnlineArgs {
 
     /// Policies, separated by commas; `--help` lists them
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy,
-        default_value = "tentative,exact,myopic,static,even,proportional", long_help = policy_help())]
+        default_value = "tentative,exact,myopic,static,even,proportional,pipedream", long_help = policy_help())]
     pub policies: Vec<&'static Policy>,
 
     /// Slots to run [default: the scenario's]

@@ -3,8 +3,8 @@
 
 use good_lp::{Expression, variable};
 
-use super::hybrid_pipelines;
 use super::{Column, Program};
+use super::{hybrid_groups, hybrid_pipelines};
 use crate::hybrid::counts::{Counts, TooMany};
 use crate::hybrid::{Reading, Slot};
 use crate::units::NS_PER_MS;
@@ -23,7 +23,7 @@ pub fn build(slot: &Slot) -> Result<Program, TooMany> {
         classes: counts.classes.iter().map(|class| class.devices.clone()).collect(),
     };
     match slot.reading {
-        Reading::PipelineOfGroups => rows.groups(),
+        Reading::PipelineOfGroups => hybrid_groups::build(&mut rows),
         Reading::ParallelPipelines => hybrid_pipelines::build(&mut rows),
     }
     Ok(rows.program)
@@ -155,11 +155,8 @@ impl Rows<'_> {
 
     /// Time of work and links for samples at one stage on a class, in ms.
     pub(super) fn stage_ms(&self, class: usize, on_layer: &[Column], on_crossing: &[Column]) -> Expression {
-        let device = &self.slot.devices[self.classes[class][0]];
-        let bandwidth = match self.slot.reading {
-            Reading::ParallelPipelines => device.bandwidth_bytes_per_ms,
-            Reading::PipelineOfGroups => device.bandwidth_bytes_per_ms.min(self.slot.backbone_bytes_per_ms),
-        };
+        let position = self.classes[class][0];
+        let device = &self.slot.devices[position];
         let mut time_ms = Expression::default();
         for (l, samples) in on_layer.iter().enumerate() {
             let work_ms = self.slot.chain.work_ms[device.kind][l];
@@ -169,7 +166,7 @@ impl Rows<'_> {
             }
         }
         for (b, samples) in on_crossing.iter().enumerate() {
-            samples.add_to(&mut time_ms, self.slot.chain.cut_bytes[b + 1] / bandwidth);
+            samples.add_to(&mut time_ms, self.slot.moving_ms(position, b + 1));
         }
         time_ms
     }
@@ -186,86 +183,6 @@ impl Rows<'_> {
         }
     }
 
-    /// The pipeline of groups.
-    fn groups(&mut self) {
-        let (slot, layers) = (self.slot, self.slot.chain.layers());
-        let samples = f64::from(slot.samples);
-        let x = self.staging(0, &1.0.into());
-        let used = self.used(0, &x);
-        let crossings = self.crossings(0, &x);
-        let busiest = self.program.declare(variable().min(0).name("busiest"));
-        let mut objective = slot.time_weight * busiest.expression();
-        let mut stock = vec![Expression::default(); self.classes.len()];
-        for k in 0..self.stages {
-            let depth = (self.stages - k) as f64;
-            let compute = self
-                .program
-                .declare(variable().min(0).name(format!("compute[{k}]")));
-            let ring = self.program.declare(variable().min(0).name(format!("ring[{k}]")));
-            let (mut done, mut members) = (Expression::default(), Expression::default());
-            let mut stands_of = Vec::new();
-            for (c, stock) in stock.iter_mut().enumerate() {
-                let device = slot.devices[self.classes[c][0]].clone();
-                let each = self.taken(format!("each[{k},{c}]"));
-                let mut stands = Expression::default();
-                for m in 1..=self.classes[c].len() {
-                    let count = self.binary(format!("count[{k},{c},{m}]"));
-                    let name = format!("{k},{c},{m}");
-                    let taken = self.at_most(samples, format!("taken[{name}]"));
-                    let only = samples * count.expression();
-                    self.program
-                        .add_row(format!("only_if[{name}]"), taken.expression(), only);
-                    self.program.add_row(
-                        format!("at_most_each[{name}]"),
-                        taken.expression(),
-                        each.expression(),
-                    );
-                    taken.add_to(&mut done, m as f64);
-                    for sum in [&mut members, &mut *stock] {
-                        count.add_to(sum, m as f64);
-                    }
-                    count.add_to(&mut stands, 1.0);
-                    count.add_to(&mut objective, m as f64 * slot.weight(self.classes[c][0]));
-                }
-                self.program
-                    .add_row(format!("one_count[{k},{c}]"), stands.clone(), 1.0.into());
-                let on_layer: Vec<Column> = (0..layers)
-                    .map(|l| self.product(&format!("layer_samples[{k},{c},{l}]"), each, x[l][k].clone()))
-                    .collect();
-                let on_crossing: Vec<Column> = (1..layers)
-                    .map(|b| {
-                        let crosses = crossings[b - 1][k].expression();
-                        self.product(&format!("crossing_samples[{k},{c},{b}]"), each, crosses)
-                    })
-                    .collect();
-                let time_ms = self.stage_ms(c, &on_layer, &on_crossing);
-                self.program
-                    .add_row(format!("computes[{k},{c}]"), time_ms, compute.expression());
-                self.runs(&format!("{k},{c}"), c, &x, k, &stands);
-                if device.memory_bytes.is_finite() {
-                    let mut bytes = Expression::default();
-                    for (l, on_layer) in on_layer.iter().enumerate() {
-                        bytes += slot.chain.state_bytes[l] * x[l][k].clone();
-                        let stash = slot.chain.stash_bytes[l] * slot.micro_batch * depth / samples;
-                        on_layer.add_to(&mut bytes, stash);
-                    }
-                    let spare = self.spare_bytes(depth);
-                    let limit = device.memory_bytes + spare - spare * stands.clone();
-                    self.program.add_row(format!("memory[{k},{c}]"), bytes, limit);
-                }
-                stands_of.push(stands);
-            }
-            let all = samples * used[k].expression();
-            self.program.add_row(format!("all_samples[{k}]"), all, done);
-            self.rings(k, &x, &used[k], &members, &stands_of, ring);
-            let stage = compute.expression() + ring.expression();
-            self.program
-                .add_row(format!("keeps_up[{k}]"), stage, busiest.expression());
-        }
-        self.stock(stock);
-        self.program.objective = objective;
-    }
-
     /// More than anything held at a depth.
     pub(super) fn spare_bytes(&self, depth: f64) -> f64 {
         let chain = self.slot.chain;
@@ -279,43 +196,5 @@ impl Rows<'_> {
             let there = Expression::from(self.classes[c].len() as f64);
             self.program.add_row(format!("stock[{c}]"), counted, there);
         }
-    }
-
-    /// The ring of a stage, by the size of its group and each class that stands there.
-    fn rings(
-        &mut self,
-        k: usize,
-        x: &Places,
-        used: &Column,
-        members: &Expression,
-        stands: &[Expression],
-        ring: Column,
-    ) {
-        let slot = self.slot;
-        let (mut one, mut counted) = (Expression::default(), Expression::default());
-        for n in 1..=slot.devices.len() {
-            let size = self.binary(format!("size[{k},{n}]"));
-            size.add_to(&mut one, 1.0);
-            size.add_to(&mut counted, n as f64);
-            for (c, stands) in stands.iter().enumerate() {
-                let bandwidth = slot.devices[self.classes[c][0]].bandwidth_bytes_per_ms;
-                let all = 0..slot.chain.layers();
-                let most_ms = slot.ring_ms(&all, n, bandwidth);
-                let mut ring_ms = most_ms * (size.expression() + stands.clone()) - 2.0 * most_ms;
-                for l in all {
-                    ring_ms += slot.ring_ms(&(l..l + 1), n, bandwidth) * x[l][k].clone();
-                }
-                self.program
-                    .add_row(format!("ring_time[{k},{n},{c}]"), ring_ms, ring.expression());
-            }
-        }
-        self.program
-            .add_row(format!("one_size[{k}]"), one.clone(), used.expression());
-        self.program
-            .add_row(format!("one_size[{k},at_least]"), used.expression(), one);
-        self.program
-            .add_row(format!("members[{k}]"), members.clone(), counted.clone());
-        self.program
-            .add_row(format!("members[{k},at_least]"), counted, members.clone());
     }
 }

@@ -1,0 +1,133 @@
+//! One slot of one policy: the plan that it takes, checked, and what it carries on.
+
+use super::controller::{OnlineError, TOLERANCE};
+use super::fixed::Fixed;
+use super::moving::{moving_ms, present};
+use super::policies::{self, Choice, Policy, View};
+use super::record::{SlotRecord, StageRecord, all_rounded, rounded};
+use super::scenario::Scenario;
+use crate::hybrid::check::violations;
+use crate::hybrid::plan::{HybridPlan, Layout, Stage};
+use crate::hybrid::{Reading, Slot};
+
+/// What a policy carries from slot to slot.
+pub struct Last {
+    /// The virtual queues, by budget.
+    pub queues: Vec<f64>,
+    /// The last layout, by position in the scenario; none before the first plan.
+    layout: Option<Layout>,
+}
+
+impl Last {
+    /// Empty queues, and nothing moves into the first plan.
+    pub fn new(scenario: &Scenario) -> Self {
+        Self {
+            queues: vec![0.0; scenario.budgets.len()],
+            layout: None,
+        }
+    }
+
+    /// Goes on from a slot.
+    pub fn take(&mut self, scenario: &Scenario, record: &SlotRecord) {
+        self.queues.clone_from(&record.queues);
+        let position = |name: &String| scenario.devices.iter().position(|device| device.name == *name);
+        let stage = |stage: &StageRecord| Stage {
+            layers: stage.layers[0]..stage.layers[1],
+            devices: stage.devices.iter().filter_map(position).collect(),
+        };
+        let pipelines = record.pipelines.iter();
+        let layout: Layout = pipelines
+            .map(|stages| stages.iter().map(stage).collect())
+            .collect();
+        if !layout.is_empty() {
+            self.layout = Some(layout);
+        }
+    }
+}
+
+/// Takes a policy's plan in slot `t`.
+///
+/// * `slot`: the state, with `V` and the policy's queues;
+/// * `frontier`: the plans of the state of which none is beaten, with the proved optimum among them.
+///
+/// # Errors
+///
+/// `Broken` if the plan fails the checker, or is worth less than the optimum.
+pub fn decide(
+    scenario: &Scenario,
+    policy: &Policy,
+    t: usize,
+    slot: &Slot,
+    frontier: &[HybridPlan],
+    last: &Last,
+    fixed: &Fixed,
+) -> Result<SlotRecord, OnlineError> {
+    let moving = |layout: &Layout| moving_ms(scenario, slot, last.layout.as_ref(), layout);
+    let there = |layout: &Layout| present(scenario, slot, layout);
+    let view = View {
+        slot,
+        frontier,
+        last: last.layout.as_ref().and_then(there),
+        fixed: match policy.choice {
+            Choice::Static(which, _) => there(fixed.layout(which)),
+            _ => None,
+        },
+        per_slot: &scenario.per_slot,
+        moving_ms: &moving,
+    };
+    let plan = policies::choose(policy.choice, &view);
+    let mut record = SlotRecord {
+        policy: policy.name.into(),
+        slot: t,
+        devices: slot.devices.len(),
+        time_ms: None,
+        moving_ms: 0.0,
+        costs: vec![0.0; scenario.budgets.len()],
+        queues: Vec::new(),
+        value: 0.0,
+        optimum: 0.0,
+        pipelines: Vec::new(),
+    };
+    if let (Some(plan), Some(best)) = (&plan, policies::best(slot, frontier)) {
+        let wrong = violations(slot, plan);
+        if !wrong.is_empty() {
+            let text = format!("slot {t} of `{}`: {}", policy.name, wrong.join("; "));
+            return Err(OnlineError::Broken(text));
+        }
+        let (value, optimum) = (plan.value(slot), best.value(slot));
+        if optimum > value * (1.0 + TOLERANCE) {
+            let text = format!(
+                "slot {t} of `{}` is worth {value}, below the optimum {optimum}",
+                policy.name
+            );
+            return Err(OnlineError::Broken(text));
+        }
+        let moving_ms = moving(&plan.layout);
+        record.time_ms = Some(rounded(plan.time_ms + moving_ms));
+        record.moving_ms = rounded(moving_ms);
+        record.costs = all_rounded(&plan.costs);
+        (record.value, record.optimum) = (rounded(value), rounded(optimum));
+        record.pipelines = pipelines(slot, plan);
+    }
+    let queues = last.queues.iter().zip(&record.costs).zip(&scenario.per_slot);
+    record.queues = queues
+        .map(|((queue, cost), budget)| rounded((queue + cost - budget).max(0.0)))
+        .collect();
+    Ok(record)
+}
+
+fn pipelines(slot: &Slot, plan: &HybridPlan) -> Vec<Vec<StageRecord>> {
+    let is_parallel = slot.reading == Reading::ParallelPipelines;
+    let name = |&device: &usize| slot.devices[device].name.clone();
+    let stage = |p: usize, k: usize, stage: &Stage| StageRecord {
+        layers: [stage.layers.start, stage.layers.end],
+        devices: stage.devices.iter().map(name).collect(),
+        samples: match is_parallel {
+            true => vec![rounded(plan.samples[0][p])],
+            false => all_rounded(&plan.samples[k]),
+        },
+    };
+    let stages =
+        |(p, stages): (usize, &Vec<Stage>)| stages.iter().enumerate().map(|(k, s)| stage(p, k, s)).collect();
+    plan.layout.iter().enumerate().map(stages).collect()
+}

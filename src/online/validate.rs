@@ -1,0 +1,187 @@
+//! What can be wrong with a scenario.
+
+use super::spec::{ProcessSpec, Quantity, SCHEMA, ScenarioSpec};
+use crate::fault::{Fault, FaultKind, closest};
+use crate::hybrid::Device;
+
+/// How far the chances of a row may be from adding up to 1.
+const CHANCE_TOLERANCE: f64 = 1e-9;
+
+/// Numbers that are out of range, and a schema of another version.
+pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
+    if let Some(schema) = spec.schema.as_deref().filter(|schema| *schema != SCHEMA) {
+        let kind = FaultKind::UnknownValue {
+            found: schema.into(),
+            known: vec![SCHEMA.into()],
+        };
+        faults.push(Fault::new("schema", kind));
+    }
+    let mut ask = |at: &str, found: f64, holds: bool, expected: &'static str| {
+        if !holds {
+            faults.push(Fault::new(at, FaultKind::BadNumber { found, expected }));
+        }
+    };
+    let positive = |number: f64| number.is_finite() && number > 0.0;
+    ask("slots", spec.slots as f64, spec.slots > 0, "a number from 1");
+    ask(
+        "samples",
+        f64::from(spec.samples),
+        spec.samples > 0,
+        "a number from 1",
+    );
+    let micro_batch = f64::from(spec.micro_batch);
+    let is_part = spec.micro_batch > 0 && spec.micro_batch <= spec.samples;
+    ask(
+        "micro_batch",
+        micro_batch,
+        is_part,
+        "a number from 1 to `samples`",
+    );
+    let batches = spec.batches_per_slot;
+    ask("batches_per_slot", batches, positive(batches), "a number above 0");
+    ask(
+        "time_weight",
+        spec.time_weight,
+        positive(spec.time_weight),
+        "a number above 0",
+    );
+    if let Some(backbone) = spec.backbone_bytes_per_s {
+        ask(
+            "backbone_bytes_per_s",
+            backbone,
+            positive(backbone),
+            "a number above 0",
+        );
+    }
+    for (i, budget) in spec.budgets.iter().enumerate() {
+        let at = format!("budgets[{i}].per_slot");
+        ask(
+            &at,
+            budget.per_slot,
+            positive(budget.per_slot),
+            "a number above 0",
+        );
+    }
+    for (kind, prices) in &spec.prices {
+        for (budget, &price) in prices {
+            let at = format!("prices.{kind}.{budget}");
+            ask(&at, price, price.is_finite() && price >= 0.0, "a number from 0");
+        }
+    }
+}
+
+/// Names that nothing bears, or two budgets.
+pub(super) fn names(spec: &ScenarioSpec, kinds: &[String], budgets: &[String], faults: &mut Vec<Fault>) {
+    for (i, name) in budgets.iter().enumerate() {
+        if budgets[..i].contains(name) {
+            let (what, name) = ("budget", name.clone());
+            faults.push(Fault::new(
+                format!("budgets[{i}]"),
+                FaultKind::DuplicateName { what, name },
+            ));
+        }
+    }
+    let mut known = |at: String, what: &'static str, name: &String, names: &[String]| {
+        if !names.contains(name) {
+            let similar = closest(name, names).map(str::to_owned);
+            let name = name.clone();
+            faults.push(Fault::new(at, FaultKind::UnknownName { what, name, similar }));
+        }
+    };
+    for (kind, prices) in &spec.prices {
+        known("prices".into(), "device kind", kind, kinds);
+        for budget in prices.keys() {
+            known(format!("prices.{kind}"), "budget", budget, budgets);
+        }
+    }
+}
+
+/// What is wrong with a factor.
+pub(super) fn factor_fault(of: Quantity, found: f64) -> Option<FaultKind> {
+    let may_be_zero = matches!(of, Quantity::Price | Quantity::Availability);
+    let holds = found.is_finite() && (found > 0.0 || may_be_zero && found == 0.0);
+    let expected = if may_be_zero {
+        "a number from 0"
+    } else {
+        "a number above 0"
+    };
+    (!holds).then_some(FaultKind::BadNumber { found, expected })
+}
+
+/// A chain that is none.
+pub(super) fn process(i: usize, process: &ProcessSpec, faults: &mut Vec<Fault>) {
+    let count = process.factors.len();
+    let mut contradicts = |at: String, found: String, expected: String| {
+        faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+    };
+    let at = format!("processes[{i}]");
+    if count == 0 || process.transitions.len() != count {
+        contradicts(
+            format!("{at}.transitions"),
+            format!("{} rows for {count} factors", process.transitions.len()),
+            "a row for each factor, at least one".into(),
+        );
+    }
+    for (row, chances) in process.transitions.iter().enumerate() {
+        let total: f64 = chances.iter().sum();
+        let are_chances = chances.iter().all(|chance| (0.0..=1.0).contains(chance));
+        if chances.len() != count || !are_chances || (total - 1.0).abs() > CHANCE_TOLERANCE {
+            contradicts(
+                format!("{at}.transitions[{row}]"),
+                format!("{} chances with sum {total}", chances.len()),
+                format!("{count} chances from 0 to 1 that sum to 1"),
+            );
+        }
+    }
+    if process.start >= count {
+        contradicts(
+            format!("{at}.start"),
+            format!("state {}", process.start),
+            format!("a state below {count}"),
+        );
+    }
+    for (state, &factor) in process.factors.iter().enumerate() {
+        if let Some(kind) = factor_fault(process.of, factor) {
+            faults.push(Fault::new(format!("{at}.factors[{state}]"), kind));
+        }
+    }
+}
+
+/// The devices of each chain of a process: one by one, or all together where they share it.
+pub(super) fn driven(
+    i: usize,
+    process: &ProcessSpec,
+    devices: &[Device],
+    faults: &mut Vec<Fault>,
+) -> Vec<Vec<usize>> {
+    if process.of == Quantity::Backbone {
+        return vec![Vec::new()];
+    }
+    let kind_of = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+    for name in process.devices.iter().flatten() {
+        let is_known = |device: &Device| device.name == *name || kind_of(&device.name) == *name;
+        if !devices.iter().any(is_known) {
+            let known: Vec<String> = devices
+                .iter()
+                .flat_map(|device| [device.name.clone(), kind_of(&device.name)])
+                .collect();
+            faults.push(Fault::new(
+                format!("processes[{i}].devices"),
+                FaultKind::UnknownName {
+                    what: "device kind or device",
+                    similar: closest(name, &known).map(str::to_owned),
+                    name: name.clone(),
+                },
+            ));
+        }
+    }
+    let is_driven = |device: &Device| match &process.devices {
+        None => true,
+        Some(names) => names.contains(&device.name) || names.contains(&kind_of(&device.name)),
+    };
+    let members = (0..devices.len()).filter(|&position| is_driven(&devices[position]));
+    match process.shared {
+        true => vec![members.collect()],
+        false => members.map(|position| vec![position]).collect(),
+    }
+}

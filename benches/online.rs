@@ -62,9 +62,15 @@ fn row(rows: &mut String, reading: Reading, devices: &str, classes: usize, memor
             slot.devices[i] = slot.devices[i % classes].clone();
             slot.devices[i].name = name;
             // Every one a class of its own, where they are to differ.
-            slot.devices[i].slowdown *= if classes == DEVICES { 1.0 + 0.01 * i as f64 } else { 1.0 };
+            slot.devices[i].slowdown *= if classes == DEVICES {
+                1.0 + 0.01 * i as f64
+            } else {
+                1.0
+            };
         }
-        slot.devices.iter_mut().for_each(|device| device.memory_bytes *= factor);
+        slot.devices
+            .iter_mut()
+            .for_each(|device| device.memory_bytes *= factor);
         let (best, seconds) = timed(|| exact::solve(&slot).expect("few devices"));
         // Slots that have no plan take no time to tell apart.
         let Some(best) = best else { continue };
@@ -80,8 +86,14 @@ fn row(rows: &mut String, reading: Reading, devices: &str, classes: usize, memor
         Reading::PipelineOfGroups => "pipeline of groups",
     };
     let gap = 100.0 * gaps.iter().sum::<f64>() / gaps.len() as f64;
-    let times = [&mut exact_s, &mut cold_s, &mut warm_s].map(|times| shown(times)).join(" | ");
-    writeln!(rows, "| {reading} | {devices} | {memory} | {times} | {gap:.2} % |").expect("text grows");
+    let times = [&mut exact_s, &mut cold_s, &mut warm_s]
+        .map(|times| shown(times))
+        .join(" | ");
+    writeln!(
+        rows,
+        "| {reading} | {devices} | {memory} | {times} | {gap:.2} % |"
+    )
+    .expect("text grows");
     eprintln!("{reading}, {devices}, {memory}");
 }
 

@@ -12,6 +12,7 @@ use stagecut::import::read_spec;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, SCHEMA, TensorSpec, json_schema};
 use stagecut::instance::{CLUSTER_PRESETS, Instance, read_cluster};
 use stagecut::network::Size;
+use stagecut::online::spec::json_schema as scenario_schema;
 use stagecut::options::MemoryLimit;
 
 fn read(file: &str, contents: &str) -> InstanceSpec {
@@ -39,19 +40,24 @@ fn tensor<'a>(spec: &'a InstanceSpec, producer: &str) -> &'a TensorSpec {
 }
 
 #[test]
-fn the_published_schema_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("instances/schema.json");
-    let published = std::fs::read_to_string(&path).unwrap_or_default();
-    let current = Folder::new().succeed(&["schema"]);
-    assert!(
-        published == current,
-        "instances/schema.json is not what `stagecut schema` prints; run `make schema`"
-    );
+fn the_published_schemas_are_current() {
+    for (file, of) in [
+        ("instances/schema.json", "instance"),
+        ("instances/online/schema.json", "scenario"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let published = std::fs::read_to_string(&path).unwrap_or_default();
+        let current = Folder::new().succeed(&["schema", of]);
+        assert!(
+            published == current,
+            "{file} is not what `stagecut schema {of}` prints; run `make schema`"
+        );
+    }
 }
 
-/// The schema is written for editors and validators: every field of ours has a description, and none is left open.
+/// Schemas are written for editors and validators: every field of ours has a description, and none is left open.
 #[test]
-fn the_schema_describes_every_field_and_forbids_others() {
+fn the_schemas_describe_every_field_and_forbid_others() {
     fn visit(at: &str, schema: &serde_json::Value, fields: &mut usize) {
         let Some(properties) = schema
             .get("properties")
@@ -65,13 +71,14 @@ fn the_schema_describes_every_field_and_forbids_others() {
             *fields += 1;
         }
     }
-    let schema = json_schema();
-    let mut fields = 0;
-    visit("instance", &schema, &mut fields);
-    for (name, definition) in schema["$defs"].as_object().expect("definitions") {
-        visit(name, definition, &mut fields);
+    for (schema, least) in [(json_schema(), 40), (scenario_schema(), 20)] {
+        let mut fields = 0;
+        visit("the file", &schema, &mut fields);
+        for (name, definition) in schema["$defs"].as_object().expect("definitions") {
+            visit(name, definition, &mut fields);
+        }
+        assert!(fields > least, "only {fields} fields");
     }
-    assert!(fields > 40, "only {fields} fields");
 }
 
 #[test]

@@ -6,7 +6,8 @@ mod command;
 use command::Folder;
 use stagecut::exact::control::Control;
 use stagecut::exact::highs;
-use stagecut::formulations::horizon::{Kind, build};
+use stagecut::formulations::horizon::{Goal, Kind, build};
+use stagecut::hybrid::exact::Front;
 use stagecut::hybrid::plan::{Layout, Rule, Stage, plan_of};
 use stagecut::hybrid::{Reading, Slot};
 use stagecut::online::controller::{Asked, run};
@@ -16,6 +17,7 @@ use stagecut::online::policies::POLICIES;
 use stagecut::online::record::Line;
 use stagecut::online::scenario::Scenario;
 use stagecut::online::states::State;
+use stagecut::online::stationary::optimum_ms;
 use stagecut::online::yardsticks::{Kinds, bound_ms};
 
 /// Two states, worked by hand: with a budget of 1.5 a slot, one of the two slow slots takes its dear plan.
@@ -32,16 +34,16 @@ fn the_horizon_program_by_hand() {
             plans: plans(4.0),
         },
     ];
-    let value = |total: f64, whole: bool| {
-        let program = build(&kinds, &[total], whole);
+    let value = |total: f64, goal: Goal| {
+        let program = build(&kinds, &[total], goal);
         let scale = program.scale_ns / 1e6;
         let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
         solved.bound * scale
     };
-    assert!((value(4.5, true) - 19.0).abs() < 1e-6);
+    assert!((value(4.5, Goal::WholeSlots) - 19.0).abs() < 1e-6);
     // Half a slot more: a budget of 4.5 buys 1.5 dear plans of the slow slots.
-    assert!((value(4.5, false) - 16.5).abs() < 1e-6);
-    assert!(value(2.0, true).is_infinite());
+    assert!((value(4.5, Goal::Time) - 16.5).abs() < 1e-6);
+    assert!(value(2.0, Goal::WholeSlots).is_infinite());
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn page_and_code_name_the_same_families() {
         plans: vec![(1.0, vec![1.0])],
     }];
     let page = include_str!("../formulations/horizon.md");
-    for family in build(&kinds, &[1.0], true).families() {
+    for family in build(&kinds, &[1.0], Goal::WholeSlots).families() {
         assert!(page.contains(&format!("| `{family}` |")), "{family}");
     }
 }
@@ -100,33 +102,42 @@ factors = [1.0, 2.0]
 transitions = [[0.7, 0.3], [0.3, 0.7]]
 "#;
 
-/// Swaps of equal devices change no time and no cost: a long sample of states, told apart by device, has the same optimum
-/// per slot as its states with the devices of each in order.
+/// Swaps of equal devices change no time and no cost: states that are known together have the bound of states that are told
+/// apart by device, each with all points of its front.
 #[test]
 fn swaps_of_equal_devices_change_no_bound() {
     let folder = Folder::with("net.toml", NET);
     folder.write("scenario.toml", SCENARIO);
     let scenario = Scenario::read(&folder.path("scenario.toml")).expect("a scenario");
     let mut known = Known::new(&scenario);
-    let mut kinds = [Kinds::default(), Kinds::default()];
-    for seed in 0..40 {
-        for state in scenario.states(8, seed) {
-            let mut sorted = State { ..state.clone() };
-            sorted.slowdown.sort_by(f64::total_cmp);
-            for (kinds, state) in kinds.iter_mut().zip([state, sorted]) {
-                let (at, plans) = known.plans(&state).expect("few devices");
-                kinds.add(at, 1.0, plans);
-            }
+    let (mut together, mut apart) = (Kinds::default(), Vec::<(State, Kind)>::new());
+    let mut slots = 0;
+    for state in (0..40).flat_map(|seed| scenario.states(8, seed)) {
+        slots += 1;
+        let (at, plans) = known.plans(&state).expect("few devices");
+        together.add(at, 1.0, &plans);
+        if let Some((_, kind)) = apart.iter_mut().find(|(other, _)| *other == state) {
+            kind.slots += 1.0;
+            continue;
         }
+        let slot = scenario.slot(&state, 1.0, vec![0.0]);
+        let front = Front::new(&slot).expect("few devices");
+        let points = front.points();
+        let plans = points
+            .map(|(n, time_ms)| (time_ms, front.counts.costs(&slot, n)))
+            .collect();
+        apart.push((state, Kind { slots: 1.0, plans }));
     }
-    let [apart, together] = kinds;
-    assert!(together.kinds().len() < apart.kinds().len());
-    let bound = |kinds: &Kinds| {
-        bound_ms(kinds, &[2.0], 320, &Control::default())
-            .expect("it solves")
-            .expect("a bound")
-    };
-    let (apart_ms, together_ms) = (bound(&apart), bound(&together));
+    assert!(together.kinds().len() < apart.len());
+    let apart: Vec<Kind> = apart.into_iter().map(|(_, kind)| kind).collect();
+    let budget = 2.0 * f64::from(slots);
+    let program = build(&apart, &[budget], Goal::Time);
+    let scale_ms = program.scale_ns / 1e6 / f64::from(slots);
+    let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
+    let apart_ms = solved.bound * scale_ms;
+    let together_ms = bound_ms(&together, &[2.0], slots as usize, &Control::default())
+        .expect("it solves")
+        .expect("a bound");
     assert!(
         (apart_ms - together_ms).abs() < 1e-7 * apart_ms,
         "{apart_ms} is not {together_ms}"
@@ -206,15 +217,29 @@ fn free_moves_bound_what_pays_for_them() {
             }
             Ok(())
         };
-        run(&scenario, &asked, &[], &Control::default(), &|_, _| {}, &mut write).expect("it runs");
-        let free_ms = yardsticks.expect("the last line").clairvoyant_ms.expect("few slots");
+        run(
+            &scenario,
+            &asked,
+            &[],
+            &Control::default(),
+            &|_, _| {},
+            &mut write,
+        )
+        .expect("it runs");
+        let free_ms = yardsticks
+            .expect("the last line")
+            .clairvoyant_ms
+            .expect("few slots");
         let states = scenario.states(SLOTS, seed);
         let slots: Vec<Slot> = states
             .iter()
             .map(|state| scenario.slot(state, 1.0, vec![0.0]))
             .collect();
         let paying_ms = least_ms(&scenario, &slots, None, 2.2 * SLOTS as f64) / SLOTS as f64;
-        assert!(free_ms <= paying_ms * (1.0 + 1e-9), "seed {seed}: {free_ms} above {paying_ms}");
+        assert!(
+            free_ms <= paying_ms * (1.0 + 1e-9),
+            "seed {seed}: {free_ms} above {paying_ms}"
+        );
         apart += usize::from(free_ms < paying_ms * (1.0 - 1e-9));
         for summary in summaries.iter().filter(|summary| summary.keeps_budgets) {
             let average_ms = summary.average_time_ms;
@@ -226,5 +251,70 @@ fn free_moves_bound_what_pays_for_them() {
             kept += 1;
         }
     }
-    assert!(kept > 48 && apart > 4, "{kept} policies kept the budget; moves cost something in {apart} runs");
+    assert!(
+        kept > 48 && apart > 4,
+        "{kept} policies kept the budget; moves cost something in {apart} runs"
+    );
+}
+
+/// Column generation has the optimum of the program with all points of all fronts, and knows when there is none.
+#[test]
+fn column_generation_is_enumeration() {
+    let (mut solved, mut refused) = (0, 0);
+    for seed in 0..40_u64 {
+        let budget = [1.2, 1.6, 1.8, 2.0, 3.3][seed as usize % 5];
+        let reading = ["pipeline-of-groups", "parallel-pipelines"][seed as usize % 2];
+        let work_ms = 1.0 + seed as f64 / 8.0;
+        let folder = Folder::with(
+            "net.toml",
+            NET.replace("forward_ms = 2.0", &format!("forward_ms = {work_ms}")),
+        );
+        let second = "[prices]\ngpu = { watts = 3.0, dollars = 1.0 }\n";
+        folder.write(
+            "scenario.toml",
+            SCENARIO
+                .replace("pipeline-of-groups", reading)
+                .replace(
+                    "per_slot = 2.0",
+                    &format!("per_slot = {budget}\n\n[[budgets]]\nname = \"watts\"\nper_slot = 5.0"),
+                )
+                .replace("[prices]\ngpu = { dollars = 1.0 }\n", second),
+        );
+        let scenario = Scenario::read(&folder.path("scenario.toml")).expect("a scenario");
+        let states = scenario.stationary(100).expect("few states");
+        let control = Control::default();
+        let found = optimum_ms(&scenario, &mut Known::new(&scenario), &states, &control).expect("it solves");
+        let kinds: Vec<Kind> = states
+            .iter()
+            .map(|(state, share)| {
+                let slot = scenario.slot(state, 1.0, vec![0.0; 2]);
+                let front = Front::new(&slot).expect("few devices");
+                let points = front.points();
+                Kind {
+                    slots: *share,
+                    plans: points
+                        .map(|(n, time_ms)| (time_ms, front.counts.costs(&slot, n)))
+                        .collect(),
+                }
+            })
+            .collect();
+        let program = build(&kinds, &[budget, 5.0], Goal::Time);
+        let scale_ms = program.scale_ns / 1e6;
+        let all = highs::solve(program, None, None, &control, &|_| {}).expect("it solves");
+        match found {
+            None => {
+                assert!(all.bound.is_infinite(), "seed {seed}: {}", all.bound);
+                refused += 1;
+            }
+            Some(found_ms) => {
+                let all_ms = all.bound * scale_ms;
+                assert!(
+                    (found_ms - all_ms).abs() < 1e-6 * all_ms,
+                    "seed {seed}: {found_ms} is not {all_ms}"
+                );
+                solved += 1;
+            }
+        }
+    }
+    assert!(solved > 20 && refused > 5, "{solved} solved, {refused} refused");
 }

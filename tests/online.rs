@@ -273,7 +273,10 @@ fn a_killed_run_goes_on() {
         "it was too fast to be killed"
     );
     folder.succeed(&resumed);
-    assert_eq!(folder.read("run.jsonl"), whole);
+    assert!(
+        folder.read("run.jsonl") == whole,
+        "another run than the unbroken one"
+    );
 }
 
 #[test]

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
-use crate::instance::spec::json_schema;
+use crate::{instance, online};
 
+use super::args::Described;
 use super::{Cli, CliError, Ending, output};
 
-/// Prints the JSON Schema of native instances.
-pub fn schema() -> Result<Ending, CliError> {
-    output::write(&format!("{:#}\n", json_schema()), None)?;
+/// Prints the JSON Schema of a format.
+pub fn schema(of: Described) -> Result<Ending, CliError> {
+    let schema = match of {
+        Described::Instance => instance::spec::json_schema(),
+        Described::Scenario => online::spec::json_schema(),
+    };
+    output::write(&format!("{schema:#}\n"), None)?;
     Ok(Ending::Done)
 }
 

@@ -69,7 +69,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Study { command } => study::study(&command),
-        Command::Schema => documents::schema(),
+        Command::Schema { of } => documents::schema(of),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { output } => documents::man(output.as_deref()),
     }

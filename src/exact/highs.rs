@@ -28,6 +28,9 @@ pub struct Solved {
     /// Proved bound on the objective, in units of the program's scale; minus infinity if nothing is proved, infinity if
     /// the program has no solution.
     pub bound: f64,
+    /// Dual values of the rows of a linear program that is solved, in the sense of a minimum: none is positive, as all rows
+    /// have upper limits.
+    pub duals: Option<Vec<f64>>,
     /// Branch-and-bound nodes.
     pub nodes: u64,
 }
@@ -153,8 +156,7 @@ pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverErr
         .iter()
         .map(|name| allowed(name))
         .collect();
-    let row_name = |row: &good_lp::Constraint| allowed(row.name().unwrap_or_default());
-    let rows: Vec<String> = program.rows.iter().map(row_name).collect();
+    let rows: Vec<String> = program.row_names().iter().map(|name| allowed(name)).collect();
     let mut model = build(program)?;
     highs_c::set_names(&mut model, title, &columns, &rows);
     match highs_c::write(&mut model, path) {
@@ -202,6 +204,7 @@ fn read(solved: &SolvedModel, is_linear: bool, control: &Control) -> Result<Solv
         } else {
             dual_bound
         },
+        duals: (is_linear && stop == Stop::Optimal).then(|| solved.get_solution().dual_rows().to_vec()),
         nodes: highs_c::int64_info(solved, c"mip_node_count").map_or(0, |nodes| nodes.max(0) as u64),
     })
 }

@@ -73,6 +73,12 @@ impl Program {
             .collect()
     }
 
+    /// Names of the rows, in their order.
+    pub fn row_names(&self) -> Vec<String> {
+        let names = self.rows.iter().map(|row| row.name().unwrap_or_default());
+        names.map(str::to_owned).collect()
+    }
+
     /// Number of integer variables.
     pub fn binaries(&self) -> usize {
         self.variables

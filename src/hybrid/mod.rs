@@ -12,13 +12,14 @@ pub mod tentative;
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Least time of a sample on a device, in ms, so that every rate is finite.
 pub const LEAST_SAMPLE_MS: f64 = 1e-9;
 
 /// How data and model parallelism are nested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
     /// Data parallel across pipelines: every pipeline holds the whole network, one device a stage, and takes some samples.

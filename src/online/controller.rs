@@ -6,6 +6,7 @@ use super::known::Known;
 use super::policies::Policy;
 use super::record::{Header, Line, SCHEMA, SlotRecord, Summary, Yardsticks, all_rounded, rounded};
 use super::scenario::Scenario;
+use super::stationary;
 use super::summary::summary;
 use super::yardsticks::{self, Kinds};
 use crate::exact::control::Control;
@@ -93,7 +94,7 @@ pub fn run(
                     progress(policy.name, t);
                     let slot = scenario.slot(state, asked.time_weight, last.queues.clone());
                     let (_, frontier) = known.plans(state)?;
-                    let record = decide(scenario, policy, t, &slot, frontier, &last, &fixed)?;
+                    let record = decide(scenario, policy, t, &slot, &frontier, &last, &fixed)?;
                     lines.put(Line::Slot(record.clone()))?;
                     if control.must_stop().is_some() {
                         return Ok(());
@@ -114,10 +115,13 @@ pub fn run(
     let mut counts = Kinds::default();
     for state in &states {
         let (at, plans) = known.plans(state)?;
-        counts.add(at, 1.0, plans);
+        counts.add(at, 1.0, &plans);
     }
-    let shares = shares(scenario, &mut known)?;
-    let mut yardsticks = yardsticks::of(&counts, shares.as_ref(), &scenario.per_slot, asked.slots, control)?;
+    let mut yardsticks = yardsticks::of(&counts, &scenario.per_slot, asked.slots, control)?;
+    if let Some(states) = scenario.stationary(MOST_STATES) {
+        let least_ms = stationary::optimum_ms(scenario, &mut known, &states, control)?;
+        yardsticks.stationary_ms = least_ms.map(rounded);
+    }
     let held = |summary: &Summary| hold(scenario, summary, &yardsticks, &counts, asked.slots, control);
     yardsticks.held_ms = summaries.iter().map(held).collect::<Result<_, _>>()?;
     lines.put(Line::Yardsticks(yardsticks))
@@ -168,19 +172,6 @@ fn header(scenario: &Scenario, asked: &Asked) -> Header {
         seed: asked.seed,
         time_weight: rounded(asked.time_weight),
     }
-}
-
-/// The share of slots of each state in the long run, where states are few.
-fn shares(scenario: &Scenario, known: &mut Known) -> Result<Option<Kinds>, TooMany> {
-    let Some(states) = scenario.stationary(MOST_STATES) else {
-        return Ok(None);
-    };
-    let mut shares = Kinds::default();
-    for (state, share) in &states {
-        let (at, plans) = known.plans(state)?;
-        shares.add(at, *share, plans);
-    }
-    Ok(Some(shares))
 }
 
 /// What a policy's mean time is held against, in ms: the clairvoyant optimum where it keeps the budgets, else the bound at

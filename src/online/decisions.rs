@@ -2,6 +2,7 @@
 
 use super::controller::{OnlineError, TOLERANCE};
 use super::fixed::Fixed;
+use super::known::Frontier;
 use super::moving::{moving_ms, present};
 use super::policies::{self, Choice, Policy, View};
 use super::record::{SlotRecord, StageRecord, all_rounded, rounded};
@@ -19,10 +20,10 @@ pub struct Last {
 }
 
 impl Last {
-    /// Empty queues, and nothing moves into the first plan.
+    /// The queues of the first slot, and nothing moves into the first plan.
     pub fn new(scenario: &Scenario) -> Self {
         Self {
-            queues: vec![0.0; scenario.budgets.len()],
+            queues: scenario.start_queues(),
             layout: None,
         }
     }
@@ -58,7 +59,7 @@ pub fn decide(
     policy: &Policy,
     t: usize,
     slot: &Slot,
-    frontier: &[HybridPlan],
+    frontier: &Frontier,
     last: &Last,
     fixed: &Fixed,
 ) -> Result<SlotRecord, OnlineError> {
@@ -88,7 +89,7 @@ pub fn decide(
         optimum: 0.0,
         pipelines: Vec::new(),
     };
-    if let (Some(plan), Some(best)) = (&plan, policies::best(slot, frontier)) {
+    if let (Some(plan), Some(best)) = (&plan, frontier.best(slot)) {
         let wrong = violations(slot, plan);
         if !wrong.is_empty() {
             let text = format!("slot {t} of `{}`: {}", policy.name, wrong.join("; "));

@@ -1,14 +1,13 @@
-//! Layouts that static policies keep, by position in the scenario.
+//! Layouts that static policies keep, by position in the scenario: planned once, for mean speeds, links and prices.
 
-use super::known::frontier;
+use super::known::Known;
 use super::pipedream;
-use super::policies::{self, Layouts};
+use super::policies::Layouts;
 use super::scenario::Scenario;
-use super::states::State;
 use crate::hybrid::counts::TooMany;
 use crate::hybrid::plan::Layout;
 
-/// The layouts, planned once in the nominal state; empty where nothing runs there.
+/// The layouts; empty where nothing runs in the mean state.
 pub struct Fixed {
     myopic: Layout,
     pipedream: Layout,
@@ -21,11 +20,11 @@ impl Fixed {
     ///
     /// [`TooMany`] where there are too many classes of devices.
     pub fn new(scenario: &Scenario) -> Result<Self, TooMany> {
-        let nominal = State::nominal(scenario.devices.len());
-        let slot = scenario.slot(&nominal, 1.0, vec![0.0; scenario.budgets.len()]);
-        let frontier = frontier(&slot)?;
-        let plan = policies::within(&frontier, &scenario.per_slot);
-        let myopic = plan.map(|plan| plan.layout.clone()).unwrap_or_default();
+        let mean = scenario.mean();
+        let slot = scenario.slot(&mean, 1.0, vec![0.0; scenario.budgets.len()]);
+        let mut known = Known::new(scenario);
+        let plan = known.plans(&mean)?.1.within(&scenario.per_slot);
+        let myopic = plan.map(|plan| plan.layout).unwrap_or_default();
         let stages = myopic.iter().flatten();
         let mut devices: Vec<usize> = stages.flat_map(|stage| stage.devices.clone()).collect();
         devices.sort_unstable();

@@ -1,5 +1,8 @@
 //! What is known of states that came up: their best plans, solved once.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
 use super::scenario::Scenario;
 use super::states::State;
 use crate::hybrid::Slot;
@@ -7,10 +10,20 @@ use crate::hybrid::counts::TooMany;
 use crate::hybrid::exact::Front;
 use crate::hybrid::plan::HybridPlan;
 
-/// Plans of a state of which none is beaten in time and all costs by another, kept for every state that came up.
+/// The best plans of every state that came up.
+///
+/// States that differ by swaps of devices of one kind share their plans, see [`State::key`].
 pub struct Known<'a> {
     scenario: &'a Scenario,
-    states: Vec<(State, Vec<HybridPlan>)>,
+    positions: HashMap<Vec<[u64; 4]>, usize>,
+    states: Vec<Vec<HybridPlan>>,
+}
+
+/// Plans of a state of which none is beaten in time and all costs by another.
+pub struct Frontier<'a> {
+    plans: &'a [HybridPlan],
+    /// The device of the slot for each device that plans name.
+    devices: Vec<usize>,
 }
 
 impl<'a> Known<'a> {
@@ -18,35 +31,82 @@ impl<'a> Known<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
         Self {
             scenario,
+            positions: HashMap::new(),
             states: Vec::new(),
         }
     }
 
-    /// The position of a state, and its plans; solved if it is new.
+    /// A number that a state shares with those that are like it, and its plans; solved if it is new.
     ///
     /// # Errors
     ///
     /// [`TooMany`] where the slot has too many classes of devices.
-    pub fn plans(&mut self, state: &State) -> Result<(usize, &[HybridPlan]), TooMany> {
-        let at = match self.states.iter().position(|(known, _)| known == state) {
-            Some(at) => at,
+    pub fn plans(&mut self, state: &State) -> Result<(usize, Frontier<'_>), TooMany> {
+        let kinds = self.scenario.kinds();
+        let order = state.order(&kinds);
+        let key = state.key(&kinds);
+        let at = match self.positions.get(&key) {
+            Some(&at) => at,
             None => {
                 let queues = vec![0.0; self.scenario.budgets.len()];
-                let slot = self.scenario.slot(state, 1.0, queues);
-                self.states.push((state.clone(), frontier(&slot)?));
+                let mut slot = self.scenario.slot(state, 1.0, queues);
+                // In the order of the key, so that equal plans are told apart alike whichever state comes up first.
+                slot.devices = order.iter().map(|&device| slot.devices[device].clone()).collect();
+                self.states.push(frontier(&slot)?);
+                self.positions.insert(key, self.states.len() - 1);
                 self.states.len() - 1
             }
         };
-        Ok((at, &self.states[at].1))
+        let frontier = Frontier {
+            plans: &self.states[at],
+            devices: order,
+        };
+        Ok((at, frontier))
+    }
+}
+
+impl Frontier<'_> {
+    /// Time in ms and cost by budget of each plan.
+    pub fn points(&self) -> impl Iterator<Item = (f64, &[f64])> {
+        self.plans.iter().map(|plan| (plan.time_ms, &plan.costs[..]))
+    }
+
+    /// The plan of least `V time + Σ Q cost`.
+    pub fn best(&self, slot: &Slot) -> Option<HybridPlan> {
+        let plans = self.plans.iter();
+        let best = plans.min_by(|a, b| a.value(slot).total_cmp(&b.value(slot)));
+        best.map(|plan| self.told(plan))
+    }
+
+    /// The plan of least time whose cost keeps the budgets, else the one that exceeds them by the least factor.
+    pub fn within(&self, per_slot: &[f64]) -> Option<HybridPlan> {
+        let excess = |plan: &HybridPlan| {
+            let costs = plan.costs.iter().zip(per_slot);
+            costs.map(|(cost, budget)| cost / budget).fold(1.0, f64::max)
+        };
+        let key = |plan: &HybridPlan| (excess(plan), plan.time_ms);
+        let plans = self.plans.iter();
+        let best = plans.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal));
+        best.map(|plan| self.told(plan))
+    }
+
+    /// A plan with the devices of the slot.
+    fn told(&self, plan: &HybridPlan) -> HybridPlan {
+        let mut plan = plan.clone();
+        for device in plan
+            .layout
+            .iter_mut()
+            .flatten()
+            .flat_map(|stage| &mut stage.devices)
+        {
+            *device = self.devices[*device];
+        }
+        plan
     }
 }
 
 /// The plans of a slot of which none is beaten: enough for every `V, Q >= 0`, as prices are not negative.
-///
-/// # Errors
-///
-/// [`TooMany`] where the slot has too many classes of devices.
-pub fn frontier(slot: &Slot) -> Result<Vec<HybridPlan>, TooMany> {
+fn frontier(slot: &Slot) -> Result<Vec<HybridPlan>, TooMany> {
     if slot.devices.is_empty() {
         return Ok(Vec::new());
     }

@@ -13,6 +13,7 @@ pub mod record;
 pub mod scenario;
 pub mod spec;
 pub mod states;
+pub mod stationary;
 mod summary;
 pub mod trace;
 mod validate;

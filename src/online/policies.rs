@@ -1,5 +1,6 @@
 //! How a slot's plan is chosen: one registry of policies.
 
+use super::known::Frontier;
 use crate::hybrid::plan::{HybridPlan, Layout, Rule, plan_of};
 use crate::hybrid::{Slot, tentative};
 
@@ -27,7 +28,7 @@ pub enum Choice {
     Static(Layouts, Rule),
 }
 
-/// A layout that is planned once, in the nominal state.
+/// A layout that is planned once, in the mean state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layouts {
     /// The myopic one.
@@ -55,7 +56,7 @@ pub const POLICIES: &[Policy] = &[
     },
     Policy {
         name: "static",
-        summary: "the myopic layout of the nominal state, with the best data shares in each slot",
+        summary: "the layout that is best at mean speeds, links and prices within the budgets, with the best data shares in each slot",
         choice: Choice::Static(Layouts::Myopic, Rule::Best),
     },
     Policy {
@@ -85,7 +86,7 @@ pub struct View<'a> {
     /// The slot, with weights.
     pub slot: &'a Slot<'a>,
     /// Plans of which none is beaten in time and all costs by another; at least one.
-    pub frontier: &'a [HybridPlan],
+    pub frontier: &'a Frontier<'a>,
     /// The last slot's layout without the devices that have gone.
     pub last: Option<Layout>,
     /// The layout of static policies without the devices that have gone.
@@ -100,15 +101,15 @@ pub struct View<'a> {
 ///
 /// Drift plus penalty keeps the last layout where moving to the chosen one would cost more than it gains.
 pub fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
-    let best = best(view.slot, view.frontier)?;
+    let best = view.frontier.best(view.slot)?;
     Some(match choice {
-        Choice::Exact => kept(view, best.clone()),
+        Choice::Exact => kept(view, best),
         Choice::Tentative => {
             let found = tentative::search(view.slot, view.last.clone());
             // Where no start of the search fits in memory, the exact plan is taken.
-            kept(view, found.unwrap_or_else(|| best.clone()))
+            kept(view, found.unwrap_or(best))
         }
-        Choice::Myopic => within(view.frontier, view.per_slot)?.clone(),
+        Choice::Myopic => view.frontier.within(view.per_slot)?,
         Choice::Static(_, rule) => {
             let fixed = view.fixed.clone();
             let plan = fixed.and_then(|fixed| {
@@ -116,33 +117,10 @@ pub fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
             });
             match plan {
                 Some(plan) => plan,
-                None => within(view.frontier, view.per_slot)?.clone(),
+                None => view.frontier.within(view.per_slot)?,
             }
         }
     })
-}
-
-/// The plan of least `V time + Σ Q cost`.
-pub fn best<'a>(slot: &Slot, frontier: &'a [HybridPlan]) -> Option<&'a HybridPlan> {
-    frontier
-        .iter()
-        .min_by(|a, b| a.value(slot).total_cmp(&b.value(slot)))
-}
-
-/// The plan of least time whose cost keeps the budgets, else the one that exceeds them by the least factor.
-pub fn within<'a>(frontier: &'a [HybridPlan], per_slot: &[f64]) -> Option<&'a HybridPlan> {
-    let excess = |plan: &HybridPlan| {
-        let factors = plan
-            .costs
-            .iter()
-            .zip(per_slot)
-            .map(|(cost, budget)| cost / budget);
-        factors.fold(1.0, f64::max)
-    };
-    let key = |plan: &HybridPlan| (excess(plan), plan.time_ms);
-    frontier
-        .iter()
-        .min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal))
 }
 
 /// The last layout with new shares, if that is worth at least as much as a plan that must first move layers.

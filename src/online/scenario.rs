@@ -132,6 +132,25 @@ impl Scenario {
         })
     }
 
+    /// The kind of each device: those of one kind are alike but for the factors of a state.
+    pub fn kinds(&self) -> Vec<usize> {
+        self.devices.iter().map(|device| device.kind).collect()
+    }
+
+    /// The queues of the first slot.
+    pub fn start_queues(&self) -> Vec<f64> {
+        self.spec
+            .budgets
+            .iter()
+            .map(|budget| budget.start_queue)
+            .collect()
+    }
+
+    /// All factors at their means in the long run; what a trace records is not known beforehand.
+    pub fn mean(&self) -> State {
+        states::mean(self.devices.len(), &self.processes)
+    }
+
     /// The states of so many slots.
     pub fn states(&self, slots: usize, seed: u64) -> Vec<State> {
         states::states(self.devices.len(), slots, seed, &self.processes, &self.recorded)
@@ -141,10 +160,7 @@ impl Scenario {
     /// States are told apart up to swaps of devices of one kind.
     pub fn stationary(&self, most: usize) -> Option<Vec<(State, f64)>> {
         match self.recorded.is_empty() {
-            true => {
-                let kinds: Vec<usize> = self.devices.iter().map(|device| device.kind).collect();
-                states::stationary(&kinds, &self.processes, most)
-            }
+            true => states::stationary(&self.kinds(), &self.processes, most),
             false => None,
         }
     }

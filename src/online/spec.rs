@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::hybrid::Reading;
@@ -10,7 +11,7 @@ use crate::hybrid::Reading;
 pub const SCHEMA: &str = "stagecut-scenario/1";
 
 /// A network, devices, and how the devices change from slot to slot.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioSpec {
     /// The format's version, `stagecut-scenario/1`.
@@ -58,17 +59,20 @@ pub struct ScenarioSpec {
 }
 
 /// A cost that may be so much on average.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSpec {
     /// Unique name.
     pub name: String,
     /// The most per slot, on average over time.
     pub per_slot: f64,
+    /// The virtual queue of the first slot: one near to where it stays saves the slots in which it grows there.
+    #[serde(default)]
+    pub start_queue: f64,
 }
 
 /// What a process or a trace drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
     /// Multiplies the times of a device.
@@ -93,7 +97,7 @@ pub const QUANTITIES: &[(&str, Quantity)] = &[
 ];
 
 /// A Markov chain, one for each device or one for all.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
     /// What it drives.
@@ -110,6 +114,11 @@ pub struct ProcessSpec {
     /// State of the first slot, from 0.
     #[serde(default)]
     pub start: usize,
+}
+
+/// The JSON Schema of the format, generated from the types above.
+pub fn json_schema() -> serde_json::Value {
+    schemars::schema_for!(ScenarioSpec).to_value()
 }
 
 fn one() -> u32 {

@@ -35,22 +35,29 @@ impl State {
     }
 
     /// The same for states that differ by swaps of devices of one kind, or by factors of devices that are not there.
-    fn key(&self, kinds: &[usize]) -> Vec<[u64; 4]> {
-        let of_device = |i: usize| {
-            let kind = kinds[i] as u64;
-            match self.available[i] {
-                false => [kind, 0, 0, 0],
-                true => {
-                    let factors = [self.slowdown[i], self.bandwidth[i], self.price[i]].map(f64::to_bits);
-                    // No slowdown is 0, so that no device that is there looks like one that has gone.
-                    [kind, factors[0], factors[1], factors[2]]
-                }
-            }
-        };
-        let mut key: Vec<[u64; 4]> = (0..kinds.len()).map(of_device).collect();
+    pub fn key(&self, kinds: &[usize]) -> Vec<[u64; 4]> {
+        let mut key: Vec<[u64; 4]> = (0..kinds.len()).map(|i| self.device_key(kinds, i)).collect();
         key.sort_unstable();
         key.push([self.backbone.to_bits(); 4]);
         key
+    }
+
+    /// Devices that are there, by position among them, in an order in which states of one key have like devices.
+    pub fn order(&self, kinds: &[usize]) -> Vec<usize> {
+        let present: Vec<usize> = (0..kinds.len()).filter(|&i| self.available[i]).collect();
+        let mut order: Vec<usize> = (0..present.len()).collect();
+        order.sort_by_key(|&position| self.device_key(kinds, present[position]));
+        order
+    }
+
+    /// What makes a device differ from others. No slowdown is 0, so none that is there looks like one that has gone.
+    fn device_key(&self, kinds: &[usize], i: usize) -> [u64; 4] {
+        let factors = match self.available[i] {
+            true => [self.slowdown[i], self.bandwidth[i], self.price[i]],
+            false => [0.0; 3],
+        };
+        let [slowdown, bandwidth, price] = factors.map(f64::to_bits);
+        [kinds[i] as u64, slowdown, bandwidth, price]
     }
 
     fn multiply(&mut self, quantity: Quantity, devices: &[usize], factor: f64) {
@@ -167,6 +174,25 @@ pub fn stationary(kinds: &[usize], processes: &[Process], most: usize) -> Option
     (merged.len() <= most).then_some(merged)
 }
 
+/// All factors at their long-run means. A device that is there for some of the slots is paid for so many.
+pub fn mean(devices: usize, processes: &[Process]) -> State {
+    let mut state = State::nominal(devices);
+    for process in processes {
+        let shares = long_run(process);
+        let mean: f64 = shares
+            .iter()
+            .zip(&process.factors)
+            .map(|(share, factor)| share * factor)
+            .sum();
+        let of = match process.of {
+            Quantity::Availability if mean > 0.0 => Quantity::Price,
+            of => of,
+        };
+        state.multiply(of, &process.devices, mean);
+    }
+    state
+}
+
 /// The share of slots that a chain spends in each of its states.
 fn long_run(process: &Process) -> Vec<f64> {
     const SETTLED: f64 = 1e-15;
@@ -251,6 +277,20 @@ mod tests {
         let fast = alike.iter().find(|(state, _)| *state == State::nominal(2));
         assert!((fast.expect("it is there").1 - 0.75_f64.powi(4)).abs() < 1e-9);
         assert_eq!(stationary(&[0, 0], &processes, 5), None);
+    }
+
+    #[test]
+    fn means_by_hand() {
+        let mut slow = process(vec![vec![0.9, 0.1], vec![0.3, 0.7]]);
+        slow.factors = vec![1.0, 2.0];
+        let there = Process {
+            of: Quantity::Availability,
+            factors: vec![1.0, 0.0],
+            ..slow.clone()
+        };
+        let mean = mean(2, &[slow, there]);
+        assert!((mean.slowdown[0] - 1.25).abs() < 1e-9 && mean.slowdown[1] == 1.0);
+        assert!((mean.price[0] - 0.75).abs() < 1e-9 && mean.available[0]);
     }
 
     #[test]

@@ -62,6 +62,10 @@ pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
             "a number above 0",
         );
     }
+    for (i, budget) in spec.budgets.iter().enumerate() {
+        let (at, start) = (format!("budgets[{i}].start_queue"), budget.start_queue);
+        ask(&at, start, start.is_finite() && start >= 0.0, "a number from 0");
+    }
     for (kind, prices) in &spec.prices {
         for (budget, &price) in prices {
             let at = format!("prices.{kind}.{budget}");

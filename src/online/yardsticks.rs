@@ -1,10 +1,10 @@
 //! What no policy can beat: the clairvoyant optimum of the horizon and its Lagrangian bound (`formulations/horizon.md`).
 
+use super::known::Frontier;
 use super::record::{Yardsticks, rounded};
 use crate::exact::control::Control;
 use crate::exact::highs::{self, SolverError, Stop};
-use crate::formulations::horizon::{Kind, build};
-use crate::hybrid::plan::HybridPlan;
+use crate::formulations::horizon::{Goal, Kind, build};
 use crate::units::NS_PER_MS;
 
 /// Slots of a horizon, counted by state. States without any plan are left out: no policy is served there.
@@ -15,16 +15,16 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Counts slots, or a share of them, in a state, which is known by its position.
-    pub fn add(&mut self, position: usize, slots: f64, plans: &[HybridPlan]) {
-        if plans.is_empty() {
+    /// Counts slots, or a share of them, in a state, which is known by its number.
+    pub fn add(&mut self, position: usize, slots: f64, plans: &Frontier) {
+        if plans.points().next().is_none() {
             return;
         }
         match self.positions.iter().position(|known| *known == position) {
             Some(at) => self.kinds[at].slots += slots,
             None => {
                 self.positions.push(position);
-                let plans = plans.iter().map(|plan| (plan.time_ms, plan.costs.clone()));
+                let plans = plans.points().map(|(time_ms, costs)| (time_ms, costs.to_vec()));
                 self.kinds.push(Kind {
                     slots,
                     plans: plans.collect(),
@@ -42,28 +42,21 @@ impl Kinds {
 /// Nodes of branch and bound after which the clairvoyant optimum is given up and its bound stands.
 const MOST_NODES: u64 = 2_000;
 
-/// Solves both programs over a horizon of so many slots; what policies are held against is left to the controller.
-///
-/// `stationary`: the share of slots that each state has in the long run, where states are few.
+/// Solves both programs over a horizon of so many slots; the rest is left to the controller.
 ///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn of(
     counted: &Kinds,
-    stationary: Option<&Kinds>,
     per_slot: &[f64],
     slots: usize,
     control: &Control,
 ) -> Result<Yardsticks, SolverError> {
-    let in_the_long_run = match stationary {
-        None => None,
-        Some(shares) => bound_ms(shares, per_slot, 1, control)?,
-    };
     Ok(Yardsticks {
-        clairvoyant_ms: solve(counted, per_slot, slots, true, control)?.map(rounded),
+        clairvoyant_ms: solve(counted, per_slot, slots, Goal::WholeSlots, control)?.map(rounded),
         lagrangian_ms: bound_ms(counted, per_slot, slots, control)?.map(rounded),
-        stationary_ms: in_the_long_run.map(rounded),
+        stationary_ms: None,
         held_ms: Vec::new(),
     })
 }
@@ -79,14 +72,14 @@ pub fn bound_ms(
     slots: usize,
     control: &Control,
 ) -> Result<Option<f64>, SolverError> {
-    solve(counted, per_slot, slots, false, control)
+    solve(counted, per_slot, slots, Goal::Time, control)
 }
 
 fn solve(
     counted: &Kinds,
     per_slot: &[f64],
     slots: usize,
-    whole: bool,
+    goal: Goal,
     control: &Control,
 ) -> Result<Option<f64>, SolverError> {
     let served: f64 = counted.kinds.iter().map(|kind| kind.slots).sum();
@@ -94,13 +87,14 @@ fn solve(
         return Ok(None);
     }
     let total: Vec<f64> = per_slot.iter().map(|budget| budget * slots as f64).collect();
-    let program = build(&counted.kinds, &total, whole);
+    let program = build(&counted.kinds, &total, goal);
     let scale = program.scale_ns / NS_PER_MS / served;
     // A node limit, not a clock: the same run gives the same lines. Bounds are read, not incumbents.
     let control = Control {
         time_limit: None,
         ..control.clone()
     };
-    let solved = highs::solve(program, None, whole.then_some(MOST_NODES), &control, &|_| {})?;
+    let most_nodes = (goal == Goal::WholeSlots).then_some(MOST_NODES);
+    let solved = highs::solve(program, None, most_nodes, &control, &|_| {})?;
     Ok((solved.stop == Stop::Optimal).then_some(solved.bound * scale))
 }

@@ -72,11 +72,11 @@ def queues():
     figure, axes = panels(scenarios, sharey=True)
     for axis, scenario in zip(axes, scenarios):
         of = [row for row in rows if row["scenario"] == scenario]
-        for weight, mark, color in zip(unique(of, "weight"), MARKS, COLORS):
-            slots = unique([row for row in of if row["weight"] == weight], "slots")
-            largest = [max(float(row["queue_of_budget"]) for row in of if (row["weight"], row["slots"]) == (weight, t)) for t in slots]
-            axis.plot([int(t) for t in slots], [max(share, 1e-5) for share in largest], color=color, marker=mark, markersize=4, linewidth=1,
-                      label=f"V = {weight}")
+        cases = unique([{"case": (row["policy"], row["reading"])} for row in of], "case")
+        for case, mark, color in zip(cases, MARKS, COLORS):
+            slots = unique(of, "slots")
+            largest = [max(float(row["queue_of_budget"]) for row in of if (row["policy"], row["reading"], row["slots"]) == (*case, t)) for t in slots]
+            axis.plot([int(t) for t in slots], largest, color=color, marker=mark, markersize=4, linewidth=1, label=", ".join(case))
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("slots")

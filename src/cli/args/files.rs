@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::shared::unknown;
 use crate::export::{self, TARGETS, Target};
@@ -112,4 +112,13 @@ pub enum Family {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+}
+
+/// Formats that have a JSON Schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Described {
+    /// What the other commands plan for.
+    Instance,
+    /// What `online` runs.
+    Scenario,
 }

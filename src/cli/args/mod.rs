@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use super::study::StudyCommand;
 
-pub use files::{ExportArgs, Family, GenerateArgs, ImportArgs};
+pub use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub use plans::{CheckArgs, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
 pub use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
 pub use shared::{Format, OutputArgs, SearchArgs};
@@ -87,8 +87,12 @@ stagecut solve gpt3.json --stages 16 --time-limit 60\n  \
 stagecut generate transformer --operators 10000 --output transformer.json"
     )]
     Generate(GenerateArgs),
-    /// Print the JSON Schema of native instances
-    Schema,
+    /// Print the JSON Schema of native instances, or of scenarios
+    Schema {
+        /// The format
+        #[arg(value_enum, default_value = "instance")]
+        of: Described,
+    },
     /// Print a script that completes commands and options in a shell
     #[command(
         after_help = "Examples:\n  stagecut completions bash > ~/.local/share/bash-completion/completions/stagecut\n  \

@@ -6,6 +6,7 @@ pub mod controller;
 pub mod decisions;
 pub mod fixed;
 pub mod known;
+pub mod long_run;
 pub mod moving;
 pub mod pipedream;
 pub mod policies;

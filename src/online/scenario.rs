@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::chain::chain;
 use super::spec::ScenarioSpec;
 use super::states::{self, Process, Recorded, State};
-use super::{trace, validate};
+use super::{long_run, trace, validate};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::hybrid::{Chain, Device, Slot};
 use crate::import::{Source, from_structured};
@@ -148,7 +148,7 @@ impl Scenario {
 
     /// All factors at their means in the long run; what a trace records is not known beforehand.
     pub fn mean(&self) -> State {
-        states::mean(self.devices.len(), &self.processes)
+        long_run::mean(self.devices.len(), &self.processes)
     }
 
     /// The states of so many slots.
@@ -160,7 +160,7 @@ impl Scenario {
     /// States are told apart up to swaps of devices of one kind.
     pub fn stationary(&self, most: usize) -> Option<Vec<(State, f64)>> {
         match self.recorded.is_empty() {
-            true => states::stationary(&self.kinds(), &self.processes, most),
+            true => long_run::stationary(&self.kinds(), &self.processes, most),
             false => None,
         }
     }

@@ -1,6 +1,5 @@
 """Plots of the CSV files as SVG. Lines differ by mark and dash as well as by colour."""
 import csv
-import math
 import statistics
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from panels import panels, save
 
 MARKS = ["o", "D", "v", "^", "s", "P", "X"]
 COLORS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9"]
-SEEDS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"]
 
 
 def read(name):
@@ -44,20 +42,23 @@ def policies():
 
 
 def tradeoff():
-    """Time gap and queue against V, a line a seed, with the slope that theory gives as a bound."""
+    """Time gap and queue against V, means and ranges over seeds, with the slope that theory gives as a bound."""
     rows = read("tradeoff.csv")
     scenarios = unique(rows, "scenario")
     shown = [("gap_ms", "time gap, ms", -1), ("mean_queue", "mean queue", 1)]
     figure, axes = panels([f"{scenario}: {name}" for _, name, _ in shown for scenario in scenarios], columns=len(scenarios))
     for axis, (column, name, power, scenario) in zip(axes, [(*of, scenario) for of in shown for scenario in scenarios]):
         of = [row for row in rows if row["scenario"] == scenario]
-        for seed, mark, color in zip(unique(of, "seed"), MARKS, SEEDS):
-            points = [(float(row["weight"]), float(row[column])) for row in of if row["seed"] == seed and float(row[column]) > 0]
-            axis.plot(*zip(*points), color=color, marker=mark, markersize=3, linewidth=1, label=f"seed {seed}")
-        weights = sorted({float(row["weight"]) for row in of})
-        level = statistics.fmean(math.log(float(row[column])) - power * math.log(float(row["weight"])) for row in of if float(row[column]) > 0)
-        axis.plot(weights, [math.exp(level) * weight ** power for weight in weights], color="#000000", linestyle=":", linewidth=1,
-                  label="slope of theory")
+        for states, mark, color in zip(unique(of, "states"), MARKS, COLORS):
+            by_weight = [[float(row[column]) for row in of if (row["states"], row["weight"]) == (states, weight)] for weight in unique(of, "weight")]
+            weights = [float(weight) for weight in unique(of, "weight")]
+            means = [statistics.fmean(values) for values in by_weight]
+            errors = [[mean - min(values) for mean, values in zip(means, by_weight)], [max(values) - mean for mean, values in zip(means, by_weight)]]
+            axis.errorbar(weights, means, yerr=errors, color=color, marker=mark, markersize=4, linewidth=1.2, capsize=2, elinewidth=0.8,
+                          label={"chains": "the scenario's chains", "independent": "independent slots"}[states])
+        # Through the last point of the scenario's chains.
+        level = next(float(row[column]) for row in reversed(of) if row["states"] == "chains") / weights[-1] ** power
+        axis.plot(weights, [level * weight ** power for weight in weights], color="#000000", linestyle=":", linewidth=1, label="order of theory")
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("V, 1/ms")

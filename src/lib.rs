@@ -60,7 +60,8 @@
 //! * Dependencies point one way: `cli` → `study` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
 //!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
-//! * `online` lies between `cli` and `hybrid`; `hybrid` knows no other part of the library.
+//! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
+//!   program in `heuristics`. `hybrid` knows no other part of the library.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.

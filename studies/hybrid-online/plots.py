@@ -21,8 +21,9 @@ def read(name):
 def policies():
     """Each policy: mean time over the clairvoyant bound at the budgets, against what it paid of them."""
     rows = read("policies.csv")
-    cases = unique([{"case": (row["scenario"], row["reading"])} for row in rows], "case")
-    figure, axes = panels([", ".join(case) for case in cases], columns=2)
+    scenarios = unique(rows, "scenario")
+    cases = [(scenario, reading) for reading in unique(rows, "reading") for scenario in scenarios]
+    figure, axes = panels([", ".join(case) for case in cases], columns=len(scenarios))
     for axis, case in zip(axes, cases):
         of = [row for row in rows if (row["scenario"], row["reading"]) == case]
         for policy, mark, color in zip(unique(of, "policy"), MARKS, COLORS):

@@ -92,7 +92,10 @@ fn assert_shown(lines: &[Value]) {
     if let (Some(clairvoyant), Some(bound)) = (yardsticks["clairvoyant_ms"].as_f64(), bound.as_f64()) {
         assert!(bound <= clairvoyant * (1.0 + 1e-9), "{bound} above {clairvoyant}");
     }
-    for policy in header["policies"].as_array().expect("a list") {
+    let policies = header["policies"].as_array().expect("a list");
+    let held = yardsticks["held_ms"].as_array().expect("a list");
+    assert_eq!(policies.len(), held.len());
+    for (policy, held) in policies.iter().zip(held) {
         let slots = slots(lines, policy.as_str().expect("a name"));
         assert_eq!(slots.len() as u64, header["slots"].as_u64().expect("a number"));
         let (mut queue, mut paid, mut time_ms, mut served) = (0.0_f64, 0.0, 0.0, 0);
@@ -108,6 +111,13 @@ fn assert_shown(lines: &[Value]) {
                 (time_ms, served) = (time_ms + ms, served + 1);
             }
             paid += cost;
+        }
+        if served > 0 {
+            let average_ms = time_ms / f64::from(served);
+            assert!(
+                number(held) <= average_ms * (1.0 + 1e-7),
+                "{policy}: {average_ms} below {held}"
+            );
         }
         let is_kept = paid <= budget * slots.len() as f64 * (1.0 + 1e-9);
         // The queue bounds what was paid too much.

@@ -57,8 +57,8 @@ def tradeoff():
             errors = [[mean - min(values) for mean, values in zip(means, by_weight)], [max(values) - mean for mean, values in zip(means, by_weight)]]
             axis.errorbar(weights, means, yerr=errors, color=color, marker=mark, markersize=4, linewidth=1.2, capsize=2, elinewidth=0.8,
                           label={"chains": "the scenario's chains", "independent": "independent slots"}[states])
-        # Through the last point of the scenario's chains.
-        level = next(float(row[column]) for row in reversed(of) if row["states"] == "chains") / weights[-1] ** power
+        # Through what the scenario's chains have at V = 1.
+        level = statistics.fmean(float(row[column]) for row in of if row["states"] == "chains" and float(row["weight"]) == 1)
         axis.plot(weights, [level * weight ** power for weight in weights], color="#000000", linestyle=":", linewidth=1, label="order of theory")
         axis.set_xscale("log")
         axis.set_yscale("log")

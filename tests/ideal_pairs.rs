@@ -62,15 +62,19 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     if problem.memory_is_joint() {
         return Seen::default();
     }
-    let Some(mut pairs) = PairSearch::new(problem, &control, everything_ns, u64::MAX) else {
+    let Some(mut pairs) = PairSearch::new(problem, &control, everything_ns) else {
         return Seen::default();
     };
     let best = brute_force::solve(problem).expect("few items");
     match &best {
-        None => assert_eq!(pairs.pass(everything_ns), Pass::Exhausted, "seed {seed}"),
+        None => assert_eq!(
+            pairs.pass(everything_ns, u64::MAX),
+            Pass::Exhausted,
+            "seed {seed}"
+        ),
         &Some((_, best_ns)) => {
             for limit_ns in [best_ns, best_ns + 1_000_000, everything_ns] {
-                let Pass::Found(plan) = pairs.pass(limit_ns) else {
+                let Pass::Found(plan) = pairs.pass(limit_ns, u64::MAX) else {
                     panic!("seed {seed}: no plan of {limit_ns} ns");
                 };
                 assert!(cost::is_feasible(problem, &plan), "seed {seed}");
@@ -78,7 +82,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
             }
             for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
                 assert_eq!(
-                    pairs.pass(limit_ns),
+                    pairs.pass(limit_ns, u64::MAX),
                     Pass::Exhausted,
                     "seed {seed}: {limit_ns} ns"
                 );
@@ -105,7 +109,7 @@ fn passes_agree_with_the_program() {
         .map(|(instance, problem)| {
             let control = Control::default();
             let everything_ns = bounds::all_in_one_ns(&problem);
-            let pairs = PairSearch::new(&problem, &control, everything_ns, u64::MAX);
+            let pairs = PairSearch::new(&problem, &control, everything_ns);
             let Some(mut pairs) = pairs.filter(|_| !problem.memory_is_joint()) else {
                 return 0;
             };
@@ -113,12 +117,12 @@ fn passes_agree_with_the_program() {
             let plan = milp.run(&instance, &problem, &control).expect("HiGHS works");
             let name = &plan.instance;
             let Some(best_ms) = plan.objective_ms else {
-                assert_eq!(pairs.pass(everything_ns), Pass::Exhausted, "{name}");
+                assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}");
                 return 1;
             };
             let best_ns = (best_ms * 1e6).round() as u64;
-            assert!(matches!(pairs.pass(best_ns), Pass::Found(_)), "{name}");
-            assert_eq!(pairs.pass(best_ns - 1), Pass::Exhausted, "{name}");
+            assert!(matches!(pairs.pass(best_ns, u64::MAX), Pass::Found(_)), "{name}");
+            assert_eq!(pairs.pass(best_ns - 1, u64::MAX), Pass::Exhausted, "{name}");
             let mut ideals = IdealSearch::new(&problem, &control, u64::MAX);
             assert_eq!(ideals.pass(best_ns - 1), Pass::Exhausted, "{name}");
             1

@@ -8,6 +8,12 @@ use crate::cost::Side;
 use crate::options::Communication;
 use crate::problem::Problem;
 
+/// Entries beyond which a row of the table takes longer to make than it saves.
+const MOST_OF_A_ROW: usize = 1 << 16;
+
+/// Most entries of all rows: a GiB.
+const MOST_OF_THE_TABLE: usize = 1 << 27;
+
 /// What lies between the ideals `left` and `whole` of two parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Between {
@@ -127,9 +133,14 @@ impl Cross {
         let mut busy = ends;
         if !self.both.is_empty() {
             let Between { whole, left } = between;
-            let [whole_row, left_row] = [whole[0], left[0]].map(|first| self.row(parts, first));
+            let rows = [whole[0], left[0]].map(|first| self.row(parts, first));
             let [whole, left] = [whole[1] as usize, left[1] as usize];
-            let together = whole_row[whole] + left_row[left] - whole_row[left] - left_row[whole];
+            let together = match rows {
+                [Some(of_whole), Some(of_left)] => {
+                    of_whole[whole] + of_left[left] - of_whole[left] - of_left[whole]
+                }
+                _ => self.counted(parts, between),
+            };
             (0..3).for_each(|r| busy[r] -= self.saved[r] * together);
         }
         for wide in &self.wide {
@@ -154,26 +165,42 @@ impl Cross {
         self.saved
     }
 
-    /// Bytes of the table so far.
-    pub fn table_bytes(&self) -> usize {
-        self.held.get() * size_of::<u64>()
-    }
-
-    /// For an ideal of the first part and each of the second, the ns of transfers with both ends in them.
-    fn row(&self, parts: &[Part; 2], first: Ideal) -> &[u64] {
-        self.both[first as usize].get_or_init(|| {
+    /// For an ideal of the first part and each of the second, the ns of transfers with both ends in them; none where the
+    /// table has no room for it.
+    fn row(&self, parts: &[Part; 2], first: Ideal) -> Option<&[u64]> {
+        let row = &self.both[first as usize];
+        let entries = parts[1].ideals.len();
+        let has_room = entries <= MOST_OF_A_ROW && self.held.get() + entries <= MOST_OF_THE_TABLE;
+        if row.get().is_none() && !has_room {
+            return None;
+        }
+        Some(row.get_or_init(|| {
             let mut of_item = vec![0; parts[1].items.len()];
             let ends = |&at: &usize| has(&parts[0].ideals[first as usize].bits, at);
             for at in (0..parts[0].items.len()).filter(ends) {
                 self.by_end[at].iter().for_each(|&(end, ns)| of_item[end] += ns);
             }
-            let mut row = vec![0; parts[1].ideals.len()];
+            let mut row = vec![0; entries];
             for &(ideal, smaller, item) in &parts[1].chain {
                 row[ideal as usize] = row[smaller as usize] + of_item[item];
             }
-            self.held.set(self.held.get() + row.len());
+            self.held.set(self.held.get() + entries);
             row.into()
-        })
+        }))
+    }
+
+    /// The ns of transfers with both ends between ideals, without the table.
+    fn counted(&self, parts: &[Part; 2], between: Between) -> u64 {
+        let is_inside = |p: usize, at: usize| {
+            let holds = |ideal: Ideal| has(&parts[p].ideals[ideal as usize].bits, at);
+            holds(between.whole[p]) && !holds(between.left[p])
+        };
+        let ends = self.by_end.iter().enumerate();
+        ends.filter(|(at, ends)| !ends.is_empty() && is_inside(0, *at))
+            .flat_map(|(_, ends)| ends)
+            .filter(|(end, _)| is_inside(1, *end))
+            .map(|(_, ns)| ns)
+            .sum()
     }
 }
 

@@ -15,13 +15,20 @@ use super::mates::{Mates, keeps};
 use super::part::{self, Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
 use super::reach::Reach;
 use super::windows;
+use crate::options::Communication;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// Most ideals of one part: where there are more, passes hardly ever end in time, and the program has the machine to itself.
-const MOST_IDEALS: usize = 50_000;
+fn most_ideals(communication: Communication) -> usize {
+    match communication {
+        // Loads far above the work leave more pairs.
+        Communication::Blocking => 50_000,
+        Communication::Ignored | Communication::Overlapped => 300_000,
+    }
+}
 
-/// Most bytes of either table over pairs of ideals.
+/// Most bytes of the pairs met from one end.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Most slices that are kept at a time, 88 bytes each.
@@ -50,7 +57,8 @@ pub struct PairSearch<'a> {
     slices_held: usize,
     /// Slices reach up to this limit.
     most_ns: u64,
-    most_steps: u64,
+    /// The number of steps at which a pass gives up.
+    until: u64,
     /// Pairs of slices passed over in all passes; one that may fit counts for more.
     pub steps: u64,
     /// Pairs of ideals met in all passes.
@@ -74,12 +82,19 @@ struct Reached {
     seen: PairSet,
 }
 
-/// Pairs of ideals, a row of bits for each ideal of the first part that occurs.
+/// Pairs of ideals, a row for each ideal of the first part that occurs.
 struct PairSet {
-    rows: Vec<Option<FixedBitSet>>,
+    rows: Vec<Option<Row>>,
     /// Ideals of the second part.
     width: usize,
-    held: usize,
+    bytes: usize,
+}
+
+/// Ideals of the second part: a list while they are few, then a bit for each.
+#[derive(Clone)]
+enum Row {
+    Few(Vec<Ideal>),
+    Many(FixedBitSet),
 }
 
 impl PairSet {
@@ -87,31 +102,42 @@ impl PairSet {
         Self {
             rows: vec![None; parts[0].ideals.len()],
             width: parts[1].ideals.len(),
-            held: 0,
+            bytes: 0,
         }
     }
 
     fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
-        let row = self.rows[first as usize].as_ref();
-        row.is_some_and(|row| row.contains(second as usize))
+        match &self.rows[first as usize] {
+            None => false,
+            Some(Row::Few(row)) => row.contains(&second),
+            Some(Row::Many(row)) => row.contains(second as usize),
+        }
     }
 
+    /// Adds a pair that is not there.
     fn insert(&mut self, [first, second]: [Ideal; 2]) {
-        let (width, held) = (self.width, &mut self.held);
-        let row = self.rows[first as usize].get_or_insert_with(|| {
-            *held += 1;
-            FixedBitSet::with_capacity(width)
-        });
-        row.insert(second as usize);
+        let row = self.rows[first as usize].get_or_insert_with(|| Row::Few(Vec::new()));
+        match row {
+            // As many bytes as the bits, or as many as are searched in no time.
+            Row::Few(few) if few.len() < (self.width / 32).min(64) => {
+                few.push(second);
+                self.bytes += size_of::<Ideal>();
+            }
+            Row::Few(few) => {
+                let mut bits = FixedBitSet::with_capacity(self.width);
+                few.iter()
+                    .chain([&second])
+                    .for_each(|&at| bits.insert(at as usize));
+                *row = Row::Many(bits);
+                self.bytes += self.width / 8;
+            }
+            Row::Many(bits) => bits.insert(second as usize),
+        }
     }
 
     fn clear(&mut self) {
         self.rows.fill(None);
-        self.held = 0;
-    }
-
-    fn bytes(&self) -> usize {
-        self.held * self.width / 8
+        self.bytes = 0;
     }
 }
 
@@ -134,17 +160,12 @@ struct Step<'a> {
 }
 
 impl<'a> PairSearch<'a> {
-    /// Prepares a search for limits up to `most_ns`, that gives up after so many steps; `None` for a problem in one part, or
-    /// with too many ideals.
-    pub fn new(
-        problem: &'a Problem,
-        control: &'a Control<'a>,
-        most_ns: u64,
-        most_steps: u64,
-    ) -> Option<Self> {
+    /// Prepares a search for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
+    pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
         let [first, second] = in_two(problem)?;
-        let first = Part::new(problem, first, MOST_IDEALS)?;
-        let second = Part::new(problem, second, MOST_IDEALS)?;
+        let most_ideals = most_ideals(problem.settings.communication);
+        let first = Part::new(problem, first, most_ideals)?;
+        let second = Part::new(problem, second, most_ideals)?;
         let none = || [&first, &second].map(|part| vec![None; part.ideals.len()]);
         let slices = [none(), none()];
         let parts = [first, second];
@@ -166,14 +187,15 @@ impl<'a> PairSearch<'a> {
             slices,
             slices_held: 0,
             most_ns,
-            most_steps,
+            until: 0,
             steps: 0,
             ideals: 0,
         })
     }
 
-    /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one.
-    pub fn pass(&mut self, limit_ns: u64) -> Pass {
+    /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.
+    pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Pass {
+        self.until = self.steps.saturating_add(most_steps);
         let Some(limit) = self.limit(limit_ns) else {
             return Pass::Exhausted;
         };
@@ -327,9 +349,9 @@ impl<'a> PairSearch<'a> {
 
     /// Whether there is room, time and effort left.
     fn may_go_on(&self, own: &Reached, steps: u64) -> Result<(), StoppedBy> {
-        let is_large = self.cross.table_bytes() > MOST_BYTES || own.seen.bytes() > MOST_BYTES;
+        let is_large = own.seen.bytes > MOST_BYTES;
         match self.control.must_stop() {
-            _ if is_large || steps > self.most_steps => Err(StoppedBy::SizeLimit),
+            _ if is_large || steps > self.until => Err(StoppedBy::SizeLimit),
             Some(stopped_by) => Err(stopped_by),
             None => Ok(()),
         }
@@ -514,7 +536,10 @@ fn in_two(problem: &Problem) -> Option<[Vec<usize>; 2]> {
     components.retain(|items| !items.is_empty());
     let mut counted = Vec::new();
     for items in components {
-        counted.push((part::count_ideals(problem, &items, MOST_IDEALS)?, items));
+        counted.push((
+            part::count_ideals(problem, &items, most_ideals(problem.settings.communication))?,
+            items,
+        ));
     }
     counted.sort_by_key(|(ideals, items)| (Reverse(*ideals), items[0]));
     let mut parts = [(1.0, Vec::new()), (1.0, Vec::new())];

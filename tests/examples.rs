@@ -20,15 +20,12 @@ use std::process::Command;
 use command::Folder;
 
 /// How commands begin that this test does not run, the file that does or stands for it, and words of that file that show it.
-const ELSEWHERE: [(&str, &str, &str); 6] = [
+const ELSEWHERE: [(&str, &str, &str); 4] = [
     ("make demo", "tests/examples.rs", "fn make_demo"),
     ("make test", ".ci/run", "make test"),
     // Every one of a page, in order, with the commands of `stagecut` between them.
     ("python ", "tests/python/test_pages.py", "PAGES"),
     ("torchrun ", "tests/python/test_pages.py", "PAGES"),
-    // The study of the README takes hours; smaller ones stand for it.
-    ("stagecut study run ", "tests/study.rs", "\"study\", \"run\""),
-    ("stagecut study ", "tests/study_results.rs", "\"report\""),
 ];
 
 fn root() -> PathBuf {

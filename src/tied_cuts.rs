@@ -45,11 +45,7 @@ pub fn applies(problem: &Problem) -> Result<(), &'static str> {
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn solve(instance: &Instance, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
-    let (joined, item_of) = problem.tied();
-    let tied = Reduced {
-        problem: joined,
-        item_of,
-    };
+    let tied = Reduced::tied(problem);
     let labels = item_labels(instance, &tied.problem);
     let outcome = exact::solve(&tied.problem, exact::Method::Exact, &labels, control)?;
     let bound = exact::simple_bound(problem);

@@ -40,7 +40,7 @@ use self::program::Extent;
 use self::search::Search;
 use crate::heuristics::{self, Effort};
 use crate::plan::{Outcome, StoppedBy};
-use crate::problem::Problem;
+use crate::problem::{Assignment, Problem};
 
 /// An exact method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,18 +286,18 @@ pub fn simple_bound(problem: &Problem) -> Bound {
 /// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.
 fn find_incumbents(search: &mut Search) {
     let problem = search.problem;
-    offer_quick_plans(search, &Reduced::identity(problem));
+    offer_quick_plans(search, problem, |plan| plan);
     if !problem.ties.is_empty() {
-        let (problem, item_of) = problem.tied();
-        offer_quick_plans(search, &Reduced { problem, item_of });
+        let tied = Reduced::tied(problem);
+        offer_quick_plans(search, &tied.problem, |plan| tied.lift(&plan));
     }
 }
 
-fn offer_quick_plans(search: &mut Search, reduced: &Reduced) {
+fn offer_quick_plans(search: &mut Search, problem: &Problem, lift: impl Fn(Assignment) -> Assignment) {
     let quick = |heuristic: &&heuristics::Heuristic| heuristic.effort == Effort::Quick;
     for heuristic in heuristics::METHODS.iter().filter(quick) {
-        if let Some(plan) = heuristic.plan(&reduced.problem, search.control.seed) {
-            search.offer(reduced.lift(&plan.assignment));
+        if let Some(plan) = heuristic.plan(problem, search.control.seed) {
+            search.offer(lift(plan.assignment));
         }
         if search.control.must_stop().is_some() {
             return;

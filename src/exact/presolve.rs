@@ -65,6 +65,12 @@ impl Reduced {
         }
     }
 
+    /// With what tied cuts join in one item: [`Problem::tied`].
+    pub fn tied(problem: &Problem) -> Self {
+        let (problem, item_of) = problem.tied();
+        Self { problem, item_of }
+    }
+
     /// The assignment of the original problem's items.
     pub fn lift(&self, assignment: &Assignment) -> Assignment {
         self.item_of.iter().map(|&item| assignment[item]).collect()

@@ -1,18 +1,10 @@
 //! Transfers between two parts of a problem, as dynamic programs over pairs of their ideals see them.
 
-use std::cell::{Cell, OnceCell};
-
 use super::growth::has;
 use super::part::{Busy, Ideal, Part, paid, plus};
 use crate::cost::Side;
 use crate::options::Communication;
 use crate::problem::Problem;
-
-/// Entries beyond which a row of the table takes longer to make than it saves.
-const MOST_OF_A_ROW: usize = 1 << 16;
-
-/// Most entries of all rows: a GiB.
-const MOST_OF_THE_TABLE: usize = 1 << 27;
 
 /// What lies between the ideals `left` and `whole` of two parts.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +19,12 @@ pub struct Between {
 pub struct Cross {
     /// For each part and ideal, what its ends of all transfers with one consumer would pay, and the ns of those transfers.
     ends: [Vec<(Busy, u64)>; 2],
-    /// For each pair of ideals, the ns of the transfers with one consumer that have both ends in it: a row for each ideal of
-    /// the first part, made when first asked for.
-    both: Vec<OnceCell<Box<[u64]>>>,
-    /// For each item of the first part, ends of such transfers in the second, with their ns.
-    by_end: Vec<Vec<(usize, u64)>>,
-    /// Entries of all rows so far.
-    held: Cell<usize>,
+    /// Bits of the transfers with one consumer, so many words a set.
+    words: usize,
+    /// For each part and ideal, those with their end there in it.
+    held: [Vec<u64>; 2],
+    /// For each eight of them and each set of these, their ns.
+    sums_ns: Vec<[u64; 256]>,
     /// See [`Cross::saved`].
     saved: Busy,
     /// Transfers with more consumers.
@@ -57,7 +48,7 @@ struct Narrow {
 }
 
 impl Cross {
-    /// Time and memory O((I + J) t) for I and J ideals and t transfers, and O(J) for each row of the table that is asked for.
+    /// Time and memory O((I + J) t) for I and J ideals and t transfers.
     pub fn new(problem: &Problem, parts: &[Part; 2]) -> Self {
         let place = |item: usize| {
             let at = |p: usize| parts[p].items.binary_search(&item).ok().map(|at| (p, at));
@@ -98,20 +89,12 @@ impl Cross {
             Communication::Blocking => [2, 0, 0],
             Communication::Overlapped => [0, 1, 1],
         };
-        let mut by_end = vec![Vec::new(); parts[0].items.len()];
-        for t in &narrow {
-            by_end[t.ends[0]].push((t.ends[1], t.total_ns));
-        }
-        let rows = if narrow.is_empty() {
-            0
-        } else {
-            parts[0].ideals.len()
-        };
+        let words = narrow.len().div_ceil(64);
         Self {
             ends: [0, 1].map(|p| ends(&parts[p], &narrow, p)),
-            both: vec![OnceCell::new(); rows],
-            by_end,
-            held: Cell::new(0),
+            words,
+            held: [0, 1].map(|p| held(&parts[p], &narrow, p, words)),
+            sums_ns: narrow.chunks(8).map(sums_ns).collect(),
             saved,
             wide,
         }
@@ -119,36 +102,61 @@ impl Cross {
 
     /// Whether there are no such transfers.
     pub fn is_empty(&self) -> bool {
-        self.both.is_empty() && self.wide.is_empty()
+        self.words == 0 && self.wide.is_empty()
     }
 
     /// What a stage between ideals pays for transfers between the parts.
     pub fn busy(&self, parts: &[Part; 2], between: Between) -> Busy {
-        let [(first, _), (second, _)] = [0, 1].map(|p| self.ends(p, between.whole[p], between.left[p]));
-        self.busy_with(plus(first, second), parts, between)
+        let Between { whole, left } = between;
+        let [first, second] = [0, 1].map(|p| self.ends(p, whole[p], left[p]).0);
+        let [mut a, mut b] = [Vec::new(), Vec::new()];
+        self.cut(0, whole[0], left[0], &mut a);
+        self.cut(1, whole[1], left[1], &mut b);
+        self.busy_with(plus(first, second), [&a, &b], parts, between)
     }
 
-    /// The same if it is known what its [`Cross::ends`] add up to.
-    pub fn busy_with(&self, ends: Busy, parts: &[Part; 2], between: Between) -> Busy {
-        let mut busy = ends;
-        if !self.both.is_empty() {
-            let Between { whole, left } = between;
-            let rows = [whole[0], left[0]].map(|first| self.row(parts, first));
-            let [whole, left] = [whole[1] as usize, left[1] as usize];
-            let together = match rows {
-                [Some(of_whole), Some(of_left)] => {
-                    of_whole[whole] + of_left[left] - of_whole[left] - of_left[whole]
-                }
-                _ => self.counted(parts, between),
-            };
-            (0..3).for_each(|r| busy[r] -= self.saved[r] * together);
-        }
+    /// The same if it is known what its [`Cross::ends`] add up to, and the [`Cross::cut`] of either part.
+    pub fn busy_with(&self, ends: Busy, cut: [&[u64]; 2], parts: &[Part; 2], between: Between) -> Busy {
+        let together_ns = self.together_ns(cut);
+        let mut busy = [0, 1, 2].map(|r| ends[r] - self.saved[r] * together_ns);
         for wide in &self.wide {
             if let Some(side) = wide.side(parts, between) {
                 busy = plus(busy, wide.paid[side as usize]);
             }
         }
         busy
+    }
+
+    /// Adds the bits of the transfers with one consumer whose end in a part lies between two of its ideals.
+    pub fn cut(&self, part: usize, whole: Ideal, left: Ideal, bits: &mut Vec<u64>) {
+        let of = |ideal: Ideal| {
+            self.held[part][ideal as usize * self.words..]
+                .iter()
+                .take(self.words)
+        };
+        bits.extend(of(whole).zip(of(left)).map(|(whole, left)| whole & !left));
+    }
+
+    /// The ns of the transfers in two sets.
+    fn together_ns(&self, [a, b]: [&[u64]; 2]) -> u64 {
+        let mut ns = 0;
+        for ((a, b), sums_ns) in a.iter().zip(b).zip(self.sums_ns.chunks(8)) {
+            let both = a & b;
+            if both != 0 {
+                let bytes = both.to_le_bytes();
+                ns += sums_ns
+                    .iter()
+                    .zip(bytes)
+                    .map(|(sums, byte)| sums[byte as usize])
+                    .sum::<u64>();
+            }
+        }
+        ns
+    }
+
+    /// Words of a [`Cross::cut`].
+    pub fn words(&self) -> usize {
+        self.words
     }
 
     /// What the ends in the stage between two ideals of a part pay if their transfers are all cut, and the ns of those
@@ -163,44 +171,6 @@ impl Cross {
     /// ends; nothing where no transfer has its one consumer in the other part.
     pub fn saved(&self) -> Busy {
         self.saved
-    }
-
-    /// For an ideal of the first part and each of the second, the ns of transfers with both ends in them; none where the
-    /// table has no room for it.
-    fn row(&self, parts: &[Part; 2], first: Ideal) -> Option<&[u64]> {
-        let row = &self.both[first as usize];
-        let entries = parts[1].ideals.len();
-        let has_room = entries <= MOST_OF_A_ROW && self.held.get() + entries <= MOST_OF_THE_TABLE;
-        if row.get().is_none() && !has_room {
-            return None;
-        }
-        Some(row.get_or_init(|| {
-            let mut of_item = vec![0; parts[1].items.len()];
-            let ends = |&at: &usize| has(&parts[0].ideals[first as usize].bits, at);
-            for at in (0..parts[0].items.len()).filter(ends) {
-                self.by_end[at].iter().for_each(|&(end, ns)| of_item[end] += ns);
-            }
-            let mut row = vec![0; entries];
-            for &(ideal, smaller, item) in &parts[1].chain {
-                row[ideal as usize] = row[smaller as usize] + of_item[item];
-            }
-            self.held.set(self.held.get() + entries);
-            row.into()
-        }))
-    }
-
-    /// The ns of transfers with both ends between ideals, without the table.
-    fn counted(&self, parts: &[Part; 2], between: Between) -> u64 {
-        let is_inside = |p: usize, at: usize| {
-            let holds = |ideal: Ideal| has(&parts[p].ideals[ideal as usize].bits, at);
-            holds(between.whole[p]) && !holds(between.left[p])
-        };
-        let ends = self.by_end.iter().enumerate();
-        ends.filter(|(at, ends)| !ends.is_empty() && is_inside(0, *at))
-            .flat_map(|(_, ends)| ends)
-            .filter(|(end, _)| is_inside(1, *end))
-            .map(|(_, ns)| ns)
-            .sum()
     }
 }
 
@@ -246,6 +216,34 @@ fn ends(part: &Part, narrow: &[Narrow], p: usize) -> Vec<(Busy, u64)> {
     let mut sums = vec![([0; 3], 0); part.ideals.len()];
     for &(ideal, smaller, item) in &part.chain {
         sums[ideal as usize] = with(sums[smaller as usize], of_item[item]);
+    }
+    sums
+}
+
+/// For each ideal of a part, bits of the transfers with their end there in it.
+fn held(part: &Part, narrow: &[Narrow], p: usize, words: usize) -> Vec<u64> {
+    let mut of_item = vec![Vec::new(); part.items.len()];
+    for (t, transfer) in narrow.iter().enumerate() {
+        of_item[transfer.ends[p]].push(t);
+    }
+    let mut held = vec![0; part.ideals.len() * words];
+    for &(ideal, smaller, item) in &part.chain {
+        let smaller = smaller as usize * words;
+        let at = ideal as usize * words;
+        held.copy_within(smaller..smaller + words, at);
+        of_item[item]
+            .iter()
+            .for_each(|t| held[at + t / 64] |= 1 << (t % 64));
+    }
+    held
+}
+
+/// The ns of every set of up to eight transfers.
+fn sums_ns(transfers: &[Narrow]) -> [u64; 256] {
+    let mut sums = [0; 256];
+    for set in 1..256_usize {
+        let first = set.trailing_zeros() as usize;
+        sums[set] = sums[set & (set - 1)] + transfers.get(first).map_or(0, |transfer| transfer.total_ns);
     }
     sums
 }

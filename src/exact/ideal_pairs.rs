@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 
-use fixedbitset::FixedBitSet;
 use petgraph::unionfind::UnionFind;
 
 use super::boundaries::{self, Limits};
@@ -12,6 +11,7 @@ use super::cross::{Between, Cross};
 use super::growth;
 use super::ideals::Pass;
 use super::mates::{Mates, keeps};
+use super::pair_set::PairSet;
 use super::part::{self, Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
 use super::reach::Reach;
 use super::windows;
@@ -33,6 +33,18 @@ const MOST_BYTES: usize = 1 << 30;
 
 /// Most slices that are kept at a time, 88 bytes each.
 const MOST_SLICES: usize = 10_000_000;
+
+/// Pairs of a layer that dives keep, one dive after the other.
+const WIDTHS: [usize; 2] = [8, 64];
+
+/// Steps of a layer that is taken whatever others cost: a millisecond.
+const CHEAP: u64 = 1_000_000;
+
+/// Pairs of a layer that tell what the next one costs.
+const SAMPLE: usize = 16;
+
+/// Pairs that a dive takes from each pair of the last layer.
+const CHILDREN: usize = 8;
 
 /// Looking at a pair of slices that may fit, in the time of passing over one that does not.
 const STEPS_OF_A_PAIR: u64 = 8;
@@ -82,62 +94,17 @@ struct Reached {
     seen: PairSet,
 }
 
-/// Pairs of ideals, a row for each ideal of the first part that occurs.
-struct PairSet {
-    rows: Vec<Option<Row>>,
-    /// Ideals of the second part.
-    width: usize,
-    bytes: usize,
-}
-
-/// Ideals of the second part: a list while they are few, then a bit for each.
-#[derive(Clone)]
-enum Row {
-    Few(Vec<Ideal>),
-    Many(FixedBitSet),
-}
-
-impl PairSet {
-    fn new(parts: &[Part; 2]) -> Self {
+impl Reached {
+    /// So many pairs of the last layer, and where they come from.
+    fn thinned(&self, width: usize, seen: PairSet) -> Self {
+        let mut states = self.states.clone();
+        let waiting = states.split_off(self.layer);
+        states.extend(waiting.iter().step_by(waiting.len().div_ceil(width).max(1)));
         Self {
-            rows: vec![None; parts[0].ideals.len()],
-            width: parts[1].ideals.len(),
-            bytes: 0,
+            states,
+            seen,
+            ..*self
         }
-    }
-
-    fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
-        match &self.rows[first as usize] {
-            None => false,
-            Some(Row::Few(row)) => row.contains(&second),
-            Some(Row::Many(row)) => row.contains(second as usize),
-        }
-    }
-
-    /// Adds a pair that is not there.
-    fn insert(&mut self, [first, second]: [Ideal; 2]) {
-        let row = self.rows[first as usize].get_or_insert_with(|| Row::Few(Vec::new()));
-        match row {
-            // As many bytes as the bits, or as many as are searched in no time.
-            Row::Few(few) if few.len() < (self.width / 32).min(64) => {
-                few.push(second);
-                self.bytes += size_of::<Ideal>();
-            }
-            Row::Few(few) => {
-                let mut bits = FixedBitSet::with_capacity(self.width);
-                few.iter()
-                    .chain([&second])
-                    .for_each(|&at| bits.insert(at as usize));
-                *row = Row::Many(bits);
-                self.bytes += self.width / 8;
-            }
-            Row::Many(bits) => bits.insert(second as usize),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.rows.fill(None);
-        self.bytes = 0;
     }
 }
 
@@ -155,8 +122,6 @@ struct Step<'a> {
     before: usize,
     /// What the stages beyond that boundary can carry.
     rest_ns: u64,
-    /// Whether a pair that the other direction has reached completes a plan.
-    may_meet: bool,
 }
 
 impl<'a> PairSearch<'a> {
@@ -204,7 +169,43 @@ impl<'a> PairSearch<'a> {
         let mut from_start = self.reached(Towards::End, [0, 0]);
         let pass = self.layers(&limit, &mut from_start, &mut from_end);
         self.ideals += from_start.states.len() + from_end.states.len();
-        pass
+        let gave_up = pass == Pass::Stopped(StoppedBy::SizeLimit);
+        match gave_up.then(|| self.dive(&limit, &from_start, &from_end, most_steps)) {
+            Some(Some(assignment)) => Pass::Found(assignment),
+            _ => pass,
+        }
+    }
+
+    /// Goes on with a few pairs of each layer, from the ends of a pass that was given up: where very many pairs keep the limit, most
+    /// of them lead to a plan.
+    fn dive(
+        &mut self,
+        limit: &Limit,
+        from_start: &Reached,
+        from_end: &Reached,
+        most_steps: u64,
+    ) -> Option<Assignment> {
+        self.until = self.steps.saturating_add(most_steps);
+        for width in WIDTHS {
+            for (own, other) in [(from_start, from_end), (from_end, from_start)] {
+                // What a stage holds depends on how many stages follow it.
+                if own.towards == Towards::End && !self.bytes.is_empty() {
+                    continue;
+                }
+                let mut own = own.thinned(width, PairSet::new(&self.parts));
+                while own.stages < self.problem.stages() && own.layer < own.states.len() {
+                    match self.layer(limit, &mut own, other, CHILDREN) {
+                        Ok(None) => {}
+                        Ok(Some(met)) => return Some(self.plan(&own, met, other)),
+                        Err(_) => return None,
+                    }
+                    let rest_ns = |state: &State| self.rest(own.towards, state.at).iter().sum::<u64>();
+                    own.states[own.layer..].sort_by_cached_key(rest_ns);
+                    own.states.truncate(own.layer + width);
+                }
+            }
+        }
+        None
     }
 
     /// What follows from a limit; `None` if no plan keeps it.
@@ -262,34 +263,44 @@ impl<'a> PairSearch<'a> {
         }
     }
 
-    /// Takes stages from both ends, always where fewer pairs wait, until the two meet or have no stage left between them.
+    /// Takes stages from both ends, always where it looks cheaper, until the two meet or have no stage left between them.
     fn layers(&mut self, limit: &Limit, from_start: &mut Reached, from_end: &mut Reached) -> Pass {
         // What a stage holds depends on how many stages follow it, which a search from the start does not know.
         let knows_memory = self.bytes.is_empty();
         while from_start.stages + from_end.stages < self.problem.stages() {
-            let waiting = |side: &Reached| side.states.len() - side.layer;
-            let (own, other) = match knows_memory && waiting(from_start) < waiting(from_end) {
+            let from_start_is_cheaper = knows_memory && {
+                let left = self.until.saturating_sub(self.steps);
+                let cost = self.cost_of_layer(limit, from_start, left);
+                cost < CHEAP || self.cost_of_layer(limit, from_end, cost) >= cost
+            };
+            let (own, other) = match from_start_is_cheaper {
                 true => (&mut *from_start, &*from_end),
                 false => (&mut *from_end, &*from_start),
             };
-            match self.layer(limit, own, other) {
+            if own.layer == own.states.len() {
+                break;
+            }
+            match self.layer(limit, own, other, usize::MAX) {
                 Ok(None) => {}
-                Ok(Some(met)) => {
-                    let met = met as usize;
-                    let pair = own.states[met].at;
-                    // With all stages a pair may be in several layers; the last one is meant.
-                    let opposite = other.states.iter().rposition(|state| state.at == pair);
-                    let opposite = opposite.unwrap_or_default();
-                    let [start, end] = match own.towards {
-                        Towards::End => [met, opposite],
-                        Towards::Start => [opposite, met],
-                    };
-                    return Pass::Found(self.unwind(&from_start.states, start, &from_end.states, end));
-                }
+                Ok(Some(met)) => return Pass::Found(self.plan(own, met, other)),
                 Err(stopped_by) => return Pass::Stopped(stopped_by),
             }
         }
         Pass::Exhausted
+    }
+
+    /// The plan of a state where both directions meet, or that leaves one stage.
+    fn plan(&self, own: &Reached, met: u32, other: &Reached) -> Assignment {
+        let met = met as usize;
+        let pair = own.states[met].at;
+        // With all stages a pair may be in several layers; the last one is meant. One that is in none leaves a stage to the
+        // other end.
+        let opposite = other.states.iter().rposition(|state| state.at == pair);
+        let opposite = opposite.unwrap_or_default();
+        match own.towards {
+            Towards::End => self.unwind(&own.states, met, &other.states, opposite),
+            Towards::Start => self.unwind(&other.states, opposite, &own.states, met),
+        }
     }
 
     /// Work beyond a pair of ideals, in ns.
@@ -301,8 +312,52 @@ impl<'a> PairSearch<'a> {
         of(0) + of(1)
     }
 
-    /// One more stage from every pair of the last layer; the position of the state where both directions meet.
-    fn layer(&mut self, limit: &Limit, own: &mut Reached, other: &Reached) -> Result<Option<u32>, StoppedBy> {
+    /// About how many steps the next layer takes, told from a few of its pairs of ideals; counts no further than `most`.
+    fn cost_of_layer(&mut self, limit: &Limit, own: &Reached, most: u64) -> u64 {
+        let waiting = own.states.len() - own.layer;
+        let step = self.step(limit, own.towards, own.stages + 1);
+        let (mut steps, mut fitting) = (0, Vec::new());
+        let sample = waiting.min(SAMPLE);
+        for at in 0..sample {
+            let from = own.states[own.layer + at * waiting / sample].at;
+            (0..2).for_each(|p| self.look_up(own.towards, p, from[p]));
+            let mates = self.mates(&step, own.towards, from[1]);
+            let least_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
+            let mut range = mates.all();
+            for a in self.useful(&step, own.towards, 0, from[0]) {
+                fitting.clear();
+                steps += 1 + mates.fitting(&self.cross, a, least_ns, limit.ns, &mut range, &mut fitting);
+                steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
+                if steps / sample as u64 >= most / waiting as u64 {
+                    return most;
+                }
+            }
+        }
+        steps * waiting as u64 / sample.max(1) as u64
+    }
+
+    /// What holds for the layer that so many stages end in.
+    fn step<'b>(&self, limit: &'b Limit, towards: Towards, taken: usize) -> Step<'b> {
+        let beyond = self.problem.stages() - taken;
+        Step {
+            limit,
+            before: match towards {
+                Towards::Start => beyond,
+                Towards::End => taken,
+            },
+            rest_ns: beyond as u64 * limit.ns,
+        }
+    }
+
+    /// One more stage from every pair of the last layer, in so many ways at most; the position of the state where both
+    /// directions meet.
+    fn layer(
+        &mut self,
+        limit: &Limit,
+        own: &mut Reached,
+        other: &Reached,
+        children: usize,
+    ) -> Result<Option<u32>, StoppedBy> {
         let stages = self.problem.stages();
         let all_stages = self.problem.settings.all_stages;
         let layer = own.layer..own.states.len();
@@ -311,16 +366,9 @@ impl<'a> PairSearch<'a> {
         if all_stages {
             own.seen.clear();
         }
-        let beyond = stages - own.stages;
-        let step = Step {
-            limit,
-            before: match own.towards {
-                Towards::Start => beyond,
-                Towards::End => own.stages,
-            },
-            rest_ns: beyond as u64 * limit.ns,
-            may_meet: !all_stages || beyond == other.stages,
-        };
+        let step = self.step(limit, own.towards, own.stages);
+        let together = own.stages + other.stages;
+        let may_meet = together == stages || together < stages && !all_stages;
         // Pairs with the same second ideal share what can be taken from there.
         own.states[layer.clone()].sort_by_key(|state| (state.at[1], state.at[0]));
         let mut mates: Option<(Ideal, Mates)> = None;
@@ -329,12 +377,19 @@ impl<'a> PairSearch<'a> {
             self.look_up(own.towards, 0, first);
             if mates.as_ref().is_none_or(|(ideal, _)| *ideal != second) {
                 self.look_up(own.towards, 1, second);
-                let slices = self.useful(&step, own.towards, 1, second).copied().collect();
-                mates = Some((second, Mates::new(&self.cross, slices)));
+                mates = Some((second, self.mates(&step, own.towards, second)));
             }
             let Some((_, mates)) = &mates else { continue };
             let mut steps = self.steps;
-            let met = self.stages_from(&step, parent, mates, own, other, &mut steps);
+            let met = self.stages_from(
+                &step,
+                parent,
+                children,
+                mates,
+                own,
+                may_meet.then_some(&other.seen),
+                &mut steps,
+            );
             self.steps = steps;
             if let Some(met) = met? {
                 return Ok(Some(met));
@@ -391,14 +446,23 @@ impl<'a> PairSearch<'a> {
         slices.unwrap_or(&[]).iter().filter(fits)
     }
 
+    /// The useful slices of an ideal of the second part.
+    fn mates(&self, step: &Step, towards: Towards, ideal: Ideal) -> Mates {
+        let slices = self.useful(step, towards, 1, ideal).copied().collect();
+        Mates::new(&self.cross, slices, |slice, bits| {
+            self.cut(towards, 1, ideal, slice.to, bits)
+        })
+    }
+
     /// Takes one more stage from a pair of ideals in every way: the position of the state where both directions meet.
     fn stages_from(
         &self,
         step: &Step,
         parent: usize,
+        children: usize,
         mates: &Mates,
         own: &mut Reached,
-        other: &Reached,
+        opposite: Option<&PairSet>,
         steps: &mut u64,
     ) -> Result<Option<u32>, StoppedBy> {
         let limit_ns = step.limit.ns;
@@ -406,9 +470,15 @@ impl<'a> PairSearch<'a> {
         // The stages left cannot carry all of it.
         let must_take_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
         let mut look_up_at = *steps + STEPS_UNWATCHED;
-        let mut fitting = Vec::new();
+        let (mut fitting, mut cut) = (Vec::new(), Vec::new());
         let mut range = mates.all();
-        for a in self.useful(step, own.towards, 0, from[0]) {
+        let useful = self.useful(step, own.towards, 0, from[0]);
+        let most = own.states.len().saturating_add(children);
+        let first = match children {
+            usize::MAX => 0,
+            _ => parent.wrapping_mul(7919) % useful.count().max(1),
+        };
+        for a in self.useful(step, own.towards, 0, from[0]).skip(first) {
             fitting.clear();
             *steps += mates.fitting(&self.cross, a, must_take_ns, limit_ns, &mut range, &mut fitting);
             *steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
@@ -416,22 +486,25 @@ impl<'a> PairSearch<'a> {
                 self.may_go_on(own, *steps)?;
                 look_up_at = *steps + STEPS_UNWATCHED;
             }
-            for &b in &fitting {
-                let to = [a.to, mates.to[b as usize]];
+            cut.clear();
+            if !fitting.is_empty() {
+                self.cut(own.towards, 0, from[0], a.to, &mut cut);
+            }
+            for &at in &fitting {
+                let to = [a.to, mates.to[at as usize]];
                 if own.seen.contains(to) || to == from {
                     continue;
                 }
-                let b = &mates.slices[b as usize];
+                let b = &mates.slices[at as usize];
                 if a.work_ns + b.work_ns < must_take_ns {
                     continue;
                 }
                 let mut busy = plus(a.busy, b.busy);
                 if !self.cross.is_empty() {
                     let stage = between(own.towards, from, to);
-                    busy = plus(
-                        busy,
-                        self.cross.busy_with(plus(a.ends, b.ends), &self.parts, stage),
-                    );
+                    let ends = plus(a.ends, b.ends);
+                    let cut = [&cut[..], mates.cut(at)];
+                    busy = plus(busy, self.cross.busy_with(ends, cut, &self.parts, stage));
                 }
                 let is_possible = keeps(busy, limit_ns)
                     && keeps(self.rest(own.towards, to), step.rest_ns)
@@ -444,12 +517,34 @@ impl<'a> PairSearch<'a> {
                     at: to,
                     parent: parent as u32,
                 });
-                if step.may_meet && other.seen.contains(to) {
+                let meets = opposite.is_some_and(|opposite| opposite.contains(to));
+                if meets || self.leaves_one_stage(own, to) {
                     return Ok(Some((own.states.len() - 1) as u32));
+                }
+                if own.states.len() == most {
+                    return Ok(None);
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Adds the [`Cross::cut`] of the slice between two ideals.
+    fn cut(&self, towards: Towards, p: usize, from: Ideal, to: Ideal, bits: &mut Vec<u64>) {
+        match towards {
+            Towards::Start => self.cross.cut(p, from, to, bits),
+            Towards::End => self.cross.cut(p, to, from, bits),
+        }
+    }
+
+    /// Whether a pair reached leaves a single stage, which keeps the limit since what lies beyond the pair does.
+    fn leaves_one_stage(&self, own: &Reached, at: [Ideal; 2]) -> bool {
+        let end = match own.towards {
+            Towards::Start => [0, 0],
+            Towards::End => [0, 1].map(|p| self.parts[p].everything()),
+        };
+        let is_next = own.stages + 1 == self.problem.stages();
+        is_next && at != end && self.fits_memory(own.stages + 1, at, end)
     }
 
     /// Whether the stage between two pairs of ideals, so many stages from the end, holds what it must.
@@ -491,7 +586,8 @@ impl<'a> PairSearch<'a> {
         };
         let mut pairs = chain(from_start, start);
         pairs.reverse();
-        pairs.extend(&chain(from_end, end)[1..]);
+        pairs.extend(chain(from_end, end));
+        pairs.dedup();
         let mut assignment = vec![0; self.problem.items.len()];
         for (stage, ends) in pairs.windows(2).enumerate() {
             for (p, part) in self.parts.iter().enumerate() {

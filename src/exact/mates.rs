@@ -16,6 +16,9 @@ pub struct Mates {
     pub slices: Vec<Slice>,
     /// The ideals at their far ends.
     pub to: Vec<Ideal>,
+    /// Their [`Cross::cut`]s, one after the other.
+    cuts: Vec<u64>,
+    words: usize,
     loads_ns: Vec<i64>,
     /// Resources that transfers between the parts may fill.
     resources: Vec<usize>,
@@ -24,8 +27,10 @@ pub struct Mates {
 }
 
 impl Mates {
-    /// Lays out slices that come by growing load.
-    pub fn new(cross: &Cross, slices: Vec<Slice>) -> Self {
+    /// Lays out slices of the second part that come by growing load. `cut` adds the [`Cross::cut`] of one.
+    pub fn new(cross: &Cross, slices: Vec<Slice>, cut: impl Fn(&Slice, &mut Vec<u64>)) -> Self {
+        let mut cuts = Vec::with_capacity(slices.len() * cross.words());
+        slices.iter().for_each(|slice| cut(slice, &mut cuts));
         let resources: Vec<usize> = (0..3).filter(|&r| cross.saved()[r] > 0).collect();
         let column = |r: usize, value: fn(&Slice, usize, i64) -> i64| -> Vec<i64> {
             let saved = cross.saved()[r] as i64;
@@ -45,7 +50,14 @@ impl Mates {
             columns: resources.iter().map(of).collect(),
             resources,
             slices,
+            cuts,
+            words: cross.words(),
         }
+    }
+
+    /// The [`Cross::cut`] of a slice.
+    pub fn cut(&self, at: u32) -> &[u64] {
+        &self.cuts[at as usize * self.words..][..self.words]
     }
 
     /// Where to look for mates of the slice with the least load.

@@ -20,6 +20,7 @@ pub mod ideal_pairs;
 pub mod ideals;
 mod mates;
 mod min_cut;
+mod pair_set;
 mod part;
 mod passes;
 mod period;

@@ -1,6 +1,7 @@
 //! One part of a problem that has no order with the rest: its ideals, and the stages between them.
 
 use std::collections::HashMap;
+use std::mem;
 
 use super::growth;
 use crate::cost::{Side, StageCost};
@@ -83,7 +84,7 @@ pub fn plus(a: Busy, b: Busy) -> Busy {
 impl Part {
     /// The part of the problem with these items, in ascending order; `None` if it has more than so many ideals.
     ///
-    /// Time and memory O(I n) for I ideals of n items.
+    /// Time and memory O(I (n + t)) for I ideals of n items and t transfers.
     pub fn new(problem: &Problem, items: Vec<usize>, most_ideals: usize) -> Option<Self> {
         let at = positions(&items);
         let words = items.len().div_ceil(64).max(1);
@@ -111,17 +112,11 @@ impl Part {
             Some((rank[set], rank[smaller], item))
         };
         let chain = (0..sets.len()).filter_map(chain).collect();
-        let members = |&set: &usize| {
-            let bits = &sets[set].bits;
-            let crosses = |t: &Inside| match growth::has(bits, t.producer) {
-                true => !is_subset(&t.consumers, bits),
-                false => meets(&t.consumers, bits),
-            };
-            Members {
-                bits: bits.clone(),
-                work_ns: works[set],
-                crossing: (0..transfers.len()).filter(|&t| crosses(&transfers[t])).collect(),
-            }
+        let mut crossing = crossing(&sets, &transfers, items.len());
+        let members = |&set: &usize| Members {
+            bits: sets[set].bits.clone(),
+            work_ns: works[set],
+            crossing: mem::take(&mut crossing[set]),
         };
         Some(Self {
             ideals: order.iter().map(members).collect(),
@@ -271,6 +266,34 @@ fn inside(problem: &Problem, at: &HashMap<usize, usize>, words: usize) -> Vec<In
         })
     };
     (0..problem.transfers.len()).filter_map(of).collect()
+}
+
+/// For each set, the transfers between it and the rest of the part, in ascending order.
+fn crossing(sets: &[Set], transfers: &[Inside], items: usize) -> Vec<Vec<usize>> {
+    let of = |item: usize| {
+        let is_end =
+            |t: &usize| transfers[*t].producer == item || growth::has(&transfers[*t].consumers, item);
+        (0..transfers.len()).filter(is_end).collect()
+    };
+    let of_item: Vec<Vec<usize>> = (0..items).map(of).collect();
+    let mut crossing: Vec<Vec<usize>> = Vec::with_capacity(sets.len());
+    for set in sets {
+        let crosses = |t: &usize| match growth::has(&set.bits, transfers[*t].producer) {
+            true => !is_subset(&transfers[*t].consumers, &set.bits),
+            false => meets(&transfers[*t].consumers, &set.bits),
+        };
+        let of_set = set.grown.map_or_else(Vec::new, |(smaller, item)| {
+            // What has no end at the item crosses as before.
+            let touched = &of_item[item];
+            let before = crossing[smaller].iter().copied();
+            let mut of_set: Vec<usize> = before.filter(|t| !touched.contains(t)).collect();
+            of_set.extend(touched.iter().copied().filter(crosses));
+            of_set.sort_unstable();
+            of_set
+        });
+        crossing.push(of_set);
+    }
+    crossing
 }
 
 /// An ideal as it is made, and the smaller one and the item that it is made of.

@@ -42,20 +42,97 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
     }
 }
 
-/// Passes over pairs of ideals with limits from below: each tells the bound or the incumbent, so that no pass asks for much
-/// more than the optimum, where pairs are few. A pass that takes much longer than those before is given up: its limit was too
-/// loose, and lower ones tell more.
+/// Steps of a pass over pairs of ideals at first, and how many times as many it may take where no lower limit tells more.
+const STEPS_OF_A_PASS: u64 = 10_000_000;
+const MORE: u64 = 8;
+
+/// Of the incumbent, what is open before the next pass asks for anything better.
+const SMALL: u64 = 1 << 20;
+
+/// Halvings of what is open without a plan, after which it does so too.
+const PATIENCE: usize = 8;
+
+/// Limits of passes over pairs of ideals, from below: each pass tells the bound or the incumbent, so that none asks for much
+/// more than the optimum, where pairs are few.
+struct Ladder {
+    /// What a limit lies above the bound. It starts from nothing: where work alone counts, optima lie some ns above the bound, and
+    /// hardly any pair keeps a limit there.
+    step_ns: u64,
+    /// From here it only doubles.
+    doubles_from_ns: u64,
+    /// The least limit whose pass took too long. The time of a pass grows with what its limit lies above the optimum, so limits
+    /// below this one halve the orders of magnitude that are left.
+    too_loose_ns: u64,
+    /// The bound when a pass first took too long.
+    base_ns: u64,
+    halvings: usize,
+    /// Steps of a pass.
+    steps: u64,
+}
+
+impl Ladder {
+    fn new(lower_ns: u64, most_ns: u64, steps: u64) -> Self {
+        Self {
+            step_ns: 0,
+            doubles_from_ns: most_ns.saturating_sub(lower_ns) / 1024,
+            too_loose_ns: u64::MAX,
+            base_ns: lower_ns,
+            halvings: 0,
+            steps,
+        }
+    }
+
+    /// The next limit, between the bound and what is asked for at most, and the steps that its pass may take.
+    fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
+        let is_last = |open_ns: u64, halvings: usize| open_ns < target_ns / SMALL || halvings > PATIENCE;
+        if self.too_loose_ns < target_ns {
+            if !is_last(self.too_loose_ns - lower_ns, self.halvings) {
+                return (self.between(lower_ns), self.steps);
+            }
+            self.steps = self.steps.saturating_mul(MORE);
+            self.step_ns = self.too_loose_ns - lower_ns;
+            self.too_loose_ns = u64::MAX;
+            self.halvings = 0;
+        }
+        let open_ns = target_ns.saturating_sub(lower_ns);
+        self.halvings += usize::from(self.step_ns > open_ns / 2);
+        match is_last(open_ns, self.halvings) {
+            true => (target_ns, u64::MAX),
+            false => (lower_ns + self.step_ns.min(open_ns / 2), self.steps),
+        }
+    }
+
+    fn between(&mut self, lower_ns: u64) -> u64 {
+        let [from_ns, to_ns] = [lower_ns, self.too_loose_ns].map(|ns| ns.saturating_sub(self.base_ns).max(1));
+        match to_ns / from_ns < 4 {
+            true => {
+                self.halvings += 1;
+                lower_ns + (self.too_loose_ns - lower_ns) / 2
+            }
+            false => self.base_ns + ((from_ns as f64 * to_ns as f64).sqrt() as u64),
+        }
+    }
+
+    /// No plan keeps the last limit.
+    fn rise(&mut self) {
+        self.step_ns = match self.step_ns < self.doubles_from_ns / MORE {
+            true => self.step_ns.max(1) * MORE,
+            false => self.step_ns.saturating_mul(2).max(self.doubles_from_ns).max(1),
+        };
+    }
+
+    /// The pass with the last limit took too long.
+    fn give_up(&mut self, lower_ns: u64, limit_ns: u64) {
+        if self.too_loose_ns == u64::MAX {
+            self.base_ns = lower_ns;
+        }
+        self.too_loose_ns = limit_ns;
+    }
+}
+
+/// Passes over pairs of ideals with limits from below. A pass that takes much longer than those before is given up: its limit was
+/// too loose, and lower ones tell more.
 pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedBy {
-    /// Of what is open, the step above the bound from which it only doubles. It starts from nothing: where work alone counts,
-    /// optima lie some ns above the bound, and hardly any pair keeps a limit there.
-    const DOUBLES_FROM: u64 = 1024;
-    /// Of the incumbent, what is open before the next pass asks for anything better.
-    const SMALL: u64 = 1 << 20;
-    /// Halvings of what is open without a plan, after which it does so too.
-    const PATIENCE: usize = 8;
-    /// Steps of a pass at first, and how many times as many it may take where no lower limit tells more.
-    const STEPS_OF_A_PASS: u64 = 10_000_000;
-    const MORE: u64 = 8;
     if let Some(limit_ns) = search.target_bottleneck_ns() {
         search.presolve(limit_ns);
     }
@@ -67,45 +144,24 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
     let Some(mut pairs) = PairSearch::new(&reduced.problem, search.control, most_ns) else {
         return StoppedBy::SizeLimit;
     };
-    let doubles_from_ns = (most_ns.saturating_sub(search.lower_bottleneck_ns)) / DOUBLES_FROM;
-    let mut step_ns = 0;
-    let mut halvings = 0;
-    let mut steps_of_a_pass = match search.problem.settings.communication {
+    let steps_of_a_pass = match search.problem.settings.communication {
         // Pairs grow steadily with the limit, and a lower one tells little.
-        Communication::Blocking => most_steps,
+        Communication::Blocking => u64::MAX,
         Communication::Ignored | Communication::Overlapped => STEPS_OF_A_PASS,
     };
-    let mut too_loose_ns = u64::MAX;
+    let mut ladder = Ladder::new(search.lower_bottleneck_ns, most_ns, steps_of_a_pass);
     while !search.is_over() {
         let Some(target_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
             return StoppedBy::Completed;
         };
-        let open_ns = too_loose_ns
-            .min(target_ns)
-            .saturating_sub(search.lower_bottleneck_ns);
-        halvings += usize::from(step_ns > open_ns / 2);
-        let is_last = open_ns < target_ns / SMALL || halvings > PATIENCE;
-        if is_last && too_loose_ns < target_ns {
-            steps_of_a_pass = steps_of_a_pass.saturating_mul(MORE);
-            too_loose_ns = u64::MAX;
-            halvings = 0;
-            continue;
-        }
-        let left = most_steps.saturating_sub(pairs.steps);
-        let (limit_ns, steps) = match is_last {
-            true => (target_ns, left),
-            false => {
-                let limit_ns = search.lower_bottleneck_ns + step_ns.min(open_ns / 2);
-                (limit_ns, steps_of_a_pass.min(left))
-            }
-        };
+        let (limit_ns, steps) = ladder.next(search.lower_bottleneck_ns, target_ns);
         let until = pairs.steps.saturating_add(steps);
-        let pass = pairs.pass(limit_ns, steps);
+        let pass = pairs.pass(limit_ns, steps.min(most_steps.saturating_sub(pairs.steps)));
         search.statistics.ideals = Some(pairs.ideals);
         match pass {
             Pass::Found(assignment) => {
-                halvings = 0;
+                ladder.halvings = 0;
                 let before_ns = search.upper_ns;
                 let plan = search.reduced.lift(&assignment);
                 search.offer(local_moves::improve(search.problem, plan));
@@ -123,13 +179,10 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
                     source: "pairs of ideals",
                     bottleneck_ns: limit_ns + 1,
                 });
-                step_ns = match step_ns < doubles_from_ns / MORE {
-                    true => step_ns.max(1) * MORE,
-                    false => step_ns.saturating_mul(2).max(doubles_from_ns).max(1),
-                };
+                ladder.rise();
             }
             Pass::Stopped(StoppedBy::SizeLimit) if pairs.steps > until && pairs.steps < most_steps => {
-                too_loose_ns = limit_ns;
+                ladder.give_up(search.lower_bottleneck_ns, limit_ns);
             }
             Pass::Stopped(stopped_by) => return stopped_by,
         }

@@ -92,6 +92,7 @@ fn no_switch_changes_an_optimum() {
         Reductions { apart: false, ..all },
         Reductions { absorb: false, ..all },
         Reductions { twins: false, ..all },
+        Reductions { fronts: false, ..all },
         Reductions {
             windows: false,
             ..all
@@ -112,6 +113,8 @@ fn no_switch_changes_an_optimum() {
             twins: false,
             windows: false,
             boundaries: false,
+            fronts: false,
+            dominance: false,
             anchored: false,
             period: false,
             three_block: false,

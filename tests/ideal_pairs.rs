@@ -2,14 +2,19 @@
 
 mod common;
 
-use common::{larger_problem, larger_separate_problem, random_problem, separate_problem};
+use common::{larger_problem, larger_separate_problem, problem_of, random_problem, separate_problem};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use stagecut::cost;
 use stagecut::exact::bounds;
 use stagecut::exact::control::Control;
 use stagecut::exact::ideal_pairs::PairSearch;
 use stagecut::exact::ideals::{IdealSearch, Pass};
+use stagecut::exact::presolve::Reductions;
+use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
+use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::oracles::brute_force;
 use stagecut::problem::Problem;
 
@@ -57,43 +62,111 @@ fn passes_agree_with_brute_force() {
 }
 
 fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
-    let control = Control::default();
-    let everything_ns = bounds::all_in_one_ns(problem);
     if problem.memory_is_joint() {
         return Seen::default();
     }
-    let Some(mut pairs) = PairSearch::new(problem, &control, everything_ns) else {
-        return Seen::default();
-    };
-    let best = brute_force::solve(problem).expect("few items");
-    match &best {
-        None => assert_eq!(
-            pairs.pass(everything_ns, u64::MAX),
-            Pass::Exhausted,
-            "seed {seed}"
-        ),
-        &Some((_, best_ns)) => {
-            for limit_ns in [best_ns, best_ns + 1_000_000, everything_ns] {
-                let Pass::Found(plan) = pairs.pass(limit_ns, u64::MAX) else {
-                    panic!("seed {seed}: no plan of {limit_ns} ns");
-                };
-                assert!(cost::is_feasible(problem, &plan), "seed {seed}");
-                assert!(cost::assignment_ns(problem, &plan) <= limit_ns, "seed {seed}");
-            }
-            for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
-                assert_eq!(
-                    pairs.pass(limit_ns, u64::MAX),
-                    Pass::Exhausted,
-                    "seed {seed}: {limit_ns} ns"
-                );
-            }
+    let all = Reductions::default();
+    let mut best = None;
+    for reductions in [
+        all,
+        Reductions { fronts: false, ..all },
+        Reductions {
+            dominance: false,
+            ..all
+        },
+    ] {
+        let control = Control {
+            reductions,
+            ..Control::default()
+        };
+        let everything_ns = bounds::all_in_one_ns(problem);
+        let Some(mut pairs) = PairSearch::new(problem, &control, everything_ns) else {
+            return Seen::default();
+        };
+        let best = best.get_or_insert_with(|| brute_force::solve(problem).expect("few items"));
+        let name = format!("seed {seed}, {reductions:?}");
+        match best.as_ref().map(|&(_, best_ns)| best_ns) {
+            None => assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}"),
+            Some(best_ns) => compare_passes(&mut pairs, problem, best_ns, &name),
         }
     }
     Seen {
         compared: 1,
-        infeasible: usize::from(best.is_none()),
+        infeasible: usize::from(best.flatten().is_none()),
         bound_by_memory: usize::from(!problem.memory_never_binds()),
         explicit: usize::from(explicit),
+    }
+}
+
+/// Tensors that cross several boundaries are paid for once at either end, and fronts may count them no more often.
+#[test]
+fn passes_agree_with_brute_force_where_tensors_go_far() {
+    let compared: usize = (0..600u64)
+        .into_par_iter()
+        .filter_map(|seed| problem_of(&two_chains(seed)))
+        .map(|(_, problem)| compare(0, false, &problem).compared)
+        .sum();
+    assert!(compared > 500, "only {compared} were compared");
+}
+
+/// Two chains in 4 stages, with tensors from any layer to later ones of its chain.
+fn two_chains(seed: u64) -> InstanceSpec {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (mut layers, mut tensors) = (Vec::new(), Vec::new());
+    for (chain, count) in [("a", 5), ("b", 3)] {
+        let name = |layer: usize| format!("{chain}{layer}");
+        for layer in 0..count {
+            layers.push(LayerSpec {
+                id: name(layer),
+                forward_ms: Some(f64::from(rng.random_range(1..=9))),
+                ..Default::default()
+            });
+            let next = layer + 1..(layer + 2).min(count);
+            let further: Vec<usize> = (layer + 2..count).filter(|_| rng.random_bool(0.4)).collect();
+            for consumers in [next.collect(), further].iter().filter(|to| !to.is_empty()) {
+                tensors.push(TensorSpec {
+                    producer: name(layer),
+                    consumers: consumers.iter().map(|&to| name(to)).collect(),
+                    transfer_ms: Some(f64::from(rng.random_range(0..=3))),
+                    ..Default::default()
+                });
+            }
+        }
+    }
+    InstanceSpec {
+        network: NetworkSpec {
+            layers,
+            tensors,
+            ..Default::default()
+        },
+        pipeline: PipelineOptions {
+            stages: Some(4),
+            communication: Some(Communication::Blocking),
+            mode: Some(Mode::Inference),
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+/// Passes find plans at limits from the optimum on and prove that there are none below; one that is given up claims nothing.
+fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name: &str) {
+    let everything_ns = bounds::all_in_one_ns(problem);
+    for limit_ns in [best_ns, best_ns + 1_000_000, everything_ns] {
+        for most_steps in [u64::MAX, 0, 20] {
+            match pairs.pass(limit_ns, most_steps) {
+                Pass::Found(plan) => {
+                    assert!(cost::is_feasible(problem, &plan), "{name}");
+                    assert!(cost::assignment_ns(problem, &plan) <= limit_ns, "{name}");
+                }
+                Pass::Stopped(_) if most_steps < u64::MAX => {}
+                other => panic!("{name}: {other:?} within {limit_ns} ns"),
+            }
+        }
+    }
+    for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
+        let pass = pairs.pass(limit_ns, u64::MAX);
+        assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
     }
 }
 

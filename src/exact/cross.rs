@@ -1,7 +1,7 @@
 //! Transfers between two parts of a problem, as dynamic programs over pairs of their ideals see them.
 
 use super::growth::has;
-use super::part::{Busy, Ideal, Part, paid, plus};
+use super::part::{Busy, Ideal, Part, Towards, paid, plus};
 use crate::cost::Side;
 use crate::options::Communication;
 use crate::problem::Problem;
@@ -15,11 +15,24 @@ pub struct Between {
     pub left: [Ideal; 2],
 }
 
+impl Between {
+    /// The stage between two pairs of ideals.
+    pub fn new(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Self {
+        let [whole, left] = match towards {
+            Towards::Start => [from, to],
+            Towards::End => [to, from],
+        };
+        Self { whole, left }
+    }
+}
+
 /// What stages pay for transfers between two parts.
 pub struct Cross {
     /// For each part and ideal, what its ends of all transfers with one consumer would pay, and the ns of those transfers.
     ends: [Vec<(Busy, u64)>; 2],
-    /// Bits of the transfers with one consumer, so many words a set.
+    /// Transfers with their one consumer in the other part.
+    pub narrow: Vec<Narrow>,
+    /// Bits of those, so many words a set.
     words: usize,
     /// For each part and ideal, those with their end there in it.
     held: [Vec<u64>; 2],
@@ -41,10 +54,12 @@ struct Wide {
 }
 
 /// A transfer with its one consumer in the other part: its ends by part.
-struct Narrow {
-    ends: [usize; 2],
+pub struct Narrow {
+    /// Its ends, by position in each part.
+    pub ends: [usize; 2],
     paid: [Busy; 2],
-    total_ns: u64,
+    /// What it takes.
+    pub total_ns: u64,
 }
 
 impl Cross {
@@ -95,6 +110,7 @@ impl Cross {
             words,
             held: [0, 1].map(|p| held(&parts[p], &narrow, p, words)),
             sums_ns: narrow.chunks(8).map(sums_ns).collect(),
+            narrow,
             saved,
             wide,
         }
@@ -139,19 +155,37 @@ impl Cross {
 
     /// The ns of the transfers in two sets.
     fn together_ns(&self, [a, b]: [&[u64]; 2]) -> u64 {
-        let mut ns = 0;
-        for ((a, b), sums_ns) in a.iter().zip(b).zip(self.sums_ns.chunks(8)) {
-            let both = a & b;
-            if both != 0 {
-                let bytes = both.to_le_bytes();
-                ns += sums_ns
-                    .iter()
-                    .zip(bytes)
-                    .map(|(sums, byte)| sums[byte as usize])
-                    .sum::<u64>();
-            }
-        }
-        ns
+        let words = a.iter().zip(b).zip(self.sums_ns.chunks(8));
+        words.map(|((a, b), sums_ns)| sum_ns(a & b, sums_ns)).sum()
+    }
+
+    /// Bits of the transfers with one consumer that have one end in a pair of ideals and one outside.
+    pub fn apart(&self, pair: [Ideal; 2]) -> impl Iterator<Item = u64> {
+        let held = |p: usize| {
+            self.held[p][pair[p] as usize * self.words..]
+                .iter()
+                .take(self.words)
+        };
+        held(0).zip(held(1)).map(|(a, b)| a ^ b)
+    }
+
+    /// The ns of these transfers.
+    pub fn apart_ns(&self, pair: [Ideal; 2]) -> u64 {
+        let words = self.apart(pair).zip(self.sums_ns.chunks(8));
+        words.map(|(word, sums_ns)| sum_ns(word, sums_ns)).sum()
+    }
+
+    /// The ns of the transfers that cross behind a pair of ideals, beside those inside either part.
+    pub fn crossing_ns(&self, parts: &[Part; 2], pair: [Ideal; 2]) -> u64 {
+        let between = Between {
+            whole: pair,
+            left: [0, 0],
+        };
+        let paid = |wide: &Wide| {
+            wide.side(parts, between)
+                .map_or(0, |side| wide.paid[side as usize][0])
+        };
+        self.apart_ns(pair) + self.wide.iter().map(paid).sum::<u64>()
     }
 
     /// Words of a [`Cross::cut`].
@@ -246,4 +280,16 @@ fn sums_ns(transfers: &[Narrow]) -> [u64; 256] {
         sums[set] = sums[set & (set - 1)] + transfers.get(first).map_or(0, |transfer| transfer.total_ns);
     }
     sums
+}
+
+/// The ns of up to 64 transfers.
+fn sum_ns(transfers: u64, sums_ns: &[[u64; 256]]) -> u64 {
+    match transfers {
+        0 => 0,
+        _ => sums_ns
+            .iter()
+            .zip(transfers.to_le_bytes())
+            .map(|(sums, byte)| sums[byte as usize])
+            .sum(),
+    }
 }

@@ -1,20 +1,18 @@
 //! Dynamic program over pairs of ideals, for problems in two parts without order between them.
 #![doc = include_str!("../../formulations/ideal_pairs.md")]
 
-use std::cmp::Reverse;
-
-use petgraph::unionfind::UnionFind;
-
-use super::boundaries::{self, Limits};
 use super::control::Control;
 use super::cross::{Between, Cross};
+use super::dominance::Dominance;
+use super::fronts::Front;
 use super::growth;
 use super::ideals::Pass;
 use super::mates::{Mates, keeps};
+use super::pair_limit::Limit;
 use super::pair_set::PairSet;
-use super::part::{self, Busy, Ideal, Members, Part, Slice, Towards, is_subset, meets, plus};
+use super::part::{Busy, Ideal, Part, Slice, Towards, in_two, plus};
 use super::reach::Reach;
-use super::windows;
+use super::reached::{Reached, State};
 use crate::options::Communication;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -58,6 +56,8 @@ type Slices = Vec<Option<Box<[Slice]>>>;
 /// Looks for plans within limits over pairs of ideals.
 pub struct PairSearch<'a> {
     problem: &'a Problem,
+    /// Its work.
+    work_ns: u64,
     control: &'a Control<'a>,
     reach: Reach,
     parts: [Part; 2],
@@ -67,6 +67,8 @@ pub struct PairSearch<'a> {
     /// For each direction, part and ideal, the stages that can follow; looked up when first met.
     slices: [[Slices; 2]; 2],
     slices_held: usize,
+    /// What it takes to tell which pairs dominate others.
+    dominance: Option<Dominance>,
     /// Slices reach up to this limit.
     most_ns: u64,
     /// The number of steps at which a pass gives up.
@@ -77,42 +79,11 @@ pub struct PairSearch<'a> {
     pub ideals: usize,
 }
 
-/// A pair of ideals between two stages, and the one it was reached from.
-#[derive(Clone, Copy)]
-struct State {
-    at: [Ideal; 2],
-    parent: u32,
-}
-
-/// The pairs that a direction has reached.
-struct Reached {
-    towards: Towards,
-    states: Vec<State>,
-    /// Where the last layer starts.
-    layer: usize,
-    stages: usize,
-    seen: PairSet,
-}
-
-impl Reached {
-    /// So many pairs of the last layer, and where they come from.
-    fn thinned(&self, width: usize, seen: PairSet) -> Self {
-        let mut states = self.states.clone();
-        let waiting = states.split_off(self.layer);
-        states.extend(waiting.iter().step_by(waiting.len().div_ceil(width).max(1)));
-        Self {
-            states,
-            seen,
-            ..*self
-        }
+impl Step<'_> {
+    /// The pairs that can be reached, if they are known.
+    fn front(&self) -> Option<&Front> {
+        self.limit.front(self.before)
     }
-}
-
-/// The same limit for every stage, and what follows from it.
-struct Limit {
-    ns: u64,
-    /// For each part and ideal, the stages that can lie before the boundary behind it: at least and at most.
-    before: [Vec<(usize, usize)>; 2],
 }
 
 /// What holds for every stage of a layer.
@@ -122,13 +93,15 @@ struct Step<'a> {
     before: usize,
     /// What the stages beyond that boundary can carry.
     rest_ns: u64,
+    /// Most pairs that are taken from each pair of the last layer.
+    children: usize,
 }
 
 impl<'a> PairSearch<'a> {
     /// Prepares a search for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
-        let [first, second] = in_two(problem)?;
         let most_ideals = most_ideals(problem.settings.communication);
+        let [first, second] = in_two(problem, most_ideals)?;
         let first = Part::new(problem, first, most_ideals)?;
         let second = Part::new(problem, second, most_ideals)?;
         let none = || [&first, &second].map(|part| vec![None; part.ideals.len()]);
@@ -142,8 +115,12 @@ impl<'a> PairSearch<'a> {
             true => Vec::new(),
             false => (1..=problem.stages()).map(bytes).collect(),
         };
+        let is_blocking = problem.settings.communication == Communication::Blocking;
+        let dominates = is_blocking && !problem.settings.all_stages && control.reductions.dominance;
         Some(Self {
+            dominance: dominates.then(|| Dominance::new(&parts)),
             problem,
+            work_ns: problem.work_ns(),
             control,
             reach: Reach::new(problem),
             cross: Cross::new(problem, &parts),
@@ -161,12 +138,31 @@ impl<'a> PairSearch<'a> {
     /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.
     pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Pass {
         self.until = self.steps.saturating_add(most_steps);
-        let Some(limit) = self.limit(limit_ns) else {
+        let limit = Limit::new(
+            self.problem,
+            &self.parts,
+            &self.cross,
+            &self.reach,
+            self.control,
+            limit_ns,
+        );
+        let Some(limit) = limit else {
             return Pass::Exhausted;
         };
+        if let Some(stopped_by) = self.control.must_stop() {
+            return Pass::Stopped(stopped_by);
+        }
+        self.until = self.steps.saturating_add(most_steps);
         let everything = [0, 1].map(|p| self.parts[p].everything());
         let mut from_end = self.reached(Towards::Start, everything);
         let mut from_start = self.reached(Towards::End, [0, 0]);
+        if self.dominance.is_some() {
+            let knows_memory = self.bytes.is_empty();
+            let cost = self.cost_of_layer(&limit, &from_start, u64::MAX);
+            let from_start_is_cheaper = knows_memory && self.cost_of_layer(&limit, &from_end, cost) >= cost;
+            from_start.prunes = from_start_is_cheaper;
+            from_end.prunes = !from_start_is_cheaper;
+        }
         let pass = self.layers(&limit, &mut from_start, &mut from_end);
         self.ideals += from_start.states.len() + from_end.states.len();
         let gave_up = pass == Pass::Stopped(StoppedBy::SizeLimit);
@@ -186,15 +182,21 @@ impl<'a> PairSearch<'a> {
         most_steps: u64,
     ) -> Option<Assignment> {
         self.until = self.steps.saturating_add(most_steps);
+        let children = match self.dominance {
+            // Few are left.
+            Some(_) => usize::MAX,
+            None => CHILDREN,
+        };
         for width in WIDTHS {
             for (own, other) in [(from_start, from_end), (from_end, from_start)] {
                 // What a stage holds depends on how many stages follow it.
-                if own.towards == Towards::End && !self.bytes.is_empty() {
+                let is_blind = own.towards == Towards::End && !self.bytes.is_empty();
+                if is_blind || self.dominance.is_some() && !own.prunes {
                     continue;
                 }
                 let mut own = own.thinned(width, PairSet::new(&self.parts));
                 while own.stages < self.problem.stages() && own.layer < own.states.len() {
-                    match self.layer(limit, &mut own, other, CHILDREN) {
+                    match self.layer(limit, &mut own, other, children) {
                         Ok(None) => {}
                         Ok(Some(met)) => return Some(self.plan(&own, met, other)),
                         Err(_) => return None,
@@ -208,59 +210,8 @@ impl<'a> PairSearch<'a> {
         None
     }
 
-    /// What follows from a limit; `None` if no plan keeps it.
-    fn limit(&self, limit_ns: u64) -> Option<Limit> {
-        let problem = self.problem;
-        let mut windows = windows::within(problem, &self.reach, limit_ns);
-        let limits = Limits {
-            bottleneck_ns: limit_ns,
-            least_bottleneck_ns: 0,
-            objective_ns: limit_ns,
-        };
-        let must_stop = || self.control.must_stop().is_some();
-        // As much work on windows as there are pairs to look at without them.
-        let most_steps = self.parts[0]
-            .ideals
-            .len()
-            .saturating_mul(self.parts[1].ideals.len())
-            .min(boundaries::MOST_STEPS);
-        let is_dead = windows.some_is_empty()
-            || self.control.reductions.boundaries
-                && !boundaries::narrow(problem, &self.reach, limits, &mut windows, most_steps, &must_stop);
-        let stages = problem.stages();
-        let before = |part: &Part| {
-            // Items that need so many stages before the boundary behind them, and items that bear no more in front.
-            let need: Vec<Box<[u64]>> = (0..=stages)
-                .map(|k| part.set(|item| windows.earliest[item] >= k))
-                .collect();
-            let bear: Vec<Box<[u64]>> = (0..=stages)
-                .map(|k| part.set(|item| windows.latest[item] < k))
-                .collect();
-            let of = |members: &Members| {
-                let least = (0..=stages)
-                    .find(|&k| !meets(&need[k], &members.bits))
-                    .unwrap_or(stages);
-                let most = (0..=stages).rev().find(|&k| is_subset(&bear[k], &members.bits));
-                (least, most.unwrap_or(0))
-            };
-            part.ideals.iter().map(of).collect()
-        };
-        (!is_dead).then(|| Limit {
-            ns: limit_ns,
-            before: [before(&self.parts[0]), before(&self.parts[1])],
-        })
-    }
-
     fn reached(&self, towards: Towards, at: [Ideal; 2]) -> Reached {
-        let mut seen = PairSet::new(&self.parts);
-        seen.insert(at);
-        Reached {
-            towards,
-            states: vec![State { at, parent: u32::MAX }],
-            layer: 0,
-            stages: 0,
-            seen,
-        }
+        Reached::new(towards, at, PairSet::new(&self.parts))
     }
 
     /// Takes stages from both ends, always where it looks cheaper, until the two meet or have no stage left between them.
@@ -268,11 +219,13 @@ impl<'a> PairSearch<'a> {
         // What a stage holds depends on how many stages follow it, which a search from the start does not know.
         let knows_memory = self.bytes.is_empty();
         while from_start.stages + from_end.stages < self.problem.stages() {
-            let from_start_is_cheaper = knows_memory && {
-                let left = self.until.saturating_sub(self.steps);
-                let cost = self.cost_of_layer(limit, from_start, left);
-                cost < CHEAP || self.cost_of_layer(limit, from_end, cost) >= cost
-            };
+            // What a search without dominated pairs does not meet, one from the other end would have to.
+            let from_start_is_cheaper = from_start.prunes
+                || knows_memory && !from_end.prunes && {
+                    let left = self.until.saturating_sub(self.steps);
+                    let cost = self.cost_of_layer(limit, from_start, left);
+                    cost < CHEAP || self.cost_of_layer(limit, from_end, cost) >= cost
+                };
             let (own, other) = match from_start_is_cheaper {
                 true => (&mut *from_start, &*from_end),
                 false => (&mut *from_end, &*from_start),
@@ -295,12 +248,17 @@ impl<'a> PairSearch<'a> {
         let pair = own.states[met].at;
         // With all stages a pair may be in several layers; the last one is meant. One that is in none leaves a stage to the
         // other end.
+        let may_meet = own.stages + other.stages <= self.problem.stages();
         let opposite = other.states.iter().rposition(|state| state.at == pair);
-        let opposite = opposite.unwrap_or_default();
-        match own.towards {
-            Towards::End => self.unwind(&own.states, met, &other.states, opposite),
-            Towards::Start => self.unwind(&other.states, opposite, &own.states, met),
+        let opposite = opposite.filter(|_| may_meet).unwrap_or_default();
+        let [mut pairs, mut beyond] = [own.way_to(met), other.way_to(opposite)];
+        pairs.reverse();
+        pairs.append(&mut beyond);
+        pairs.dedup();
+        if own.towards == Towards::Start {
+            pairs.reverse();
         }
+        self.assignment(&pairs)
     }
 
     /// Work beyond a pair of ideals, in ns.
@@ -312,17 +270,31 @@ impl<'a> PairSearch<'a> {
         of(0) + of(1)
     }
 
+    /// Work that a stage from a pair of ideals must take, since those beyond cannot carry all of it.
+    fn must_take_ns(&self, step: &Step, towards: Towards, from: [Ideal; 2]) -> u64 {
+        let beyond_ns = self.work_beyond(towards, from);
+        let [least_ns, most_ns] = step.front().map_or([0, u64::MAX], |front| front.work_ns);
+        let known_ns = match towards {
+            Towards::Start => beyond_ns.saturating_sub(most_ns),
+            Towards::End => (least_ns + beyond_ns).saturating_sub(self.work_ns),
+        };
+        known_ns.max(beyond_ns.saturating_sub(step.rest_ns))
+    }
+
     /// About how many steps the next layer takes, told from a few of its pairs of ideals; counts no further than `most`.
     fn cost_of_layer(&mut self, limit: &Limit, own: &Reached, most: u64) -> u64 {
         let waiting = own.states.len() - own.layer;
         let step = self.step(limit, own.towards, own.stages + 1);
+        if limit.has_fronts() {
+            self.forget_slices();
+        }
         let (mut steps, mut fitting) = (0, Vec::new());
         let sample = waiting.min(SAMPLE);
         for at in 0..sample {
             let from = own.states[own.layer + at * waiting / sample].at;
-            (0..2).for_each(|p| self.look_up(own.towards, p, from[p]));
+            (0..2).for_each(|p| self.look_up(step.front(), own.towards, p, from[p]));
             let mates = self.mates(&step, own.towards, from[1]);
-            let least_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
+            let least_ns = self.must_take_ns(&step, own.towards, from);
             let mut range = mates.all();
             for a in self.useful(&step, own.towards, 0, from[0]) {
                 fitting.clear();
@@ -346,6 +318,7 @@ impl<'a> PairSearch<'a> {
                 Towards::End => taken,
             },
             rest_ns: beyond as u64 * limit.ns,
+            children: usize::MAX,
         }
     }
 
@@ -366,7 +339,14 @@ impl<'a> PairSearch<'a> {
         if all_stages {
             own.seen.clear();
         }
-        let step = self.step(limit, own.towards, own.stages);
+        let step = Step {
+            children,
+            ..self.step(limit, own.towards, own.stages)
+        };
+        if limit.has_fronts() {
+            // Those of other fronts.
+            self.forget_slices();
+        }
         let together = own.stages + other.stages;
         let may_meet = together == stages || together < stages && !all_stages;
         // Pairs with the same second ideal share what can be taken from there.
@@ -374,9 +354,9 @@ impl<'a> PairSearch<'a> {
         let mut mates: Option<(Ideal, Mates)> = None;
         for parent in layer {
             let [first, second] = own.states[parent].at;
-            self.look_up(own.towards, 0, first);
+            self.look_up(step.front(), own.towards, 0, first);
             if mates.as_ref().is_none_or(|(ideal, _)| *ideal != second) {
-                self.look_up(own.towards, 1, second);
+                self.look_up(step.front(), own.towards, 1, second);
                 mates = Some((second, self.mates(&step, own.towards, second)));
             }
             let Some((_, mates)) = &mates else { continue };
@@ -384,7 +364,6 @@ impl<'a> PairSearch<'a> {
             let met = self.stages_from(
                 &step,
                 parent,
-                children,
                 mates,
                 own,
                 may_meet.then_some(&other.seen),
@@ -419,13 +398,24 @@ impl<'a> PairSearch<'a> {
         self.slices_held = 0;
     }
 
-    fn look_up(&mut self, towards: Towards, p: usize, ideal: Ideal) {
+    /// Finds the slices of an ideal, where a front is known those that lead to it.
+    fn look_up(&mut self, front: Option<&Front>, towards: Towards, p: usize, ideal: Ideal) {
         let slices = &mut self.slices[towards as usize][p][ideal as usize];
         if slices.is_none() {
             let ends = |whole, left| self.cross.ends(p, whole, left);
-            let found = self.parts[p].slices(ideal, towards, self.most_ns, ends);
+            let (found, looked_at) = match front {
+                None => (
+                    self.parts[p].slices(ideal, towards, self.most_ns, ends),
+                    self.parts[p].ideals.len(),
+                ),
+                Some(front) => {
+                    let to = front.ideals[p].ones().map(|to| to as Ideal);
+                    let found = self.parts[p].slices_to(ideal, towards, self.most_ns, to, ends);
+                    (found, front.ideals[p].count_ones(..))
+                }
+            };
             self.slices_held += found.len();
-            self.steps += self.parts[p].ideals.len() as u64;
+            self.steps += looked_at as u64;
             *slices = Some(found.into());
         }
     }
@@ -440,8 +430,7 @@ impl<'a> PairSearch<'a> {
     ) -> impl Iterator<Item = &'b Slice> {
         let slices = self.slices[towards as usize][p][ideal as usize].as_deref();
         let fits = move |slice: &&Slice| {
-            let (least, most) = step.limit.before[p][slice.to as usize];
-            (least..=most).contains(&step.before) && keeps(slice.busy, step.limit.ns)
+            step.limit.may_lie(p, slice.to, step.before) && keeps(slice.busy, step.limit.ns)
         };
         slices.unwrap_or(&[]).iter().filter(fits)
     }
@@ -459,22 +448,21 @@ impl<'a> PairSearch<'a> {
         &self,
         step: &Step,
         parent: usize,
-        children: usize,
         mates: &Mates,
         own: &mut Reached,
         opposite: Option<&PairSet>,
         steps: &mut u64,
     ) -> Result<Option<u32>, StoppedBy> {
         let limit_ns = step.limit.ns;
+        let front = step.front();
         let from = own.states[parent].at;
-        // The stages left cannot carry all of it.
-        let must_take_ns = self.work_beyond(own.towards, from).saturating_sub(step.rest_ns);
+        let must_take_ns = self.must_take_ns(step, own.towards, from);
         let mut look_up_at = *steps + STEPS_UNWATCHED;
         let (mut fitting, mut cut) = (Vec::new(), Vec::new());
         let mut range = mates.all();
         let useful = self.useful(step, own.towards, 0, from[0]);
-        let most = own.states.len().saturating_add(children);
-        let first = match children {
+        let most = own.states.len().saturating_add(step.children);
+        let first = match step.children {
             usize::MAX => 0,
             _ => parent.wrapping_mul(7919) % useful.count().max(1),
         };
@@ -492,7 +480,8 @@ impl<'a> PairSearch<'a> {
             }
             for &at in &fitting {
                 let to = [a.to, mates.to[at as usize]];
-                if own.seen.contains(to) || to == from {
+                if to == from || front.is_some_and(|front| !front.pairs.contains(to)) || own.seen.contains(to)
+                {
                     continue;
                 }
                 let b = &mates.slices[at as usize];
@@ -501,7 +490,7 @@ impl<'a> PairSearch<'a> {
                 }
                 let mut busy = plus(a.busy, b.busy);
                 if !self.cross.is_empty() {
-                    let stage = between(own.towards, from, to);
+                    let stage = Between::new(own.towards, from, to);
                     let ends = plus(a.ends, b.ends);
                     let cut = [&cut[..], mates.cut(at)];
                     busy = plus(busy, self.cross.busy_with(ends, cut, &self.parts, stage));
@@ -513,12 +502,16 @@ impl<'a> PairSearch<'a> {
                     continue;
                 }
                 own.seen.insert(to);
+                let meets =
+                    opposite.is_some_and(|opposite| opposite.contains(to)) || self.leaves_one_stage(own, to);
+                if !meets && own.prunes && self.is_dominated(step, own, from, to) {
+                    continue;
+                }
                 own.states.push(State {
                     at: to,
-                    parent: parent as u32,
+                    parent: Some(parent as u32),
                 });
-                let meets = opposite.is_some_and(|opposite| opposite.contains(to));
-                if meets || self.leaves_one_stage(own, to) {
+                if meets {
                     return Ok(Some((own.states.len() - 1) as u32));
                 }
                 if own.states.len() == most {
@@ -535,6 +528,24 @@ impl<'a> PairSearch<'a> {
             Towards::Start => self.cross.cut(p, from, to, bits),
             Towards::End => self.cross.cut(p, to, from, bits),
         }
+    }
+
+    /// Whether a stage that takes more leads to a pair which everything that can follow on this one can follow on as well.
+    fn is_dominated(&self, step: &Step, own: &Reached, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
+        let is_reached = |at: [Ideal; 2]| {
+            let stage = Between::new(own.towards, from, at);
+            let [first, second] = [0, 1].map(|p| self.parts[p].busy(stage.whole[p], stage.left[p]));
+            let busy = plus(plus(first, second), self.cross.busy(&self.parts, stage));
+            keeps(busy, step.limit.ns) && self.fits_memory(own.stages, from, at)
+        };
+        let Some(dominance) = &self.dominance else {
+            return false;
+        };
+        let kept_ns = |at: [Ideal; 2]| {
+            let crossing_ns = dominance.inside_ns(at) + self.cross.crossing_ns(&self.parts, at);
+            self.work_beyond(own.towards, at) + crossing_ns
+        };
+        dominance.is_dominated(own.towards, to, kept_ns, is_reached)
     }
 
     /// Whether a pair reached leaves a single stage, which keeps the limit since what lies beyond the pair does.
@@ -565,7 +576,7 @@ impl<'a> PairSearch<'a> {
             Towards::Start => [0, 0],
             Towards::End => [0, 1].map(|p| self.parts[p].everything()),
         };
-        let between = between(towards, at, beyond);
+        let between = Between::new(towards, at, beyond);
         let [first, second] = [0, 1].map(|p| self.parts[p].busy(between.whole[p], between.left[p]));
         let busy = plus(first, second);
         match self.cross.is_empty() {
@@ -574,20 +585,8 @@ impl<'a> PairSearch<'a> {
         }
     }
 
-    /// Reads the stages off the chains of states that meet.
-    fn unwind(&self, from_start: &[State], start: usize, from_end: &[State], end: usize) -> Assignment {
-        let chain = |states: &[State], mut at: usize| {
-            let mut pairs = vec![states[at].at];
-            while states[at].parent != u32::MAX {
-                at = states[at].parent as usize;
-                pairs.push(states[at].at);
-            }
-            pairs
-        };
-        let mut pairs = chain(from_start, start);
-        pairs.reverse();
-        pairs.extend(chain(from_end, end));
-        pairs.dedup();
+    /// Reads the stages off pairs from either end that meet, or leave one stage between them.
+    fn assignment(&self, pairs: &[[Ideal; 2]]) -> Assignment {
         let mut assignment = vec![0; self.problem.items.len()];
         for (stage, ends) in pairs.windows(2).enumerate() {
             for (p, part) in self.parts.iter().enumerate() {
@@ -601,52 +600,4 @@ impl<'a> PairSearch<'a> {
         }
         assignment
     }
-}
-
-/// The stage between two pairs of ideals.
-fn between(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Between {
-    match towards {
-        Towards::Start => Between {
-            whole: from,
-            left: to,
-        },
-        Towards::End => Between {
-            whole: to,
-            left: from,
-        },
-    }
-}
-
-/// The items in two parts without order between them, each made of whole components, with about as many ideals each; `None`
-/// if there is but one component, or too many ideals in one.
-fn in_two(problem: &Problem) -> Option<[Vec<usize>; 2]> {
-    let n = problem.items.len();
-    let mut joined = UnionFind::new(n);
-    for edge in problem.order.edge_indices() {
-        if let Some((u, v)) = problem.order.edge_endpoints(edge) {
-            joined.union(u.index(), v.index());
-        }
-    }
-    let mut components = vec![Vec::new(); n];
-    (0..n).for_each(|item| components[joined.find(item)].push(item));
-    components.retain(|items| !items.is_empty());
-    let mut counted = Vec::new();
-    for items in components {
-        counted.push((
-            part::count_ideals(problem, &items, most_ideals(problem.settings.communication))?,
-            items,
-        ));
-    }
-    counted.sort_by_key(|(ideals, items)| (Reverse(*ideals), items[0]));
-    let mut parts = [(1.0, Vec::new()), (1.0, Vec::new())];
-    for (ideals, items) in counted {
-        let part = &mut parts[usize::from(parts[1].0 < parts[0].0)];
-        part.0 *= ideals as f64;
-        part.1.extend(items);
-    }
-    let [first, second] = parts.map(|(_, mut items)| {
-        items.sort_unstable();
-        items
-    });
-    (!second.is_empty()).then_some([first, second])
 }

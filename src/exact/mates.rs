@@ -6,6 +6,9 @@ use std::ops::Range;
 use super::cross::Cross;
 use super::part::{Busy, Ideal, Slice};
 
+/// Slices that are passed over together where none of them fits.
+const BLOCK: usize = 64;
+
 /// Slices by growing load, and beside them what decides whether a slice of the other part can join.
 ///
 /// A stage of slices `a` and `b` is busy with at least `own(a) + ends(a) + own(b) + ends(b) - saved min(cut(a), cut(b))` in load,
@@ -23,7 +26,26 @@ pub struct Mates {
     /// Resources that transfers between the parts may fill.
     resources: Vec<usize>,
     /// For each of those, `own + ends`, and the same less `saved * cut`.
-    columns: Vec<[Vec<i64>; 2]>,
+    columns: Vec<[Column; 2]>,
+}
+
+/// A number for each slice.
+struct Column {
+    values: Vec<i64>,
+    /// The least of each [`BLOCK`].
+    least: Vec<i64>,
+}
+
+impl Column {
+    fn new(values: Vec<i64>) -> Self {
+        let least = values
+            .chunks(BLOCK)
+            .map(|block| block.iter().copied().min().unwrap_or_default());
+        Self {
+            least: least.collect(),
+            values,
+        }
+    }
 }
 
 impl Mates {
@@ -32,9 +54,9 @@ impl Mates {
         let mut cuts = Vec::with_capacity(slices.len() * cross.words());
         slices.iter().for_each(|slice| cut(slice, &mut cuts));
         let resources: Vec<usize> = (0..3).filter(|&r| cross.saved()[r] > 0).collect();
-        let column = |r: usize, value: fn(&Slice, usize, i64) -> i64| -> Vec<i64> {
+        let column = |r: usize, value: fn(&Slice, usize, i64) -> i64| {
             let saved = cross.saved()[r] as i64;
-            slices.iter().map(|slice| value(slice, r, saved)).collect()
+            Column::new(slices.iter().map(|slice| value(slice, r, saved)).collect())
         };
         let of = |&r: &usize| {
             [
@@ -96,14 +118,16 @@ impl Mates {
             return 0;
         }
         match self.columns[..] {
-            [] => found.extend(from as u32..to as u32),
+            [] => {
+                found.extend(from as u32..to as u32);
+                (to - from) as u64
+            }
             [ref one] => keep(from, to, found, [(one, limits(self.resources[0]))]),
             [ref one, ref two, ..] => {
                 let [first, second] = [0, 1].map(|at| limits(self.resources[at]));
-                keep(from, to, found, [(one, first), (two, second)]);
+                keep(from, to, found, [(one, first), (two, second)])
             }
         }
-        (to - from) as u64
     }
 }
 
@@ -112,24 +136,38 @@ fn all_cut(slice: &Slice, resource: usize) -> i64 {
     (slice.busy[resource] + slice.ends[resource]) as i64
 }
 
-/// Adds the positions within all limits, without branches.
+/// Adds the positions within all limits, without branches in a block that may have some; returns how many were looked at.
 fn keep<const N: usize>(
     from: usize,
     to: usize,
     found: &mut Vec<u32>,
-    columns: [(&[Vec<i64>; 2], [i64; 2]); N],
-) {
-    let columns = columns.map(|([one, two], limits)| ([&one[from..to], &two[from..to]], limits));
-    found.resize(to - from, 0);
-    let mut kept = 0;
-    for at in 0..to - from {
-        let within = columns.iter().fold(true, |within, ([one, two], limits)| {
-            within & (one[at] <= limits[0]) & (two[at] <= limits[1])
-        });
-        found[kept] = (from + at) as u32;
-        kept += usize::from(within);
+    columns: [(&[Column; 2], [i64; 2]); N],
+) -> u64 {
+    let mut looked_at = 0;
+    for block in from / BLOCK..=(to - 1) / BLOCK {
+        looked_at += 1;
+        let is_dead = columns
+            .iter()
+            .any(|([one, two], limits)| one.least[block] > limits[0] || two.least[block] > limits[1]);
+        if is_dead {
+            continue;
+        }
+        let range = from.max(block * BLOCK)..to.min((block + 1) * BLOCK);
+        looked_at += range.len() as u64;
+        let columns = columns
+            .map(|([one, two], limits)| ([&one.values[range.clone()], &two.values[range.clone()]], limits));
+        let mut kept = found.len();
+        found.resize(kept + range.len(), 0);
+        for (at, position) in range.enumerate() {
+            let within = columns.iter().fold(true, |within, ([one, two], limits)| {
+                within & (one[at] <= limits[0]) & (two[at] <= limits[1])
+            });
+            found[kept] = position as u32;
+            kept += usize::from(within);
+        }
+        found.truncate(kept);
     }
-    found.truncate(kept);
+    looked_at
 }
 
 /// Whether every resource keeps a limit.

@@ -13,6 +13,8 @@ pub mod bounds;
 pub mod capacity;
 pub mod control;
 mod cross;
+mod dominance;
+mod fronts;
 mod growth;
 pub mod highs;
 mod highs_c;
@@ -20,6 +22,7 @@ pub mod ideal_pairs;
 pub mod ideals;
 mod mates;
 mod min_cut;
+mod pair_limit;
 mod pair_set;
 mod part;
 mod passes;
@@ -27,6 +30,7 @@ mod period;
 pub mod presolve;
 mod program;
 pub mod reach;
+mod reached;
 mod search;
 mod three_block;
 mod twins;
@@ -109,10 +113,10 @@ impl Method {
 const STEPS_AT_FIRST: u64 = 200_000;
 
 /// Pairs of slices that the portfolio passes over before anything slower: seconds of work.
-const STEPS_OF_PAIRS: u64 = 1_000_000_000;
+const STEPS_OF_PAIRS: u64 = 20_000_000_000;
 
 /// Pairs of slices that it passes over beside the program.
-const STEPS_OF_PAIRS_BESIDE: u64 = 10_000_000_000;
+const STEPS_OF_PAIRS_BESIDE: u64 = 100_000_000_000;
 
 /// Extensions after which the portfolio leaves the rest to the program beside the ideals: some tenths of a second's work.
 const STEPS_BESIDE: u64 = 5_000_000;

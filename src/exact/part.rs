@@ -1,7 +1,10 @@
 //! One part of a problem that has no order with the rest: its ideals, and the stages between them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::mem;
+
+use petgraph::unionfind::UnionFind;
 
 use super::growth;
 use crate::cost::{Side, StageCost};
@@ -22,7 +25,8 @@ pub struct Part {
     /// How ideals grow: each but the empty one, one without one of its items, and that item by position in the part. The
     /// smaller ideal always comes first.
     pub chain: Vec<(Ideal, Ideal, usize)>,
-    transfers: Vec<Inside>,
+    /// Transfers as far as they lie inside it.
+    pub transfers: Vec<Inside>,
 }
 
 /// An ideal of a part.
@@ -31,15 +35,18 @@ pub struct Members {
     pub bits: Box<[u64]>,
     /// Their work in ns.
     pub work_ns: u64,
-    /// Transfers between it and the rest of the part.
-    crossing: Vec<usize>,
+    /// Transfers between it and the rest of the part, by position in [`Part::transfers`].
+    pub crossing: Vec<usize>,
 }
 
 /// A transfer as far as it lies inside a part.
-struct Inside {
-    producer: usize,
-    consumers: Box<[u64]>,
-    paid: [Busy; 2],
+pub struct Inside {
+    /// Its producer, by position in the part.
+    pub producer: usize,
+    /// Bits of its consumers in the part.
+    pub consumers: Box<[u64]>,
+    /// See [`paid`].
+    pub paid: [Busy; 2],
 }
 
 /// Which way a search takes stages.
@@ -135,33 +142,55 @@ impl Part {
         limit_ns: u64,
         ends: impl Fn(Ideal, Ideal) -> (Busy, u64),
     ) -> Vec<Slice> {
-        let mut slices = Vec::new();
-        let mut offer = |to: Ideal| {
+        let is_near = |&to: &Ideal| {
+            self.ideals[from as usize]
+                .work_ns
+                .abs_diff(self.ideals[to as usize].work_ns)
+                <= limit_ns
+        };
+        match towards {
+            Towards::Start => {
+                let to = (0..=from).rev().take_while(is_near);
+                self.slices_to(from, towards, limit_ns, to, ends)
+            }
+            Towards::End => {
+                let to = (from..=self.everything()).take_while(is_near);
+                self.slices_to(from, towards, limit_ns, to, ends)
+            }
+        }
+    }
+
+    /// Those of these stages that lead to some ideals.
+    pub fn slices_to(
+        &self,
+        from: Ideal,
+        towards: Towards,
+        limit_ns: u64,
+        to: impl Iterator<Item = Ideal>,
+        ends: impl Fn(Ideal, Ideal) -> (Busy, u64),
+    ) -> Vec<Slice> {
+        let slice = |to: Ideal| {
             let (rest, whole) = match towards {
                 Towards::Start => (to, from),
                 Towards::End => (from, to),
             };
             let [small, large] = [rest, whole].map(|ideal| &self.ideals[ideal as usize]);
-            let work_ns = large.work_ns - small.work_ns;
-            if is_subset(&small.bits, &large.bits) {
-                let busy = self.busy(whole, rest);
-                if busy.iter().all(|&ns| ns <= limit_ns) {
-                    let (ends, cut_ns) = ends(whole, rest);
-                    slices.push(Slice {
-                        to,
-                        work_ns,
-                        busy,
-                        ends,
-                        cut_ns,
-                    });
-                }
+            let work_ns = large.work_ns.checked_sub(small.work_ns)?;
+            if work_ns > limit_ns || !is_subset(&small.bits, &large.bits) {
+                return None;
             }
-            work_ns <= limit_ns
+            let busy = self.busy(whole, rest);
+            let (ends, cut_ns) = ends(whole, rest);
+            let slice = Slice {
+                to,
+                work_ns,
+                busy,
+                ends,
+                cut_ns,
+            };
+            busy.iter().all(|&ns| ns <= limit_ns).then_some(slice)
         };
-        match towards {
-            Towards::Start => (0..=from).rev().all(&mut offer),
-            Towards::End => (from..=self.everything()).all(&mut offer),
-        };
+        let mut slices: Vec<Slice> = to.filter_map(slice).collect();
         slices.sort_by_key(|slice| slice.busy[0]);
         slices
     }
@@ -215,6 +244,29 @@ impl Part {
         self.ideals[whole as usize].work_ns - self.ideals[rest as usize].work_ns
     }
 
+    /// For each ideal, those with one item more.
+    pub fn covers(&self) -> Vec<Vec<Ideal>> {
+        let at: HashMap<&[u64], Ideal> = (0..)
+            .zip(&self.ideals)
+            .map(|(at, ideal)| (&*ideal.bits, at))
+            .collect();
+        let mut covers = vec![Vec::new(); self.ideals.len()];
+        let mut smaller = self.ideals[0].bits.clone();
+        for (ideal, members) in (0..).zip(&self.ideals) {
+            smaller.copy_from_slice(&members.bits);
+            for item in 0..self.items.len() {
+                if growth::has(&members.bits, item) {
+                    smaller[item / 64] ^= 1 << (item % 64);
+                    if let Some(&below) = at.get(&*smaller) {
+                        covers[below as usize].push(ideal);
+                    }
+                    smaller[item / 64] ^= 1 << (item % 64);
+                }
+            }
+        }
+        covers
+    }
+
     /// Position of the ideal of everything.
     pub fn everything(&self) -> Ideal {
         (self.ideals.len() - 1) as Ideal
@@ -222,7 +274,7 @@ impl Part {
 }
 
 /// The number of ideals of some items without order with the rest, in ascending order; `None` if there are more than so many.
-pub fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
+fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
     let before = before(problem, items, &positions(items));
     Some(ideals(&before, items.len().div_ceil(64), most)?.len())
 }
@@ -332,4 +384,35 @@ fn ideals(before: &[Vec<usize>], words: usize, most: usize) -> Option<Vec<Set>> 
         next += 1;
     }
     Some(sets)
+}
+
+/// The items in two parts without order between them, each made of whole components, with about as many ideals each; `None`
+/// if there is but one component, or one has more than so many ideals.
+pub fn in_two(problem: &Problem, most_ideals: usize) -> Option<[Vec<usize>; 2]> {
+    let n = problem.items.len();
+    let mut joined = UnionFind::new(n);
+    for edge in problem.order.edge_indices() {
+        if let Some((u, v)) = problem.order.edge_endpoints(edge) {
+            joined.union(u.index(), v.index());
+        }
+    }
+    let mut components = vec![Vec::new(); n];
+    (0..n).for_each(|item| components[joined.find(item)].push(item));
+    components.retain(|items| !items.is_empty());
+    let mut counted = Vec::new();
+    for items in components {
+        counted.push((count_ideals(problem, &items, most_ideals)?, items));
+    }
+    counted.sort_by_key(|(ideals, items)| (Reverse(*ideals), items[0]));
+    let mut parts = [(1.0, Vec::new()), (1.0, Vec::new())];
+    for (ideals, items) in counted {
+        let part = &mut parts[usize::from(parts[1].0 < parts[0].0)];
+        part.0 *= ideals as f64;
+        part.1.extend(items);
+    }
+    let [first, second] = parts.map(|(_, mut items)| {
+        items.sort_unstable();
+        items
+    });
+    (!second.is_empty()).then_some([first, second])
 }

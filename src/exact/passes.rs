@@ -42,8 +42,12 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
     }
 }
 
-/// Steps of a pass over pairs of ideals at first, and how many times as many it may take where no lower limit tells more.
+/// Steps of a pass over pairs of ideals at first: hundredths of a second's work. With blocking transfers the time of a pass grows
+/// steadily with its limit, and lower ones tell less.
 const STEPS_OF_A_PASS: u64 = 10_000_000;
+const STEPS_IF_BLOCKING: u64 = 2_000_000_000;
+
+/// How many times as many steps a pass may take where no lower limit tells more.
 const MORE: u64 = 8;
 
 /// Of the incumbent, what is open before the next pass asks for anything better.
@@ -68,24 +72,37 @@ struct Ladder {
     halvings: usize,
     /// Steps of a pass.
     steps: u64,
+    /// Whether the time of a pass hardly depends on its limit.
+    is_blocking: bool,
+    /// Whether the next pass asks for anything better than the incumbent.
+    asks_for_better: bool,
+    /// Whether some pass has found a plan.
+    has_found: bool,
 }
 
 impl Ladder {
-    fn new(lower_ns: u64, most_ns: u64, steps: u64) -> Self {
+    fn new(lower_ns: u64, most_ns: u64, communication: Communication) -> Self {
+        let is_blocking = communication == Communication::Blocking;
         Self {
             step_ns: 0,
             doubles_from_ns: most_ns.saturating_sub(lower_ns) / 1024,
             too_loose_ns: u64::MAX,
             base_ns: lower_ns,
             halvings: 0,
-            steps,
+            steps: match is_blocking {
+                true => STEPS_IF_BLOCKING,
+                false => STEPS_OF_A_PASS,
+            },
+            is_blocking,
+            asks_for_better: false,
+            has_found: false,
         }
     }
 
     /// The next limit, between the bound and what is asked for at most, and the steps that its pass may take.
     fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
         let is_last = |open_ns: u64, halvings: usize| open_ns < target_ns / SMALL || halvings > PATIENCE;
-        if self.too_loose_ns < target_ns {
+        if self.too_loose_ns <= target_ns {
             if !is_last(self.too_loose_ns - lower_ns, self.halvings) {
                 return (self.between(lower_ns), self.steps);
             }
@@ -96,15 +113,16 @@ impl Ladder {
         }
         let open_ns = target_ns.saturating_sub(lower_ns);
         self.halvings += usize::from(self.step_ns > open_ns / 2);
-        match is_last(open_ns, self.halvings) {
-            true => (target_ns, u64::MAX),
+        match is_last(open_ns, self.halvings) || self.asks_for_better {
+            true if !self.is_blocking => (target_ns, u64::MAX),
+            true => (target_ns, self.steps),
             false => (lower_ns + self.step_ns.min(open_ns / 2), self.steps),
         }
     }
 
     fn between(&mut self, lower_ns: u64) -> u64 {
         let [from_ns, to_ns] = [lower_ns, self.too_loose_ns].map(|ns| ns.saturating_sub(self.base_ns).max(1));
-        match to_ns / from_ns < 4 {
+        match to_ns / from_ns < 4 || self.is_blocking {
             true => {
                 self.halvings += 1;
                 lower_ns + (self.too_loose_ns - lower_ns) / 2
@@ -113,8 +131,17 @@ impl Ladder {
         }
     }
 
+    /// A pass has found a plan.
+    fn fall(&mut self) {
+        self.halvings = 0;
+        self.has_found = true;
+        self.asks_for_better = false;
+    }
+
     /// No plan keeps the last limit.
     fn rise(&mut self) {
+        // Passes for something between take as long as one for anything better.
+        self.asks_for_better = self.is_blocking && self.has_found;
         self.step_ns = match self.step_ns < self.doubles_from_ns / MORE {
             true => self.step_ns.max(1) * MORE,
             false => self.step_ns.saturating_mul(2).max(self.doubles_from_ns).max(1),
@@ -127,6 +154,7 @@ impl Ladder {
             self.base_ns = lower_ns;
         }
         self.too_loose_ns = limit_ns;
+        self.asks_for_better = false;
     }
 }
 
@@ -144,24 +172,23 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
     let Some(mut pairs) = PairSearch::new(&reduced.problem, search.control, most_ns) else {
         return StoppedBy::SizeLimit;
     };
-    let steps_of_a_pass = match search.problem.settings.communication {
-        // Pairs grow steadily with the limit, and a lower one tells little.
-        Communication::Blocking => u64::MAX,
-        Communication::Ignored | Communication::Overlapped => STEPS_OF_A_PASS,
-    };
-    let mut ladder = Ladder::new(search.lower_bottleneck_ns, most_ns, steps_of_a_pass);
+    let mut ladder = Ladder::new(
+        search.lower_bottleneck_ns,
+        most_ns,
+        search.problem.settings.communication,
+    );
     while !search.is_over() {
         let Some(target_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
             return StoppedBy::Completed;
         };
         let (limit_ns, steps) = ladder.next(search.lower_bottleneck_ns, target_ns);
-        let until = pairs.steps.saturating_add(steps);
-        let pass = pairs.pass(limit_ns, steps.min(most_steps.saturating_sub(pairs.steps)));
+        let left = most_steps.saturating_sub(pairs.steps);
+        let pass = pairs.pass(limit_ns, steps.min(left));
         search.statistics.ideals = Some(pairs.ideals);
         match pass {
             Pass::Found(assignment) => {
-                ladder.halvings = 0;
+                ladder.fall();
                 let before_ns = search.upper_ns;
                 let plan = search.reduced.lift(&assignment);
                 search.offer(local_moves::improve(search.problem, plan));
@@ -181,7 +208,7 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
                 });
                 ladder.rise();
             }
-            Pass::Stopped(StoppedBy::SizeLimit) if pairs.steps > until && pairs.steps < most_steps => {
+            Pass::Stopped(StoppedBy::SizeLimit) if steps < left => {
                 ladder.give_up(search.lower_bottleneck_ns, limit_ns);
             }
             Pass::Stopped(stopped_by) => return stopped_by,

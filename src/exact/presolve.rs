@@ -21,6 +21,10 @@ pub struct Reductions {
     pub windows: bool,
     /// Windows take account of what must cross the boundaries between stages.
     pub boundaries: bool,
+    /// Pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
+    pub fronts: bool,
+    /// Pairs of ideals are left out where another is reached that can only be better.
+    pub dominance: bool,
     /// The anchored stage bound.
     pub anchored: bool,
     /// What is proved of the period, for iterations.
@@ -39,6 +43,8 @@ impl Default for Reductions {
             twins: true,
             windows: true,
             boundaries: true,
+            fronts: true,
+            dominance: true,
             anchored: true,
             period: true,
             three_block: true,

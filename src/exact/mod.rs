@@ -11,6 +11,7 @@ pub mod boundaries;
 mod boundary;
 pub mod bounds;
 pub mod capacity;
+pub mod coarse;
 pub mod control;
 mod cross;
 mod dominance;

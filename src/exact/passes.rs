@@ -1,6 +1,7 @@
 //! Searches over ideals, by the dynamic program for periods and by the oracle for iterations.
 
 use super::bounds::Bound;
+use super::coarse;
 use super::ideal_pairs::PairSearch;
 use super::ideals::{IdealSearch, Pass};
 use super::search::Search;
@@ -170,7 +171,7 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
         return StoppedBy::Completed;
     };
     let Some(mut pairs) = PairSearch::new(&reduced.problem, search.control, most_ns) else {
-        return StoppedBy::SizeLimit;
+        return over_coarse_pairs(search, most_ns);
     };
     let mut ladder = Ladder::new(
         search.lower_bottleneck_ns,
@@ -215,6 +216,35 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
         }
     }
     StoppedBy::Completed
+}
+
+/// Passes over pairs of ideals of a coarser problem, until one finds a plan: where work alone counts, it often meets the bound.
+fn over_coarse_pairs(search: &mut Search, most_ns: u64) -> StoppedBy {
+    /// Ideals of a part: enough for plans near the bound.
+    const MOST_IDEALS: usize = 100_000;
+    let reduced = search.reduced.clone();
+    let Some(coarse) = coarse::coarsened(&reduced.problem, MOST_IDEALS) else {
+        return StoppedBy::SizeLimit;
+    };
+    let Some(mut pairs) = PairSearch::new(&coarse.problem, search.control, most_ns) else {
+        return StoppedBy::SizeLimit;
+    };
+    let mut step_ns = 0;
+    loop {
+        let limit_ns = most_ns.min(search.lower_bottleneck_ns + step_ns);
+        match pairs.pass(limit_ns, STEPS_OF_A_PASS) {
+            Pass::Found(assignment) => {
+                let plan = reduced.lift(&coarse.lift(&assignment));
+                search.offer(local_moves::improve(search.problem, plan));
+                return StoppedBy::SizeLimit;
+            }
+            Pass::Exhausted | Pass::Stopped(StoppedBy::SizeLimit) if limit_ns < most_ns => {
+                step_ns = step_ns.max(1) * MORE;
+            }
+            Pass::Exhausted => return StoppedBy::SizeLimit,
+            Pass::Stopped(stopped_by) => return stopped_by,
+        }
+    }
 }
 
 /// The oracle over ideals, which weighs sums and maxima together: iterations need that, and pay for it.

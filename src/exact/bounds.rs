@@ -11,15 +11,21 @@ pub struct Bound {
     pub bottleneck_ns: u64,
 }
 
-/// Work of all items over the number of stages: some stage carries at least the average, and a multiple of the greatest common
-/// divisor of all items' work. Profiles that count microseconds have one of 1000 ns.
+/// Work of all items over the number of stages: some stage carries at least the average, and a multiple of the
+/// [grain](grain_ns).
 pub fn work_per_stage(problem: &Problem) -> Bound {
     let average = problem.work_ns().div_ceil(problem.stages() as u64);
-    let works = problem.items.iter().map(|item| item.work_ns());
     Bound {
         source: "work per stage",
-        bottleneck_ns: average.next_multiple_of(works.fold(0, greatest_common_divisor).max(1)),
+        bottleneck_ns: average.next_multiple_of(grain_ns(problem)),
     }
+}
+
+/// The greatest common divisor of all items' work: what any stage carries is a multiple of it. Profiles that count microseconds
+/// have one of 1000 ns.
+pub fn grain_ns(problem: &Problem) -> u64 {
+    let works = problem.items.iter().map(|item| item.work_ns());
+    works.fold(0, greatest_common_divisor).max(1)
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {

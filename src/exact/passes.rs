@@ -1,6 +1,6 @@
 //! Searches over ideals, by the dynamic program for periods and by the oracle for iterations.
 
-use super::bounds::Bound;
+use super::bounds::{self, Bound};
 use super::coarse;
 use super::ideal_pairs::PairSearch;
 use super::ideals::{IdealSearch, Pass};
@@ -104,11 +104,11 @@ impl Ladder {
     fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
         let is_last = |open_ns: u64, halvings: usize| open_ns < target_ns / SMALL || halvings > PATIENCE;
         if self.too_loose_ns <= target_ns {
-            if !is_last(self.too_loose_ns - lower_ns, self.halvings) {
+            if !is_last(self.too_loose_ns.saturating_sub(lower_ns), self.halvings) {
                 return (self.between(lower_ns), self.steps);
             }
             self.steps = self.steps.saturating_mul(MORE);
-            self.step_ns = self.too_loose_ns - lower_ns;
+            self.step_ns = self.too_loose_ns.saturating_sub(lower_ns);
             self.too_loose_ns = u64::MAX;
             self.halvings = 0;
         }
@@ -126,7 +126,7 @@ impl Ladder {
         match to_ns / from_ns < 4 || self.is_blocking {
             true => {
                 self.halvings += 1;
-                lower_ns + (self.too_loose_ns - lower_ns) / 2
+                lower_ns + self.too_loose_ns.saturating_sub(lower_ns) / 2
             }
             false => self.base_ns + ((from_ns as f64 * to_ns as f64).sqrt() as u64),
         }
@@ -178,6 +178,11 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
         most_ns,
         search.problem.settings.communication,
     );
+    let grain_ns = match search.problem.settings.communication {
+        // Bottlenecks are work alone.
+        Communication::Ignored => bounds::grain_ns(search.problem),
+        Communication::Blocking | Communication::Overlapped => 1,
+    };
     while !search.is_over() {
         let Some(target_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
@@ -205,7 +210,7 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedB
             Pass::Exhausted => {
                 search.raise_bottleneck(Bound {
                     source: "pairs of ideals",
-                    bottleneck_ns: limit_ns + 1,
+                    bottleneck_ns: (limit_ns + 1).next_multiple_of(grain_ns),
                 });
                 ladder.rise();
             }

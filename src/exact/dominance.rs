@@ -1,14 +1,12 @@
 //! Pairs of ideals that others dominate, where transfers are blocking.
 #![doc = include_str!("../../formulations/dominance.md")]
 
-use super::part::{Ideal, Members, Part, Towards};
+use super::part::{Ideal, Part, Towards};
 
 /// What it takes to tell which pairs of ideals dominate others.
 pub struct Dominance {
     /// For each direction, part and ideal, those one item further.
     further: [[Vec<Vec<Ideal>>; 2]; 2],
-    /// For each part and ideal, the ns of transfers inside the part that cross behind it.
-    inside_ns: [Vec<u64>; 2],
 }
 
 impl Dominance {
@@ -24,20 +22,9 @@ impl Dominance {
             }
             below
         });
-        let inside_ns = |part: &Part| {
-            let of = |ideal: &Members| ideal.crossing.iter().map(|&t| part.transfers[t].paid[0][0]).sum();
-            part.ideals.iter().map(of).collect()
-        };
-        let further = [below, above];
         Self {
-            further,
-            inside_ns: [inside_ns(&parts[0]), inside_ns(&parts[1])],
+            further: [below, above],
         }
-    }
-
-    /// The ns of transfers inside either part that cross behind a pair.
-    pub fn inside_ns(&self, at: [Ideal; 2]) -> u64 {
-        (0..2).map(|p| self.inside_ns[p][at[p] as usize]).sum()
     }
 
     /// Whether a pair one or two items further dominates this one. `kept_ns` tells the work beyond a pair and the transfers

@@ -141,8 +141,6 @@ struct Search<'a> {
     /// Transfers inside each part, and between the parts. Of one with consumers in both parts only those in its producer's
     /// count.
     links: [Vec<Link>; 3],
-    /// For each part and ideal, the ns of transfers inside the part that cross behind it.
-    inside_ns: [Vec<u64>; 2],
     /// For each boundary and part, from windows.
     zones: Vec<[Zone; 2]>,
     /// For each boundary, the transfers that may cross it, as in `links`.
@@ -169,11 +167,6 @@ impl<'a> Search<'a> {
             must: part.set(|item| windows.latest[item] <= boundary).into(),
         };
         let inside = [0, 1].map(|p| links_inside(&parts[p], p));
-        let inside_ns = |p: usize| {
-            let of = |ideal: &Members| ideal.crossing.iter().map(|&t| inside[p][t].ns).sum();
-            parts[p].ideals.iter().map(of).collect()
-        };
-        let inside_ns = [inside_ns(0), inside_ns(1)];
         let between = cross.narrow.iter().map(|transfer| Link {
             ends: transfer.ends.map(|end| vec![end]),
             ns: transfer.total_ns,
@@ -199,7 +192,6 @@ impl<'a> Search<'a> {
             boundaries,
             unit_ns: (sum_ns >> 30) as i64 + 1,
             links,
-            inside_ns,
             zones,
             crossers,
             fronts: vec![Vec::new(); boundaries],
@@ -234,10 +226,10 @@ impl<'a> Search<'a> {
         let capacity_ns = (self.boundaries as u64 + 1) * self.limit_ns;
         let spare_ns = capacity_ns.saturating_sub(self.all_ns);
         let may_lie = |ideal: &Ideal| {
-            let bits = &self.parts[p].ideals[*ideal as usize].bits;
-            2 * self.inside_ns[p][*ideal as usize] <= spare_ns
-                && is_subset(bits, &zone.may)
-                && is_subset(&zone.must, bits)
+            let Members {
+                bits, crossing_ns, ..
+            } = &self.parts[p].ideals[*ideal as usize];
+            2 * crossing_ns <= spare_ns && is_subset(bits, &zone.may) && is_subset(&zone.must, bits)
         };
         (0..self.parts[p].ideals.len() as Ideal).filter(may_lie).collect()
     }
@@ -270,12 +262,9 @@ impl<'a> Search<'a> {
     fn scan(&mut self, boundary: usize) -> bool {
         let (first, second, ranges) = self.mates(boundary);
         let known = |p: usize, ideal: Ideal| {
+            let members = &self.parts[p].ideals[ideal as usize];
             let ends_ns = self.cross.ends(p, ideal, 0).1;
-            (
-                self.parts[p].ideals[ideal as usize].work_ns,
-                self.inside_ns[p][ideal as usize],
-                ends_ns,
-            )
+            (members.work_ns, members.crossing_ns, ends_ns)
         };
         let mates: Vec<(u64, u64, u64)> = second.iter().map(|&ideal| known(1, ideal)).collect();
         let stages = [boundary + 1, self.boundaries - boundary].map(|stages| stages as u64 * self.limit_ns);
@@ -416,10 +405,9 @@ fn links_inside(part: &Part, p: usize) -> Vec<Link> {
         let is_end = |&at: &usize| at == transfer.producer || growth::has(&transfer.consumers, at);
         let mut ends = [Vec::new(), Vec::new()];
         ends[p] = (0..part.items.len()).filter(is_end).collect();
-        let [at_producer, at_consumer] = transfer.paid.map(|paid| paid[0]);
         Link {
             ends,
-            ns: at_producer.min(at_consumer),
+            ns: transfer.load_ns(),
         }
     };
     part.transfers.iter().map(of).collect()

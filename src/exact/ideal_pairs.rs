@@ -79,13 +79,6 @@ pub struct PairSearch<'a> {
     pub ideals: usize,
 }
 
-impl Step<'_> {
-    /// The pairs that can be reached, if they are known.
-    fn front(&self) -> Option<&Front> {
-        self.limit.front(self.before)
-    }
-}
-
 /// What holds for every stage of a layer.
 struct Step<'a> {
     limit: &'a Limit,
@@ -95,6 +88,13 @@ struct Step<'a> {
     rest_ns: u64,
     /// Most pairs that are taken from each pair of the last layer.
     children: usize,
+}
+
+impl Step<'_> {
+    /// The pairs that can be reached, if they are known.
+    fn front(&self) -> Option<&Front> {
+        self.limit.front(self.before)
+    }
 }
 
 impl<'a> PairSearch<'a> {
@@ -137,7 +137,6 @@ impl<'a> PairSearch<'a> {
 
     /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.
     pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Pass {
-        self.until = self.steps.saturating_add(most_steps);
         let limit = Limit::new(
             self.problem,
             &self.parts,
@@ -533,16 +532,15 @@ impl<'a> PairSearch<'a> {
     /// Whether a stage that takes more leads to a pair which everything that can follow on this one can follow on as well.
     fn is_dominated(&self, step: &Step, own: &Reached, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
         let is_reached = |at: [Ideal; 2]| {
-            let stage = Between::new(own.towards, from, at);
-            let [first, second] = [0, 1].map(|p| self.parts[p].busy(stage.whole[p], stage.left[p]));
-            let busy = plus(plus(first, second), self.cross.busy(&self.parts, stage));
+            let busy = self.busy(Between::new(own.towards, from, at));
             keeps(busy, step.limit.ns) && self.fits_memory(own.stages, from, at)
         };
         let Some(dominance) = &self.dominance else {
             return false;
         };
         let kept_ns = |at: [Ideal; 2]| {
-            let crossing_ns = dominance.inside_ns(at) + self.cross.crossing_ns(&self.parts, at);
+            let inside = |p: usize| self.parts[p].ideals[at[p] as usize].crossing_ns;
+            let crossing_ns = inside(0) + inside(1) + self.cross.crossing_ns(&self.parts, at);
             self.work_beyond(own.towards, at) + crossing_ns
         };
         dominance.is_dominated(own.towards, to, kept_ns, is_reached)
@@ -576,12 +574,16 @@ impl<'a> PairSearch<'a> {
             Towards::Start => [0, 0],
             Towards::End => [0, 1].map(|p| self.parts[p].everything()),
         };
-        let between = Between::new(towards, at, beyond);
-        let [first, second] = [0, 1].map(|p| self.parts[p].busy(between.whole[p], between.left[p]));
+        self.busy(Between::new(towards, at, beyond))
+    }
+
+    /// What a stage is busy with.
+    fn busy(&self, stage: Between) -> Busy {
+        let [first, second] = [0, 1].map(|p| self.parts[p].busy(stage.whole[p], stage.left[p]));
         let busy = plus(first, second);
         match self.cross.is_empty() {
             true => busy,
-            false => plus(busy, self.cross.busy(&self.parts, between)),
+            false => plus(busy, self.cross.busy(&self.parts, stage)),
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Members {
     pub work_ns: u64,
     /// Transfers between it and the rest of the part, by position in [`Part::transfers`].
     pub crossing: Vec<usize>,
+    /// What these add to a load at either end, in ns.
+    pub crossing_ns: u64,
 }
 
 /// A transfer as far as it lies inside a part.
@@ -47,6 +49,13 @@ pub struct Inside {
     pub consumers: Box<[u64]>,
     /// See [`paid`].
     pub paid: [Busy; 2],
+}
+
+impl Inside {
+    /// What it adds to a load at either end, in ns.
+    pub fn load_ns(&self) -> u64 {
+        self.paid[0][0].min(self.paid[1][0])
+    }
 }
 
 /// Which way a search takes stages.
@@ -123,6 +132,7 @@ impl Part {
         let members = |&set: &usize| Members {
             bits: sets[set].bits.clone(),
             work_ns: works[set],
+            crossing_ns: crossing[set].iter().map(|&t| transfers[t].load_ns()).sum(),
             crossing: mem::take(&mut crossing[set]),
         };
         Some(Self {

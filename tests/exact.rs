@@ -115,6 +115,7 @@ fn no_switch_changes_an_optimum() {
             boundaries: false,
             fronts: false,
             dominance: false,
+            dives: false,
             anchored: false,
             period: false,
             three_block: false,

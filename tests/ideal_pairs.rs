@@ -5,6 +5,7 @@ mod common;
 use common::{larger_problem, larger_separate_problem, problem_of, random_problem, separate_problem};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 use stagecut::cost;
 use stagecut::exact::bounds;
@@ -75,6 +76,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
             dominance: false,
             ..all
         },
+        Reductions { dives: false, ..all },
     ] {
         let control = Control {
             reductions,
@@ -165,10 +167,46 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
             }
         }
     }
+    if let Some(plan) = pairs.dive_within(best_ns, u64::MAX) {
+        assert_eq!(cost::assignment_ns(problem, &plan), best_ns, "{name}");
+    }
+    assert_eq!(pairs.dive_within(best_ns - 1, u64::MAX), None, "{name}");
     for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
         let pass = pairs.pass(limit_ns, u64::MAX);
         assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
     }
+}
+
+/// What a pass finds, and when it gives up, does not depend on the number of threads.
+#[test]
+fn threads_change_nothing() {
+    let passes = |problem: &Problem| {
+        let control = Control::default();
+        let everything_ns = bounds::all_in_one_ns(problem);
+        let mut pairs = PairSearch::new(problem, &control, everything_ns)?;
+        let mut pass = |part| pairs.pass(everything_ns * part / 20, 2_000);
+        Some((1..=20).map(&mut pass).collect::<Vec<Pass>>())
+    };
+    let with = |threads: usize| {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let problems = (0..100).filter_map(larger_separate_problem);
+        pool.expect("threads")
+            .install(|| problems.map(|(_, problem)| passes(&problem)).collect::<Vec<_>>())
+    };
+    let one = with(1);
+    assert!(
+        one.iter()
+            .flatten()
+            .flatten()
+            .any(|pass| matches!(pass, Pass::Stopped(_)))
+    );
+    assert!(
+        one.iter()
+            .flatten()
+            .flatten()
+            .any(|pass| matches!(pass, Pass::Found(_)))
+    );
+    assert!(one == with(4));
 }
 
 /// Plans of a coarser problem are plans, within the same limit.

@@ -35,10 +35,11 @@ pub(super) fn search(
     };
     let mut program = search.under(&control);
     let by_ideals = || {
-        let mut stopped_by = passes::over_ideal_pairs(search, STEPS_OF_PAIRS_BESIDE);
-        if !search.is_over() {
-            stopped_by = passes::over_ideals(search, most_steps);
-        }
+        let over_pairs = passes::over_ideal_pairs(search, STEPS_OF_PAIRS_BESIDE);
+        let stopped_by = match over_pairs {
+            Some(stopped_by) if search.is_over() => stopped_by,
+            _ => passes::over_ideals(search, most_steps),
+        };
         is_over.store(search.is_over(), Ordering::Relaxed);
         stopped_by
     };

@@ -6,6 +6,9 @@ use super::part;
 use super::presolve::Reduced;
 use crate::problem::Problem;
 
+/// Trials between a number of joined items that does and half of it that does not.
+const HALVINGS: usize = 4;
+
 /// The problem with a few items joined with their only successor or predecessor, the lightest first, so that it falls into two
 /// parts of at most so many ideals each; `None` if it does not. Plans of it are plans of the problem; the best one may be lost.
 ///
@@ -21,12 +24,27 @@ pub fn coarsened(problem: &Problem, most_ideals: usize) -> Option<Reduced> {
         .filter_map(|item| Some((item, host(item)?)))
         .collect();
     together.sort_by_key(|&(item, _)| problem.items[item].work_ns());
-    let numbers = (0..usize::BITS)
-        .map(|power| 1 << power)
-        .take_while(|&number| number <= together.len());
-    let mut joined = numbers.map(|number| problem.merged(&together[..number]));
-    joined.find_map(|(problem, item_of)| {
+    let joined = |number: usize| {
+        let (problem, item_of) = problem.merged(&together[..number]);
         part::in_two(&problem, most_ideals)?;
         Some(Reduced { problem, item_of })
-    })
+    };
+    let mut numbers = (0..usize::BITS)
+        .map(|power| 1 << power)
+        .take_while(|number| number / 2 < together.len())
+        .map(|number: usize| number.min(together.len()));
+    let (mut most, mut found) = numbers.find_map(|number| Some((number, joined(number)?)))?;
+    // As few as will do, or nearly so.
+    let mut least = most / 2;
+    for _ in 0..HALVINGS {
+        let number = least.midpoint(most);
+        if number == least {
+            break;
+        }
+        match joined(number) {
+            Some(finer) => (most, found) = (number, finer),
+            None => least = number,
+        }
+    }
+    Some(found)
 }

@@ -1,21 +1,22 @@
 //! Fronts: the pairs of ideals that can lie before each boundary between stages, where transfers are blocking.
 #![doc = include_str!("../../formulations/fronts.md")]
 
-use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fixedbitset::FixedBitSet;
+use rayon::prelude::*;
 
 use super::cross::Cross;
 use super::growth;
-use super::pair_set::PairSet;
 use super::part::{Ideal, Inside, Members, Part, is_subset};
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
 /// Most pairs that are looked at for a front, and most that are kept: tenths of a second's work.
-const MOST_LOOKED_AT: usize = 30_000_000;
-const MOST_PAIRS: usize = 1_500_000;
+const MOST_LOOKED_AT: usize = 200_000_000;
+const MOST_PAIRS: usize = 16_000_000;
 
 /// Ideals that are passed over together where none has room.
 const BLOCK: usize = 64;
@@ -25,88 +26,171 @@ const WORTH_A_ROUND: usize = 8;
 
 /// The pairs of ideals that may lie before a boundary.
 pub struct Front {
-    /// The pairs.
-    pub pairs: PairSet,
+    /// For each ideal of the first part, those of the second that pair with it, by rank among the second ideals of the front.
+    rows: Vec<Row>,
     /// For each part, the ideals of these pairs.
     pub ideals: [FixedBitSet; 2],
     /// The least and the most work before the boundary, in ns.
     pub work_ns: [u64; 2],
 }
 
-/// Fronts of plans whose stages are busy for at most `limit_ns`, with every item in its window: one for each boundary, none where
-/// pairs are too many; `None` if no plan keeps the limit. It stops looking when it must.
+/// Bits from some word on; all others are zero.
+#[derive(Clone, Default)]
+pub struct Row {
+    /// The word that the first bit lies in.
+    pub from: usize,
+    /// The words from there.
+    pub words: Box<[u64]>,
+}
+
+/// The fronts of all boundaries within a limit, as far as they are known.
+pub struct Fronts {
+    /// The limit.
+    limit_ns: u64,
+    /// Down to this limit nearly all pairs are left.
+    steady_ns: AtomicU64,
+    /// For each boundary its pairs in ascending order; none where they are too many.
+    pairs: Vec<Option<Vec<[Ideal; 2]>>>,
+    /// The same as searches need them.
+    fronts: Vec<Option<Front>>,
+    /// For each boundary, the transfers that may cross it.
+    crossers: Vec<[FixedBitSet; 3]>,
+    /// For each boundary, what counts there at least.
+    least_ns: Vec<u64>,
+}
+
+/// Fronts of plans whose stages are busy for at most `limit_ns`, with every item in its window; `None` if no plan keeps the
+/// limit. It starts from those within a looser limit, if there are some, and stops looking when it must.
 ///
-/// Time O(p t / 64) a round for p pairs and t transfers, behind O(q I J) steps of a scan for q stages and I and J ideals.
+/// Time O(p t) a round for p pairs that t transfers cross, behind O(q I J) steps of a scan for q stages and I and J ideals.
 pub fn fronts(
     problem: &Problem,
     parts: &[Part; 2],
     cross: &Cross,
     limit_ns: u64,
     windows: &Windows,
+    looser: Option<&Arc<Fronts>>,
     must_stop: &dyn Fn() -> bool,
-) -> Option<Vec<Option<Front>>> {
+) -> Option<Arc<Fronts>> {
+    let looser = looser.filter(|looser| limit_ns <= looser.limit_ns);
+    if let Some(looser) = looser
+        && limit_ns >= looser.steady_ns.load(Ordering::Relaxed)
+    {
+        return Some(looser.clone());
+    }
     let mut search = Search::new(problem, parts, cross, limit_ns, windows);
+    if let Some(looser) = looser {
+        search.crossers.clone_from(&looser.crossers);
+        search.least_ns.clone_from(&looser.least_ns);
+        search.fronts.clone_from(&looser.pairs);
+    }
     // What is paid across narrow boundaries narrows the others.
-    let sizes: Vec<usize> = (0..search.boundaries)
-        .map(|boundary| search.size(boundary))
+    let size = |boundary: usize| match &search.fronts[boundary] {
+        Some(front) => (false, front.len()),
+        None => (true, search.size(boundary)),
+    };
+    let mut order: Vec<_> = (0..search.boundaries)
+        .map(|boundary| (size(boundary), boundary))
         .collect();
-    let mut order: Vec<usize> = (0..search.boundaries).collect();
-    order.sort_by_key(|&boundary| sizes[boundary]);
-    let mut known = Vec::new();
-    for boundary in order {
-        if sizes[boundary] <= MOST_LOOKED_AT && !must_stop() && search.scan(boundary) {
-            known.push(boundary);
-            search.narrow(boundary);
-            if search.fronts[boundary].is_empty() {
-                return None;
-            }
+    order.sort_unstable();
+    // What the last round left.
+    let mut pairs = search.pairs();
+    let mut is_steady = true;
+    for ((is_new, size), boundary) in order {
+        match is_new {
+            false => search.narrow(boundary),
+            true if size <= MOST_LOOKED_AT && !must_stop() => search.scan(boundary),
+            true => {}
+        }
+        if search.is_empty(boundary) {
+            return None;
         }
     }
-    loop {
-        let pairs = search.pairs();
-        for &boundary in &known {
-            search.narrow(boundary);
-            if search.fronts[boundary].is_empty() {
-                return None;
-            }
-        }
+    while !must_stop() {
         let left = search.pairs();
-        if (pairs - left) * WORTH_A_ROUND <= left || must_stop() {
+        if left <= pairs && (pairs - left) * WORTH_A_ROUND <= left {
             break;
         }
+        is_steady = false;
+        pairs = left;
+        for boundary in 0..search.boundaries {
+            search.narrow(boundary);
+            if search.is_empty(boundary) {
+                return None;
+            }
+        }
     }
-    let front = |boundary| {
-        let is_known = known.contains(&boundary);
-        is_known.then(|| Front::new(parts, &search.fronts[boundary]))
-    };
-    Some((0..search.boundaries).map(front).collect())
+    if let Some(looser) = looser.filter(|_| is_steady) {
+        looser.steady_ns.store(limit_ns, Ordering::Relaxed);
+    }
+    let front = |pairs: &Option<Vec<[Ideal; 2]>>| Some(Front::new(parts, pairs.as_deref()?));
+    Some(Arc::new(Fronts {
+        limit_ns,
+        steady_ns: AtomicU64::new(limit_ns),
+        fronts: search.fronts.iter().map(front).collect(),
+        pairs: search.fronts,
+        crossers: search.crossers,
+        least_ns: search.least_ns,
+    }))
+}
+
+impl Fronts {
+    /// The pairs that can lie before a boundary with so many stages in front, if they are known.
+    pub fn before(&self, stages: usize) -> Option<&Front> {
+        self.fronts.get(stages.wrapping_sub(1))?.as_ref()
+    }
+
+    /// Whether some are not known.
+    pub fn has_gaps(&self) -> bool {
+        self.fronts.iter().any(Option::is_none)
+    }
 }
 
 impl Front {
+    /// The front of pairs in ascending order.
     fn new(parts: &[Part; 2], pairs: &[[Ideal; 2]]) -> Self {
-        let mut front = Self {
-            pairs: PairSet::new(parts),
-            ideals: [0, 1].map(|p| FixedBitSet::with_capacity(parts[p].ideals.len())),
-            work_ns: [u64::MAX, 0],
-        };
+        let mut work_ns = [u64::MAX, 0];
+        let mut ideals = [0, 1].map(|p| FixedBitSet::with_capacity(parts[p].ideals.len()));
         for &pair in pairs {
-            front.pairs.insert(pair);
-            let work_ns: u64 = (0..2).map(|p| parts[p].work_ns(pair[p], 0)).sum();
-            front.work_ns = [front.work_ns[0].min(work_ns), front.work_ns[1].max(work_ns)];
-            (0..2).for_each(|p| front.ideals[p].insert(pair[p] as usize));
+            let own_ns: u64 = (0..2).map(|p| parts[p].work_ns(pair[p], 0)).sum();
+            work_ns = [work_ns[0].min(own_ns), work_ns[1].max(own_ns)];
+            (0..2).for_each(|p| ideals[p].insert(pair[p] as usize));
         }
-        front
+        let mut ranks = vec![0; parts[1].ideals.len()];
+        for (rank, ideal) in ideals[1].ones().enumerate() {
+            ranks[ideal] = rank;
+        }
+        let mut rows = vec![Row::default(); parts[0].ideals.len()];
+        for row in pairs.chunk_by(|one, next| one[0] == next[0]) {
+            let mates = || row.iter().map(|pair| ranks[pair[1] as usize]);
+            let from = mates().next().unwrap_or(0) / 64;
+            let to = mates().next_back().unwrap_or(0) / 64;
+            let mut words = vec![0; to + 1 - from];
+            mates().for_each(|rank| words[rank / 64 - from] |= 1 << (rank % 64));
+            rows[row[0][0] as usize] = Row {
+                from,
+                words: words.into(),
+            };
+        }
+        Self {
+            rows,
+            ideals,
+            work_ns,
+        }
+    }
+
+    /// The second ideals that pair with a first one, by rank among those of the front.
+    pub fn row(&self, first: Ideal) -> &Row {
+        &self.rows[first as usize]
     }
 }
 
-/// Of the transfers across a boundary, in units of [`Search::unit_ns`] and rounded down: what counts there, and what stages
-/// before it and behind it pay beyond what counts at boundaries on their side.
-type Cost = [i32; 4];
-const SHARE: usize = 0;
-const SIDES: usize = 1;
+/// Of the transfers across a boundary, in units of [`Search::unit_ns`] and rounded down: what stages before it and behind it pay
+/// beyond twice what counts at boundaries on their side. What counts at the boundary is half the sum of the two.
+type Cost = [i32; 2];
 
 fn plus(a: Cost, b: Cost) -> Cost {
-    [0, 1, 2, 3].map(|of| a[of] + b[of])
+    [a[0] + b[0], a[1] + b[1]]
 }
 
 /// A transfer as boundaries see it: it can cross one that has some of its ends on either side.
@@ -145,8 +229,8 @@ struct Search<'a> {
     zones: Vec<[Zone; 2]>,
     /// For each boundary, the transfers that may cross it, as in `links`.
     crossers: Vec<[FixedBitSet; 3]>,
-    /// For each boundary, the pairs that can lie before it; none before it is looked at.
-    fronts: Vec<Vec<[Ideal; 2]>>,
+    /// For each boundary, the pairs that can lie before it, if they are known.
+    fronts: Vec<Option<Vec<[Ideal; 2]>>>,
     /// Costs are counted in so many ns.
     unit_ns: i64,
     /// For each boundary, what counts there at least.
@@ -194,13 +278,18 @@ impl<'a> Search<'a> {
             links,
             zones,
             crossers,
-            fronts: vec![Vec::new(); boundaries],
+            fronts: vec![None; boundaries],
             least_ns: vec![0; boundaries],
         }
     }
 
     fn pairs(&self) -> usize {
-        self.fronts.iter().map(Vec::len).sum()
+        self.fronts.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// Whether no pair can lie before a boundary.
+    fn is_empty(&self, boundary: usize) -> bool {
+        self.fronts[boundary].as_ref().is_some_and(Vec::is_empty)
     }
 
     fn work_ns(&self, [first, second]: [Ideal; 2]) -> u64 {
@@ -214,7 +303,7 @@ impl<'a> Search<'a> {
             [&self.least_ns[..boundary], &self.least_ns[boundary + 1..]].map(|of| 2 * of.iter().sum::<u64>());
         let work_ns = [work_ns, self.all_ns - work_ns];
         (0..2).all(|side| {
-            let cost_ns = i64::from(cost[SIDES + side]) * self.unit_ns;
+            let cost_ns = i64::from(cost[side]) * self.unit_ns;
             (work_ns[side] + counted[side]) as i64 + cost_ns <= (stages[side] as u64 * self.limit_ns) as i64
         })
     }
@@ -258,9 +347,10 @@ impl<'a> Search<'a> {
         ranges.iter().map(|range| 1 + range.len()).sum()
     }
 
-    /// Looks for all pairs that have room before a boundary; whether they are not too many.
-    fn scan(&mut self, boundary: usize) -> bool {
+    /// Looks for all pairs that have room before a boundary, unless they are too many.
+    fn scan(&mut self, boundary: usize) {
         let (first, second, ranges) = self.mates(boundary);
+        let costs = Costs::new(self, boundary);
         let known = |p: usize, ideal: Ideal| {
             let members = &self.parts[p].ideals[ideal as usize];
             let ends_ns = self.cross.ends(p, ideal, 0).1;
@@ -269,7 +359,6 @@ impl<'a> Search<'a> {
         let mates: Vec<(u64, u64, u64)> = second.iter().map(|&ideal| known(1, ideal)).collect();
         let stages = [boundary + 1, self.boundaries - boundary].map(|stages| stages as u64 * self.limit_ns);
         let all_ns = self.all_ns;
-        let mut found = Vec::new();
         // The least that crosses behind the mates of a block, and the least and the most of their ends.
         let least_of = |block: &[(u64, u64, u64)]| {
             let fold = |(inside, least, most): (u64, u64, u64), mate: &(u64, u64, u64)| {
@@ -279,7 +368,12 @@ impl<'a> Search<'a> {
         };
         let blocks: Vec<(u64, u64, u64)> = mates.chunks(BLOCK).map(least_of).collect();
         let spare_ns = (stages[0] + stages[1]).saturating_sub(all_ns) / 2;
-        for (&ideal, range) in first.iter().zip(ranges) {
+        let found = AtomicUsize::new(0);
+        let with_room = |mut kept: Kept, (&ideal, range): (&Ideal, &Range<usize>)| {
+            let before = kept.pairs.len();
+            if found.load(Ordering::Relaxed) > MOST_PAIRS {
+                return kept;
+            }
             let (work_ns, inside_ns, ends_ns) = known(0, ideal);
             let is_dead = |block: usize| {
                 let (least_inside_ns, least_ns, most_ns) = blocks[block];
@@ -288,9 +382,6 @@ impl<'a> Search<'a> {
                     .max(ends_ns.saturating_sub(most_ns));
                 inside_ns + least_inside_ns + apart_ns > spare_ns
             };
-            if found.len() > MOST_PAIRS {
-                return false;
-            }
             let alive = (range.start / BLOCK..range.end.div_ceil(BLOCK)).filter(|&block| !is_dead(block));
             let (from, to) = (range.start, range.end);
             for at in alive.flat_map(|block| from.max(block * BLOCK)..to.min((block + 1) * BLOCK)) {
@@ -302,36 +393,46 @@ impl<'a> Search<'a> {
                 if inside_ns + ends_ns.abs_diff(mate.2) <= room_ns {
                     let pair = [ideal, second[at]];
                     if inside_ns + self.cross.apart_ns(pair) <= room_ns {
-                        found.push(pair);
+                        kept.keep(self, boundary, &costs, pair);
                     }
                 }
             }
+            found.fetch_add(kept.pairs.len() - before, Ordering::Relaxed);
+            kept
+        };
+        let rows = first.par_iter().zip(&ranges);
+        let kept = rows
+            .fold(Kept::default, with_room)
+            .reduce(Kept::default, Kept::and);
+        if found.into_inner() <= MOST_PAIRS {
+            self.note(boundary, kept);
         }
-        self.fronts[boundary] = found;
-        true
     }
 
     /// Takes pairs away that have no room before a boundary beside what counts at others.
     fn narrow(&mut self, boundary: usize) {
-        let costs = self.costs(boundary);
-        let least = costs.iter().map(|cost| cost[SHARE]).min().unwrap_or(0);
-        self.least_ns[boundary] =
-            self.least_ns[boundary].max(i64::from(least).max(0) as u64 * self.unit_ns as u64);
-        let mut front = mem::take(&mut self.fronts[boundary]);
-        let mut costs = costs.into_iter();
-        front.retain(|&pair| {
-            let cost = costs.next().unwrap_or_default();
-            self.has_room(boundary, self.work_ns(pair), cost)
-        });
-        self.crossers[boundary] = self.crossers(&front);
-        self.fronts[boundary] = front;
+        let Some(front) = self.fronts[boundary].take() else {
+            return;
+        };
+        let costs = Costs::new(self, boundary);
+        let with_room = |mut kept: Kept, &pair: &[Ideal; 2]| {
+            kept.keep(self, boundary, &costs, pair);
+            kept
+        };
+        let kept = front
+            .par_iter()
+            .fold(Kept::default, with_room)
+            .reduce(Kept::default, Kept::and);
+        self.note(boundary, kept);
     }
 
-    /// The transfers that cross behind some pair of a front.
-    fn crossers(&self, front: &[[Ideal; 2]]) -> [FixedBitSet; 3] {
+    /// Notes the pairs before a boundary, what counts there, and what crosses it.
+    fn note(&mut self, boundary: usize, kept: Kept) {
+        let least = kept.least.unwrap_or(0).max(0);
+        self.least_ns[boundary] = self.least_ns[boundary].max(least as u64 * self.unit_ns as u64);
         let [first, second] = [0, 1].map(|p| {
             let mut ideals = FixedBitSet::with_capacity(self.parts[p].ideals.len());
-            front.iter().for_each(|pair| ideals.insert(pair[p] as usize));
+            kept.pairs.iter().for_each(|pair| ideals.insert(pair[p] as usize));
             let mut crossers = FixedBitSet::with_capacity(self.links[p].len());
             let crossing = ideals
                 .ones()
@@ -339,15 +440,13 @@ impl<'a> Search<'a> {
             crossing.for_each(|&t| crossers.insert(t));
             crossers
         });
-        let mut sets = vec![0; self.links[2].len().div_ceil(64)];
-        for &pair in front {
-            self.cross
-                .apart(pair)
-                .zip(&mut sets)
-                .for_each(|(apart, sets)| *sets |= apart);
-        }
-        let between = (0..self.links[2].len()).filter(|&t| growth::has(&sets, t));
-        [first, second, between.collect()]
+        let between = (0..self.links[2].len()).filter(|&t| {
+            kept.apart
+                .get(t / 64)
+                .is_some_and(|_| growth::has(&kept.apart, t))
+        });
+        self.crossers[boundary] = [first, second, between.collect()];
+        self.fronts[boundary] = Some(kept.pairs);
     }
 
     /// What counts for a transfer that crosses a boundary.
@@ -363,39 +462,89 @@ impl<'a> Search<'a> {
         // What counts at boundaries on one side has been paid there. Everything is rounded down.
         let in_units = |numerator: i64| numerator.div_euclid(all * self.unit_ns) as i32;
         [
-            in_units(ns),
             in_units(ns * (all - 2 * before)),
             in_units(ns * (all - 2 * behind)),
-            0,
         ]
     }
+}
 
-    /// What counts at a boundary for each pair of its front.
-    fn costs(&self, boundary: usize) -> Vec<Cost> {
+/// Pairs with room before a boundary.
+#[derive(Default)]
+struct Kept {
+    /// The pairs.
+    pairs: Vec<[Ideal; 2]>,
+    /// What counts for them at least.
+    least: Option<i32>,
+    /// Bits of the transfers between the parts that cross behind some of them.
+    apart: Vec<u64>,
+}
+
+impl Kept {
+    /// Keeps a pair if it has room.
+    fn keep(&mut self, search: &Search, boundary: usize, costs: &Costs, pair: [Ideal; 2]) {
+        let cost = costs.of(search, pair);
+        if search.has_room(boundary, search.work_ns(pair), cost) {
+            self.pairs.push(pair);
+            let share = (cost[0] + cost[1]).div_euclid(2);
+            self.least = self.least.into_iter().chain([share]).min();
+            self.apart.resize(search.cross.words(), 0);
+            let apart = search.cross.apart(pair).zip(&mut self.apart);
+            apart.for_each(|(more, apart)| *apart |= more);
+        }
+    }
+
+    /// These pairs, and others that come behind.
+    fn and(mut self, mut other: Self) -> Self {
+        if self.pairs.is_empty() {
+            return other;
+        }
+        self.pairs.append(&mut other.pairs);
+        self.least = self.least.into_iter().chain(other.least).min();
+        let apart = other.apart.iter().zip(&mut self.apart);
+        apart.for_each(|(more, apart)| *apart |= more);
+        self
+    }
+}
+
+/// What counts at a boundary.
+struct Costs {
+    /// For each part and ideal, transfers inside the part.
+    of_ideal: [Vec<Cost>; 2],
+    /// Each set of eight transfers between the parts.
+    between: Vec<[Cost; 256]>,
+}
+
+impl Costs {
+    fn new(search: &Search, boundary: usize) -> Self {
         let [first, second, between] = [0, 1, 2].map(|of| {
-            (0..self.links[of].len())
-                .map(|t| self.cost(of, t, boundary))
+            (0..search.links[of].len())
+                .map(|t| search.cost(of, t, boundary))
                 .collect::<Vec<_>>()
         });
-        let inside = [first, second];
-        let between: Vec<[Cost; 16]> = between.chunks(4).map(sums).collect();
-        let mut of_ideal = [0, 1].map(|p| vec![None; self.parts[p].ideals.len()]);
-        let mut of = |p: usize, ideal: Ideal| {
-            *of_ideal[p][ideal as usize].get_or_insert_with(|| {
-                let crossing = self.parts[p].ideals[ideal as usize].crossing.iter();
-                crossing.fold(Cost::default(), |sum, &t| plus(sum, inside[p][t]))
-            })
+        let of_ideals = |p: usize, inside: &[Cost]| {
+            let of = |ideal: &Members| {
+                let crossing = ideal.crossing.iter();
+                crossing.fold(Cost::default(), |sum, &t| plus(sum, inside[t]))
+            };
+            search.parts[p].ideals.iter().map(of).collect()
         };
-        let cost = |&pair: &[Ideal; 2]| {
-            let mut sum = plus(of(0, pair[0]), of(1, pair[1]));
-            for (apart, between) in self.cross.apart(pair).zip(between.chunks(16)) {
-                for (at, sums) in between.iter().enumerate() {
-                    sum = plus(sum, sums[(apart >> (4 * at)) as usize % 16]);
-                }
+        Self {
+            of_ideal: [of_ideals(0, &first), of_ideals(1, &second)],
+            between: between.chunks(8).map(sums).collect(),
+        }
+    }
+
+    /// What counts for a pair.
+    fn of(&self, search: &Search, pair: [Ideal; 2]) -> Cost {
+        let [first, second] = [0, 1].map(|p| self.of_ideal[p][pair[p] as usize]);
+        let mut sum = plus(first, second);
+        for (apart, between) in search.cross.apart(pair).zip(self.between.chunks(8)) {
+            if apart != 0 {
+                let bytes = between.iter().zip(apart.to_le_bytes());
+                sum = bytes.fold(sum, |sum, (sums, byte)| plus(sum, sums[byte as usize]));
             }
-            sum
-        };
-        self.fronts[boundary].iter().map(cost).collect()
+        }
+        sum
     }
 }
 
@@ -413,10 +562,10 @@ fn links_inside(part: &Part, p: usize) -> Vec<Link> {
     part.transfers.iter().map(of).collect()
 }
 
-/// Sums over each set of up to four.
-fn sums(costs: &[Cost]) -> [Cost; 16] {
-    let mut sums = [Cost::default(); 16];
-    for set in 1..16_usize {
+/// Sums over each set of up to eight.
+fn sums(costs: &[Cost]) -> [Cost; 256] {
+    let mut sums = [Cost::default(); 256];
+    for set in 1..256_usize {
         let first = set.trailing_zeros() as usize;
         sums[set] = plus(
             sums[set & (set - 1)],

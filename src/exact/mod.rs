@@ -25,6 +25,7 @@ mod mates;
 mod min_cut;
 mod pair_limit;
 mod pair_set;
+mod pair_stages;
 mod part;
 mod passes;
 mod period;
@@ -238,7 +239,8 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Period => period::raise(search, labels)?,
         Step::ThreeBlock => three_block::raise(search, labels)?,
         Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
-            return Ok(passes::over_ideal_pairs(search, most_steps));
+            let stopped_by = passes::over_ideal_pairs(search, most_steps);
+            return Ok(stopped_by.unwrap_or_else(|| passes::over_coarse_pairs(search)));
         }
         Step::IdealPairs(_) => {}
         Step::Ideals(most_steps) if search.control.reductions.ideals => {

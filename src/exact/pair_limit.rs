@@ -1,44 +1,54 @@
 //! A limit for every stage of a search over pairs of ideals, and what follows from it.
 
+use std::sync::Arc;
+
 use super::boundaries::{self, Limits};
 use super::control::Control;
-use super::cross::Cross;
-use super::fronts::{self, Front};
+use super::fronts::{self, Front, Fronts};
+use super::pair_stages::Stages;
 use super::part::{Ideal, Members, Part, is_subset, meets};
 use super::reach::Reach;
 use super::windows;
 use crate::options::Communication;
-use crate::problem::Problem;
 
 /// The same limit for every stage, and what follows from it.
+#[derive(Clone)]
 pub struct Limit {
     /// The limit.
     pub ns: u64,
     /// For each part and ideal, the stages that can lie before the boundary behind it: at least and at most.
     before: [Vec<(usize, usize)>; 2],
-    /// The pairs that can lie before each boundary, where they are known.
-    fronts: Vec<Option<Front>>,
+    /// The pairs that can lie before each boundary, if that is looked for.
+    pub fronts: Option<Arc<Fronts>>,
 }
 
 impl Limit {
-    /// What follows from a limit; `None` if no plan keeps it.
+    /// What follows from a limit; `None` if no plan keeps it. `looser` is what is known of a looser one.
     pub fn new(
-        problem: &Problem,
-        parts: &[Part; 2],
-        cross: &Cross,
+        stages: &Stages,
         reach: &Reach,
         control: &Control,
         limit_ns: u64,
+        looser: Option<&Self>,
     ) -> Option<Self> {
+        let Stages {
+            problem,
+            parts,
+            cross,
+            ..
+        } = stages;
         let mut windows = windows::within(problem, reach, limit_ns);
         if windows.some_is_empty() {
             return None;
         }
         let reductions = &control.reductions;
         let must_stop = || control.must_stop().is_some();
-        let mut fronts = Vec::new();
+        let mut known = None;
         if reductions.fronts && problem.settings.communication == Communication::Blocking {
-            fronts = fronts::fronts(problem, parts, cross, limit_ns, &windows, &must_stop)?;
+            let looser = looser.and_then(|looser| looser.fronts.as_ref());
+            known = Some(fronts::fronts(
+                problem, parts, cross, limit_ns, &windows, looser, &must_stop,
+            )?);
         } else if reductions.boundaries {
             let limits = Limits {
                 bottleneck_ns: limit_ns,
@@ -72,9 +82,17 @@ impl Limit {
         };
         Some(Self {
             ns: limit_ns,
-            fronts,
+            fronts: known,
             before: [before(&parts[0]), before(&parts[1])],
         })
+    }
+
+    /// A tighter limit, of which no more is known than of this one.
+    pub fn tightened(&self, limit_ns: u64) -> Self {
+        Self {
+            ns: limit_ns,
+            ..self.clone()
+        }
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.
@@ -86,11 +104,6 @@ impl Limit {
 
     /// The pairs that can lie before a boundary with so many stages in front, if they are known.
     pub fn front(&self, stages: usize) -> Option<&Front> {
-        self.fronts.get(stages.wrapping_sub(1))?.as_ref()
-    }
-
-    /// Whether some are known.
-    pub fn has_fronts(&self) -> bool {
-        !self.fronts.is_empty()
+        self.fronts.as_ref()?.before(stages)
     }
 }

@@ -158,7 +158,7 @@ impl Part {
                 .abs_diff(self.ideals[to as usize].work_ns)
                 <= limit_ns
         };
-        match towards {
+        let mut slices = match towards {
             Towards::Start => {
                 let to = (0..=from).rev().take_while(is_near);
                 self.slices_to(from, towards, limit_ns, to, ends)
@@ -167,10 +167,12 @@ impl Part {
                 let to = (from..=self.everything()).take_while(is_near);
                 self.slices_to(from, towards, limit_ns, to, ends)
             }
-        }
+        };
+        slices.sort_by_key(|slice| slice.busy[0]);
+        slices
     }
 
-    /// Those of these stages that lead to some ideals.
+    /// Those of these stages that lead to some ideals, in that order.
     pub fn slices_to(
         &self,
         from: Ideal,
@@ -200,9 +202,7 @@ impl Part {
             };
             busy.iter().all(|&ns| ns <= limit_ns).then_some(slice)
         };
-        let mut slices: Vec<Slice> = to.filter_map(slice).collect();
-        slices.sort_by_key(|slice| slice.busy[0]);
-        slices
+        to.filter_map(slice).collect()
     }
 
     /// What the stage between two ideals adds up to. One stage never costs more than several that hold the same items.

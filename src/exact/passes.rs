@@ -4,11 +4,13 @@ use super::bounds::{self, Bound};
 use super::coarse;
 use super::ideal_pairs::PairSearch;
 use super::ideals::{IdealSearch, Pass};
+use super::presolve::Reduced;
 use super::search::Search;
 use crate::heuristics::local_moves;
 use crate::options::Communication;
 use crate::oracles;
 use crate::plan::StoppedBy;
+use crate::problem::Assignment;
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
 pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
@@ -46,13 +48,19 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
 /// Steps of a pass over pairs of ideals at first: hundredths of a second's work. With blocking transfers the time of a pass grows
 /// steadily with its limit, and lower ones tell less.
 const STEPS_OF_A_PASS: u64 = 10_000_000;
-const STEPS_IF_BLOCKING: u64 = 2_000_000_000;
+const STEPS_IF_BLOCKING: u64 = 200_000_000;
 
 /// How many times as many steps a pass may take where no lower limit tells more.
 const MORE: u64 = 8;
 
 /// Of the incumbent, what is open before the next pass asks for anything better.
 const SMALL: u64 = 1 << 20;
+
+/// Steps of a dive.
+const STEPS_OF_A_DIVE: u64 = 40_000_000;
+
+/// Dives behind a pass that has found a plan.
+const DIVES: usize = 8;
 
 /// Halvings of what is open without a plan, after which it does so too.
 const PATIENCE: usize = 8;
@@ -117,6 +125,7 @@ impl Ladder {
         match is_last(open_ns, self.halvings) || self.asks_for_better {
             true if !self.is_blocking => (target_ns, u64::MAX),
             true => (target_ns, self.steps),
+            false if self.is_blocking => (lower_ns + self.step_ns.min(open_ns / 4), self.steps),
             false => (lower_ns + self.step_ns.min(open_ns / 2), self.steps),
         }
     }
@@ -132,11 +141,11 @@ impl Ladder {
         }
     }
 
-    /// A pass has found a plan.
-    fn fall(&mut self) {
+    /// A pass has found a plan; or dives behind it a better one, so that none may be much better.
+    fn fall(&mut self, has_sunk: bool) {
         self.halvings = 0;
         self.has_found = true;
-        self.asks_for_better = false;
+        self.asks_for_better = has_sunk;
     }
 
     /// No plan keeps the last limit.
@@ -159,95 +168,122 @@ impl Ladder {
     }
 }
 
-/// Passes over pairs of ideals with limits from below. A pass that takes much longer than those before is given up: its limit was
-/// too loose, and lower ones tell more.
-pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> StoppedBy {
+/// Passes over pairs of ideals, with so many steps at most; `None` if these are too many.
+pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> Option<StoppedBy> {
     if let Some(limit_ns) = search.target_bottleneck_ns() {
         search.presolve(limit_ns);
     }
-    let reduced = search.reduced.clone();
     let Some(most_ns) = search.target_bottleneck_ns() else {
         search.exhausted("work per stage");
+        return Some(StoppedBy::Completed);
+    };
+    let reduced = search.reduced.clone();
+    let pairs = PairSearch::new(&reduced.problem, search.control, most_ns)?;
+    Some(climb(search, pairs, None, most_steps))
+}
+
+/// Passes over pairs of ideals of a coarser problem.
+pub(super) fn over_coarse_pairs(search: &mut Search) -> StoppedBy {
+    /// Ideals of a part: enough for plans near the bound.
+    const MOST_IDEALS: usize = 100_000;
+    /// Some tenths of a second's work.
+    const MOST_STEPS: u64 = 50_000_000;
+    let coarse = coarse::coarsened(&search.reduced.problem, MOST_IDEALS);
+    let Some((coarse, most_ns)) = coarse.zip(search.target_bottleneck_ns()) else {
+        return StoppedBy::SizeLimit;
+    };
+    match PairSearch::new(&coarse.problem, search.control, most_ns) {
+        Some(pairs) => climb(search, pairs, Some(&coarse), MOST_STEPS),
+        None => StoppedBy::SizeLimit,
+    }
+}
+
+/// Passes with limits from below. A pass that takes much longer than those before is given up: its limit was too loose, and
+/// lower ones tell more. What a coarser problem has no plan for, the problem may have one for.
+fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, most_steps: u64) -> StoppedBy {
+    let communication = search.problem.settings.communication;
+    let Some(most_ns) = search.target_bottleneck_ns() else {
         return StoppedBy::Completed;
     };
-    let Some(mut pairs) = PairSearch::new(&reduced.problem, search.control, most_ns) else {
-        return over_coarse_pairs(search, most_ns);
-    };
-    let mut ladder = Ladder::new(
-        search.lower_bottleneck_ns,
-        most_ns,
-        search.problem.settings.communication,
-    );
-    let grain_ns = match search.problem.settings.communication {
+    let mut lower_ns = search.lower_bottleneck_ns;
+    let mut ladder = Ladder::new(lower_ns, most_ns, communication);
+    let grain_ns = match communication {
         // Bottlenecks are work alone.
         Communication::Ignored => bounds::grain_ns(search.problem),
         Communication::Blocking | Communication::Overlapped => 1,
     };
     while !search.is_over() {
+        lower_ns = lower_ns.max(search.lower_bottleneck_ns);
         let Some(target_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
             return StoppedBy::Completed;
         };
-        let (limit_ns, steps) = ladder.next(search.lower_bottleneck_ns, target_ns);
-        let left = most_steps.saturating_sub(pairs.steps);
+        let (limit_ns, steps) = ladder.next(lower_ns, target_ns);
+        let left = most_steps.saturating_sub(pairs.steps());
         let pass = pairs.pass(limit_ns, steps.min(left));
         search.statistics.ideals = Some(pairs.ideals);
         match pass {
             Pass::Found(assignment) => {
-                ladder.fall();
                 let before_ns = search.upper_ns;
-                let plan = search.reduced.lift(&assignment);
-                search.offer(local_moves::improve(search.problem, plan));
+                offer(search, coarse, &assignment);
                 if search.upper_ns == before_ns {
                     // The plan is not what the pass took it for: others must tell.
                     return StoppedBy::SizeLimit;
                 }
+                let found_ns = search.upper_ns;
+                if ladder.is_blocking {
+                    sink(search, &mut pairs, coarse, lower_ns);
+                }
+                ladder.fall(search.upper_ns < found_ns);
             }
-            Pass::Exhausted if limit_ns == target_ns => {
-                search.exhausted("pairs of ideals");
-                return StoppedBy::Completed;
+            Pass::Exhausted if limit_ns >= target_ns => {
+                return match coarse {
+                    Some(_) => StoppedBy::SizeLimit,
+                    None => {
+                        search.exhausted("pairs of ideals");
+                        StoppedBy::Completed
+                    }
+                };
             }
             Pass::Exhausted => {
-                search.raise_bottleneck(Bound {
-                    source: "pairs of ideals",
-                    bottleneck_ns: (limit_ns + 1).next_multiple_of(grain_ns),
-                });
+                lower_ns = (limit_ns + 1).next_multiple_of(grain_ns);
+                if coarse.is_none() {
+                    search.raise_bottleneck(Bound {
+                        source: "pairs of ideals",
+                        bottleneck_ns: lower_ns,
+                    });
+                }
                 ladder.rise();
             }
-            Pass::Stopped(StoppedBy::SizeLimit) if steps < left => {
-                ladder.give_up(search.lower_bottleneck_ns, limit_ns);
-            }
+            Pass::Stopped(StoppedBy::SizeLimit) if steps < left => ladder.give_up(lower_ns, limit_ns),
             Pass::Stopped(stopped_by) => return stopped_by,
         }
     }
     StoppedBy::Completed
 }
 
-/// Passes over pairs of ideals of a coarser problem, until one finds a plan: where work alone counts, it often meets the bound.
-fn over_coarse_pairs(search: &mut Search, most_ns: u64) -> StoppedBy {
-    /// Ideals of a part: enough for plans near the bound.
-    const MOST_IDEALS: usize = 100_000;
-    let reduced = search.reduced.clone();
-    let Some(coarse) = coarse::coarsened(&reduced.problem, MOST_IDEALS) else {
-        return StoppedBy::SizeLimit;
+/// Offers a plan of the reduced problem, or of a coarser one.
+fn offer(search: &mut Search, coarse: Option<&Reduced>, assignment: &Assignment) {
+    let plan = match coarse {
+        Some(coarse) => search.reduced.lift(&coarse.lift(assignment)),
+        None => search.reduced.lift(assignment),
     };
-    let Some(mut pairs) = PairSearch::new(&coarse.problem, search.control, most_ns) else {
-        return StoppedBy::SizeLimit;
-    };
-    let mut step_ns = 0;
-    loop {
-        let limit_ns = most_ns.min(search.lower_bottleneck_ns + step_ns);
-        match pairs.pass(limit_ns, STEPS_OF_A_PASS) {
-            Pass::Found(assignment) => {
-                let plan = reduced.lift(&coarse.lift(&assignment));
-                search.offer(local_moves::improve(search.problem, plan));
-                return StoppedBy::SizeLimit;
-            }
-            Pass::Exhausted | Pass::Stopped(StoppedBy::SizeLimit) if limit_ns < most_ns => {
-                step_ns = step_ns.max(1) * MORE;
-            }
-            Pass::Exhausted => return StoppedBy::SizeLimit,
-            Pass::Stopped(stopped_by) => return stopped_by,
+    search.offer(local_moves::improve(search.problem, plan));
+}
+
+/// Dives for plans below the incumbent, within what the last pass knows.
+fn sink(search: &mut Search, pairs: &mut PairSearch, coarse: Option<&Reduced>, mut low_ns: u64) {
+    for _ in 0..DIVES {
+        let Some(target_ns) = search.target_bottleneck_ns() else {
+            return;
+        };
+        if target_ns.saturating_sub(low_ns) < target_ns / SMALL || search.control.must_stop().is_some() {
+            return;
+        }
+        let limit_ns = low_ns.midpoint(target_ns);
+        match pairs.dive_within(limit_ns, STEPS_OF_A_DIVE) {
+            Some(assignment) => offer(search, coarse, &assignment),
+            None => low_ns = limit_ns,
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Reductions {
     pub fronts: bool,
     /// Pairs of ideals are left out where another is reached that can only be better.
     pub dominance: bool,
+    /// A few pairs of ideals are gone on from before all of them, or where all are too many.
+    pub dives: bool,
     /// The anchored stage bound.
     pub anchored: bool,
     /// What is proved of the period, for iterations.
@@ -45,6 +47,7 @@ impl Default for Reductions {
             boundaries: true,
             fronts: true,
             dominance: true,
+            dives: true,
             anchored: true,
             period: true,
             three_block: true,

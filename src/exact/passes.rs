@@ -45,8 +45,8 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
     }
 }
 
-/// Steps of a pass over pairs of ideals at first: hundredths of a second's work. With blocking transfers the time of a pass grows
-/// steadily with its limit, and lower ones tell less.
+/// Steps of a pass over pairs of ideals at first: hundredths of a second's work, and about a second's with blocking transfers, where
+/// the time of a pass grows steadily with its limit, so that lower ones tell less.
 const STEPS_OF_A_PASS: u64 = 10_000_000;
 const STEPS_IF_BLOCKING: u64 = 200_000_000;
 
@@ -125,6 +125,7 @@ impl Ladder {
         match is_last(open_ns, self.halvings) || self.asks_for_better {
             true if !self.is_blocking => (target_ns, u64::MAX),
             true => (target_ns, self.steps),
+            // Limits without a plan are cheaper than those far above the optimum.
             false if self.is_blocking => (lower_ns + self.step_ns.min(open_ns / 4), self.steps),
             false => (lower_ns + self.step_ns.min(open_ns / 2), self.steps),
         }
@@ -182,12 +183,16 @@ pub(super) fn over_ideal_pairs(search: &mut Search, most_steps: u64) -> Option<S
     Some(climb(search, pairs, None, most_steps))
 }
 
-/// Passes over pairs of ideals of a coarser problem.
+/// Passes over pairs of ideals of a coarser problem: where work alone counts, its plans often meet the bound.
 pub(super) fn over_coarse_pairs(search: &mut Search) -> StoppedBy {
     /// Ideals of a part: enough for plans near the bound.
     const MOST_IDEALS: usize = 100_000;
     /// Some tenths of a second's work.
     const MOST_STEPS: u64 = 50_000_000;
+    if search.problem.settings.communication == Communication::Blocking {
+        // What is joined weighs too much there.
+        return StoppedBy::SizeLimit;
+    }
     let coarse = coarse::coarsened(&search.reduced.problem, MOST_IDEALS);
     let Some((coarse, most_ns)) = coarse.zip(search.target_bottleneck_ns()) else {
         return StoppedBy::SizeLimit;

@@ -1,5 +1,6 @@
 //! Stages between pairs of ideals: which ones keep a limit, and the pairs that they lead to.
 
+use std::collections::HashSet;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -109,6 +110,13 @@ struct Next {
     is_kept: bool,
     /// Whether it completes a plan.
     meets: bool,
+}
+
+/// The pairs that one more stage leads to from a group of pairs.
+#[derive(Default)]
+struct Found {
+    next: Vec<Next>,
+    pairs: HashSet<[Ideal; 2]>,
 }
 
 impl<'a> Stages<'a> {
@@ -460,29 +468,30 @@ impl Batch<'_, '_> {
             .flat_map(|group| group.chunks(GROUP))
             .collect();
         let of_group = |group: &&[usize]| {
-            let mut found = Vec::new();
+            let mut found = Found::default();
             let mates = self.stages.mates(&self.step, second(group[0]));
             for &parent in *group {
                 self.next_from(parent, &mates, &mut found)?;
             }
-            Ok(found)
+            Ok(found.next)
         };
         let found: Result<Vec<Vec<Next>>, StoppedBy> = groups.par_iter().map(of_group).collect();
         Ok(found?.into_iter().flatten().collect())
     }
 
     /// Takes one more stage from a pair of ideals in every way.
-    fn next_from(&self, parent: usize, mates: &Mates, found: &mut Vec<Next>) -> Result<(), StoppedBy> {
+    fn next_from(&self, parent: usize, mates: &Mates, found: &mut Found) -> Result<(), StoppedBy> {
         let Self {
             stages, step, own, ..
         } = self;
         let from = own.states[parent].at;
         let limit_ns = step.limit.ns;
         let must_take_ns = stages.must_take_ns(step, from);
+        let has_front = step.front().is_some();
         let mut steps = 0;
         let (mut fitting, mut cut) = (Vec::new(), Vec::new());
         let mut range = mates.all();
-        let most = found.len().saturating_add(step.children);
+        let most = found.next.len().saturating_add(step.children);
         let first = match step.children {
             usize::MAX => 0,
             _ => parent.wrapping_mul(7919) % stages.useful(step, 0, from[0]).count().max(1),
@@ -505,6 +514,11 @@ impl Batch<'_, '_> {
                 if to == from || a.work_ns + b.work_ns < must_take_ns {
                     continue;
                 }
+                // With fronts most stages are too busy, without them most pairs have been met before.
+                let is_met = || own.seen.contains(to) || found.pairs.contains(&to);
+                if !has_front && is_met() {
+                    continue;
+                }
                 let mut busy = plus(a.busy, b.busy);
                 if !stages.cross.is_empty() {
                     let stage = Between::new(step.towards, from, to);
@@ -513,15 +527,16 @@ impl Batch<'_, '_> {
                     busy = plus(busy, stages.cross.busy_with(ends, cut, &stages.parts, stage));
                 }
                 let is_possible = keeps(busy, limit_ns)
-                    && !own.seen.contains(to)
+                    && !(has_front && is_met())
                     && keeps(stages.rest(step.towards, to), step.rest_ns)
                     && stages.fits_memory(step.taken, from, to);
                 if !is_possible {
                     continue;
                 }
-                let is_met = self.opposite.is_some_and(|opposite| opposite.contains(to));
-                let meets = is_met || stages.leaves_one_stage(step, to);
-                found.push(Next {
+                let is_opposite = self.opposite.is_some_and(|opposite| opposite.contains(to));
+                let meets = is_opposite || stages.leaves_one_stage(step, to);
+                found.pairs.insert(to);
+                found.next.push(Next {
                     state: State {
                         at: to,
                         parent: Some(parent as u32),
@@ -529,7 +544,7 @@ impl Batch<'_, '_> {
                     is_kept: meets || !own.prunes || !stages.is_dominated(step, from, to),
                     meets,
                 });
-                if meets || found.len() == most {
+                if meets || found.next.len() == most {
                     self.steps.fetch_add(steps, Ordering::Relaxed);
                     return Ok(());
                 }

@@ -79,6 +79,8 @@ struct Ladder {
     /// The bound when a pass first took too long.
     base_ns: u64,
     halvings: usize,
+    /// Below this, what is open is asked for at once.
+    small_ns: u64,
     /// Steps of a pass.
     steps: u64,
     /// Whether the time of a pass hardly depends on its limit.
@@ -90,7 +92,8 @@ struct Ladder {
 }
 
 impl Ladder {
-    fn new(lower_ns: u64, most_ns: u64, communication: Communication) -> Self {
+    /// Where transfers are no part of a load, hardly any plan lies between two multiples of the work's grain.
+    fn new(lower_ns: u64, most_ns: u64, grain_ns: u64, communication: Communication) -> Self {
         let is_blocking = communication == Communication::Blocking;
         Self {
             step_ns: 0,
@@ -98,6 +101,10 @@ impl Ladder {
             too_loose_ns: u64::MAX,
             base_ns: lower_ns,
             halvings: 0,
+            small_ns: match is_blocking {
+                true => most_ns / SMALL,
+                false => grain_ns.max(most_ns / SMALL),
+            },
             steps: match is_blocking {
                 true => STEPS_IF_BLOCKING,
                 false => STEPS_OF_A_PASS,
@@ -110,7 +117,8 @@ impl Ladder {
 
     /// The next limit, between the bound and what is asked for at most, and the steps that its pass may take.
     fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
-        let is_last = |open_ns: u64, halvings: usize| open_ns < target_ns / SMALL || halvings > PATIENCE;
+        let small_ns = self.small_ns;
+        let is_last = |open_ns: u64, halvings: usize| open_ns < small_ns || halvings > PATIENCE;
         if self.too_loose_ns <= target_ns {
             if !is_last(self.too_loose_ns.saturating_sub(lower_ns), self.halvings) {
                 return (self.between(lower_ns), self.steps);
@@ -211,10 +219,11 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
         return StoppedBy::Completed;
     };
     let mut lower_ns = search.lower_bottleneck_ns;
-    let mut ladder = Ladder::new(lower_ns, most_ns, communication);
+    let grain_ns = bounds::grain_ns(search.problem);
+    let mut ladder = Ladder::new(lower_ns, most_ns, grain_ns, communication);
     let grain_ns = match communication {
         // Bottlenecks are work alone.
-        Communication::Ignored => bounds::grain_ns(search.problem),
+        Communication::Ignored => grain_ns,
         Communication::Blocking | Communication::Overlapped => 1,
     };
     while !search.is_over() {

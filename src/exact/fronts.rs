@@ -14,7 +14,7 @@ use super::part::{Ideal, Inside, Members, Part, is_subset};
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
-/// Most pairs that are looked at for a front, and most that are kept: tenths of a second's work.
+/// Most pairs that are looked at for a front, and most that are kept: about a second's work.
 const MOST_LOOKED_AT: usize = 200_000_000;
 const MOST_PAIRS: usize = 16_000_000;
 
@@ -440,11 +440,8 @@ impl<'a> Search<'a> {
             crossing.for_each(|&t| crossers.insert(t));
             crossers
         });
-        let between = (0..self.links[2].len()).filter(|&t| {
-            kept.apart
-                .get(t / 64)
-                .is_some_and(|_| growth::has(&kept.apart, t))
-        });
+        let crosses = |&t: &usize| !kept.pairs.is_empty() && growth::has(&kept.apart, t);
+        let between = (0..self.links[2].len()).filter(crosses);
         self.crossers[boundary] = [first, second, between.collect()];
         self.fronts[boundary] = Some(kept.pairs);
     }

@@ -105,11 +105,12 @@ impl Cross {
             Communication::Overlapped => [0, 1, 1],
         };
         let words = narrow.len().div_ceil(64);
+        let totals_ns: Vec<u64> = narrow.iter().map(|transfer| transfer.total_ns).collect();
         Self {
             ends: [0, 1].map(|p| ends(&parts[p], &narrow, p)),
             words,
             held: [0, 1].map(|p| held(&parts[p], &narrow, p, words)),
-            sums_ns: narrow.chunks(8).map(sums_ns).collect(),
+            sums_ns: totals_ns.chunks(8).map(|ns| sums(ns, |a, b| a + b)).collect(),
             narrow,
             saved,
             wide,
@@ -272,12 +273,15 @@ fn held(part: &Part, narrow: &[Narrow], p: usize, words: usize) -> Vec<u64> {
     held
 }
 
-/// The ns of every set of up to eight transfers.
-fn sums_ns(transfers: &[Narrow]) -> [u64; 256] {
-    let mut sums = [0; 256];
+/// The sum over every set of up to eight values.
+pub fn sums<T: Copy + Default>(values: &[T], plus: impl Fn(T, T) -> T) -> [T; 256] {
+    let mut sums = [T::default(); 256];
     for set in 1..256_usize {
         let first = set.trailing_zeros() as usize;
-        sums[set] = sums[set & (set - 1)] + transfers.get(first).map_or(0, |transfer| transfer.total_ns);
+        sums[set] = plus(
+            sums[set & (set - 1)],
+            values.get(first).copied().unwrap_or_default(),
+        );
     }
     sums
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use fixedbitset::FixedBitSet;
 use rayon::prelude::*;
 
-use super::cross::Cross;
+use super::cross::{Cross, sums};
 use super::growth;
 use super::part::{Ideal, Inside, Members, Part, is_subset};
 use crate::formulations::staging::Windows;
@@ -527,7 +527,7 @@ impl Costs {
         };
         Self {
             of_ideal: [of_ideals(0, &first), of_ideals(1, &second)],
-            between: between.chunks(8).map(sums).collect(),
+            between: between.chunks(8).map(|costs| sums(costs, plus)).collect(),
         }
     }
 
@@ -557,17 +557,4 @@ fn links_inside(part: &Part, p: usize) -> Vec<Link> {
         }
     };
     part.transfers.iter().map(of).collect()
-}
-
-/// Sums over each set of up to eight.
-fn sums(costs: &[Cost]) -> [Cost; 256] {
-    let mut sums = [Cost::default(); 256];
-    for set in 1..256_usize {
-        let first = set.trailing_zeros() as usize;
-        sums[set] = plus(
-            sums[set & (set - 1)],
-            costs.get(first).copied().unwrap_or_default(),
-        );
-    }
-    sums
 }

@@ -9,7 +9,7 @@ use petgraph::graph::DiGraph;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::network::{Times, contract};
-use crate::options::{Objective, Schedule, WorkerMode};
+use crate::options::{Communication, Objective, Schedule, WorkerMode};
 use crate::passes::Passes;
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
@@ -361,6 +361,20 @@ impl Problem {
         };
         Self {
             settings,
+            ..self.clone()
+        }
+    }
+
+    /// The same problem without transfers.
+    pub fn without_transfers(&self) -> Self {
+        let settings = Settings {
+            communication: Communication::Ignored,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            transfers: Vec::new(),
+            transfers_of: vec![Vec::new(); self.items.len()],
             ..self.clone()
         }
     }

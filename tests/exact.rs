@@ -106,6 +106,10 @@ fn no_switch_changes_an_optimum() {
             ..all
         },
         Reductions { period: false, ..all },
+        Reductions {
+            work_alone: false,
+            ..all
+        },
         Reductions { ideals: false, ..all },
         Reductions {
             apart: false,
@@ -118,6 +122,7 @@ fn no_switch_changes_an_optimum() {
             dives: false,
             anchored: false,
             period: false,
+            work_alone: false,
             three_block: false,
             ideals: false,
         },

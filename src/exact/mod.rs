@@ -37,6 +37,7 @@ mod search;
 mod three_block;
 mod twins;
 pub mod windows;
+mod work_alone;
 
 use self::bounds::Bound;
 use self::capacity::Capacity;
@@ -140,6 +141,8 @@ enum Step {
     Period,
     /// The three-block bound.
     ThreeBlock,
+    /// What can be proved without transfers, for overlapped ones.
+    WorkAlone,
     /// The dynamic program over pairs of ideals, for periods of problems in two parts, with so many steps at most.
     IdealPairs(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
@@ -178,6 +181,7 @@ impl Method {
                 Bounds,
                 Anchored,
                 Program(Extent::Few),
+                WorkAlone,
                 IdealPairs(STEPS_OF_PAIRS),
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
@@ -238,6 +242,7 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Anchored => anchored::raise(search, labels)?,
         Step::Period => period::raise(search, labels)?,
         Step::ThreeBlock => three_block::raise(search, labels)?,
+        Step::WorkAlone => work_alone::raise(search, labels)?,
         Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
             let stopped_by = passes::over_ideal_pairs(search, most_steps);
             return Ok(stopped_by.unwrap_or_else(|| passes::over_coarse_pairs(search)));

@@ -2,9 +2,10 @@
 #![doc = include_str!("../../formulations/presolve.md")]
 
 use petgraph::Direction;
+use petgraph::algo::has_path_connecting;
 
 use super::twins;
-use crate::cost::{Side, StageCost};
+use crate::cost::{PhaseCost, Side, StageCost};
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
 
@@ -31,6 +32,8 @@ pub struct Reductions {
     pub anchored: bool,
     /// What is proved of the period, for iterations.
     pub period: bool,
+    /// What is proved without transfers, for overlapped ones.
+    pub work_alone: bool,
     /// The three-block bound.
     pub three_block: bool,
     /// The dynamic program over ideals, in the portfolio.
@@ -50,6 +53,7 @@ impl Default for Reductions {
             dives: true,
             anchored: true,
             period: true,
+            work_alone: true,
             three_block: true,
             ideals: true,
         }
@@ -220,51 +224,87 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Any other item, if it has neither order nor transfers; the only predecessor, if what it sends to the item alone costs at least all that the item sends on; or the only
-/// successor, if what the item sends to it alone costs at least all that the item receives.
+/// An item without work or memory, or without work where memory cannot bind, and one that it can follow into any stage: by order its
+/// last predecessor or its first successor, or any item where it has no order.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
+    if own.work_ns() > 0 || own.times.iter().any(Option::is_none) {
+        return None;
+    }
     // Where the other pass of its layer lies changes what a stage must hold.
     let in_pair = |pair: &Pair| pair.forward == item || pair.backward == item;
-    if problem.memory_is_joint() && problem.pairs.iter().any(in_pair) {
+    let holds =
+        || own.base_bytes + own.parameter_bytes + own.stash_bytes > 0 || problem.pairs.iter().any(in_pair);
+    if !problem.memory_never_binds() && holds() {
         return None;
     }
-    let weightless = own.work_ns() + own.base_bytes + own.parameter_bytes + own.stash_bytes == 0
-        && own.times.iter().all(Option::is_some);
-    if !weightless {
-        return None;
-    }
-    let index = (item as u32).into();
-    if problem.order.neighbors_undirected(index).next().is_none() && problem.transfers_of[item].is_empty() {
-        return (0..problem.items.len()).find(|&other| other != item);
-    }
-    let transfers = || problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
-    let received = || transfers().filter(|t| t.producer != item);
-    let sent = || transfers().filter(|t| t.producer == item);
-    let only = |direction| {
-        let mut neighbours = problem.order.neighbors_directed(index, direction);
-        neighbours
-            .next()
-            .filter(|_| neighbours.next().is_none())
-            .map(|v| v.index())
+    let ends = || {
+        problem.transfers_of[item]
+            .iter()
+            .flat_map(|&t| problem.transfers[t].items())
     };
-    if let Some(before) = only(Direction::Incoming)
-        && received().all(|t| t.producer == before)
-        && covers(received().filter(|t| t.consumers == [item]), sent())
-    {
-        return Some(before);
-    }
-    let after = only(Direction::Outgoing)?;
-    let all_to_it = sent().all(|t| t.consumers == [after]);
-    (all_to_it && covers(sent(), received())).then_some(after)
+    let [before, after] =
+        [Direction::Incoming, Direction::Outgoing].map(|way| neighbours(problem, item, way));
+    let mut hosts: Vec<usize> = match before.is_empty() && after.is_empty() {
+        true => ends().chain([0, 1]).filter(|&other| other != item).collect(),
+        false => nearest(problem, &before, Direction::Incoming)
+            .into_iter()
+            .chain(nearest(problem, &after, Direction::Outgoing))
+            .collect(),
+    };
+    hosts.retain(|&host| host < problem.items.len());
+    hosts
+        .into_iter()
+        .find(|&host| follows_freely(problem, item, host))
 }
 
-/// Whether the first transfers together cost at least as much as the second, phase by phase and way by way.
-fn covers<'a>(first: impl Iterator<Item = &'a Transfer>, second: impl Iterator<Item = &'a Transfer>) -> bool {
-    let sum = |[f, b, g]: [u64; 3], t: &Transfer| [f + t.forward_ns, b + t.backward_ns, g + t.gradient_ns];
-    let first = first.fold([0; 3], sum);
-    let second = second.fold([0; 3], sum);
-    first.iter().zip(&second).all(|(first, second)| first >= second)
+fn neighbours(problem: &Problem, item: usize, direction: Direction) -> Vec<usize> {
+    let neighbours = problem.order.neighbors_directed((item as u32).into(), direction);
+    neighbours.map(|other| other.index()).collect()
+}
+
+/// Of items before another, the one that all others come before; of items behind it, the one that comes before all others.
+fn nearest(problem: &Problem, items: &[usize], direction: Direction) -> Option<usize> {
+    let is_nearest = |&&item: &&usize| {
+        items.iter().all(|&other| {
+            let [from, to] = match direction {
+                Direction::Incoming => [other, item],
+                Direction::Outgoing => [item, other],
+            };
+            has_path_connecting(&problem.order, (from as u32).into(), (to as u32).into(), None)
+        })
+    };
+    items.iter().find(is_nearest).copied()
+}
+
+/// Whether no stage pays more if an item without work joins its host from whatever other stage it is in.
+fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
+    let mode = problem.settings.communication;
+    // Of the host's stage and of the one left: what they save, and what they may have to pay in its place.
+    let [mut saved, mut paid] = [[StageCost::default(); 2]; 2];
+    for transfer in problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]) {
+        let [own, other] = match transfer.producer == item {
+            true => [Side::Producer, Side::Consumer],
+            false => [Side::Consumer, Side::Producer],
+        };
+        if transfer.items().all(|end| end == item || end == host) {
+            saved[0].add_transfer(mode, transfer, other);
+            saved[1].add_transfer(mode, transfer, own);
+        } else if own == Side::Producer || !transfer.items().any(|end| end == host) {
+            paid[0].add_transfer(mode, transfer, own);
+            paid[1].add_transfer(mode, transfer, other);
+        }
+    }
+    let counts_phases = problem.workers.is_some() || problem.phases_apart();
+    let within = |paid: PhaseCost, saved: PhaseCost| {
+        paid.communication_ns <= saved.communication_ns
+            && paid.link_in_ns <= saved.link_in_ns
+            && paid.link_out_ns <= saved.link_out_ns
+    };
+    saved.iter().zip(&paid).all(|(saved, paid)| match counts_phases {
+        true => within(paid.forward, saved.forward) && within(paid.backward, saved.backward),
+        false => within(paid.both(), saved.both()),
+    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use stagecut::cost;
 use stagecut::exact::bounds;
 use stagecut::exact::coarse::coarsened;
 use stagecut::exact::control::Control;
-use stagecut::exact::ideal_pairs::PairSearch;
+use stagecut::exact::ideal_pairs::{Caps, PairSearch};
 use stagecut::exact::ideals::{IdealSearch, Pass};
 use stagecut::exact::presolve::Reductions;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
@@ -175,6 +175,50 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
         let pass = pairs.pass(limit_ns, u64::MAX);
         assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
     }
+}
+
+/// Where only ideals are listed that count for some limit, passes within it find and prove the same.
+#[test]
+fn ideals_that_count_are_enough() {
+    let partial: usize = (0..1_000u64)
+        .into_par_iter()
+        .filter_map(|seed| {
+            let mut spec = two_chains(seed);
+            let modes = [
+                Communication::Ignored,
+                Communication::Overlapped,
+                Communication::Blocking,
+            ];
+            spec.pipeline.communication = Some(modes[seed as usize % 3]);
+            Some((seed, problem_of(&spec)?.1))
+        })
+        .map(|(seed, problem)| {
+            let Some((_, best_ns)) = brute_force::solve(&problem).expect("few items") else {
+                return 0;
+            };
+            let control = Control::default();
+            let within = |caps| PairSearch::capped(&problem, &control, caps, best_ns);
+            let is_partial = within(Caps { all: 4, wanted: 0 }).is_none();
+            let pairs = within(Caps { all: 4, wanted: 5 });
+            let Some(mut pairs) = pairs.filter(|_| is_partial) else {
+                return 0;
+            };
+            let within_ns = pairs.most_ns();
+            match pairs.pass(within_ns, u64::MAX) {
+                Pass::Found(plan) => assert_eq!(cost::assignment_ns(&problem, &plan), best_ns, "seed {seed}"),
+                pass => assert!(
+                    pass == Pass::Exhausted && within_ns < best_ns,
+                    "seed {seed}: {pass:?}"
+                ),
+            }
+            if let Some(below_ns) = best_ns.checked_sub(1) {
+                let pass = pairs.pass(within_ns.min(below_ns), u64::MAX);
+                assert_eq!(pass, Pass::Exhausted, "seed {seed}");
+            }
+            1
+        })
+        .sum();
+    assert!(partial > 100, "only {partial} were compared");
 }
 
 /// What a pass finds, and when it gives up, does not depend on the number of threads.

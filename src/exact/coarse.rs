@@ -26,7 +26,11 @@ pub fn coarsened(problem: &Problem, most_ideals: usize) -> Option<Reduced> {
     together.sort_by_key(|&(item, _)| problem.items[item].work_ns());
     let joined = |number: usize| {
         let (problem, item_of) = problem.merged(&together[..number]);
-        part::in_two(&problem, most_ideals)?;
+        let parts = part::in_two(&problem, most_ideals)?;
+        let is_small = |items: &Vec<usize>| part::count_ideals(&problem, items, most_ideals).is_some();
+        if !parts.iter().all(is_small) {
+            return None;
+        }
         Some(Reduced { problem, item_of })
     };
     let mut numbers = (0..usize::BITS)

@@ -126,15 +126,12 @@ impl Cross {
     pub fn busy(&self, parts: &[Part; 2], between: Between) -> Busy {
         let Between { whole, left } = between;
         let [first, second] = [0, 1].map(|p| self.ends(p, whole[p], left[p]).0);
-        let [mut a, mut b] = [Vec::new(), Vec::new()];
-        self.cut(0, whole[0], left[0], &mut a);
-        self.cut(1, whole[1], left[1], &mut b);
-        self.busy_with(plus(first, second), [&a, &b], parts, between)
+        self.busy_with(plus(first, second), parts, between)
     }
 
-    /// The same if it is known what its [`Cross::ends`] add up to, and the [`Cross::cut`] of either part.
-    pub fn busy_with(&self, ends: Busy, cut: [&[u64]; 2], parts: &[Part; 2], between: Between) -> Busy {
-        let together_ns = self.together_ns(cut);
+    /// The same if it is known what its [`Cross::ends`] add up to.
+    pub fn busy_with(&self, ends: Busy, parts: &[Part; 2], between: Between) -> Busy {
+        let together_ns = self.together_ns(between);
         let mut busy = [0, 1, 2].map(|r| ends[r] - self.saved[r] * together_ns);
         for wide in &self.wide {
             if let Some(side) = wide.side(parts, between) {
@@ -144,30 +141,30 @@ impl Cross {
         busy
     }
 
-    /// Adds the bits of the transfers with one consumer whose end in a part lies between two of its ideals.
-    pub fn cut(&self, part: usize, whole: Ideal, left: Ideal, bits: &mut Vec<u64>) {
-        let of = |ideal: Ideal| {
-            self.held[part][ideal as usize * self.words..]
-                .iter()
-                .take(self.words)
+    /// The ns of the transfers with one consumer that have both ends in a stage.
+    fn together_ns(&self, Between { whole, left }: Between) -> u64 {
+        let held = |p: usize| {
+            self.held(p, whole[p])
+                .zip(self.held(p, left[p]))
+                .map(|(whole, left)| whole & !left)
         };
-        bits.extend(of(whole).zip(of(left)).map(|(whole, left)| whole & !left));
+        let words = held(0).zip(held(1)).zip(self.sums_ns.chunks(8));
+        words.map(|((a, b), sums_ns)| sum_ns(a & b, sums_ns)).sum()
     }
 
-    /// The ns of the transfers in two sets.
-    fn together_ns(&self, [a, b]: [&[u64]; 2]) -> u64 {
-        let words = a.iter().zip(b).zip(self.sums_ns.chunks(8));
-        words.map(|((a, b), sums_ns)| sum_ns(a & b, sums_ns)).sum()
+    /// Bits of the transfers with one consumer that have their end in an ideal.
+    fn held(&self, p: usize, ideal: Ideal) -> impl Iterator<Item = u64> {
+        self.held[p][ideal as usize * self.words..]
+            .iter()
+            .copied()
+            .take(self.words)
     }
 
     /// Bits of the transfers with one consumer that have one end in a pair of ideals and one outside.
     pub fn apart(&self, pair: [Ideal; 2]) -> impl Iterator<Item = u64> {
-        let held = |p: usize| {
-            self.held[p][pair[p] as usize * self.words..]
-                .iter()
-                .take(self.words)
-        };
-        held(0).zip(held(1)).map(|(a, b)| a ^ b)
+        self.held(0, pair[0])
+            .zip(self.held(1, pair[1]))
+            .map(|(a, b)| a ^ b)
     }
 
     /// The ns of these transfers.
@@ -189,7 +186,7 @@ impl Cross {
         self.apart_ns(pair) + self.wide.iter().map(paid).sum::<u64>()
     }
 
-    /// Words of a [`Cross::cut`].
+    /// Words of a set of transfers with one consumer.
     pub fn words(&self) -> usize {
         self.words
     }
@@ -214,7 +211,7 @@ impl Wide {
     /// those in the producer's.
     fn side(&self, parts: &[Part; 2], between: Between) -> Option<Side> {
         let words = |p: usize| {
-            let of = |ideal: Ideal| parts[p].ideals[ideal as usize].bits.iter();
+            let of = |ideal: Ideal| parts[p].bits(ideal).iter();
             of(between.whole[p])
                 .zip(of(between.left[p]))
                 .map(|(whole, left)| whole & !left)
@@ -223,8 +220,8 @@ impl Wide {
         let has_some = |p: usize, to: &[u64]| words(p).zip(to).any(|(stage, to)| stage & to != 0);
         let has_all = |p: usize, to: &[u64]| words(p).zip(to).all(|(stage, to)| to & !stage == 0);
         let [near, far] = &self.consumers;
-        let whole = &parts[own].ideals[between.whole[own] as usize].bits;
-        let left = &parts[own].ideals[between.left[own] as usize].bits;
+        let whole = parts[own].bits(between.whole[own]);
+        let left = parts[own].bits(between.left[own]);
         let is_home = has(whole, self.producer) && !has(left, self.producer);
         match is_home {
             true => (has_all(own, near) && !has_all(other, far)).then_some(Side::Producer),
@@ -248,11 +245,7 @@ fn ends(part: &Part, narrow: &[Narrow], p: usize) -> Vec<(Busy, u64)> {
     for t in narrow {
         of_item[t.ends[p]] = with(of_item[t.ends[p]], (t.paid[p], t.total_ns));
     }
-    let mut sums = vec![([0; 3], 0); part.ideals.len()];
-    for &(ideal, smaller, item) in &part.chain {
-        sums[ideal as usize] = with(sums[smaller as usize], of_item[item]);
-    }
-    sums
+    part.sums(|at| of_item[at], with)
 }
 
 /// For each ideal of a part, bits of the transfers with their end there in it.
@@ -261,16 +254,7 @@ fn held(part: &Part, narrow: &[Narrow], p: usize, words: usize) -> Vec<u64> {
     for (t, transfer) in narrow.iter().enumerate() {
         of_item[transfer.ends[p]].push(t);
     }
-    let mut held = vec![0; part.ideals.len() * words];
-    for &(ideal, smaller, item) in &part.chain {
-        let smaller = smaller as usize * words;
-        let at = ideal as usize * words;
-        held.copy_within(smaller..smaller + words, at);
-        of_item[item]
-            .iter()
-            .for_each(|t| held[at + t / 64] |= 1 << (t % 64));
-    }
-    held
+    part.unions(words, &of_item)
 }
 
 /// The sum over every set of up to eight values.

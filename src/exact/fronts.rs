@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::cross::{Cross, sums};
 use super::growth;
-use super::part::{Ideal, Inside, Members, Part, is_subset};
+use super::part::{Ideal, Inside, Part, is_subset};
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
@@ -150,17 +150,17 @@ impl Front {
     /// The front of pairs in ascending order.
     fn new(parts: &[Part; 2], pairs: &[[Ideal; 2]]) -> Self {
         let mut work_ns = [u64::MAX, 0];
-        let mut ideals = [0, 1].map(|p| FixedBitSet::with_capacity(parts[p].ideals.len()));
+        let mut ideals = [0, 1].map(|p| FixedBitSet::with_capacity(parts[p].len()));
         for &pair in pairs {
             let own_ns: u64 = (0..2).map(|p| parts[p].work_ns(pair[p], 0)).sum();
             work_ns = [work_ns[0].min(own_ns), work_ns[1].max(own_ns)];
             (0..2).for_each(|p| ideals[p].insert(pair[p] as usize));
         }
-        let mut ranks = vec![0; parts[1].ideals.len()];
+        let mut ranks = vec![0; parts[1].len()];
         for (rank, ideal) in ideals[1].ones().enumerate() {
             ranks[ideal] = rank;
         }
-        let mut rows = vec![Row::default(); parts[0].ideals.len()];
+        let mut rows = vec![Row::default(); parts[0].len()];
         for row in pairs.chunk_by(|one, next| one[0] == next[0]) {
             let mates = || row.iter().map(|pair| ranks[pair[1] as usize]);
             let from = mates().next().unwrap_or(0) / 64;
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
     }
 
     fn work_ns(&self, [first, second]: [Ideal; 2]) -> u64 {
-        self.parts[0].ideals[first as usize].work_ns + self.parts[1].ideals[second as usize].work_ns
+        self.parts[0].work_ns(first, 0) + self.parts[1].work_ns(second, 0)
     }
 
     /// Whether a pair with this work before a boundary has room on both sides, beside what counts at other boundaries.
@@ -314,20 +314,21 @@ impl<'a> Search<'a> {
         // Both sides pay for what crosses.
         let capacity_ns = (self.boundaries as u64 + 1) * self.limit_ns;
         let spare_ns = capacity_ns.saturating_sub(self.all_ns);
-        let may_lie = |ideal: &Ideal| {
-            let Members {
-                bits, crossing_ns, ..
-            } = &self.parts[p].ideals[*ideal as usize];
-            2 * crossing_ns <= spare_ns && is_subset(bits, &zone.may) && is_subset(&zone.must, bits)
+        let part = &self.parts[p];
+        let may_lie = |&ideal: &Ideal| {
+            let bits = part.bits(ideal);
+            2 * part.crossing_ns(ideal) <= spare_ns
+                && is_subset(bits, &zone.may)
+                && is_subset(&zone.must, bits)
         };
-        (0..self.parts[p].ideals.len() as Ideal).filter(may_lie).collect()
+        (0..part.len() as Ideal).filter(may_lie).collect()
     }
 
     /// For each ideal of the first part that can lie before a boundary, those of the second that the work allows: by position
     /// in the second list.
     fn mates(&self, boundary: usize) -> (Vec<Ideal>, Vec<Ideal>, Vec<Range<usize>>) {
         let [first, second] = [0, 1].map(|p| self.ideals(boundary, p));
-        let work_ns = |p: usize, ideal: Ideal| self.parts[p].ideals[ideal as usize].work_ns;
+        let work_ns = |p: usize, ideal: Ideal| self.parts[p].work_ns(ideal, 0);
         let behind_ns = (self.boundaries - boundary) as u64 * self.limit_ns;
         let least_ns = self.all_ns.saturating_sub(behind_ns);
         let most_ns = (boundary as u64 + 1) * self.limit_ns;
@@ -352,9 +353,9 @@ impl<'a> Search<'a> {
         let (first, second, ranges) = self.mates(boundary);
         let costs = Costs::new(self, boundary);
         let known = |p: usize, ideal: Ideal| {
-            let members = &self.parts[p].ideals[ideal as usize];
+            let part = &self.parts[p];
             let ends_ns = self.cross.ends(p, ideal, 0).1;
-            (members.work_ns, members.crossing_ns, ends_ns)
+            (part.work_ns(ideal, 0), part.crossing_ns(ideal), ends_ns)
         };
         let mates: Vec<(u64, u64, u64)> = second.iter().map(|&ideal| known(1, ideal)).collect();
         let stages = [boundary + 1, self.boundaries - boundary].map(|stages| stages as u64 * self.limit_ns);
@@ -431,13 +432,13 @@ impl<'a> Search<'a> {
         let least = kept.least.unwrap_or(0).max(0);
         self.least_ns[boundary] = self.least_ns[boundary].max(least as u64 * self.unit_ns as u64);
         let [first, second] = [0, 1].map(|p| {
-            let mut ideals = FixedBitSet::with_capacity(self.parts[p].ideals.len());
+            let mut ideals = FixedBitSet::with_capacity(self.parts[p].len());
             kept.pairs.iter().for_each(|pair| ideals.insert(pair[p] as usize));
             let mut crossers = FixedBitSet::with_capacity(self.links[p].len());
             let crossing = ideals
                 .ones()
-                .flat_map(|ideal| &self.parts[p].ideals[ideal].crossing);
-            crossing.for_each(|&t| crossers.insert(t));
+                .flat_map(|ideal| self.parts[p].crossing(ideal as Ideal));
+            crossing.for_each(|t| crossers.insert(t));
             crossers
         });
         let crosses = |&t: &usize| !kept.pairs.is_empty() && growth::has(&kept.apart, t);
@@ -519,11 +520,12 @@ impl Costs {
                 .collect::<Vec<_>>()
         });
         let of_ideals = |p: usize, inside: &[Cost]| {
-            let of = |ideal: &Members| {
-                let crossing = ideal.crossing.iter();
-                crossing.fold(Cost::default(), |sum, &t| plus(sum, inside[t]))
+            let part = &search.parts[p];
+            let of = |ideal: Ideal| {
+                let crossing = part.crossing(ideal);
+                crossing.fold(Cost::default(), |sum, t| plus(sum, inside[t]))
             };
-            search.parts[p].ideals.iter().map(of).collect()
+            (0..part.len() as Ideal).map(of).collect()
         };
         Self {
             of_ideal: [of_ideals(0, &first), of_ideals(1, &second)],

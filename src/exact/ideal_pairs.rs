@@ -7,6 +7,7 @@ use super::control::Control;
 use super::ideals::Pass;
 use super::pair_limit::Limit;
 use super::pair_set::PairSet;
+pub use super::pair_stages::Caps;
 use super::pair_stages::Stages;
 use super::part::{Ideal, Towards};
 use super::reach::Reach;
@@ -43,10 +44,20 @@ pub struct PairSearch<'a> {
 impl<'a> PairSearch<'a> {
     /// Prepares a search for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
+        Self::capped(
+            problem,
+            control,
+            Caps::new(problem.settings.communication),
+            most_ns,
+        )
+    }
+
+    /// The same with other numbers of ideals.
+    pub fn capped(problem: &'a Problem, control: &'a Control<'a>, caps: Caps, most_ns: u64) -> Option<Self> {
         Some(Self {
             control,
             reach: Reach::new(problem),
-            stages: Stages::new(problem, control, most_ns)?,
+            stages: Stages::new(problem, control, caps, most_ns)?,
             looser: None,
             ideals: 0,
         })
@@ -55,6 +66,11 @@ impl<'a> PairSearch<'a> {
     /// Pairs of slices passed over in all passes; one that may fit counts for more.
     pub fn steps(&self) -> u64 {
         self.stages.steps
+    }
+
+    /// Limits may be so large at most: less than was asked for where ideals are listed for those alone.
+    pub fn most_ns(&self) -> u64 {
+        self.stages.most_ns
     }
 
     /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.

@@ -21,6 +21,7 @@ pub mod highs;
 mod highs_c;
 pub mod ideal_pairs;
 pub mod ideals;
+mod listing;
 mod mates;
 mod min_cut;
 mod pair_limit;

@@ -6,7 +6,7 @@ use super::boundaries::{self, Limits};
 use super::control::Control;
 use super::fronts::{self, Front, Fronts};
 use super::pair_stages::Stages;
-use super::part::{Ideal, Members, Part, is_subset, meets};
+use super::part::{Ideal, Part, is_subset, meets};
 use super::reach::Reach;
 use super::windows;
 use crate::options::Communication;
@@ -16,8 +16,9 @@ use crate::options::Communication;
 pub struct Limit {
     /// The limit.
     pub ns: u64,
-    /// For each part and ideal, the stages that can lie before the boundary behind it: at least and at most.
-    before: [Vec<(usize, usize)>; 2],
+    /// For each part and number of stages in front of a boundary, items that cannot lie before it and items that cannot lie
+    /// behind it, as bits.
+    kept_out: [Vec<[Box<[u64]>; 2]>; 2],
     /// The pairs that can lie before each boundary, if that is looked for.
     pub fronts: Option<Arc<Fronts>>,
 }
@@ -56,34 +57,25 @@ impl Limit {
                 objective_ns: limit_ns,
             };
             // As much work on windows as there are pairs to look at without them.
-            let [first, second] = [0, 1].map(|p: usize| parts[p].ideals.len());
+            let [first, second] = [0, 1].map(|p: usize| parts[p].len());
             let most_steps = first.saturating_mul(second).min(boundaries::MOST_STEPS);
             if !boundaries::narrow(problem, reach, limits, &mut windows, most_steps, &must_stop) {
                 return None;
             }
         }
-        let stages = problem.stages();
-        let before = |part: &Part| {
-            // Items that need so many stages before the boundary behind them, and items that bear no more in front.
-            let need: Vec<Box<[u64]>> = (0..=stages)
-                .map(|k| part.set(|item| windows.earliest[item] >= k))
-                .collect();
-            let bear: Vec<Box<[u64]>> = (0..=stages)
-                .map(|k| part.set(|item| windows.latest[item] < k))
-                .collect();
-            let of = |members: &Members| {
-                let least = (0..=stages)
-                    .find(|&k| !meets(&need[k], &members.bits))
-                    .unwrap_or(stages);
-                let most = (0..=stages).rev().find(|&k| is_subset(&bear[k], &members.bits));
-                (least, most.unwrap_or(0))
+        let kept_out = |part: &Part| {
+            let of = |k: usize| {
+                [
+                    part.set(|item| windows.earliest[item] >= k),
+                    part.set(|item| windows.latest[item] < k),
+                ]
             };
-            part.ideals.iter().map(of).collect()
+            (0..=problem.stages()).map(of).collect()
         };
         Some(Self {
             ns: limit_ns,
             fronts: known,
-            before: [before(&parts[0]), before(&parts[1])],
+            kept_out: [kept_out(&parts[0]), kept_out(&parts[1])],
         })
     }
 
@@ -96,10 +88,13 @@ impl Limit {
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.
-    pub fn may_lie(&self, p: usize, ideal: Ideal, stages: usize) -> bool {
-        let (least, most) = self.before[p][ideal as usize];
+    pub fn may_lie(&self, part: &Part, p: usize, ideal: Ideal, stages: usize) -> bool {
+        let [not_before, not_behind] = &self.kept_out[p][stages];
+        let bits = part.bits(ideal);
         let front = self.front(stages);
-        (least..=most).contains(&stages) && front.is_none_or(|front| front.ideals[p].contains(ideal as usize))
+        !meets(not_before, bits)
+            && is_subset(not_behind, bits)
+            && front.is_none_or(|front| front.ideals[p].contains(ideal as usize))
     }
 
     /// The pairs that can lie before a boundary with so many stages in front, if they are known.

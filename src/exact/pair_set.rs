@@ -6,7 +6,9 @@ use super::part::{Ideal, Part};
 
 /// Pairs of ideals, a row for each ideal of the first part that occurs.
 pub struct PairSet {
-    rows: Vec<Option<Row>>,
+    /// For each ideal of the first part, the number of its row, if it has one, and nothing else: untouched memory costs nothing.
+    row_of: Vec<u32>,
+    rows: Vec<Row>,
     /// Ideals of the second part.
     width: usize,
     /// Bytes that the rows take.
@@ -24,15 +26,17 @@ impl PairSet {
     /// No pairs.
     pub fn new(parts: &[Part; 2]) -> Self {
         Self {
-            rows: vec![None; parts[0].ideals.len()],
-            width: parts[1].ideals.len(),
+            row_of: vec![0; parts[0].len()],
+            rows: Vec::new(),
+            width: parts[1].len(),
             bytes: 0,
         }
     }
 
     /// Whether a pair is there.
     pub fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
-        match &self.rows[first as usize] {
+        let row = (self.row_of[first as usize] as usize).checked_sub(1);
+        match row.map(|row| &self.rows[row]) {
             None => false,
             Some(Row::Few(row)) => row.contains(&second),
             Some(Row::Many(row)) => row.contains(second as usize),
@@ -41,7 +45,12 @@ impl PairSet {
 
     /// Adds a pair that is not there.
     pub fn insert(&mut self, [first, second]: [Ideal; 2]) {
-        let row = self.rows[first as usize].get_or_insert_with(|| Row::Few(Vec::new()));
+        let row = &mut self.row_of[first as usize];
+        if *row == 0 {
+            self.rows.push(Row::Few(Vec::new()));
+            *row = self.rows.len() as u32;
+        }
+        let row = &mut self.rows[*row as usize - 1];
         match row {
             // As many bytes as the bits, or as many as are searched in no time.
             Row::Few(few) if few.len() < (self.width / 32).min(64) => {
@@ -62,7 +71,8 @@ impl PairSet {
 
     /// Takes all pairs away.
     pub fn clear(&mut self) {
-        self.rows.fill(None);
+        self.row_of.fill(0);
+        self.rows.clear();
         self.bytes = 0;
     }
 }

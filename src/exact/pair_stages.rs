@@ -1,57 +1,82 @@
 //! Stages between pairs of ideals: which ones keep a limit, and the pairs that they lead to.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::iter;
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::bounds;
 use super::control::Control;
 use super::cross::{Between, Cross};
 use super::dominance::Dominance;
 use super::fronts::Front;
 use super::growth;
-use super::mates::{Mates, keeps};
+use super::listing::Ranges;
+use super::mates::{Mates, Slice, keeps};
 use super::pair_limit::Limit;
 use super::pair_set::PairSet;
-use super::part::{Busy, Ideal, Part, Slice, Towards, in_two, plus};
+use super::part::{Busy, Ideal, Part, Towards, in_two, plus};
 use super::reached::{Reached, State};
 use crate::options::Communication;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
-/// Most ideals of one part: where there are more, passes hardly ever end in time, and the program has the machine to itself.
-fn most_ideals(communication: Communication) -> usize {
-    match communication {
-        // Loads far above the work leave more pairs.
-        Communication::Blocking => 50_000,
-        Communication::Ignored | Communication::Overlapped => 300_000,
+/// How many ideals of one part are listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// At most so many if all of them are.
+    pub all: usize,
+    /// At most so many if only those are that count for limits near the bound, where transfers are no part of a load.
+    pub wanted: usize,
+}
+
+impl Caps {
+    /// Where there are more, passes hardly ever end in time, and the program has the machine to itself.
+    pub fn new(communication: Communication) -> Self {
+        match communication {
+            // Loads far above the work leave more pairs, and tell too little of the ideals that count.
+            Communication::Blocking => Self {
+                all: 50_000,
+                wanted: 0,
+            },
+            Communication::Ignored | Communication::Overlapped => Self {
+                all: 300_000,
+                wanted: 1_000_000,
+            },
+        }
     }
 }
+
+/// Where ideals are too many, how many times as close to the bound the next limit lies for which they are listed.
+const CLOSER: u64 = 4;
 
 /// Most bytes of the pairs met from one end.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Most slices that are kept at a time, 88 bytes each.
-const MOST_SLICES: usize = 10_000_000;
+/// Most ideals at the far ends of stages that are kept at a time, four bytes each.
+const MOST_REACHABLE: usize = 100_000_000;
 
 /// Pairs of a layer that tell what the next one costs.
 const SAMPLE: usize = 16;
 
-/// Looking at a pair of slices that may fit, in the time of passing over one that does not.
-const STEPS_OF_A_PAIR: u64 = 8;
+/// Looking at a pair that work allows, in the time of passing over an ideal.
+const STEPS_OF_A_PAIR: u64 = 1;
 
 /// Steps between two looks at the clock: some milliseconds.
 const STEPS_UNWATCHED: u64 = 1_000_000;
 
-/// Ideals that are looked at, more or less, for the slices of a batch of pairs.
+/// Ideals that are looked at, more or less, for the stages from a batch of pairs.
 const IDEALS_OF_A_BATCH: usize = 4_000_000;
 
 /// Pairs with the same second ideal that a thread goes on from at a time.
 const GROUP: usize = 32;
 
-/// For each ideal of a part, the stages that can follow; `None` until first looked up.
-type Slices = Vec<Option<Box<[Slice]>>>;
+/// For each ideal of a part, those that a stage can lead to, in ascending order; `None` until first looked up.
+type Reachable = Vec<Option<Box<[Ideal]>>>;
 
 /// What is known of a problem in two parts, and of the stages between pairs of their ideals.
 pub struct Stages<'a> {
@@ -59,6 +84,8 @@ pub struct Stages<'a> {
     pub problem: &'a Problem,
     /// Its work.
     pub work_ns: u64,
+    /// What the work of every stage is a multiple of.
+    grain_ns: u64,
     control: &'a Control<'a>,
     /// Its parts.
     pub parts: [Part; 2],
@@ -66,16 +93,18 @@ pub struct Stages<'a> {
     pub cross: Cross,
     /// For each stage from the end, part and ideal, the bytes that it would hold there; empty where memory cannot bind.
     bytes: Vec<[Vec<u64>; 2]>,
-    /// For each direction, part and ideal, the stages that can follow; looked up when first met.
-    slices: [[Slices; 2]; 2],
-    slices_held: usize,
+    /// For each direction, part and ideal, those that a stage can lead to; looked up when first met.
+    reachable: [[Reachable; 2]; 2],
+    reachable_held: usize,
+    /// Whether stages pay for anything beside work.
+    pays: bool,
     /// What it takes to tell which pairs dominate others.
     dominance: Option<Dominance>,
-    /// Slices reach up to this limit.
-    most_ns: u64,
+    /// Limits are at most so much.
+    pub most_ns: u64,
     /// The number of steps at which to give up.
     pub until: u64,
-    /// Pairs of slices passed over; one that may fit counts for more.
+    /// Ideals looked at, and pairs that work allows, which count for more.
     pub steps: u64,
 }
 
@@ -88,8 +117,10 @@ pub struct Step<'a> {
     taken: usize,
     /// Stages before the boundary that it leads to.
     before: usize,
-    /// What the stages beyond that boundary can carry.
-    rest_ns: u64,
+    /// Stages beyond that boundary.
+    beyond: u64,
+    /// The most work of a stage: with what is paid it may come to less.
+    most_ns: u64,
     /// Most pairs that are taken from each pair of the last layer.
     pub children: usize,
     /// Least work of a stage, in ns.
@@ -121,16 +152,14 @@ struct Found {
 
 impl<'a> Stages<'a> {
     /// Lists the ideals of both parts, for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
-    pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
-        let most_ideals = most_ideals(problem.settings.communication);
-        let [first, second] = in_two(problem, most_ideals)?;
-        let first = Part::new(problem, first, most_ideals)?;
-        let second = Part::new(problem, second, most_ideals)?;
-        let none = || [&first, &second].map(|part| vec![None; part.ideals.len()]);
-        let slices = [none(), none()];
-        let parts = [first, second];
+    pub fn new(problem: &'a Problem, control: &'a Control<'a>, caps: Caps, most_ns: u64) -> Option<Self> {
+        let (parts, listed_ns) = list(problem, caps, most_ns)?;
+        let none = || [0, 1].map(|p: usize| vec![None; parts[p].len()]);
+        let reachable = [none(), none()];
         let bytes = |from_end: usize| {
-            let of = |part: &Part| part.sums(|item| problem.memory_bytes(&problem.items[item], from_end));
+            let of_item =
+                |part: &Part, at: usize| problem.memory_bytes(&problem.items[part.items[at]], from_end);
+            let of = |part: &Part| part.sums(|at| of_item(part, at), |a: u64, b| a + b);
             [of(&parts[0]), of(&parts[1])]
         };
         let bytes = match problem.memory_never_binds() {
@@ -141,15 +170,17 @@ impl<'a> Stages<'a> {
         let dominates = is_blocking && !problem.settings.all_stages && control.reductions.dominance;
         Some(Self {
             dominance: dominates.then(|| Dominance::new(&parts)),
+            pays: !problem.transfers.is_empty(),
             problem,
             work_ns: problem.work_ns(),
+            grain_ns: bounds::grain_ns(problem),
             control,
             cross: Cross::new(problem, &parts),
             parts,
             bytes,
-            slices,
-            slices_held: 0,
-            most_ns,
+            reachable,
+            reachable_held: 0,
+            most_ns: listed_ns,
             until: 0,
             steps: 0,
         })
@@ -176,7 +207,8 @@ impl<'a> Stages<'a> {
                 Towards::Start => beyond,
                 Towards::End => taken,
             },
-            rest_ns: beyond as u64 * limit.ns,
+            beyond: beyond as u64,
+            most_ns: limit.ns - limit.ns % self.grain_ns,
             children: usize::MAX,
             least_ns: 0,
         }
@@ -188,17 +220,18 @@ impl<'a> Stages<'a> {
         let step = self.step(limit, own.towards, own.stages + 1);
         let sample = waiting.min(SAMPLE);
         let samples: Vec<usize> = (0..sample).map(|at| own.layer + at * waiting / sample).collect();
-        self.forget_fronts(&step);
+        self.forget_others(&step);
         self.look_up(&step, own, &samples);
         let (mut steps, mut fitting) = (0, Vec::new());
         for &at in &samples {
             let from = own.states[at].at;
             let mates = self.mates(&step, from[1]);
-            let within_ns = [self.must_take_ns(&step, from), limit.ns];
+            let within_ns = [self.must_take_ns(&step, from), step.most_ns];
             let mut range = mates.all();
-            for a in self.useful(&step, 0, from[0]) {
+            for first in self.useful(&step, 0, from[0]) {
                 fitting.clear();
-                steps += 1 + mates.fitting(a, within_ns, &mut range, &mut fitting);
+                let work_ns = self.own_ns(step.towards, 0, from[0], first);
+                steps += 1 + mates.fitting(first, work_ns, within_ns, &mut range, &mut fitting);
                 steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
                 if steps / sample as u64 >= most / waiting as u64 {
                     return most;
@@ -224,13 +257,13 @@ impl<'a> Stages<'a> {
         if all_stages {
             own.seen.clear();
         }
-        self.forget_fronts(&step);
+        self.forget_others(&step);
         let together = own.stages + other.stages;
         let may_meet = together == stages || together < stages && !all_stages;
         // Pairs with the same second ideal share what can be taken from there.
         own.states[layer.clone()].sort_by_key(|state| (state.at[1], state.at[0]));
         let parents: Vec<usize> = layer.collect();
-        let ideals = self.parts.iter().map(|part| part.ideals.len()).max();
+        let ideals = self.parts.iter().map(Part::len).max();
         let batch = IDEALS_OF_A_BATCH / ideals.unwrap_or(1);
         for parents in parents.chunks(batch.clamp(8, 512)) {
             self.look_up(&step, own, parents);
@@ -256,8 +289,8 @@ impl<'a> Stages<'a> {
                     return Ok(Some((own.states.len() - 1) as u32));
                 }
             }
-            if self.slices_held > MOST_SLICES {
-                self.forget_slices();
+            if self.reachable_held > MOST_REACHABLE {
+                self.forget_reachable();
             }
         }
         Ok(None)
@@ -273,78 +306,123 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Slices lead to a front where it is known, so that those of another are of no use.
-    fn forget_fronts(&mut self, step: &Step) {
-        if step.limit.fronts.is_some() {
-            self.forget_slices();
+    /// Where only ideals are looked up that can lie before one boundary, those for another are of no use.
+    fn forget_others(&mut self, step: &Step) {
+        if step.limit.fronts.is_some() || self.parts[0].is_partial() {
+            self.forget_reachable();
         }
     }
 
     /// Makes room: what is needed again is looked up again.
-    fn forget_slices(&mut self) {
-        let all = self.slices.iter_mut().flatten().flatten();
-        all.for_each(|slices| *slices = None);
-        self.slices_held = 0;
+    fn forget_reachable(&mut self) {
+        let all = self.reachable.iter_mut().flatten().flatten();
+        all.for_each(|reachable| *reachable = None);
+        self.reachable_held = 0;
     }
 
-    /// Finds the slices of the ideals in some pairs, as far as they are not known.
+    /// Finds what a stage can lead to from the ideals in some pairs, as far as it is not known.
     fn look_up(&mut self, step: &Step, own: &Reached, pairs: &[usize]) {
         for p in 0..2 {
-            let slices = &self.slices[step.towards as usize][p];
+            let reachable = &self.reachable[step.towards as usize][p];
             let mut ideals: Vec<Ideal> = pairs.iter().map(|&pair| own.states[pair].at[p]).collect();
             ideals.sort_unstable();
             ideals.dedup();
-            ideals.retain(|&ideal| slices[ideal as usize].is_none());
-            let find = |&ideal: &Ideal| self.find_slices(step, p, ideal);
-            let found: Vec<Box<[Slice]>> = ideals.par_iter().map(find).collect();
-            let looked_at = step
-                .front()
-                .map_or(self.parts[p].ideals.len(), |front| front.ideals[p].count_ones(..));
+            ideals.retain(|&ideal| reachable[ideal as usize].is_none());
+            let candidates = self.candidates(step, p);
+            let find = |&ideal: &Ideal| self.find_reachable(step, p, ideal, &candidates);
+            let found: Vec<Box<[Ideal]>> = ideals.par_iter().map(find).collect();
+            let looked_at: usize = match step.front() {
+                None => candidates.iter().map(Range::len).sum(),
+                Some(front) => front.ideals[p].count_ones(..),
+            };
             self.steps += (looked_at * ideals.len()) as u64;
             for (ideal, found) in ideals.into_iter().zip(found) {
-                self.slices_held += found.len();
-                self.slices[step.towards as usize][p][ideal as usize] = Some(found);
+                self.reachable_held += found.len();
+                self.reachable[step.towards as usize][p][ideal as usize] = Some(found);
             }
         }
     }
 
-    /// The slices of an ideal, where a front is known those that lead to it.
-    fn find_slices(&self, step: &Step, p: usize, ideal: Ideal) -> Box<[Slice]> {
-        let ends = |whole, left| self.cross.ends(p, whole, left);
+    /// Ideals of a part that may lie where stages lead, in ascending ranges.
+    fn candidates(&self, step: &Step, p: usize) -> Vec<Range<Ideal>> {
+        let [large, small] = &self.parts;
+        match p {
+            0 if self.parts[0].is_partial() && (1..self.problem.stages()).contains(&step.before) => {
+                let wanted = wanted_before(self.problem, small, step.limit.ns, step.before).collect();
+                let ranges = Ranges::new(wanted);
+                ranges
+                    .iter()
+                    .map(|[from_ns, to_ns]| large.of_work(from_ns..=to_ns))
+                    .collect()
+            }
+            _ => iter::once(0..self.parts[p].len() as Ideal).collect(),
+        }
+    }
+
+    /// Those of the candidates that a stage can lead to from an ideal, where a front is known those of it.
+    fn find_reachable(
+        &self,
+        step: &Step,
+        p: usize,
+        from: Ideal,
+        candidates: &[Range<Ideal>],
+    ) -> Box<[Ideal]> {
         let part = &self.parts[p];
+        let own_ns = part.work_ns(from, 0);
+        let near = match step.towards {
+            Towards::Start => own_ns.saturating_sub(self.most_ns)..=own_ns,
+            Towards::End => own_ns..=own_ns.saturating_add(self.most_ns),
+        };
+        let near = part.of_work(near);
         let found = match step.front() {
-            None => part.slices(ideal, step.towards, self.most_ns, ends),
+            None => {
+                let ranges = candidates.iter();
+                let to = ranges.flat_map(|range| range.start.max(near.start)..range.end.min(near.end));
+                part.nested(from, step.towards, to)
+            }
             Some(front) => {
                 let to = front.ideals[p].ones().map(|to| to as Ideal);
-                part.slices_to(ideal, step.towards, self.most_ns, to, ends)
+                part.nested(from, step.towards, to.filter(|to| near.contains(to)))
             }
         };
         found.into()
     }
 
-    /// The slices of an ideal that keep the limit and the windows.
-    fn useful<'b>(&'b self, step: &'b Step, p: usize, ideal: Ideal) -> impl Iterator<Item = &'b Slice> {
-        let slices = self.slices[step.towards as usize][p][ideal as usize].as_deref();
-        let fits = move |slice: &&Slice| {
-            step.limit.may_lie(p, slice.to, step.before) && keeps(slice.busy, step.limit.ns)
+    /// The ideals that a stage within the limit and the windows can lead to from one.
+    fn useful<'b>(&'b self, step: &'b Step, p: usize, from: Ideal) -> impl Iterator<Item = Ideal> {
+        let reachable = self.reachable[step.towards as usize][p][from as usize].as_deref();
+        let fits = move |&to: &Ideal| {
+            self.own_ns(step.towards, p, from, to) <= step.limit.ns
+                && step.limit.may_lie(&self.parts[p], p, to, step.before)
         };
-        slices.unwrap_or(&[]).iter().filter(fits)
+        reachable.unwrap_or(&[]).iter().copied().filter(fits)
     }
 
-    /// The useful slices of an ideal of the second part.
-    fn mates<'b>(&self, step: &Step<'b>, ideal: Ideal) -> Mates<'b> {
-        let slices = self.useful(step, 1, ideal).copied().collect();
-        let front = step.front().map(|front| (front, step.towards));
-        Mates::new(&self.cross, front, slices, |slice, bits| {
-            self.cut(step.towards, 1, ideal, slice.to, bits)
-        })
+    /// The useful ideals from one of the second part.
+    fn mates<'b>(&self, step: &Step<'b>, from: Ideal) -> Mates<'b> {
+        let to = self.useful(step, 1, from).collect();
+        Mates::new(&self.parts[1], from, to, step.front(), step.towards)
     }
 
-    /// Adds the [`Cross::cut`] of the slice between two ideals.
-    fn cut(&self, towards: Towards, p: usize, from: Ideal, to: Ideal, bits: &mut Vec<u64>) {
+    /// The work between two ideals of a part, in ns.
+    fn own_ns(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> u64 {
         match towards {
-            Towards::Start => self.cross.cut(p, from, to, bits),
-            Towards::End => self.cross.cut(p, to, from, bits),
+            Towards::Start => self.parts[p].work_ns(from, to),
+            Towards::End => self.parts[p].work_ns(to, from),
+        }
+    }
+
+    /// What the stage between two ideals of a part does there.
+    fn slice(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> Slice {
+        let [whole, rest] = match towards {
+            Towards::Start => [from, to],
+            Towards::End => [to, from],
+        };
+        let (ends, cut_ns) = self.cross.ends(p, whole, rest);
+        Slice {
+            busy: self.parts[p].busy(whole, rest),
+            ends,
+            cut_ns,
         }
     }
 
@@ -365,7 +443,7 @@ impl<'a> Stages<'a> {
             Towards::Start => beyond_ns.saturating_sub(most_ns),
             Towards::End => (least_ns + beyond_ns).saturating_sub(self.work_ns),
         };
-        let rest_ns = beyond_ns.saturating_sub(step.rest_ns);
+        let rest_ns = beyond_ns.saturating_sub(step.beyond * step.most_ns);
         known_ns.max(rest_ns).max(step.least_ns)
     }
 
@@ -404,7 +482,7 @@ impl<'a> Stages<'a> {
 
     /// The work beyond a pair of ideals and the transfers across it, in ns.
     fn kept_ns(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
-        let inside = |p: usize| self.parts[p].ideals[at[p] as usize].crossing_ns;
+        let inside = |p: usize| self.parts[p].crossing_ns(at[p]);
         let crossing_ns = inside(0) + inside(1) + self.cross.crossing_ns(&self.parts, at);
         self.work_beyond(towards, at) + crossing_ns
     }
@@ -436,7 +514,7 @@ impl<'a> Stages<'a> {
         let mut assignment = vec![0; self.problem.items.len()];
         for (stage, ends) in pairs.windows(2).enumerate() {
             for (p, part) in self.parts.iter().enumerate() {
-                let [before, after] = [0, 1].map(|end| &part.ideals[ends[end][p] as usize].bits);
+                let [before, after] = [0, 1].map(|end: usize| part.bits(ends[end][p]));
                 for (at, &item) in part.items.iter().enumerate() {
                     if growth::has(after, at) && !growth::has(before, at) {
                         assignment[item] = stage;
@@ -446,6 +524,62 @@ impl<'a> Stages<'a> {
         }
         assignment
     }
+}
+
+/// Both parts of the problem, the one with more ideals first, and the limit up to which none is missing: at most `most_ns`, and less
+/// where one part has too many ideals. `None` if it falls into no two parts, or ideals are too many at any limit.
+fn list(problem: &Problem, caps: Caps, most_ns: u64) -> Option<([Part; 2], u64)> {
+    let items = in_two(problem, caps.all)?;
+    let mut parts = items
+        .clone()
+        .map(|items| Part::new(problem, items, None, caps.all));
+    parts.sort_by_key(|part| Reverse(part.as_ref().map_or(usize::MAX, Part::len)));
+    let [large, small] = parts;
+    let small = small?;
+    if let Some(large) = large {
+        return Some(([large, small], most_ns));
+    }
+    let large: Vec<usize> = items.into_iter().find(|items| *items != small.items)?;
+    let least_ns = bounds::work_per_stage(problem).bottleneck_ns;
+    let mut spare_ns = most_ns.saturating_sub(least_ns);
+    loop {
+        let limit_ns = least_ns + spare_ns;
+        let wanted = wanted(problem, &small, limit_ns);
+        if let Some(part) = Part::new(problem, large.clone(), Some(&wanted), caps.wanted) {
+            return Some(([part, small], limit_ns));
+        }
+        if spare_ns == 0 {
+            return None;
+        }
+        spare_ns /= CLOSER;
+    }
+}
+
+/// The work of ideals of a part that can lie before some boundary within a limit, beside one of the other part, whose ideals are
+/// all known.
+fn wanted(problem: &Problem, known: &Part, limit_ns: u64) -> Ranges {
+    let boundaries = 1..problem.stages();
+    Ranges::new(
+        boundaries
+            .flat_map(|before| wanted_before(problem, known, limit_ns, before))
+            .collect(),
+    )
+}
+
+/// The same for the boundary with so many stages in front: these can carry it, and those behind carry the rest.
+fn wanted_before(
+    problem: &Problem,
+    known: &Part,
+    limit_ns: u64,
+    stages: usize,
+) -> impl Iterator<Item = [u64; 2]> {
+    let behind_ns = (problem.stages() - stages) as u64 * limit_ns;
+    let least_ns = problem.work_ns().saturating_sub(behind_ns);
+    let most_ns = stages as u64 * limit_ns;
+    (0..known.len() as Ideal).filter_map(move |ideal| {
+        let known_ns = known.work_ns(ideal, 0);
+        Some([least_ns.saturating_sub(known_ns), most_ns.checked_sub(known_ns)?])
+    })
 }
 
 /// The pairs that one more stage leads to from some of a layer.
@@ -469,9 +603,9 @@ impl Batch<'_, '_> {
             .collect();
         let of_group = |group: &&[usize]| {
             let mut found = Found::default();
-            let mates = self.stages.mates(&self.step, second(group[0]));
+            let mut mates = self.stages.mates(&self.step, second(group[0]));
             for &parent in *group {
-                self.next_from(parent, &mates, &mut found)?;
+                self.next_from(parent, &mut mates, &mut found)?;
             }
             Ok(found.next)
         };
@@ -480,7 +614,7 @@ impl Batch<'_, '_> {
     }
 
     /// Takes one more stage from a pair of ideals in every way.
-    fn next_from(&self, parent: usize, mates: &Mates, found: &mut Found) -> Result<(), StoppedBy> {
+    fn next_from(&self, parent: usize, mates: &mut Mates, found: &mut Found) -> Result<(), StoppedBy> {
         let Self {
             stages, step, own, ..
         } = self;
@@ -489,29 +623,37 @@ impl Batch<'_, '_> {
         let must_take_ns = stages.must_take_ns(step, from);
         let has_front = step.front().is_some();
         let mut steps = 0;
-        let (mut fitting, mut cut) = (Vec::new(), Vec::new());
+        let mut fitting = Vec::new();
         let mut range = mates.all();
         let most = found.next.len().saturating_add(step.children);
-        let first = match step.children {
+        let skipped = match step.children {
             usize::MAX => 0,
             _ => parent.wrapping_mul(7919) % stages.useful(step, 0, from[0]).count().max(1),
         };
-        for a in stages.useful(step, 0, from[0]).skip(first) {
+        for first in stages.useful(step, 0, from[0]).skip(skipped) {
             fitting.clear();
-            steps += mates.fitting(a, [must_take_ns, limit_ns], &mut range, &mut fitting);
+            let work_ns = stages.own_ns(step.towards, 0, from[0], first);
+            steps += mates.fitting(
+                first,
+                work_ns,
+                [must_take_ns, step.most_ns],
+                &mut range,
+                &mut fitting,
+            );
             steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
             if steps > STEPS_UNWATCHED {
                 let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
                 stages.may_go_on(own, before)?;
             }
-            cut.clear();
-            if !fitting.is_empty() {
-                stages.cut(step.towards, 0, from[0], a.to, &mut cut);
+            // Transfers are looked at only where work allows something.
+            let pays = stages.pays && !fitting.is_empty();
+            let slice = pays.then(|| stages.slice(step.towards, 0, from[0], first));
+            if slice.is_some_and(|slice| !keeps(slice.busy, limit_ns)) {
+                continue;
             }
             for &at in &fitting {
-                let to = [a.to, mates.to[at as usize]];
-                let b = &mates.slices[at as usize];
-                if to == from || a.work_ns + b.work_ns < must_take_ns {
+                let to = [first, mates.to[at as usize]];
+                if to == from {
                     continue;
                 }
                 // With fronts most stages are too busy, without them most pairs have been met before.
@@ -519,16 +661,22 @@ impl Batch<'_, '_> {
                 if !has_front && is_met() {
                     continue;
                 }
-                let mut busy = plus(a.busy, b.busy);
-                if !stages.cross.is_empty() {
-                    let stage = Between::new(step.towards, from, to);
-                    let ends = plus(a.ends, b.ends);
-                    let cut = [&cut[..], mates.cut(at)];
-                    busy = plus(busy, stages.cross.busy_with(ends, cut, &stages.parts, stage));
+                let mut busy = [0; 3];
+                if let Some(slice) = &slice {
+                    let mate = mates.slice(at, |to| stages.slice(step.towards, 1, from[1], to));
+                    if !keeps(slice.least_with(&mate, stages.cross.saved()), limit_ns) {
+                        continue;
+                    }
+                    busy = plus(slice.busy, mate.busy);
+                    if !stages.cross.is_empty() {
+                        let stage = Between::new(step.towards, from, to);
+                        let ends = plus(slice.ends, mate.ends);
+                        busy = plus(busy, stages.cross.busy_with(ends, &stages.parts, stage));
+                    }
                 }
                 let is_possible = keeps(busy, limit_ns)
                     && !(has_front && is_met())
-                    && keeps(stages.rest(step.towards, to), step.rest_ns)
+                    && keeps(stages.rest(step.towards, to), step.beyond * limit_ns)
                     && stages.fits_memory(step.taken, from, to);
                 if !is_possible {
                     continue;

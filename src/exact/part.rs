@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::mem;
+use std::ops::{Range, RangeInclusive};
 
 use petgraph::unionfind::UnionFind;
 
 use super::growth;
+use super::listing::{self, Ranges, Visitor};
 use crate::cost::{Side, StageCost};
 use crate::problem::Problem;
 
@@ -16,29 +17,27 @@ pub type Ideal = u32;
 /// What a stage adds to load, link in and link out, in ns; blocking transfers are part of the load.
 pub type Busy = [u64; 3];
 
-/// A part of the items, and all its ideals by growing work: the empty one first, all of the part last.
+/// A part of the items, and its ideals by growing work: the empty one first, all of the part last.
 pub struct Part {
     /// Its items, by position in the problem.
     pub items: Vec<usize>,
-    /// Its ideals.
-    pub ideals: Vec<Members>,
-    /// How ideals grow: each but the empty one, one without one of its items, and that item by position in the part. The
-    /// smaller ideal always comes first.
-    pub chain: Vec<(Ideal, Ideal, usize)>,
+    /// Bits of the items of each ideal, by position in the part, so many words an ideal.
+    bits: Vec<u64>,
+    words: usize,
+    /// Their work in ns.
+    works_ns: Vec<u64>,
+    /// How ideals grow: each but the empty one, and one with some items less that comes first.
+    grown: Vec<[Ideal; 2]>,
     /// Transfers as far as they lie inside it.
     pub transfers: Vec<Inside>,
-}
-
-/// An ideal of a part.
-pub struct Members {
-    /// Bits of the items, by position in the part.
-    pub bits: Box<[u64]>,
-    /// Their work in ns.
-    pub work_ns: u64,
-    /// Transfers between it and the rest of the part, by position in [`Part::transfers`].
-    pub crossing: Vec<usize>,
+    /// Bits of the transfers between each ideal and the rest of the part, so many words an ideal.
+    crossing: Vec<u64>,
+    transfer_words: usize,
     /// What these add to a load at either end, in ns.
-    pub crossing_ns: u64,
+    crossing_ns: Vec<u64>,
+    /// Bits of the transfers with one consumer that comes behind its producer.
+    simple: Vec<u64>,
+    is_partial: bool,
 }
 
 /// A transfer as far as it lies inside a part.
@@ -56,6 +55,28 @@ impl Inside {
     pub fn load_ns(&self) -> u64 {
         self.paid[0][0].min(self.paid[1][0])
     }
+
+    /// Whether some of its ends lie in a set and some outside.
+    fn crosses(&self, bits: &[u64]) -> bool {
+        match growth::has(bits, self.producer) {
+            true => !is_subset(&self.consumers, bits),
+            false => meets(&self.consumers, bits),
+        }
+    }
+
+    /// The side that the stage between two ideals pays, if it does.
+    fn side(&self, whole: &[u64], rest: &[u64]) -> Option<Side> {
+        let is_here = growth::has(whole, self.producer) && !growth::has(rest, self.producer);
+        let mut consumers = self.consumers.iter().zip(whole).zip(rest);
+        match is_here {
+            true => consumers
+                .any(|((to, whole), rest)| to & !(whole & !rest) != 0)
+                .then_some(Side::Producer),
+            false => consumers
+                .any(|((to, whole), rest)| to & whole & !rest != 0)
+                .then_some(Side::Consumer),
+        }
+    }
 }
 
 /// Which way a search takes stages.
@@ -65,21 +86,6 @@ pub enum Towards {
     Start,
     /// From the first stage: ideals grow.
     End,
-}
-
-/// The items of a stage that lie in one part: what is in one of two ideals alone.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice {
-    /// The ideal at its far end.
-    pub to: Ideal,
-    /// Work in ns.
-    pub work_ns: u64,
-    /// Work and what is paid for transfers inside the part. Transfers to the other part can only add to it.
-    pub busy: Busy,
-    /// What its ends of transfers to the other part pay, if all of those are cut.
-    pub ends: Busy,
-    /// The ns of those transfers.
-    pub cut_ns: u64,
 }
 
 /// What each side of a transfer pays.
@@ -98,151 +104,172 @@ pub fn plus(a: Busy, b: Busy) -> Busy {
 }
 
 impl Part {
-    /// The part of the problem with these items, in ascending order; `None` if it has more than so many ideals.
+    /// The part of the problem with these items, in ascending order, and its ideals, of which only those count whose work is
+    /// wanted; `None` if so many count that there are more than `most_ideals`, or far more in all.
     ///
-    /// Time and memory O(I (n + t)) for I ideals of n items and t transfers.
-    pub fn new(problem: &Problem, items: Vec<usize>, most_ideals: usize) -> Option<Self> {
+    /// Time O(I t + J) and memory O(I (n + t) / 64) for J ideals of n items and t transfers, I of which count.
+    pub fn new(
+        problem: &Problem,
+        items: Vec<usize>,
+        wanted: Option<&Ranges>,
+        most_ideals: usize,
+    ) -> Option<Self> {
         let at = positions(&items);
         let words = items.len().div_ceil(64).max(1);
         let before = before(problem, &items, &at);
         let transfers = inside(problem, &at, words);
-        let sets = ideals(&before, words, most_ideals)?;
-        let work_ns = |item: usize| problem.items[items[item]].work_ns();
-        let mut works: Vec<u64> = Vec::with_capacity(sets.len());
-        for set in &sets {
-            works.push(
-                set.grown
-                    .map_or(0, |(smaller, item)| works[smaller] + work_ns(item)),
-            );
+        let simple = |transfer: &Inside| {
+            let mut consumers = listing::ones(transfer.consumers.iter().copied());
+            let first = consumers.next();
+            consumers.next().is_none() && first.is_some_and(|to| precedes(&before, transfer.producer, to))
+        };
+        let is_simple: Vec<bool> = transfers.iter().map(simple).collect();
+        let mut lister = Lister::new(problem, &items, &transfers, &is_simple, wanted, most_ideals);
+        if !listing::walk(&before, &mut lister) {
+            return None;
         }
-        let size = |set: usize| sets[set].bits.iter().map(|word| word.count_ones()).sum::<u32>();
-        let mut order: Vec<usize> = (0..sets.len()).collect();
-        order.sort_by_cached_key(|&set| (works[set], size(set), set));
-        let mut rank = vec![0; sets.len()];
-        order
-            .iter()
-            .enumerate()
-            .for_each(|(at, &set)| rank[set] = at as Ideal);
-        let chain = |set: usize| {
-            let (smaller, item) = sets[set].grown?;
-            Some((rank[set], rank[smaller], item))
+        let Listed {
+            bits,
+            works_ns,
+            grown,
+            crossing,
+        } = lister.listed;
+        let transfer_words = transfers.len().div_ceil(64);
+        let row = |of: &[u64], words: usize, at: usize| of[at * words..][..words].to_vec();
+        let size = |at: usize| {
+            row(&bits, words, at)
+                .iter()
+                .map(|word| word.count_ones())
+                .sum::<u32>()
         };
-        let chain = (0..sets.len()).filter_map(chain).collect();
-        let mut crossing = crossing(&sets, &transfers, items.len());
-        let members = |&set: &usize| Members {
-            bits: sets[set].bits.clone(),
-            work_ns: works[set],
-            crossing_ns: crossing[set].iter().map(|&t| transfers[t].load_ns()).sum(),
-            crossing: mem::take(&mut crossing[set]),
-        };
-        Some(Self {
-            ideals: order.iter().map(members).collect(),
-            chain,
+        let mut order: Vec<usize> = (0..works_ns.len()).collect();
+        order.sort_by_cached_key(|&at| (works_ns[at], size(at), at));
+        let mut rank = vec![0; order.len()];
+        (0..).zip(&order).for_each(|(ideal, &at)| rank[at] = ideal);
+        let rows = |of: &[u64], words: usize| order.iter().flat_map(|&at| row(of, words, at)).collect();
+        let mut part = Self {
+            bits: rows(&bits, words),
+            words,
+            works_ns: order.iter().map(|&at| works_ns[at]).collect(),
+            grown: grown
+                .iter()
+                .map(|ends| ends.map(|at| rank[at as usize]))
+                .collect(),
+            crossing: rows(&crossing, transfer_words),
+            transfer_words,
+            crossing_ns: Vec::new(),
+            simple: bits_of(&is_simple),
+            is_partial: wanted.is_some(),
             items,
             transfers,
-        })
+        };
+        let load_ns = |ideal| part.crossing(ideal).map(|t| part.transfers[t].load_ns()).sum();
+        part.crossing_ns = (0..part.len() as Ideal).map(load_ns).collect();
+        Some(part)
     }
 
-    /// Every stage of at most `limit_ns` between an ideal and one further from where the search comes from, by growing
-    /// load. `ends` tells what is known of its ends of transfers to the other part.
-    pub fn slices(
-        &self,
-        from: Ideal,
-        towards: Towards,
-        limit_ns: u64,
-        ends: impl Fn(Ideal, Ideal) -> (Busy, u64),
-    ) -> Vec<Slice> {
-        let is_near = |&to: &Ideal| {
-            self.ideals[from as usize]
-                .work_ns
-                .abs_diff(self.ideals[to as usize].work_ns)
-                <= limit_ns
-        };
-        let mut slices = match towards {
-            Towards::Start => {
-                let to = (0..=from).rev().take_while(is_near);
-                self.slices_to(from, towards, limit_ns, to, ends)
-            }
-            Towards::End => {
-                let to = (from..=self.everything()).take_while(is_near);
-                self.slices_to(from, towards, limit_ns, to, ends)
-            }
-        };
-        slices.sort_by_key(|slice| slice.busy[0]);
-        slices
+    /// Whether only ideals are listed that count for some limit.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
-    /// Those of these stages that lead to some ideals, in that order.
-    pub fn slices_to(
-        &self,
-        from: Ideal,
-        towards: Towards,
-        limit_ns: u64,
-        to: impl Iterator<Item = Ideal>,
-        ends: impl Fn(Ideal, Ideal) -> (Busy, u64),
-    ) -> Vec<Slice> {
-        let slice = |to: Ideal| {
-            let (rest, whole) = match towards {
-                Towards::Start => (to, from),
-                Towards::End => (from, to),
-            };
-            let [small, large] = [rest, whole].map(|ideal| &self.ideals[ideal as usize]);
-            let work_ns = large.work_ns.checked_sub(small.work_ns)?;
-            if work_ns > limit_ns || !is_subset(&small.bits, &large.bits) {
-                return None;
-            }
-            let busy = self.busy(whole, rest);
-            let (ends, cut_ns) = ends(whole, rest);
-            let slice = Slice {
-                to,
-                work_ns,
-                busy,
-                ends,
-                cut_ns,
-            };
-            busy.iter().all(|&ns| ns <= limit_ns).then_some(slice)
-        };
-        to.filter_map(slice).collect()
+    /// The number of its ideals.
+    pub fn len(&self) -> usize {
+        self.works_ns.len()
+    }
+
+    /// Bits of the items of an ideal, by position in the part.
+    pub fn bits(&self, ideal: Ideal) -> &[u64] {
+        &self.bits[ideal as usize * self.words..][..self.words]
+    }
+
+    /// The transfers between an ideal and the rest of the part, by position in [`Part::transfers`].
+    pub fn crossing(&self, ideal: Ideal) -> impl Iterator<Item = usize> {
+        listing::ones(self.crossing_bits(ideal).iter().copied())
+    }
+
+    fn crossing_bits(&self, ideal: Ideal) -> &[u64] {
+        &self.crossing[ideal as usize * self.transfer_words..][..self.transfer_words]
+    }
+
+    /// What these transfers add to a load at either end, in ns.
+    pub fn crossing_ns(&self, ideal: Ideal) -> u64 {
+        self.crossing_ns[ideal as usize]
+    }
+
+    /// The ideals whose work lies within limits.
+    pub fn of_work(&self, within_ns: RangeInclusive<u64>) -> Range<Ideal> {
+        let from = self.works_ns.partition_point(|ns| ns < within_ns.start());
+        let to = self.works_ns.partition_point(|ns| ns <= within_ns.end());
+        from as Ideal..to as Ideal
+    }
+
+    /// Those of some ideals that lie in an ideal, or that it lies in.
+    pub fn nested(&self, from: Ideal, towards: Towards, to: impl Iterator<Item = Ideal>) -> Vec<Ideal> {
+        let own = self.bits(from);
+        match towards {
+            Towards::Start => to.filter(|&to| is_subset(self.bits(to), own)).collect(),
+            Towards::End => to.filter(|&to| is_subset(own, self.bits(to))).collect(),
+        }
     }
 
     /// What the stage between two ideals adds up to. One stage never costs more than several that hold the same items.
     pub fn busy(&self, whole: Ideal, rest: Ideal) -> Busy {
-        let [whole, rest] = [whole, rest].map(|ideal| &self.ideals[ideal as usize]);
-        let mut busy = [whole.work_ns - rest.work_ns, 0, 0];
-        // What has an end in the stage and another outside crosses the border of one of the two ideals.
-        let again = |t: &&usize| whole.crossing.binary_search(t).is_err();
-        for &t in whole.crossing.iter().chain(rest.crossing.iter().filter(again)) {
-            let transfer = &self.transfers[t];
-            let is_here =
-                growth::has(&whole.bits, transfer.producer) && !growth::has(&rest.bits, transfer.producer);
-            let mut consumers = transfer.consumers.iter().zip(&whole.bits).zip(&rest.bits);
-            let side = match is_here {
-                true => consumers
-                    .any(|((to, whole), rest)| to & !(whole & !rest) != 0)
-                    .then_some(Side::Producer),
-                false => consumers
-                    .any(|((to, whole), rest)| to & whole & !rest != 0)
-                    .then_some(Side::Consumer),
+        let mut busy = [self.work_ns(whole, rest), 0, 0];
+        let words = self.crossing_bits(whole).iter().zip(self.crossing_bits(rest));
+        for (word, ((whole_crosses, rest_crosses), simple)) in words.zip(&self.simple).enumerate() {
+            // What has an end in the stage and another outside crosses the border of one of the two ideals; with one consumer
+            // behind it, of one alone, and then its producer lies in the smaller one if it crosses there.
+            let mut pay = |bits: u64, side: Side| {
+                for t in listing::ones([bits]) {
+                    busy = plus(busy, self.transfers[word * 64 + t].paid[side as usize]);
+                }
             };
-            if let Some(side) = side {
-                busy = plus(busy, transfer.paid[side as usize]);
+            pay(whole_crosses & !rest_crosses & simple, Side::Producer);
+            pay(rest_crosses & !whole_crosses & simple, Side::Consumer);
+            for t in listing::ones([(whole_crosses | rest_crosses) & !simple]) {
+                let transfer = &self.transfers[word * 64 + t];
+                if let Some(side) = transfer.side(self.bits(whole), self.bits(rest)) {
+                    busy = plus(busy, transfer.paid[side as usize]);
+                }
             }
         }
         busy
     }
 
     /// For each ideal, the sum over its items.
-    pub fn sums(&self, of_item: impl Fn(usize) -> u64) -> Vec<u64> {
-        let mut sums = vec![0; self.ideals.len()];
-        for &(ideal, smaller, at) in &self.chain {
-            sums[ideal as usize] = sums[smaller as usize] + of_item(self.items[at]);
+    pub fn sums<T: Copy + Default>(&self, of_item: impl Fn(usize) -> T, plus: impl Fn(T, T) -> T) -> Vec<T> {
+        let mut sums = vec![T::default(); self.len()];
+        for &[ideal, smaller] in &self.grown {
+            let sum = self
+                .between(ideal, smaller)
+                .fold(sums[smaller as usize], |sum, at| plus(sum, of_item(at)));
+            sums[ideal as usize] = sum;
         }
         sums
     }
 
+    /// For each ideal, bits that its items set, so many words an ideal.
+    pub fn unions(&self, words: usize, of_item: &[Vec<usize>]) -> Vec<u64> {
+        let mut unions = vec![0; self.len() * words];
+        for &[ideal, smaller] in &self.grown {
+            let [at, smaller_at] = [ideal, smaller].map(|ideal| ideal as usize * words);
+            unions.copy_within(smaller_at..smaller_at + words, at);
+            let bits = self.between(ideal, smaller).flat_map(|item| &of_item[item]);
+            bits.for_each(|bit| unions[at + bit / 64] |= 1 << (bit % 64));
+        }
+        unions
+    }
+
+    /// The items between two ideals, by position in the part.
+    fn between(&self, whole: Ideal, rest: Ideal) -> impl Iterator<Item = usize> {
+        let words = self.bits(whole).iter().zip(self.bits(rest));
+        listing::ones(words.map(|(whole, rest)| whole & !rest))
+    }
+
     /// The set of its items for which something holds, as bits by position in the part.
     pub fn set(&self, holds: impl Fn(usize) -> bool) -> Box<[u64]> {
-        let mut bits = vec![0u64; self.ideals[0].bits.len()];
+        let mut bits = vec![0u64; self.words];
         for (at, _) in self.items.iter().enumerate().filter(|&(_, &item)| holds(item)) {
             bits[at / 64] |= 1 << (at % 64);
         }
@@ -251,27 +278,22 @@ impl Part {
 
     /// Work between two ideals, in ns.
     pub fn work_ns(&self, whole: Ideal, rest: Ideal) -> u64 {
-        self.ideals[whole as usize].work_ns - self.ideals[rest as usize].work_ns
+        self.works_ns[whole as usize] - self.works_ns[rest as usize]
     }
 
     /// For each ideal, those with one item more.
     pub fn covers(&self) -> Vec<Vec<Ideal>> {
-        let at: HashMap<&[u64], Ideal> = (0..)
-            .zip(&self.ideals)
-            .map(|(at, ideal)| (&*ideal.bits, at))
-            .collect();
-        let mut covers = vec![Vec::new(); self.ideals.len()];
-        let mut smaller = self.ideals[0].bits.clone();
-        for (ideal, members) in (0..).zip(&self.ideals) {
-            smaller.copy_from_slice(&members.bits);
-            for item in 0..self.items.len() {
-                if growth::has(&members.bits, item) {
-                    smaller[item / 64] ^= 1 << (item % 64);
-                    if let Some(&below) = at.get(&*smaller) {
-                        covers[below as usize].push(ideal);
-                    }
-                    smaller[item / 64] ^= 1 << (item % 64);
+        let ideals = || 0..self.len() as Ideal;
+        let at: HashMap<&[u64], Ideal> = ideals().map(|ideal| (self.bits(ideal), ideal)).collect();
+        let mut covers = vec![Vec::new(); self.len()];
+        for ideal in ideals() {
+            let mut smaller = self.bits(ideal).to_vec();
+            for item in self.between(ideal, 0) {
+                smaller[item / 64] ^= 1 << (item % 64);
+                if let Some(&below) = at.get(&*smaller) {
+                    covers[below as usize].push(ideal);
                 }
+                smaller[item / 64] ^= 1 << (item % 64);
             }
         }
         covers
@@ -279,14 +301,26 @@ impl Part {
 
     /// Position of the ideal of everything.
     pub fn everything(&self) -> Ideal {
-        (self.ideals.len() - 1) as Ideal
+        (self.len() - 1) as Ideal
     }
 }
 
 /// The number of ideals of some items without order with the rest, in ascending order; `None` if there are more than so many.
-fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
+pub fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
+    struct Count {
+        ideals: usize,
+        most: usize,
+    }
+    impl Visitor for Count {
+        fn enter(&mut self, _: usize, _: &[u64]) -> bool {
+            self.ideals += 1;
+            self.ideals <= self.most
+        }
+        fn leave(&mut self, _: usize) {}
+    }
+    let mut count = Count { ideals: 1, most };
     let before = before(problem, items, &positions(items));
-    Some(ideals(&before, items.len().div_ceil(64), most)?.len())
+    listing::walk(&before, &mut count).then_some(count.ideals)
 }
 
 /// The position of each item.
@@ -330,70 +364,141 @@ fn inside(problem: &Problem, at: &HashMap<usize, usize>, words: usize) -> Vec<In
     (0..problem.transfers.len()).filter_map(of).collect()
 }
 
-/// For each set, the transfers between it and the rest of the part, in ascending order.
-fn crossing(sets: &[Set], transfers: &[Inside], items: usize) -> Vec<Vec<usize>> {
-    let of = |item: usize| {
-        let is_end =
-            |t: &usize| transfers[*t].producer == item || growth::has(&transfers[*t].consumers, item);
-        (0..transfers.len()).filter(is_end).collect()
-    };
-    let of_item: Vec<Vec<usize>> = (0..items).map(of).collect();
-    let mut crossing: Vec<Vec<usize>> = Vec::with_capacity(sets.len());
-    for set in sets {
-        let crosses = |t: &usize| match growth::has(&set.bits, transfers[*t].producer) {
-            true => !is_subset(&transfers[*t].consumers, &set.bits),
-            false => meets(&transfers[*t].consumers, &set.bits),
-        };
-        let of_set = set.grown.map_or_else(Vec::new, |(smaller, item)| {
-            // What has no end at the item crosses as before.
-            let touched = &of_item[item];
-            let before = crossing[smaller].iter().copied();
-            let mut of_set: Vec<usize> = before.filter(|t| !touched.contains(t)).collect();
-            of_set.extend(touched.iter().copied().filter(crosses));
-            of_set.sort_unstable();
-            of_set
-        });
-        crossing.push(of_set);
-    }
-    crossing
+/// Whether one item comes directly before another.
+fn precedes(before: &[Vec<usize>], one: usize, other: usize) -> bool {
+    before[other].contains(&one)
 }
 
-/// An ideal as it is made, and the smaller one and the item that it is made of.
-struct Set {
-    bits: Box<[u64]>,
-    grown: Option<(usize, usize)>,
+fn bits_of(holds: &[bool]) -> Vec<u64> {
+    let mut bits = vec![0; holds.len().div_ceil(64)];
+    let ones = (0..holds.len()).filter(|&at| holds[at]);
+    ones.for_each(|at| bits[at / 64] |= 1 << (at % 64));
+    bits
 }
 
-/// All ideals of a partial order whose items are numbered topologically, smaller ones first; `None` if there are more than
-/// so many.
-///
-/// Each is made once: added in ascending numbers, the items of an ideal have but one order, and what each start of it holds
-/// is an ideal.
-fn ideals(before: &[Vec<usize>], words: usize, most: usize) -> Option<Vec<Set>> {
-    let mut sets = vec![Set {
-        bits: vec![0u64; words].into(),
-        grown: None,
-    }];
-    let mut next = 0;
-    while next < sets.len() {
-        let from = sets[next].grown.map_or(0, |(_, item)| item + 1);
-        for item in from..before.len() {
-            let bits = &sets[next].bits;
-            if before[item].iter().all(|&before| growth::has(bits, before)) {
-                let mut bits = bits.clone();
-                bits[item / 64] |= 1 << (item % 64);
-                sets.push(Set {
-                    bits,
-                    grown: Some((next, item)),
-                });
+/// Ideals as they are listed: the columns of a [`Part`] in another order.
+struct Listed {
+    bits: Vec<u64>,
+    works_ns: Vec<u64>,
+    grown: Vec<[Ideal; 2]>,
+    crossing: Vec<u64>,
+}
+
+/// Ideals that are met for each one that is listed at most.
+const MET: usize = 128;
+
+/// Lists ideals.
+struct Lister<'a> {
+    /// The work of each item.
+    of_item_ns: Vec<u64>,
+    /// For each item, bits of the simple transfers with an end there, so many words an item: each changes whether they cross.
+    flips: Vec<u64>,
+    /// The others.
+    others: Vec<(usize, &'a Inside)>,
+    wanted: Option<&'a Ranges>,
+    most: usize,
+    met: usize,
+    /// Of the ideal met last.
+    work_ns: u64,
+    crossing: Vec<u64>,
+    /// The last listed one on the way to each ideal that holds fewer items, the empty one first, and to itself.
+    way: Vec<Ideal>,
+    listed: Listed,
+}
+
+impl<'a> Lister<'a> {
+    fn new(
+        problem: &Problem,
+        items: &[usize],
+        transfers: &'a [Inside],
+        is_simple: &[bool],
+        wanted: Option<&'a Ranges>,
+        most: usize,
+    ) -> Self {
+        let words = transfers.len().div_ceil(64);
+        let mut flips = vec![0; items.len() * words];
+        let mut others = Vec::new();
+        for (t, transfer) in transfers.iter().enumerate() {
+            let consumers = listing::ones(transfer.consumers.iter().copied());
+            match is_simple[t] {
+                true => consumers
+                    .chain([transfer.producer])
+                    .for_each(|end| flips[end * words + t / 64] ^= 1 << (t % 64)),
+                false => others.push((t, transfer)),
             }
         }
-        if sets.len() > most {
-            return None;
+        Self {
+            of_item_ns: items.iter().map(|&item| problem.items[item].work_ns()).collect(),
+            flips,
+            others,
+            wanted,
+            most,
+            met: 1,
+            work_ns: 0,
+            crossing: vec![0; words],
+            way: vec![0],
+            listed: Listed {
+                bits: vec![0; items.len().div_ceil(64).max(1)],
+                works_ns: vec![0],
+                grown: Vec::new(),
+                crossing: vec![0; words],
+            },
         }
-        next += 1;
     }
-    Some(sets)
+
+    fn flip(&mut self, item: usize) {
+        let words = self.crossing.len();
+        let flips = &self.flips[item * words..][..words];
+        self.crossing
+            .iter_mut()
+            .zip(flips)
+            .for_each(|(bits, flips)| *bits ^= flips);
+    }
+
+    fn list(&mut self, bits: &[u64]) -> Ideal {
+        let Listed {
+            bits: all_bits,
+            works_ns,
+            grown,
+            crossing,
+        } = &mut self.listed;
+        let ideal = works_ns.len() as Ideal;
+        let smaller = self.way.last().copied().unwrap_or_default();
+        all_bits.extend(bits);
+        works_ns.push(self.work_ns);
+        grown.push([ideal, smaller]);
+        let at = crossing.len();
+        crossing.extend(&self.crossing);
+        for (t, _) in self.others.iter().filter(|(_, transfer)| transfer.crosses(bits)) {
+            crossing[at + t / 64] |= 1 << (t % 64);
+        }
+        ideal
+    }
+}
+
+impl Visitor for Lister<'_> {
+    fn enter(&mut self, item: usize, bits: &[u64]) -> bool {
+        self.met += 1;
+        self.work_ns += self.of_item_ns[item];
+        self.flip(item);
+        let is_all =
+            || bits.iter().map(|word| word.count_ones() as usize).sum::<usize>() == self.of_item_ns.len();
+        let is_wanted = self
+            .wanted
+            .is_none_or(|wanted| wanted.contains(self.work_ns) || is_all());
+        let last = match is_wanted {
+            true => self.list(bits),
+            false => self.way.last().copied().unwrap_or_default(),
+        };
+        self.way.push(last);
+        self.listed.works_ns.len() <= self.most && self.met / MET <= self.most
+    }
+
+    fn leave(&mut self, item: usize) {
+        self.work_ns -= self.of_item_ns[item];
+        self.flip(item);
+        self.way.pop();
+    }
 }
 
 /// The items in two parts without order between them, each made of whole components, with about as many ideals each; `None`
@@ -409,6 +514,9 @@ pub fn in_two(problem: &Problem, most_ideals: usize) -> Option<[Vec<usize>; 2]> 
     let mut components = vec![Vec::new(); n];
     (0..n).for_each(|item| components[joined.find(item)].push(item));
     components.retain(|items| !items.is_empty());
+    if let [first, second] = &components[..] {
+        return Some([first.clone(), second.clone()]);
+    }
     let mut counted = Vec::new();
     for items in components {
         counted.push((count_ideals(problem, &items, most_ideals)?, items));

@@ -221,10 +221,11 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
     let mut lower_ns = search.lower_bottleneck_ns;
     let grain_ns = bounds::grain_ns(search.problem);
     let mut ladder = Ladder::new(lower_ns, most_ns, grain_ns, communication);
-    let grain_ns = match communication {
-        // Bottlenecks are work alone.
-        Communication::Ignored => grain_ns,
-        Communication::Blocking | Communication::Overlapped => 1,
+    // What bottlenecks are multiples of, and what work alone is one of.
+    let [bound_grain_ns, limit_grain_ns] = match communication {
+        Communication::Ignored => [grain_ns, 1],
+        Communication::Overlapped => [1, grain_ns],
+        Communication::Blocking => [1, 1],
     };
     while !search.is_over() {
         lower_ns = lower_ns.max(search.lower_bottleneck_ns);
@@ -232,7 +233,13 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
             search.exhausted("work per stage");
             return StoppedBy::Completed;
         };
-        let (limit_ns, steps) = ladder.next(lower_ns, target_ns);
+        let reach_ns = target_ns.min(pairs.most_ns());
+        if lower_ns > reach_ns {
+            return StoppedBy::SizeLimit;
+        }
+        let (limit_ns, steps) = ladder.next(lower_ns, reach_ns);
+        // No more work fits a limit before the next grain.
+        let limit_ns = limit_ns.next_multiple_of(limit_grain_ns).min(reach_ns);
         let left = most_steps.saturating_sub(pairs.steps());
         let pass = pairs.pass(limit_ns, steps.min(left));
         search.statistics.ideals = Some(pairs.ideals);
@@ -260,7 +267,7 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
                 };
             }
             Pass::Exhausted => {
-                lower_ns = (limit_ns + 1).next_multiple_of(grain_ns);
+                lower_ns = (limit_ns + 1).next_multiple_of(bound_grain_ns);
                 if coarse.is_none() {
                     search.raise_bottleneck(Bound {
                         source: "pairs of ideals",

@@ -8,8 +8,8 @@ use super::{Step, take};
 use crate::heuristics::local_moves;
 use crate::options::Communication;
 
-/// Pairs of slices that are passed over: a second's work.
-const MOST_STEPS: u64 = 1_000_000_000;
+/// Pairs of slices that are passed over: some seconds of work.
+const MOST_STEPS: u64 = 4_000_000_000;
 
 /// Raises the bound of a period with overlapped transfers by the search over pairs of ideals for the least period without
 /// them, and takes the plans that it finds.

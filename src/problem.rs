@@ -365,6 +365,45 @@ impl Problem {
         }
     }
 
+    /// The problem of some of its items, in ascending order, and what is between them. An item that is left out takes its order
+    /// pairs along: where it lies between two others, the order of these may go with it.
+    pub fn restricted(&self, kept: &[usize]) -> Self {
+        let mut new = vec![None; self.items.len()];
+        (0..).zip(kept).for_each(|(at, &item)| new[item] = Some(at));
+        let order = self
+            .order
+            .filter_map(|node, _| new[node.index()], |_, ()| Some(()));
+        let mut costs = Costs::new();
+        for transfer in &self.transfers {
+            let consumers: Vec<usize> = transfer.consumers.iter().filter_map(|&to| new[to]).collect();
+            if let Some(producer) = new[transfer.producer].filter(|_| !consumers.is_empty()) {
+                let sum = costs.entry((producer, consumers)).or_default();
+                sum[0] += transfer.forward_ns;
+                sum[1] += transfer.backward_ns;
+                sum[2] += transfer.gradient_ns;
+            }
+        }
+        let pair = |pair: &Pair| {
+            Some(Pair {
+                forward: new[pair.forward]?,
+                backward: new[pair.backward]?,
+                ..*pair
+            })
+        };
+        let items: Vec<Item> = kept.iter().map(|&item| self.items[item].clone()).collect();
+        let stages = self.stages.min(items.len());
+        Self {
+            workers: self.workers.clone(),
+            pairs: self.pairs.iter().filter_map(pair).collect(),
+            ties: self
+                .ties
+                .iter()
+                .filter_map(|&(u, v)| Some((new[u]?, new[v]?)))
+                .collect(),
+            ..Self::assemble(self.settings.clone(), stages, items, order, costs)
+        }
+    }
+
     /// The same problem without transfers.
     pub fn without_transfers(&self) -> Self {
         let settings = Settings {

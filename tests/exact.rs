@@ -110,6 +110,10 @@ fn no_switch_changes_an_optimum() {
             work_alone: false,
             ..all
         },
+        Reductions {
+            dead_ends: false,
+            ..all
+        },
         Reductions { ideals: false, ..all },
         Reductions {
             apart: false,
@@ -123,6 +127,7 @@ fn no_switch_changes_an_optimum() {
             anchored: false,
             period: false,
             work_alone: false,
+            dead_ends: false,
             three_block: false,
             ideals: false,
         },

@@ -34,11 +34,11 @@ pub mod presolve;
 mod program;
 pub mod reach;
 mod reached;
+pub mod relaxed;
 mod search;
 mod three_block;
 mod twins;
 pub mod windows;
-mod work_alone;
 
 use self::bounds::Bound;
 use self::capacity::Capacity;
@@ -144,6 +144,8 @@ enum Step {
     ThreeBlock,
     /// What can be proved without transfers, for overlapped ones.
     WorkAlone,
+    /// What can be proved without items that take no time and hang on one other.
+    DeadEnds,
     /// The dynamic program over pairs of ideals, for periods of problems in two parts, with so many steps at most.
     IdealPairs(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
@@ -184,6 +186,7 @@ impl Method {
                 Program(Extent::Few),
                 WorkAlone,
                 IdealPairs(STEPS_OF_PAIRS),
+                DeadEnds,
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
                 Beside(STEPS_BESIDE),
@@ -243,7 +246,8 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::Anchored => anchored::raise(search, labels)?,
         Step::Period => period::raise(search, labels)?,
         Step::ThreeBlock => three_block::raise(search, labels)?,
-        Step::WorkAlone => work_alone::raise(search, labels)?,
+        Step::WorkAlone => relaxed::work_alone(search, labels)?,
+        Step::DeadEnds => relaxed::dead_ends(search, labels)?,
         Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
             let stopped_by = passes::over_ideal_pairs(search, most_steps);
             return Ok(stopped_by.unwrap_or_else(|| passes::over_coarse_pairs(search)));

@@ -34,6 +34,8 @@ pub struct Reductions {
     pub period: bool,
     /// What is proved without transfers, for overlapped ones.
     pub work_alone: bool,
+    /// What is proved without items that take no time and hang on one other.
+    pub dead_ends: bool,
     /// The three-block bound.
     pub three_block: bool,
     /// The dynamic program over ideals, in the portfolio.
@@ -54,6 +56,7 @@ impl Default for Reductions {
             anchored: true,
             period: true,
             work_alone: true,
+            dead_ends: true,
             three_block: true,
             ideals: true,
         }

@@ -1,0 +1,95 @@
+//! Items without work: those that follow others freely change no optimum, and without dead ends none is above.
+
+mod common;
+
+use common::{problem_of, random_spec, separate_spec};
+use rayon::prelude::*;
+use stagecut::cost;
+use stagecut::exact::presolve::{self, Reductions};
+use stagecut::exact::relaxed::WithoutDeadEnds;
+use stagecut::instance::spec::InstanceSpec;
+use stagecut::oracles::brute_force;
+use stagecut::problem::Problem;
+
+/// The same network with about every second pass taking no time.
+fn idle(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
+    for (i, layer) in spec.network.layers.iter_mut().enumerate() {
+        let draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32 * 7);
+        for (pass, ms) in [&mut layer.forward_ms, &mut layer.backward_ms]
+            .into_iter()
+            .enumerate()
+        {
+            if draw >> pass & 1 == 1 && ms.is_some() {
+                *ms = Some(0.0);
+            }
+        }
+    }
+    spec
+}
+
+/// Problems of at most 8 items with many passes that take no time.
+fn idle_problems(seeds: u64) -> impl ParallelIterator<Item = (u64, Problem)> {
+    (0..seeds).into_par_iter().filter_map(|seed| {
+        let spec = match seed % 2 {
+            0 => random_spec(seed, seed % 8 == 0),
+            _ => separate_spec(seed, 3 + seed as usize / 2 % 2, seed % 8 == 1),
+        };
+        let (_, problem) = problem_of(&idle(spec, seed))?;
+        (problem.items.len() <= 8).then_some((seed, problem))
+    })
+}
+
+fn best(problem: &Problem) -> Option<(Vec<usize>, u64)> {
+    brute_force::solve(problem).expect("few items")
+}
+
+#[test]
+fn following_freely_costs_nothing() {
+    let only = Reductions {
+        apart: false,
+        twins: false,
+        ..Reductions::default()
+    };
+    let joined: usize = idle_problems(20_000)
+        .map(|(seed, problem)| {
+            let reduced = presolve::reduce(&problem, u64::MAX, &only).problem;
+            if reduced.items.len() == problem.items.len() {
+                return 0;
+            }
+            let best_ns = |problem| best(problem).map(|(_, ns)| ns);
+            assert_eq!(best_ns(&reduced), best_ns(&problem), "seed {seed}");
+            1
+        })
+        .sum();
+    assert!(
+        joined > 4000,
+        "only {joined} problems have items that follow others"
+    );
+}
+
+/// No plan is below the least period without dead ends, and plans without them are plans with them beside their hosts.
+#[test]
+fn dead_ends_only_add() {
+    let compared: usize = idle_problems(20_000)
+        .filter_map(|(seed, problem)| Some((seed, WithoutDeadEnds::new(&problem)?, problem)))
+        .filter(|(_, _, problem)| problem.iteration_micro_batches().is_none())
+        .map(|(seed, without, problem)| {
+            let Some((plan, ns)) = best(&problem) else {
+                return 0;
+            };
+            let (least, least_ns) = best(&without.problem).expect("what is left of a plan");
+            assert!(least_ns <= ns, "seed {seed}");
+            let restricted = without.restrict(&plan);
+            assert!(cost::is_feasible(&without.problem, &restricted), "seed {seed}");
+            assert!(
+                cost::assignment_ns(&without.problem, &restricted) <= ns,
+                "seed {seed}"
+            );
+            let extended = without.extend(&least);
+            let fits = cost::is_feasible(&problem, &extended);
+            assert!(fits || !problem.memory_never_binds(), "seed {seed}");
+            1
+        })
+        .sum();
+    assert!(compared > 1000, "only {compared} problems have dead ends");
+}

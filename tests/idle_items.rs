@@ -71,7 +71,7 @@ fn following_freely_costs_nothing() {
 #[test]
 fn dead_ends_only_add() {
     let compared: usize = idle_problems(20_000)
-        .filter_map(|(seed, problem)| Some((seed, WithoutDeadEnds::new(&problem)?, problem)))
+        .filter_map(|(seed, problem)| Some((seed, WithoutDeadEnds::new(&problem, u64::MAX)?, problem)))
         .filter(|(_, _, problem)| problem.iteration_micro_batches().is_none())
         .map(|(seed, without, problem)| {
             let Some((plan, ns)) = best(&problem) else {
@@ -86,9 +86,16 @@ fn dead_ends_only_add() {
                 "seed {seed}"
             );
             let extended = without.extend(&least);
-            let fits = cost::is_feasible(&problem, &extended);
-            assert!(fits || !problem.memory_never_binds(), "seed {seed}");
-            1
+            if !cost::is_feasible(&problem, &extended) {
+                assert!(!problem.memory_never_binds(), "seed {seed}");
+                return 0;
+            }
+            let settled = without.settled(&problem, extended.clone());
+            assert!(cost::is_feasible(&problem, &settled), "seed {seed}");
+            let [settled_ns, extended_ns] =
+                [settled, extended].map(|plan| cost::assignment_ns(&problem, &plan));
+            assert!(ns <= settled_ns && settled_ns <= extended_ns, "seed {seed}");
+            usize::from(without.problem.work_ns() > 0)
         })
         .sum();
     assert!(compared > 1000, "only {compared} problems have dead ends");

@@ -1,5 +1,7 @@
 //! Bounds and plans from problems that ask for less: what is proved of one holds for the other, and its plans often do.
 
+use std::collections::HashMap;
+
 use super::bounds::Bound;
 use super::control::Control;
 use super::highs::SolverError;
@@ -8,7 +10,7 @@ use super::{Step, take};
 use crate::cost;
 use crate::heuristics::local_moves;
 use crate::options::Communication;
-use crate::problem::{Assignment, Problem};
+use crate::problem::{Assignment, Item, Problem, Transfer};
 
 /// Steps over pairs of ideals: some seconds of work.
 const MOST_STEPS: u64 = 4_000_000_000;
@@ -54,7 +56,7 @@ pub(super) fn dead_ends(search: &mut Search, labels: &[String]) -> Result<(), So
     };
     search.presolve(limit_ns);
     let reduced = search.reduced.clone();
-    let Some(without) = WithoutDeadEnds::new(&reduced.problem) else {
+    let Some(without) = WithoutDeadEnds::new(&reduced.problem, limit_ns) else {
         return Ok(());
     };
     let restrict = |plan: &Assignment| {
@@ -63,7 +65,10 @@ pub(super) fn dead_ends(search: &mut Search, labels: &[String]) -> Result<(), So
         stages.for_each(|(&item, &stage)| stage_of[item] = stage);
         without.restrict(&stage_of)
     };
-    let extend = |plan: Assignment| reduced.lift(&without.extend(&plan));
+    let extend = |plan: Assignment| {
+        let plan = without.extend(&plan);
+        reduced.lift(&without.settled(&reduced.problem, plan))
+    };
     // Presolve keeps plans of interest alone: of others the bound says nothing.
     let most_ns = search.incumbent.as_ref().map_or(u64::MAX, |_| limit_ns + 1);
     raise(
@@ -77,31 +82,64 @@ pub(super) fn dead_ends(search: &mut Search, labels: &[String]) -> Result<(), So
     )
 }
 
-/// A problem without its *dead ends*: items without work that have one item directly before them and none behind, or the other
-/// way round.
+/// A problem without its *dead ends*: items that hang on one other, their host, as the only one directly before or behind them, if
+/// they take no time, or little and where they lie matters to their host alone. What hangs on dead ends is one in turn.
 ///
 /// A plan without these items is still in order, no stage of it is busier and none holds more: what a transfer costs a stage
-/// does not depend on how many of its consumers lie elsewhere. So no plan is below the least period without them. Each may lie
-/// in any of a number of stages, which multiplies ideals, while few plans care.
+/// does not depend on how many of its consumers lie elsewhere. Where transfers are blocking and all those of a dead end have
+/// no ends but itself and its host, the stage of the host either holds it, with its work, or pays for these transfers; so the lesser of
+/// both counts as work of the host. No plan is below the least period of what is left. Each dead end may lie in any of a number of
+/// stages, which multiplies ideals, while few plans care.
 pub struct WithoutDeadEnds {
     /// The problem of the other items.
     pub problem: Problem,
     /// These, in ascending order.
     kept: Vec<usize>,
-    /// For each item the one that it hangs on, if it is a dead end.
-    hosts: Vec<Option<usize>>,
+    /// The dead ends, each before what hangs on it, with their hosts.
+    hosts: Vec<(usize, usize)>,
 }
 
+/// Dead ends take so small a part of a stage at most.
+const LITTLE: u64 = 100;
+
 impl WithoutDeadEnds {
-    /// The problem without dead ends; `None` if it has none, or if they may be all that a stage holds.
-    pub fn new(problem: &Problem) -> Option<Self> {
-        let items = 0..problem.items.len();
-        let hosts: Vec<Option<usize>> = items.clone().map(|item| host(problem, item)).collect();
-        let kept: Vec<usize> = items.filter(|&item| hosts[item].is_none()).collect();
-        (kept.len() < hosts.len() && !problem.settings.all_stages).then(|| Self {
-            problem: problem.restricted(&kept),
+    /// The problem without dead ends, for stages of at most `limit_ns`; `None` if it has none, or if they may be all that a stage
+    /// holds.
+    pub fn new(problem: &Problem, limit_ns: u64) -> Option<Self> {
+        let mut hosts: Vec<Option<usize>> = vec![None; problem.items.len()];
+        let mut works_ns: Vec<u64> = problem.items.iter().map(Item::work_ns).collect();
+        let mut taken = Vec::new();
+        loop {
+            let before = taken.len();
+            for item in 0..hosts.len() {
+                let little_ns = limit_ns / LITTLE;
+                if hosts[item].is_none()
+                    && let Some(host) = host(problem, &hosts, item)
+                    && let Some(least_ns) =
+                        least_beside(problem, &hosts, [item, host], works_ns[item], little_ns)
+                {
+                    works_ns[host] += least_ns;
+                    hosts[item] = Some(host);
+                    taken.push((item, host));
+                }
+            }
+            if taken.len() == before {
+                break;
+            }
+        }
+        let kept: Vec<usize> = (0..hosts.len()).filter(|&item| hosts[item].is_none()).collect();
+        if taken.is_empty() || problem.settings.all_stages {
+            return None;
+        }
+        let mut left = problem.restricted(&kept);
+        for (item, &old) in left.items.iter_mut().zip(&kept) {
+            item.forward_ns += works_ns[old] - problem.items[old].work_ns();
+        }
+        taken.reverse();
+        Some(Self {
+            problem: left,
             kept,
-            hosts,
+            hosts: taken,
         })
     }
 
@@ -111,30 +149,89 @@ impl WithoutDeadEnds {
         cost::without_empty_stages(&left).0
     }
 
-    /// A plan with every dead end in the stage of what it hangs on.
+    /// A plan of the problem with everything, better or the same: each dead end moves, with what hangs on it, to whatever stage is
+    /// best for the objective, then for the sum of squares of the stages' bottlenecks.
+    ///
+    /// Time O(d q (n + t)) a round for d dead ends, q stages, n items and t transfers.
+    pub fn settled(&self, problem: &Problem, mut plan: Assignment) -> Assignment {
+        let mut groups: HashMap<usize, Vec<usize>> = HashMap::new();
+        for &(item, host) in self.hosts.iter().rev() {
+            let group = groups.entry(item).or_default();
+            group.push(item);
+            let group = group.clone();
+            groups.entry(host).or_default().extend(group);
+        }
+        let value = |plan: &Assignment| {
+            let stages = cost::stage_costs(problem, plan);
+            let squares = stages
+                .iter()
+                .map(|stage| u128::from(stage.bottleneck_ns()).pow(2));
+            (cost::objective_ns(problem, &stages), squares.sum::<u128>())
+        };
+        let mut best = value(&plan);
+        loop {
+            let before = best;
+            for group in self.hosts.iter().map(|(item, _)| &groups[item]) {
+                for stage in 0..problem.stages() {
+                    let mut moved = plan.clone();
+                    group.iter().for_each(|&item| moved[item] = stage);
+                    if cost::is_feasible(problem, &moved) && value(&moved) < best {
+                        best = value(&moved);
+                        plan = moved;
+                    }
+                }
+            }
+            if best == before {
+                return plan;
+            }
+        }
+    }
+
+    /// A plan with every dead end in the stage of its host.
     pub fn extend(&self, plan: &Assignment) -> Assignment {
-        let mut stage_of = vec![0; self.hosts.len()];
+        let mut stage_of = vec![0; self.kept.len() + self.hosts.len()];
         self.kept
             .iter()
             .zip(plan)
             .for_each(|(&item, &stage)| stage_of[item] = stage);
-        for (item, host) in self.hosts.iter().enumerate() {
-            if let Some(host) = *host {
-                stage_of[item] = stage_of[host];
-            }
+        for &(item, host) in &self.hosts {
+            stage_of[item] = stage_of[host];
         }
         stage_of
     }
 }
 
-/// What an item hangs on, if it is a dead end.
-fn host(problem: &Problem, item: usize) -> Option<usize> {
-    let neighbours = |item: usize| problem.order.neighbors_undirected((item as u32).into());
-    let mut hosts = neighbours(item);
-    let host = hosts.next().filter(|_| hosts.next().is_none())?.index();
-    // Of two that hang on each other, neither is one.
-    let is_idle = problem.items[item].work_ns() == 0;
-    (is_idle && neighbours(host).nth(1).is_some()).then_some(host)
+/// The only item directly before or behind one, beside those that hang on others.
+fn host(problem: &Problem, hosts: &[Option<usize>], item: usize) -> Option<usize> {
+    let neighbours = problem.order.neighbors_undirected((item as u32).into());
+    let mut left = neighbours
+        .map(|other| other.index())
+        .filter(|&other| hosts[other].is_none());
+    let first = left.next()?;
+    left.all(|other| other == first).then_some(first)
+}
+
+/// What the stage of a host pays at least because of a dead end of so much work, with what hangs on it; `None` if it is none.
+fn least_beside(
+    problem: &Problem,
+    hosts: &[Option<usize>],
+    [item, host]: [usize; 2],
+    work_ns: u64,
+    little_ns: u64,
+) -> Option<u64> {
+    if work_ns == 0 {
+        return Some(0);
+    }
+    let transfers = || problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
+    let hangs_here = |end: usize| end == item || hosts[end] == Some(item);
+    let is_near = |transfer: &Transfer| {
+        transfer.items().all(|end| end == item || end == host) || transfer.items().all(hangs_here)
+    };
+    let is_blocking = problem.settings.communication == Communication::Blocking;
+    (is_blocking && work_ns <= little_ns && transfers().all(is_near)).then(|| {
+        let to_host = transfers().filter(|transfer| transfer.items().any(|end| end == host));
+        work_ns.min(to_host.map(Transfer::total_ns).sum())
+    })
 }
 
 /// Solves a relaxed problem by the search over pairs of ideals; what it proves counts up to `most_ns`. `restrict` makes a plan of it

@@ -1,4 +1,5 @@
-//! Bounds and plans from problems that ask for less: what is proved of one holds for the other, and its plans often do.
+//! Bounds and plans from problems that ask for less.
+#![doc = include_str!("../../formulations/relaxed.md")]
 
 use std::collections::HashMap;
 
@@ -16,11 +17,6 @@ use crate::problem::{Assignment, Item, Problem, Transfer};
 const MOST_STEPS: u64 = 4_000_000_000;
 
 /// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that.
-///
-/// The same plans are feasible for both. A stage with overlapped transfers is as busy as the busiest of its worker and its
-/// links, so no plan's busiest stage is below the least period without transfers. Where links are fast enough, the plan that
-/// attains it often keeps them less busy than its workers, and is best for both. Without transfers problems are smaller:
-/// more items follow others freely (`presolve.md`), and bounds are whole grains.
 ///
 /// # Errors
 ///
@@ -82,14 +78,7 @@ pub(super) fn dead_ends(search: &mut Search, labels: &[String]) -> Result<(), So
     )
 }
 
-/// A problem without its *dead ends*: items that hang on one other, their host, as the only one directly before or behind them, if
-/// they take no time, or little and where they lie matters to their host alone. What hangs on dead ends is one in turn.
-///
-/// A plan without these items is still in order, no stage of it is busier and none holds more: what a transfer costs a stage
-/// does not depend on how many of its consumers lie elsewhere. Where transfers are blocking and all those of a dead end have
-/// no ends but itself and its host, the stage of the host either holds it, with its work, or pays for these transfers; so the lesser of
-/// both counts as work of the host. No plan is below the least period of what is left. Each dead end may lie in any of a number of
-/// stages, which multiplies ideals, while few plans care.
+/// A problem without its dead ends, whose hosts have what they cost at least added to their work.
 pub struct WithoutDeadEnds {
     /// The problem of the other items.
     pub problem: Problem,

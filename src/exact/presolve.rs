@@ -6,6 +6,7 @@ use petgraph::algo::has_path_connecting;
 
 use super::twins;
 use crate::cost::{PhaseCost, Side, StageCost};
+use crate::options::Communication;
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
 
@@ -231,7 +232,8 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
 /// last predecessor or its first successor, or any item where it has no order.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
-    if own.work_ns() > 0 || own.times.iter().any(Option::is_none) {
+    let may_carry = problem.settings.communication == Communication::Blocking && problem.workers.is_none();
+    if own.work_ns() > 0 && !may_carry || own.times.iter().any(Option::is_none) {
         return None;
     }
     // Where the other pass of its layer lies changes what a stage must hold.
@@ -298,9 +300,12 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
             paid[1].add_transfer(mode, transfer, other);
         }
     }
+    // With blocking transfers, so does its work.
+    paid[0].add_item(problem, item);
+    saved[1].add_item(problem, item);
     let counts_phases = problem.workers.is_some() || problem.phases_apart();
     let within = |paid: PhaseCost, saved: PhaseCost| {
-        paid.communication_ns <= saved.communication_ns
+        paid.load_ns() <= saved.load_ns()
             && paid.link_in_ns <= saved.link_in_ns
             && paid.link_out_ns <= saved.link_out_ns
     };

@@ -28,6 +28,7 @@ mod pair_limit;
 mod pair_set;
 mod pair_stages;
 mod part;
+mod parts;
 mod passes;
 mod period;
 pub mod presolve;

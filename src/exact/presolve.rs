@@ -15,7 +15,7 @@ use crate::workers::{Choice, StageWork};
 pub struct Reductions {
     /// Items that no plan of interest can separate become one.
     pub apart: bool,
-    /// Items without work or memory join the neighbour that pays for them anyway.
+    /// Items join the neighbour that pays for them anyway.
     pub absorb: bool,
     /// Items that could change places in any plan keep to an order.
     pub twins: bool,
@@ -212,7 +212,7 @@ fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limi
     able[0].iter().any(|a| able[1].iter().any(|b| in_stock(a, b)))
 }
 
-/// Pairs of an item without work or memory and one that it can follow into any stage at no cost. No item is in two
+/// Pairs of an item and one that it can follow into any stage at no cost. No item is in two
 /// pairs, so that each argument holds whatever the other pairs do.
 fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     let mut touched = vec![false; problem.items.len()];
@@ -228,8 +228,8 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// An item without work or memory, or without work where memory cannot bind, and one that it can follow into any stage: by order its
-/// last predecessor or its first successor, or any item where it has no order.
+/// An item, and one that it can follow into any stage: by order its last predecessor or its first successor, or any item where it
+/// has no order. The item has no memory where that can bind, and no work unless transfers are blocking.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
     let may_carry = problem.settings.communication == Communication::Blocking && problem.workers.is_none();
@@ -282,7 +282,7 @@ fn nearest(problem: &Problem, items: &[usize], direction: Direction) -> Option<u
     items.iter().find(is_nearest).copied()
 }
 
-/// Whether no stage pays more if an item without work joins its host from whatever other stage it is in.
+/// Whether no stage is busier if an item joins its host from whatever other stage it is in.
 fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
     let mode = problem.settings.communication;
     // Of the host's stage and of the one left: what they save, and what they may have to pay in its place.

@@ -1,0 +1,212 @@
+//! Problems made of others: with items joined or left out, other settings, fewer workers.
+
+use super::{Costs, Item, Pair, Problem, apart, plus, summed};
+use crate::network::{Times, contract};
+use crate::options::{Communication, Objective, WorkerMode};
+use crate::settings::Settings;
+use crate::workers::Choice;
+
+impl Problem {
+    /// The problem with some items joined, and the new item of each old one. What the pairs close into a cycle of order
+    /// pairs joins as well.
+    pub fn merged(&self, together: &[(usize, usize)]) -> (Self, Vec<usize>) {
+        let order: Vec<(usize, usize)> = self
+            .order
+            .edge_indices()
+            .filter_map(|edge| self.order.edge_endpoints(edge))
+            .map(|(u, v)| (u.index(), v.index()))
+            .collect();
+        let graph = contract(self.items.len(), together.iter().copied(), &order);
+        let items: Vec<Item> = graph.members.iter().map(|members| self.joined(members)).collect();
+        let mut costs = Costs::new();
+        for transfer in &self.transfers {
+            let producer = graph.item_of[transfer.producer];
+            let mut consumers: Vec<usize> = transfer.consumers.iter().map(|&to| graph.item_of[to]).collect();
+            consumers.retain(|&to| to != producer);
+            consumers.sort_unstable();
+            consumers.dedup();
+            if !consumers.is_empty() {
+                let sum = costs.entry((producer, consumers)).or_default();
+                sum[0] += transfer.forward_ns;
+                sum[1] += transfer.backward_ns;
+                sum[2] += transfer.gradient_ns;
+            }
+        }
+        let stages = match self.settings.all_stages {
+            true => self.stages,
+            false => self.stages.min(items.len()),
+        };
+        let pair = |pair: &Pair| Pair {
+            forward: graph.item_of[pair.forward],
+            backward: graph.item_of[pair.backward],
+            ..*pair
+        };
+        let pairs = self.pairs.iter().map(pair).collect();
+        let merged = Self {
+            workers: self.workers.clone(),
+            pairs: summed(pairs),
+            ties: apart(self.ties.clone(), |item| graph.item_of[item]),
+            ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
+        };
+        (merged, graph.item_of)
+    }
+
+    /// The problem with tied cuts, and its item of each of these: each of its plans is one of this problem, and costs the
+    /// same. The same problem where cuts are tied.
+    pub fn tied(&self) -> (Self, Vec<usize>) {
+        self.merged(&self.ties)
+    }
+
+    fn joined(&self, members: &[usize]) -> Item {
+        let classes = self.workers.as_ref().map_or(0, |workers| workers.classes.len());
+        let mut joined = Item {
+            times: vec![Some(Times::default()); classes],
+            ..Item::default()
+        };
+        for item in members.iter().map(|&member| &self.items[member]) {
+            for (sum, times) in joined.times.iter_mut().zip(&item.times) {
+                *sum = plus(*sum, *times);
+            }
+            joined.layers.extend(&item.layers);
+            joined.backward_layers.extend(&item.backward_layers);
+            joined.forward_ns += item.forward_ns;
+            joined.backward_ns += item.backward_ns;
+            joined.base_bytes += item.base_bytes;
+            joined.parameter_bytes += item.parameter_bytes;
+            joined.stash_bytes += item.stash_bytes;
+        }
+        joined.layers.sort_unstable();
+        joined.backward_layers.sort_unstable();
+        joined
+    }
+
+    /// The same items on three stages, with neither memory nor an iteration to think of: *before*, *in* and *after*, as
+    /// the anchored stage bound needs them.
+    pub fn before_in_after(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Period,
+            memory_limit: None,
+            all_stages: false,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            stages: 3,
+            ..self.clone()
+        }
+    }
+
+    /// The same items for at most so many workers that are alike and take turns, each with so much memory. Items take the
+    /// times of [`Item::forward_ns`] and [`Item::backward_ns`].
+    pub fn alike(&self, stages: usize, memory_limit: Option<u64>) -> Self {
+        let settings = Settings {
+            mixed: false,
+            worker: WorkerMode::Sequential,
+            memory_limit,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            stages,
+            workers: None,
+            ..self.clone()
+        }
+    }
+
+    /// The same problem with one class of single devices alone, and so with workers that are alike; `None` where the class
+    /// cannot run some item, works in groups or runs both phases at once.
+    pub fn on_class(&self, class: usize) -> Option<Self> {
+        let workers = self.workers.as_ref()?;
+        let of = &workers.classes[class];
+        let is_plain = of
+            .resources
+            .iter()
+            .all(|r| r.forward_rate == 1.0 && r.backward_rate == 1.0);
+        let alone = |choice: &Choice| workers.is_single(choice) && choice.devices[class] == 1;
+        let choice = workers.choices.iter().find(|choice| alone(choice))?;
+        let at = choice.takes.iter().position(|&takes| takes > 0)?;
+        let stages = self.stages.min(workers.stock[at]);
+        let is_short = self.settings.all_stages && stages < self.stages;
+        if is_short || !is_plain || of.resources.len() > 1 || self.settings.worker == WorkerMode::Concurrent {
+            return None;
+        }
+        let memory_limit =
+            Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
+        let mut problem = self.alike(stages, memory_limit);
+        for item in &mut problem.items {
+            let times = item.times[class]?;
+            (item.forward_ns, item.backward_ns) = (times.forward_ns, times.backward_ns);
+            item.times.clear();
+        }
+        if !of.pays_communication {
+            problem.transfers.clear();
+            problem.transfers_of.iter_mut().for_each(Vec::clear);
+        }
+        Some(problem)
+    }
+
+    /// The same problem with the period as its objective.
+    pub fn for_the_period(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Period,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            ..self.clone()
+        }
+    }
+
+    /// The problem of some of its items, in ascending order, and what is between them. An item that is left out takes its order
+    /// pairs along: where it lies between two others, the order of these may go with it.
+    pub fn restricted(&self, kept: &[usize]) -> Self {
+        let mut new = vec![None; self.items.len()];
+        (0..).zip(kept).for_each(|(at, &item)| new[item] = Some(at));
+        let order = self
+            .order
+            .filter_map(|node, _| new[node.index()], |_, ()| Some(()));
+        let mut costs = Costs::new();
+        for transfer in &self.transfers {
+            let consumers: Vec<usize> = transfer.consumers.iter().filter_map(|&to| new[to]).collect();
+            if let Some(producer) = new[transfer.producer].filter(|_| !consumers.is_empty()) {
+                let sum = costs.entry((producer, consumers)).or_default();
+                sum[0] += transfer.forward_ns;
+                sum[1] += transfer.backward_ns;
+                sum[2] += transfer.gradient_ns;
+            }
+        }
+        let pair = |pair: &Pair| {
+            Some(Pair {
+                forward: new[pair.forward]?,
+                backward: new[pair.backward]?,
+                ..*pair
+            })
+        };
+        let items: Vec<Item> = kept.iter().map(|&item| self.items[item].clone()).collect();
+        let stages = self.stages.min(items.len());
+        Self {
+            workers: self.workers.clone(),
+            pairs: self.pairs.iter().filter_map(pair).collect(),
+            ties: self
+                .ties
+                .iter()
+                .filter_map(|&(u, v)| Some((new[u]?, new[v]?)))
+                .collect(),
+            ..Self::assemble(self.settings.clone(), stages, items, order, costs)
+        }
+    }
+
+    /// The same problem without transfers.
+    pub fn without_transfers(&self) -> Self {
+        let settings = Settings {
+            communication: Communication::Ignored,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            transfers: Vec::new(),
+            transfers_of: vec![Vec::new(); self.items.len()],
+            ..self.clone()
+        }
+    }
+}

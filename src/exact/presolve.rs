@@ -243,24 +243,26 @@ fn host(problem: &Problem, item: usize) -> Option<usize> {
     if !problem.memory_never_binds() && holds() {
         return None;
     }
-    let ends = || {
-        problem.transfers_of[item]
-            .iter()
-            .flat_map(|&t| problem.transfers[t].items())
+    let is_free = |&host: &usize| host != item && follows_freely(problem, item, host);
+    let nearest = |direction| {
+        let others = neighbours(problem, item, direction);
+        let is_host = |host: &usize| is_free(host) && is_nearest(problem, &others, *host, direction);
+        others.iter().copied().find(is_host)
     };
-    let [before, after] =
-        [Direction::Incoming, Direction::Outgoing].map(|way| neighbours(problem, item, way));
-    let mut hosts: Vec<usize> = match before.is_empty() && after.is_empty() {
-        true => ends().chain([0, 1]).filter(|&other| other != item).collect(),
-        false => nearest(problem, &before, Direction::Incoming)
-            .into_iter()
-            .chain(nearest(problem, &after, Direction::Outgoing))
-            .collect(),
-    };
-    hosts.retain(|&host| host < problem.items.len());
-    hosts
-        .into_iter()
-        .find(|&host| follows_freely(problem, item, host))
+    let [before, after] = [Direction::Incoming, Direction::Outgoing].map(nearest);
+    let has_order = problem
+        .order
+        .neighbors_undirected((item as u32).into())
+        .next()
+        .is_some();
+    let ends = problem.transfers_of[item]
+        .iter()
+        .flat_map(|&t| problem.transfers[t].items());
+    let anywhere = || ends.chain(0..problem.items.len().min(2)).find(is_free);
+    match has_order {
+        true => before.or(after),
+        false => anywhere(),
+    }
 }
 
 fn neighbours(problem: &Problem, item: usize, direction: Direction) -> Vec<usize> {
@@ -268,18 +270,15 @@ fn neighbours(problem: &Problem, item: usize, direction: Direction) -> Vec<usize
     neighbours.map(|other| other.index()).collect()
 }
 
-/// Of items before another, the one that all others come before; of items behind it, the one that comes before all others.
-fn nearest(problem: &Problem, items: &[usize], direction: Direction) -> Option<usize> {
-    let is_nearest = |&&item: &&usize| {
-        items.iter().all(|&other| {
-            let [from, to] = match direction {
-                Direction::Incoming => [other, item],
-                Direction::Outgoing => [item, other],
-            };
-            has_path_connecting(&problem.order, (from as u32).into(), (to as u32).into(), None)
-        })
-    };
-    items.iter().find(is_nearest).copied()
+/// Whether all of some items before another come before one of them too, or with those behind it, come behind it.
+fn is_nearest(problem: &Problem, others: &[usize], item: usize, direction: Direction) -> bool {
+    others.iter().all(|&other| {
+        let [from, to] = match direction {
+            Direction::Incoming => [other, item],
+            Direction::Outgoing => [item, other],
+        };
+        has_path_connecting(&problem.order, (from as u32).into(), (to as u32).into(), None)
+    })
 }
 
 /// Whether no stage is busier if an item joins its host from whatever other stage it is in.

@@ -354,17 +354,31 @@ mod tests {
     #[test]
     fn a_transfer_above_the_limit_joins_its_ends() {
         let problem = chain(&[1.0, 1.0, 1.0], &[9.0, 1.0]);
-        let reduced = reduce(&problem, 9_000_000, &Reductions::default());
+        let apart_alone = Reductions {
+            absorb: false,
+            ..Reductions::default()
+        };
+        let reduced = reduce(&problem, 9_000_000, &apart_alone);
         assert_eq!(reduced.item_of, vec![0, 0, 1]);
     }
 
     #[test]
     fn a_weightless_item_follows_the_dearer_of_its_transfers() {
-        let problem = chain(&[1.0, 0.0, 1.0, 1.0], &[5.0, 3.0, 3.0]);
+        let problem = chain(&[9.0, 0.0, 9.0, 9.0], &[5.0, 3.0, 3.0]);
         let reduced = reduce(&problem, u64::MAX, &Reductions::default());
         assert_eq!(reduced.item_of, vec![0, 0, 1, 2]);
-        let problem = chain(&[1.0, 0.0, 1.0, 1.0], &[3.0, 5.0, 3.0]);
+        let problem = chain(&[9.0, 0.0, 9.0, 9.0], &[3.0, 5.0, 3.0]);
         let reduced = reduce(&problem, u64::MAX, &Reductions::default());
         assert_eq!(reduced.item_of, vec![0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn an_item_that_costs_less_than_it_saves_follows_where_transfers_are_blocking() {
+        let problem = chain(&[9.0, 1.0, 9.0, 9.0], &[5.0, 4.0, 4.0]);
+        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        assert_eq!(reduced.item_of, vec![0, 0, 1, 2]);
+        let problem = chain(&[9.0, 1.5, 9.0, 9.0], &[5.0, 4.0, 4.0]);
+        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        assert_eq!(reduced.item_of, vec![0, 1, 2, 3]);
     }
 }

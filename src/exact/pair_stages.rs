@@ -124,7 +124,7 @@ struct Found {
 impl<'a> Stages<'a> {
     /// Lists the ideals of both parts, for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, caps: Caps, most_ns: u64) -> Option<Self> {
-        let (parts, listed_ns) = list(problem, caps, most_ns)?;
+        let (parts, listed_ns) = list(problem, caps, most_ns, &|| control.must_stop().is_some())?;
         let none = || [0, 1].map(|p: usize| vec![None; parts[p].len()]);
         let reachable = [none(), none()];
         let bytes = |from_end: usize| {

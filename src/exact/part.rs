@@ -105,7 +105,11 @@ pub fn plus(a: Busy, b: Busy) -> Busy {
 
 impl Part {
     /// The part of the problem with these items, in ascending order, and its ideals, of which only those count whose work is
-    /// wanted; `None` if so many count that there are more than `most_ideals`, or far more in all.
+    /// wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMany`] ideals.
     ///
     /// Time O(I t + J) and memory O(I (n + t) / 64) for J ideals of n items and t transfers, I of which count.
     pub fn new(
@@ -113,7 +117,7 @@ impl Part {
         items: Vec<usize>,
         wanted: Option<&Ranges>,
         most_ideals: usize,
-    ) -> Option<Self> {
+    ) -> Result<Self, TooMany> {
         let at = positions(&items);
         let words = items.len().div_ceil(64).max(1);
         let before = before(problem, &items, &at);
@@ -126,7 +130,10 @@ impl Part {
         let is_simple: Vec<bool> = transfers.iter().map(simple).collect();
         let mut lister = Lister::new(problem, &items, &transfers, &is_simple, wanted, most_ideals);
         if !listing::walk(&before, &mut lister) {
-            return None;
+            return Err(match lister.listed.works_ns.len() > most_ideals {
+                true => TooMany::Listed,
+                false => TooMany::Met,
+            });
         }
         let Listed {
             bits,
@@ -165,7 +172,7 @@ impl Part {
         };
         let load_ns = |ideal| part.crossing(ideal).map(|t| part.transfers[t].load_ns()).sum();
         part.crossing_ns = (0..part.len() as Ideal).map(load_ns).collect();
-        Some(part)
+        Ok(part)
     }
 
     /// Whether only ideals are listed that count for some limit.
@@ -384,8 +391,17 @@ struct Listed {
     crossing: Vec<u64>,
 }
 
-/// Ideals that are met for each one that is listed at most.
-const MET: usize = 128;
+/// Why ideals are not listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooMany {
+    /// More count than may be listed.
+    Listed,
+    /// Whatever counts, it takes too long to meet all.
+    Met,
+}
+
+/// Ideals that are met for each one that may be listed, at most.
+const MET: usize = 32;
 
 /// Lists ideals.
 struct Lister<'a> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::bounds;
 use super::listing::Ranges;
-use super::part::{Ideal, Part, in_two};
+use super::part::{Ideal, Part, TooMany, in_two};
 use crate::options::Communication;
 use crate::problem::Problem;
 
@@ -38,12 +38,17 @@ impl Caps {
 }
 
 /// Both parts of the problem, the one with more ideals first, and the limit up to which none is missing: at most `most_ns`, and less
-/// where one part has too many ideals. `None` if it falls into no two parts, or ideals are too many at any limit.
-pub fn list(problem: &Problem, caps: Caps, most_ns: u64) -> Option<([Part; 2], u64)> {
+/// where one part has too many ideals. `None` if it falls into no two parts, or ideals are too many at any limit, or when it must stop.
+pub fn list(
+    problem: &Problem,
+    caps: Caps,
+    most_ns: u64,
+    must_stop: &dyn Fn() -> bool,
+) -> Option<([Part; 2], u64)> {
     let items = in_two(problem, caps.all)?;
     let mut parts = items
         .clone()
-        .map(|items| Part::new(problem, items, None, caps.all));
+        .map(|items| Part::new(problem, items, None, caps.all).ok());
     parts.sort_by_key(|part| Reverse(part.as_ref().map_or(usize::MAX, Part::len)));
     let [large, small] = parts;
     let small = small?;
@@ -56,13 +61,11 @@ pub fn list(problem: &Problem, caps: Caps, most_ns: u64) -> Option<([Part; 2], u
     loop {
         let limit_ns = least_ns + spare_ns;
         let wanted = wanted(problem, &small, limit_ns);
-        if let Some(part) = Part::new(problem, large.clone(), Some(&wanted), caps.wanted) {
-            return Some(([part, small], limit_ns));
+        match Part::new(problem, large.clone(), Some(&wanted), caps.wanted) {
+            Ok(part) => return Some(([part, small], limit_ns)),
+            Err(TooMany::Listed) if spare_ns > 0 && !must_stop() => spare_ns /= CLOSER,
+            Err(_) => return None,
         }
-        if spare_ns == 0 {
-            return None;
-        }
-        spare_ns /= CLOSER;
     }
 }
 

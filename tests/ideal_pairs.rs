@@ -18,7 +18,7 @@ use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec}
 use stagecut::methods;
 use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::oracles::brute_force;
-use stagecut::problem::Problem;
+use stagecut::problem::{Assignment, Problem};
 
 const SEEDS: std::ops::Range<u64> = 0..6_000;
 
@@ -69,28 +69,43 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     }
     let all = Reductions::default();
     let mut best = None;
-    for reductions in [
-        all,
-        Reductions { fronts: false, ..all },
-        Reductions {
-            dominance: false,
-            ..all
-        },
-        Reductions { dives: false, ..all },
+    let usual = Caps::new(problem.settings.communication);
+    // With so few pairs that are looked at one by one, fronts stay coarse.
+    let coarse = Caps { pairs: 64, ..usual };
+    let fronts = Reductions { fronts: false, ..all };
+    let dominance = Reductions {
+        dominance: false,
+        ..all
+    };
+    let dives = Reductions { dives: false, ..all };
+    for (reductions, caps) in [
+        (all, usual),
+        (all, coarse),
+        (all, Caps { pairs: 0, ..usual }),
+        (fronts, usual),
+        (dominance, usual),
+        (dominance, coarse),
+        (dives, usual),
+        (dives, coarse),
     ] {
         let control = Control {
             reductions,
             ..Control::default()
         };
         let everything_ns = bounds::all_in_one_ns(problem);
-        let Some(mut pairs) = PairSearch::new(problem, &control, everything_ns) else {
+        let Some(mut pairs) = PairSearch::capped(problem, &control, caps, everything_ns) else {
             return Seen::default();
         };
         let best = best.get_or_insert_with(|| brute_force::solve(problem).expect("few items"));
-        let name = format!("seed {seed}, {reductions:?}");
+        let name = format!("seed {seed}, {reductions:?}, {caps:?}");
         match best.as_ref().map(|&(_, best_ns)| best_ns) {
             None => assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}"),
-            Some(best_ns) => compare_passes(&mut pairs, problem, best_ns, &name),
+            Some(best_ns) => {
+                compare_passes(&mut pairs, problem, best_ns, &name);
+                let best = best.as_ref().map(|(best, _)| best);
+                best.into_iter()
+                    .for_each(|best| look_near(&mut pairs, problem, best, &name));
+            }
         }
     }
     Seen {
@@ -167,13 +182,23 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
             }
         }
     }
-    if let Some(plan) = pairs.dive_within(best_ns, u64::MAX) {
-        assert_eq!(cost::assignment_ns(problem, &plan), best_ns, "{name}");
-    }
-    assert_eq!(pairs.dive_within(best_ns - 1, u64::MAX), None, "{name}");
     for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
         let pass = pairs.pass(limit_ns, u64::MAX);
         assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
+    }
+}
+
+/// Near the best plan there is one as good, in any corridor, and none better.
+fn look_near(pairs: &mut PairSearch, problem: &Problem, best: &Assignment, name: &str) {
+    let best_ns = cost::assignment_ns(problem, best);
+    for width in [0, 1, 1_000] {
+        match pairs.near(best, width, best_ns, u64::MAX) {
+            Pass::Found(plan) => assert_eq!(cost::assignment_ns(problem, &plan), best_ns, "{name}"),
+            // Where a stage could take more it does, which may lead out of a corridor.
+            other => assert!(width < 1_000 && other == Pass::Exhausted, "{name}: {other:?}"),
+        }
+        let better = pairs.near(best, width, best_ns - 1, u64::MAX);
+        assert_eq!(better, Pass::Exhausted, "{name}: {width}");
     }
 }
 
@@ -197,9 +222,14 @@ fn ideals_that_count_are_enough() {
                 return 0;
             };
             let control = Control::default();
+            let few = |wanted| Caps {
+                all: 4,
+                wanted,
+                ..Caps::new(problem.settings.communication)
+            };
             let within = |caps| PairSearch::capped(&problem, &control, caps, best_ns);
-            let is_partial = within(Caps { all: 4, wanted: 0 }).is_none();
-            let pairs = within(Caps { all: 4, wanted: 5 });
+            let is_partial = within(few(0)).is_none();
+            let pairs = within(few(5));
             let Some(mut pairs) = pairs.filter(|_| is_partial) else {
                 return 0;
             };

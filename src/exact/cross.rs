@@ -153,7 +153,7 @@ impl Cross {
     }
 
     /// Bits of the transfers with one consumer that have their end in an ideal.
-    fn held(&self, p: usize, ideal: Ideal) -> impl Iterator<Item = u64> {
+    pub fn held(&self, p: usize, ideal: Ideal) -> impl Iterator<Item = u64> {
         self.held[p][ideal as usize * self.words..]
             .iter()
             .copied()

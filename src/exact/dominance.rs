@@ -1,36 +1,70 @@
 //! Pairs of ideals that others dominate, where transfers are blocking.
 #![doc = include_str!("../../formulations/dominance.md")]
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use super::part::{Ideal, Part, Towards};
 
 /// What it takes to tell which pairs of ideals dominate others.
 pub struct Dominance {
-    /// For each direction, part and ideal, those one item further.
-    further: [[Vec<Vec<Ideal>>; 2]; 2],
+    /// For each part its ideals by [`key`].
+    by_key: [HashMap<u64, Ideal>; 2],
+    /// For each direction, part and ideal, those one item further, once they were asked for.
+    further: [[Vec<Further>; 2]; 2],
+}
+
+/// The ideals one item further than one, once they were asked for.
+type Further = OnceLock<Box<[Ideal]>>;
+
+/// A number that tells sets of items apart, and that items join and leave by exclusive or: the output function of SplitMix64
+/// (G. Steele et al., *Fast splittable pseudorandom number generators*, OOPSLA 2014).
+fn key(items: impl Iterator<Item = usize>) -> u64 {
+    let of_item = |item: usize| {
+        let mut bits = (item as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    };
+    items.fold(0, |key, item| key ^ of_item(item))
 }
 
 impl Dominance {
     /// Time O(I n) for I ideals of n items.
     pub fn new(parts: &[Part; 2]) -> Self {
-        let above = [0, 1].map(|p: usize| parts[p].covers());
-        let below = [0, 1].map(|p: usize| {
-            let mut below = vec![Vec::new(); above[p].len()];
-            for (ideal, larger) in (0..).zip(&above[p]) {
-                larger
-                    .iter()
-                    .for_each(|&larger| below[larger as usize].push(ideal));
-            }
-            below
-        });
+        let by_key = |part: &Part| {
+            let keys = part.sums(|at| key([at].into_iter()), |a: u64, b| a ^ b);
+            keys.into_iter().zip(0..).collect()
+        };
+        let none = || [0, 1].map(|p: usize| vec![OnceLock::new(); parts[p].len()]);
         Self {
-            further: [below, above],
+            by_key: [by_key(&parts[0]), by_key(&parts[1])],
+            further: [none(), none()],
         }
+    }
+
+    /// The ideals of a part that are one item further than one.
+    fn further(&self, parts: &[Part; 2], towards: Towards, p: usize, ideal: Ideal) -> &[Ideal] {
+        self.further[towards as usize][p][ideal as usize].get_or_init(|| {
+            let part = &parts[p];
+            let own = key(part.between(ideal, 0));
+            let (whole, rest) = match towards {
+                Towards::Start => (ideal, 0),
+                Towards::End => (part.everything(), ideal),
+            };
+            let with = |item: usize| {
+                let other = *self.by_key[p].get(&(own ^ key([item].into_iter())))?;
+                part.differ_by(ideal, other, item).then_some(other)
+            };
+            part.between(whole, rest).filter_map(with).collect()
+        })
     }
 
     /// Whether a pair one or two items further dominates this one. `kept_ns` tells the work beyond a pair and the transfers
     /// across it, `is_reached` whether the same stage can take what lies before it.
     pub fn is_dominated(
         &self,
+        parts: &[Part; 2],
         towards: Towards,
         at: [Ideal; 2],
         kept_ns: impl Fn([Ideal; 2]) -> u64,
@@ -38,7 +72,7 @@ impl Dominance {
     ) -> bool {
         let own_ns = kept_ns(at);
         let with = |at: [Ideal; 2]| (at, kept_ns(at));
-        let further = |p: usize| &self.further[towards as usize][p][at[p] as usize];
+        let further = |p: usize| self.further(parts, towards, p, at[p]);
         let first: Vec<_> = further(0).iter().map(|&first| with([first, at[1]])).collect();
         let second: Vec<_> = further(1).iter().map(|&second| with([at[0], second])).collect();
         let mut single = first.iter().chain(&second);

@@ -2,8 +2,10 @@
 #![doc = include_str!("../../formulations/ideal_pairs.md")]
 
 use std::mem;
+use std::ops::Range;
 
 use super::control::Control;
+use super::fronts::Corridor;
 use super::ideals::Pass;
 use super::pair_limit::Limit;
 use super::pair_set::PairSet;
@@ -15,8 +17,11 @@ use super::reached::{Reached, State};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
+/// Beyond so many pairs plans near another are found faster than others.
+const LARGE: usize = 10_000_000;
+
 /// Pairs of a layer that dives keep, one dive after the other.
-const WIDTHS: [usize; 2] = [8, 64];
+const WIDTHS: [usize; 3] = [8, 64, 512];
 
 /// Steps of a layer that is taken whatever others cost: a millisecond.
 const CHEAP: u64 = 1_000_000;
@@ -81,6 +86,7 @@ impl<'a> PairSearch<'a> {
             self.control,
             limit_ns,
             self.looser.as_ref(),
+            None,
         );
         let Some(limit) = limit else {
             return Pass::Exhausted;
@@ -96,12 +102,44 @@ impl<'a> PairSearch<'a> {
         pass
     }
 
-    /// A plan with every stage's bottleneck at most `limit_ns`, if a dive meets one. The limit is no looser than that of the last
-    /// pass that did not tell that there is none.
-    pub fn dive_within(&mut self, limit_ns: u64, most_steps: u64) -> Option<Assignment> {
-        let limit = self.looser.as_ref()?.tightened(limit_ns);
-        let [from_start, from_end] = self.ends(&limit);
-        self.dive(&limit, &from_start, &from_end, most_steps)
+    /// The same for plans near one, which `Pass::Exhausted` says no more of: where each part's ideal before each boundary is one of so
+    /// many that have more and less work than the plan's. Known as the corridor method (M. Sniedovich, S. Voss, *The corridor method:
+    /// a dynamic programming inspired metaheuristic*, Control and Cybernetics 2006).
+    pub fn near(&mut self, plan: &Assignment, width: usize, limit_ns: u64, most_steps: u64) -> Pass {
+        let problem = self.stages.problem;
+        let range = |boundary: usize, p: usize| {
+            let part = &self.stages.parts[p];
+            let before = part.items.iter().filter(|&&item| plan[item] <= boundary);
+            let work_ns: u64 = before.map(|&item| problem.items[item].work_ns()).sum();
+            let Range { start, end } = part.of_work(work_ns..=work_ns);
+            let [from, to] = [start.saturating_sub(width as Ideal), end + width as Ideal];
+            part.work_ns(from, 0)..=part.work_ns(to.min(part.everything()), 0)
+        };
+        let boundaries = 0..problem.stages() - 1;
+        let corridor = Corridor {
+            work_ns: boundaries
+                .map(|boundary| [0, 1].map(|p| range(boundary, p)))
+                .collect(),
+        };
+        let limit = Limit::new(
+            &self.stages,
+            &self.reach,
+            self.control,
+            limit_ns,
+            None,
+            Some(&corridor),
+        );
+        let Some(limit) = limit else {
+            return Pass::Exhausted;
+        };
+        let [mut from_start, mut from_end] = self.ends(&limit);
+        self.search(&limit, &mut from_start, &mut from_end, most_steps)
+    }
+
+    /// Whether there are fronts, and so many pairs that plans near another are best looked for first.
+    pub fn is_large(&self) -> bool {
+        let [first, second] = [0, 1].map(|p: usize| self.stages.parts[p].len());
+        self.stages.ground.is_some() && first.saturating_mul(second) > LARGE
     }
 
     /// Where searches from the start and from the end begin.
@@ -126,20 +164,14 @@ impl<'a> PairSearch<'a> {
         limit: &Limit,
         from_start: &mut Reached,
         from_end: &mut Reached,
-        mut most_steps: u64,
+        most_steps: u64,
     ) -> Pass {
         let dives_first = self.stages.dominates();
         let dive = |search: &mut Self, from_start: &Reached, from_end: &Reached, most_steps| {
             Some(Pass::Found(search.dive(limit, from_start, from_end, most_steps)?))
         };
-        if dives_first {
-            if let Some(found) = dive(self, from_start, from_end, most_steps / A_DIVE) {
-                return found;
-            }
-            if limit.fronts.as_ref().is_some_and(|fronts| fronts.has_gaps()) {
-                // Too many pairs: a tighter limit tells more.
-                most_steps /= A_DIVE;
-            }
+        if dives_first && let Some(found) = dive(self, from_start, from_end, most_steps / A_DIVE) {
+            return found;
         }
         self.stages.until = self.steps().saturating_add(most_steps);
         let pass = self.layers(limit, from_start, from_end);

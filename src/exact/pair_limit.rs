@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use super::boundaries::{self, Limits};
 use super::control::Control;
-use super::fronts::{self, Front, Fronts};
+use super::fronts::{self, Corridor, Front, Fronts, Within};
 use super::pair_stages::Stages;
 use super::part::{Ideal, Part, is_subset, meets};
 use super::reach::Reach;
 use super::windows;
-use crate::options::Communication;
 
 /// The same limit for every stage, and what follows from it.
 #[derive(Clone)]
@@ -31,11 +30,13 @@ impl Limit {
         control: &Control,
         limit_ns: u64,
         looser: Option<&Self>,
+        corridor: Option<&Corridor>,
     ) -> Option<Self> {
         let Stages {
             problem,
             parts,
             cross,
+            ground,
             ..
         } = stages;
         let mut windows = windows::within(problem, reach, limit_ns);
@@ -45,11 +46,18 @@ impl Limit {
         let reductions = &control.reductions;
         let must_stop = || control.must_stop().is_some();
         let mut known = None;
-        if reductions.fronts && problem.settings.communication == Communication::Blocking {
+        if let Some(ground) = ground {
             let looser = looser.and_then(|looser| looser.fronts.as_ref());
-            known = Some(fronts::fronts(
-                problem, parts, cross, limit_ns, &windows, looser, &must_stop,
-            )?);
+            let within = Within {
+                parts,
+                cross,
+                ground,
+                limit_ns,
+                windows: &windows,
+                corridor,
+                boundaries: problem.stages() - 1,
+            };
+            known = Some(fronts::fronts(&within, looser, &must_stop)?);
         } else if reductions.boundaries {
             let limits = Limits {
                 bottleneck_ns: limit_ns,
@@ -77,14 +85,6 @@ impl Limit {
             fronts: known,
             kept_out: [kept_out(&parts[0]), kept_out(&parts[1])],
         })
-    }
-
-    /// A tighter limit, of which no more is known than of this one.
-    pub fn tightened(&self, limit_ns: u64) -> Self {
-        Self {
-            ns: limit_ns,
-            ..self.clone()
-        }
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.

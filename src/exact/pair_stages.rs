@@ -12,7 +12,7 @@ use super::bounds;
 use super::control::Control;
 use super::cross::{Between, Cross};
 use super::dominance::Dominance;
-use super::fronts::Front;
+use super::fronts::{Front, Ground};
 use super::growth;
 use super::listing::Ranges;
 use super::mates::{Mates, Slice, keeps};
@@ -34,8 +34,8 @@ const MOST_REACHABLE: usize = 100_000_000;
 /// Pairs of a layer that tell what the next one costs.
 const SAMPLE: usize = 16;
 
-/// Looking at a pair that work allows, in the time of passing over an ideal.
-const STEPS_OF_A_PAIR: u64 = 1;
+/// Looking at what a stage pays that a front allows, in the time of passing over 64 pairs.
+const STEPS_OF_A_PAIR: u64 = 16;
 
 /// Steps between two looks at the clock: some milliseconds.
 const STEPS_UNWATCHED: u64 = 1_000_000;
@@ -69,6 +69,8 @@ pub struct Stages<'a> {
     reachable_held: usize,
     /// Whether stages pay for anything beside work.
     pays: bool,
+    /// What searches for fronts need, if transfers are blocking.
+    pub ground: Option<Ground>,
     /// What it takes to tell which pairs dominate others.
     dominance: Option<Dominance>,
     /// Limits are at most so much.
@@ -99,6 +101,10 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
+    fn steps_of_a_pair(&self) -> u64 {
+        self.front().map_or(1, |_| STEPS_OF_A_PAIR)
+    }
+
     /// The pairs that can be reached, if they are known.
     fn front(&self) -> Option<&'a Front> {
         self.limit.front(self.before)
@@ -139,14 +145,17 @@ impl<'a> Stages<'a> {
         };
         let is_blocking = problem.settings.communication == Communication::Blocking;
         let dominates = is_blocking && !problem.settings.all_stages && control.reductions.dominance;
+        let cross = Cross::new(problem, &parts);
+        let has_fronts = is_blocking && control.reductions.fronts;
         Some(Self {
+            ground: has_fronts.then(|| Ground::new(&parts, &cross, caps.pairs)),
             dominance: dominates.then(|| Dominance::new(&parts)),
             pays: !problem.transfers.is_empty(),
             problem,
             work_ns: problem.work_ns(),
             grain_ns: bounds::grain_ns(problem),
             control,
-            cross: Cross::new(problem, &parts),
+            cross,
             parts,
             bytes,
             reachable,
@@ -203,7 +212,7 @@ impl<'a> Stages<'a> {
                 fitting.clear();
                 let work_ns = self.own_ns(step.towards, 0, from[0], first);
                 steps += 1 + mates.fitting(first, work_ns, within_ns, &mut range, &mut fitting);
-                steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
+                steps += fitting.len() as u64 * step.steps_of_a_pair();
                 if steps / sample as u64 >= most / waiting as u64 {
                     return most;
                 }
@@ -426,7 +435,9 @@ impl<'a> Stages<'a> {
         };
         let kept_ns = |at: [Ideal; 2]| self.kept_ns(step.towards, at);
         let dominance = self.dominance.as_ref();
-        dominance.is_some_and(|dominance| dominance.is_dominated(step.towards, to, kept_ns, is_reached))
+        dominance.is_some_and(|dominance| {
+            dominance.is_dominated(&self.parts, step.towards, to, kept_ns, is_reached)
+        })
     }
 
     /// Whether a pair reached leaves a single stage, which keeps the limit since what lies beyond the pair does.
@@ -555,7 +566,7 @@ impl Batch<'_, '_> {
                 &mut range,
                 &mut fitting,
             );
-            steps += fitting.len() as u64 * STEPS_OF_A_PAIR;
+            steps += fitting.len() as u64 * step.steps_of_a_pair();
             if steps > STEPS_UNWATCHED {
                 let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
                 stages.may_go_on(own, before)?;

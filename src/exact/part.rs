@@ -195,7 +195,8 @@ impl Part {
         listing::ones(self.crossing_bits(ideal).iter().copied())
     }
 
-    fn crossing_bits(&self, ideal: Ideal) -> &[u64] {
+    /// The same as bits.
+    pub fn crossing_bits(&self, ideal: Ideal) -> &[u64] {
         &self.crossing[ideal as usize * self.transfer_words..][..self.transfer_words]
     }
 
@@ -269,7 +270,7 @@ impl Part {
     }
 
     /// The items between two ideals, by position in the part.
-    fn between(&self, whole: Ideal, rest: Ideal) -> impl Iterator<Item = usize> {
+    pub fn between(&self, whole: Ideal, rest: Ideal) -> impl Iterator<Item = usize> {
         let words = self.bits(whole).iter().zip(self.bits(rest));
         listing::ones(words.map(|(whole, rest)| whole & !rest))
     }
@@ -288,22 +289,13 @@ impl Part {
         self.works_ns[whole as usize] - self.works_ns[rest as usize]
     }
 
-    /// For each ideal, those with one item more.
-    pub fn covers(&self) -> Vec<Vec<Ideal>> {
-        let ideals = || 0..self.len() as Ideal;
-        let at: HashMap<&[u64], Ideal> = ideals().map(|ideal| (self.bits(ideal), ideal)).collect();
-        let mut covers = vec![Vec::new(); self.len()];
-        for ideal in ideals() {
-            let mut smaller = self.bits(ideal).to_vec();
-            for item in self.between(ideal, 0) {
-                smaller[item / 64] ^= 1 << (item % 64);
-                if let Some(&below) = at.get(&*smaller) {
-                    covers[below as usize].push(ideal);
-                }
-                smaller[item / 64] ^= 1 << (item % 64);
-            }
-        }
-        covers
+    /// Whether two ideals differ by just this item.
+    pub fn differ_by(&self, one: Ideal, other: Ideal, item: usize) -> bool {
+        let words = self.bits(one).iter().zip(self.bits(other)).enumerate();
+        let bit = |word: usize| u64::from(word == item / 64) << (item % 64);
+        words
+            .map(|(word, (a, b))| a ^ b ^ bit(word))
+            .all(|rest| rest == 0)
     }
 
     /// Position of the ideal of everything.
@@ -497,11 +489,10 @@ impl Visitor for Lister<'_> {
         self.met += 1;
         self.work_ns += self.of_item_ns[item];
         self.flip(item);
-        let is_all =
-            || bits.iter().map(|word| word.count_ones() as usize).sum::<usize>() == self.of_item_ns.len();
+        let is_all = self.way.len() == self.of_item_ns.len();
         let is_wanted = self
             .wanted
-            .is_none_or(|wanted| wanted.contains(self.work_ns) || is_all());
+            .is_none_or(|wanted| is_all || wanted.contains(self.work_ns));
         let last = match is_wanted {
             true => self.list(bits),
             false => self.way.last().copied().unwrap_or_default(),

@@ -18,21 +18,22 @@ pub struct Caps {
     pub all: usize,
     /// At most so many if only those are that count for limits near the bound, where transfers are no part of a load.
     pub wanted: usize,
+    /// Pairs of ideals before a boundary that are looked at one by one, at most, where transfers are blocking.
+    pub pairs: usize,
 }
 
 impl Caps {
     /// Where there are more, passes hardly ever end in time, and the program has the machine to itself.
     pub fn new(communication: Communication) -> Self {
-        match communication {
-            // Loads far above the work leave more pairs, and tell too little of the ideals that count.
-            Communication::Blocking => Self {
-                all: 50_000,
-                wanted: 0,
+        Self {
+            all: 300_000,
+            wanted: match communication {
+                // Loads far above the work tell too little of the ideals that count.
+                Communication::Blocking => 0,
+                Communication::Ignored | Communication::Overlapped => 1_000_000,
             },
-            Communication::Ignored | Communication::Overlapped => Self {
-                all: 300_000,
-                wanted: 1_000_000,
-            },
+            // About a second's work.
+            pairs: 1 << 26,
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
 /// Steps of a pass over pairs of ideals at first: hundredths of a second's work, and about a second's with blocking transfers, where
 /// the time of a pass grows steadily with its limit, so that lower ones tell less.
 const STEPS_OF_A_PASS: u64 = 10_000_000;
-const STEPS_IF_BLOCKING: u64 = 200_000_000;
+const STEPS_IF_BLOCKING: u64 = 400_000_000;
 
 /// How many times as many steps a pass may take where no lower limit tells more.
 const MORE: u64 = 8;
@@ -56,14 +56,21 @@ const MORE: u64 = 8;
 /// Of the incumbent, what is open before the next pass asks for anything better.
 const SMALL: u64 = 1 << 20;
 
-/// Steps of a dive.
-const STEPS_OF_A_DIVE: u64 = 40_000_000;
+/// How many times as many it may take that asks for anything better: it may be the last.
+const OF_THE_LAST: u64 = 4;
 
-/// Dives behind a pass that has found a plan.
-const DIVES: usize = 8;
+/// Corridors around an incumbent: ideals on either side, and limits without a plan after which one is left.
+const CORRIDORS: [(usize, usize); 3] = [(64, 7), (256, 5), (1024, 4)];
 
-/// Halvings of what is open without a plan, after which it does so too.
+/// Steps of a pass in one: some hundredths of a second's work.
+const STEPS_NEAR: u64 = 40_000_000;
+
+/// Of the incumbent, what is no longer halved there.
+const SETTLED: u64 = 4096;
+
+/// Halvings of what is open without a plan, after which it does so too; and with blocking transfers, where all take as long.
 const PATIENCE: usize = 8;
+const PATIENCE_IF_BLOCKING: usize = 3;
 
 /// Limits of passes over pairs of ideals, from below: each pass tells the bound or the incumbent, so that none asks for much
 /// more than the optimum, where pairs are few.
@@ -118,7 +125,11 @@ impl Ladder {
     /// The next limit, between the bound and what is asked for at most, and the steps that its pass may take.
     fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
         let small_ns = self.small_ns;
-        let is_last = |open_ns: u64, halvings: usize| open_ns < small_ns || halvings > PATIENCE;
+        let patience = match self.is_blocking {
+            true => PATIENCE_IF_BLOCKING,
+            false => PATIENCE,
+        };
+        let is_last = |open_ns: u64, halvings: usize| open_ns < small_ns || halvings > patience;
         if self.too_loose_ns <= target_ns {
             if !is_last(self.too_loose_ns.saturating_sub(lower_ns), self.halvings) {
                 return (self.between(lower_ns), self.steps);
@@ -132,7 +143,7 @@ impl Ladder {
         self.halvings += usize::from(self.step_ns > open_ns / 2);
         match is_last(open_ns, self.halvings) || self.asks_for_better {
             true if !self.is_blocking => (target_ns, u64::MAX),
-            true => (target_ns, self.steps),
+            true => (target_ns, self.steps.saturating_mul(OF_THE_LAST)),
             // Limits without a plan are cheaper than those far above the optimum.
             false if self.is_blocking => (lower_ns + self.step_ns.min(open_ns / 4), self.steps),
             false => (lower_ns + self.step_ns.min(open_ns / 2), self.steps),
@@ -150,11 +161,11 @@ impl Ladder {
         }
     }
 
-    /// A pass has found a plan; or dives behind it a better one, so that none may be much better.
-    fn fall(&mut self, has_sunk: bool) {
+    /// A pass has found a plan.
+    fn fall(&mut self) {
         self.halvings = 0;
         self.has_found = true;
-        self.asks_for_better = has_sunk;
+        self.asks_for_better = self.is_blocking;
     }
 
     /// No plan keeps the last limit.
@@ -227,6 +238,10 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
         Communication::Overlapped => [1, grain_ns],
         Communication::Blocking => [1, 1],
     };
+    if pairs.is_large() && coarse.is_none() {
+        // A plan that is best far around itself is mostly nearly best.
+        ladder.asks_for_better = settle(search, &mut pairs, lower_ns);
+    }
     while !search.is_over() {
         lower_ns = lower_ns.max(search.lower_bottleneck_ns);
         let Some(target_ns) = search.target_bottleneck_ns() else {
@@ -251,11 +266,10 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
                     // The plan is not what the pass took it for: others must tell.
                     return StoppedBy::SizeLimit;
                 }
-                let found_ns = search.upper_ns;
-                if ladder.is_blocking {
-                    sink(search, &mut pairs, coarse, lower_ns);
+                if pairs.is_large() && !ladder.asks_for_better {
+                    settle(search, &mut pairs, lower_ns);
                 }
-                ladder.fall(search.upper_ns < found_ns);
+                ladder.fall();
             }
             Pass::Exhausted if limit_ns >= target_ns => {
                 return match coarse {
@@ -292,21 +306,40 @@ fn offer(search: &mut Search, coarse: Option<&Reduced>, assignment: &Assignment)
     search.offer(local_moves::improve(search.problem, plan));
 }
 
-/// Dives for plans below the incumbent, within what the last pass knows.
-fn sink(search: &mut Search, pairs: &mut PairSearch, coarse: Option<&Reduced>, mut low_ns: u64) {
-    for _ in 0..DIVES {
-        let Some(target_ns) = search.target_bottleneck_ns() else {
-            return;
-        };
-        if target_ns.saturating_sub(low_ns) < target_ns / SMALL || search.control.must_stop().is_some() {
-            return;
-        }
-        let limit_ns = low_ns.midpoint(target_ns);
-        match pairs.dive_within(limit_ns, STEPS_OF_A_DIVE) {
-            Some(assignment) => offer(search, coarse, &assignment),
-            None => low_ns = limit_ns,
+/// Looks for better plans near the incumbent, in corridors that widen where there are none: limits halve what is open. Whether no
+/// corridor had too many pairs: where even one has, the incumbent is far from the best plan.
+fn settle(search: &mut Search, pairs: &mut PairSearch, lower_ns: u64) -> bool {
+    let mut has_settled = true;
+    for (width, most_halvings) in CORRIDORS {
+        let mut low_ns = lower_ns;
+        let mut halvings = 0;
+        while let (Some(target_ns), Some(incumbent)) = (search.target_bottleneck_ns(), &search.incumbent) {
+            let open_ns = target_ns.saturating_sub(low_ns);
+            if open_ns < target_ns / SETTLED
+                || halvings == most_halvings
+                || search.control.must_stop().is_some()
+            {
+                break;
+            }
+            let limit_ns = low_ns + open_ns / 2;
+            match pairs.near(&search.reduced.lower(incumbent), width, limit_ns, STEPS_NEAR) {
+                Pass::Found(assignment) => {
+                    offer(search, None, &assignment);
+                    halvings = 0;
+                }
+                Pass::Exhausted => {
+                    low_ns = limit_ns;
+                    halvings += 1;
+                }
+                // Looser limits have more pairs still.
+                Pass::Stopped(_) => {
+                    has_settled = false;
+                    break;
+                }
+            }
         }
     }
+    has_settled
 }
 
 /// The oracle over ideals, which weighs sums and maxima together: iterations need that, and pay for it.

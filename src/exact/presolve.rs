@@ -93,6 +93,15 @@ impl Reduced {
         self.item_of.iter().map(|&item| assignment[item]).collect()
     }
 
+    /// The assignment of its items that comes nearest to one of the original problem's.
+    pub fn lower(&self, assignment: &Assignment) -> Assignment {
+        let mut lowered = vec![0; self.problem.items.len()];
+        for (&item, &stage) in self.item_of.iter().zip(assignment).rev() {
+            lowered[item] = stage;
+        }
+        lowered
+    }
+
     /// A name for each item: that of the first of its items in the original problem.
     pub fn labels(&self, original: &[String]) -> Vec<String> {
         let mut labels = vec![String::new(); self.problem.items.len()];

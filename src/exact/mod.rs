@@ -28,6 +28,7 @@ pub mod ideals;
 mod listing;
 mod mates;
 mod min_cut;
+mod pair_batch;
 mod pair_limit;
 mod pair_set;
 mod pair_stages;

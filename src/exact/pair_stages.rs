@@ -1,10 +1,8 @@
 //! Stages between pairs of ideals: which ones keep a limit, and the pairs that they lead to.
 
-use std::collections::HashSet;
 use std::iter;
-use std::mem;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use rayon::prelude::*;
 
@@ -16,11 +14,11 @@ use super::fronts::{Front, Ground};
 use super::growth;
 use super::listing::Ranges;
 use super::mates::{Mates, Slice, keeps};
+use super::pair_batch::Batch;
 use super::pair_limit::Limit;
-use super::pair_set::PairSet;
 use super::part::{Busy, Ideal, Part, Towards, plus};
 use super::parts::{Caps, list, wanted_before};
-use super::reached::{Reached, State};
+use super::reached::Reached;
 use crate::options::Communication;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -34,17 +32,11 @@ const MOST_REACHABLE: usize = 100_000_000;
 /// Pairs of a layer that tell what the next one costs.
 const SAMPLE: usize = 16;
 
-/// Looking at what a stage pays that a front allows, in the time of passing over 64 pairs.
+/// Looking at a pair that a front allows, in the time of passing over 64 that it does not.
 const STEPS_OF_A_PAIR: u64 = 16;
-
-/// Steps between two looks at the clock: some milliseconds.
-const STEPS_UNWATCHED: u64 = 1_000_000;
 
 /// Ideals that are looked at, more or less, for the stages from a batch of pairs.
 const IDEALS_OF_A_BATCH: usize = 4_000_000;
-
-/// Pairs with the same second ideal that a thread goes on from at a time.
-const GROUP: usize = 32;
 
 /// For each ideal of a part, those that a stage can lead to, in ascending order; `None` until first looked up.
 type Reachable = Vec<Option<Box<[Ideal]>>>;
@@ -68,7 +60,7 @@ pub struct Stages<'a> {
     reachable: [[Reachable; 2]; 2],
     reachable_held: usize,
     /// Whether stages pay for anything beside work.
-    pays: bool,
+    pub pays: bool,
     /// What searches for fronts need, if transfers are blocking.
     pub ground: Option<Ground>,
     /// What it takes to tell which pairs dominate others.
@@ -84,16 +76,18 @@ pub struct Stages<'a> {
 /// What holds for every stage of a layer.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
-    limit: &'a Limit,
-    towards: Towards,
+    /// The limit.
+    pub limit: &'a Limit,
+    /// Which way stages are taken.
+    pub towards: Towards,
     /// Stages that are taken with it.
-    taken: usize,
+    pub taken: usize,
     /// Stages before the boundary that it leads to.
     before: usize,
     /// Stages beyond that boundary.
-    beyond: u64,
+    pub beyond: u64,
     /// The most work of a stage: with what is paid it may come to less.
-    most_ns: u64,
+    pub most_ns: u64,
     /// Most pairs that are taken from each pair of the last layer.
     pub children: usize,
     /// Least work of a stage, in ns.
@@ -101,30 +95,15 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn steps_of_a_pair(&self) -> u64 {
+    /// The steps of looking at a pair that work allows.
+    pub fn steps_of_a_pair(&self) -> u64 {
         self.front().map_or(1, |_| STEPS_OF_A_PAIR)
     }
 
     /// The pairs that can be reached, if they are known.
-    fn front(&self) -> Option<&'a Front> {
+    pub fn front(&self) -> Option<&'a Front> {
         self.limit.front(self.before)
     }
-}
-
-/// A pair that one more stage leads to.
-struct Next {
-    state: State,
-    /// Whether no other pair dominates it.
-    is_kept: bool,
-    /// Whether it completes a plan.
-    meets: bool,
-}
-
-/// The pairs that one more stage leads to from a group of pairs.
-#[derive(Default)]
-struct Found {
-    next: Vec<Next>,
-    pairs: HashSet<[Ideal; 2]>,
 }
 
 impl<'a> Stages<'a> {
@@ -277,7 +256,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Whether there is room, time and effort left.
-    fn may_go_on(&self, own: &Reached, steps: u64) -> Result<(), StoppedBy> {
+    pub fn may_go_on(&self, own: &Reached, steps: u64) -> Result<(), StoppedBy> {
         let is_large = own.seen.bytes > MOST_BYTES;
         match self.control.must_stop() {
             _ if is_large || steps > self.until => Err(StoppedBy::SizeLimit),
@@ -369,7 +348,7 @@ impl<'a> Stages<'a> {
     }
 
     /// The ideals that a stage within the limit and the windows can lead to from one.
-    fn useful<'b>(&'b self, step: &'b Step, p: usize, from: Ideal) -> impl Iterator<Item = Ideal> {
+    pub fn useful<'b>(&'b self, step: &'b Step, p: usize, from: Ideal) -> impl Iterator<Item = Ideal> {
         let reachable = self.reachable[step.towards as usize][p][from as usize].as_deref();
         let fits = move |&to: &Ideal| {
             self.own_ns(step.towards, p, from, to) <= step.limit.ns
@@ -379,13 +358,13 @@ impl<'a> Stages<'a> {
     }
 
     /// The useful ideals from one of the second part.
-    fn mates<'b>(&self, step: &Step<'b>, from: Ideal) -> Mates<'b> {
+    pub fn mates<'b>(&self, step: &Step<'b>, from: Ideal) -> Mates<'b> {
         let to = self.useful(step, 1, from).collect();
         Mates::new(&self.parts[1], from, to, step.front(), step.towards)
     }
 
     /// The work between two ideals of a part, in ns.
-    fn own_ns(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> u64 {
+    pub fn own_ns(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> u64 {
         match towards {
             Towards::Start => self.parts[p].work_ns(from, to),
             Towards::End => self.parts[p].work_ns(to, from),
@@ -393,7 +372,7 @@ impl<'a> Stages<'a> {
     }
 
     /// What the stage between two ideals of a part does there.
-    fn slice(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> Slice {
+    pub fn slice(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> Slice {
         let [whole, rest] = match towards {
             Towards::Start => [from, to],
             Towards::End => [to, from],
@@ -416,7 +395,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Work that a stage from a pair of ideals must take, since those beyond cannot carry all of it.
-    fn must_take_ns(&self, step: &Step, from: [Ideal; 2]) -> u64 {
+    pub fn must_take_ns(&self, step: &Step, from: [Ideal; 2]) -> u64 {
         let beyond_ns = self.work_beyond(step.towards, from);
         let [least_ns, most_ns] = step.front().map_or([0, u64::MAX], |front| front.work_ns);
         let known_ns = match step.towards {
@@ -441,7 +420,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Whether a pair reached leaves a single stage, which keeps the limit since what lies beyond the pair does.
-    fn leaves_one_stage(&self, step: &Step, at: [Ideal; 2]) -> bool {
+    pub fn leaves_one_stage(&self, step: &Step, at: [Ideal; 2]) -> bool {
         let end = match step.towards {
             Towards::Start => [0, 0],
             Towards::End => [0, 1].map(|p| self.parts[p].everything()),
@@ -451,7 +430,7 @@ impl<'a> Stages<'a> {
     }
 
     /// Whether the stage between two pairs of ideals, so many stages from the end, holds what it must.
-    fn fits_memory(&self, from_end: usize, whole: [Ideal; 2], left: [Ideal; 2]) -> bool {
+    pub fn fits_memory(&self, from_end: usize, whole: [Ideal; 2], left: [Ideal; 2]) -> bool {
         let Some(bytes) = self.bytes.get(from_end - 1) else {
             return true;
         };
@@ -482,7 +461,7 @@ impl<'a> Stages<'a> {
     }
 
     /// What a stage is busy with.
-    fn busy(&self, stage: Between) -> Busy {
+    pub fn busy(&self, stage: Between) -> Busy {
         let [first, second] = [0, 1].map(|p| self.parts[p].busy(stage.whole[p], stage.left[p]));
         let busy = plus(first, second);
         match self.cross.is_empty() {
@@ -505,126 +484,5 @@ impl<'a> Stages<'a> {
             }
         }
         assignment
-    }
-}
-
-/// The pairs that one more stage leads to from some of a layer.
-struct Batch<'b, 'a> {
-    stages: &'b Stages<'a>,
-    step: Step<'b>,
-    own: &'b Reached,
-    /// What the other direction has reached, where the two may meet.
-    opposite: Option<&'b PairSet>,
-    /// Those of all searches so far.
-    steps: AtomicU64,
-}
-
-impl Batch<'_, '_> {
-    /// The next pairs, in the order of those that they come from; one may come several times.
-    fn next(&self, parents: &[usize]) -> Result<Vec<Next>, StoppedBy> {
-        let second = |parent: usize| self.own.states[parent].at[1];
-        let groups: Vec<&[usize]> = parents
-            .chunk_by(|&one, &next| second(one) == second(next))
-            .flat_map(|group| group.chunks(GROUP))
-            .collect();
-        let of_group = |group: &&[usize]| {
-            let mut found = Found::default();
-            let mut mates = self.stages.mates(&self.step, second(group[0]));
-            for &parent in *group {
-                self.next_from(parent, &mut mates, &mut found)?;
-            }
-            Ok(found.next)
-        };
-        let found: Result<Vec<Vec<Next>>, StoppedBy> = groups.par_iter().map(of_group).collect();
-        Ok(found?.into_iter().flatten().collect())
-    }
-
-    /// Takes one more stage from a pair of ideals in every way.
-    fn next_from(&self, parent: usize, mates: &mut Mates, found: &mut Found) -> Result<(), StoppedBy> {
-        let Self {
-            stages, step, own, ..
-        } = self;
-        let from = own.states[parent].at;
-        let limit_ns = step.limit.ns;
-        let must_take_ns = stages.must_take_ns(step, from);
-        let has_front = step.front().is_some();
-        let mut steps = 0;
-        let mut fitting = Vec::new();
-        let mut range = mates.all();
-        let most = found.next.len().saturating_add(step.children);
-        let skipped = match step.children {
-            usize::MAX => 0,
-            _ => parent.wrapping_mul(7919) % stages.useful(step, 0, from[0]).count().max(1),
-        };
-        for first in stages.useful(step, 0, from[0]).skip(skipped) {
-            fitting.clear();
-            let work_ns = stages.own_ns(step.towards, 0, from[0], first);
-            steps += mates.fitting(
-                first,
-                work_ns,
-                [must_take_ns, step.most_ns],
-                &mut range,
-                &mut fitting,
-            );
-            steps += fitting.len() as u64 * step.steps_of_a_pair();
-            if steps > STEPS_UNWATCHED {
-                let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
-                stages.may_go_on(own, before)?;
-            }
-            // Transfers are looked at only where work allows something.
-            let pays = stages.pays && !fitting.is_empty();
-            let slice = pays.then(|| stages.slice(step.towards, 0, from[0], first));
-            if slice.is_some_and(|slice| !keeps(slice.busy, limit_ns)) {
-                continue;
-            }
-            for &at in &fitting {
-                let to = [first, mates.to[at as usize]];
-                if to == from {
-                    continue;
-                }
-                // With fronts most stages are too busy, without them most pairs have been met before.
-                let is_met = || own.seen.contains(to) || found.pairs.contains(&to);
-                if !has_front && is_met() {
-                    continue;
-                }
-                let mut busy = [0; 3];
-                if let Some(slice) = &slice {
-                    let mate = mates.slice(at, |to| stages.slice(step.towards, 1, from[1], to));
-                    if !keeps(slice.least_with(&mate, stages.cross.saved()), limit_ns) {
-                        continue;
-                    }
-                    busy = plus(slice.busy, mate.busy);
-                    if !stages.cross.is_empty() {
-                        let stage = Between::new(step.towards, from, to);
-                        let ends = plus(slice.ends, mate.ends);
-                        busy = plus(busy, stages.cross.busy_with(ends, &stages.parts, stage));
-                    }
-                }
-                let is_possible = keeps(busy, limit_ns)
-                    && !(has_front && is_met())
-                    && keeps(stages.rest(step.towards, to), step.beyond * limit_ns)
-                    && stages.fits_memory(step.taken, from, to);
-                if !is_possible {
-                    continue;
-                }
-                let is_opposite = self.opposite.is_some_and(|opposite| opposite.contains(to));
-                let meets = is_opposite || stages.leaves_one_stage(step, to);
-                found.pairs.insert(to);
-                found.next.push(Next {
-                    state: State {
-                        at: to,
-                        parent: Some(parent as u32),
-                    },
-                    is_kept: meets || !own.prunes || !stages.is_dominated(step, from, to),
-                    meets,
-                });
-                if meets || found.next.len() == most {
-                    self.steps.fetch_add(steps, Ordering::Relaxed);
-                    return Ok(());
-                }
-            }
-        }
-        self.steps.fetch_add(steps, Ordering::Relaxed);
-        Ok(())
     }
 }

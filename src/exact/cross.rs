@@ -1,6 +1,7 @@
 //! Transfers between two parts of a problem, as dynamic programs over pairs of their ideals see them.
 
 use super::growth::has;
+use super::listing;
 use super::part::{Busy, Ideal, Part, Towards, paid, plus};
 use crate::cost::Side;
 use crate::options::Communication;
@@ -93,7 +94,11 @@ impl Cross {
                 _ => wide.push(Wide {
                     part,
                     producer,
-                    consumers: [part, 1 - part].map(|p| bits(&consumers, p, parts[p].items.len())),
+                    consumers: [part, 1 - part].map(|p| {
+                        let there = consumers.iter().filter(|&&(other, _)| other == p);
+                        let words = parts[p].items.len().div_ceil(64).max(1);
+                        listing::set(words, there.map(|&(_, at)| at))
+                    }),
                     paid: paid(problem, t),
                 }),
             }
@@ -228,14 +233,6 @@ impl Wide {
             false => (!has_some(own, near) && has_some(other, far)).then_some(Side::Consumer),
         }
     }
-}
-
-fn bits(consumers: &[(usize, usize)], part: usize, items: usize) -> Box<[u64]> {
-    let mut bits = vec![0u64; items.div_ceil(64).max(1)];
-    for &(_, at) in consumers.iter().filter(|&&(p, _)| p == part) {
-        bits[at / 64] |= 1 << (at % 64);
-    }
-    bits.into()
 }
 
 /// What the ends in one part pay, for each ideal, and the ns of their transfers.

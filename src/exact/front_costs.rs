@@ -22,12 +22,12 @@ pub struct Costs {
     pub inside: [Vec<Cost>; 2],
     /// The transfers between the parts.
     pub between: Vec<Cost>,
-    /// The same without what is negative.
-    pub ends: Vec<Cost>,
-    /// Each set of eight of them.
+    /// Sums over each set of eight of these.
     pub sums: Vec<[Cost; 256]>,
+    /// The transfers between the parts, without what is negative.
+    pub ends: Vec<Cost>,
     /// Bits of those that cost less than nothing on a side.
-    pub negative: Vec<u64>,
+    pub negative: Box<[u64]>,
     /// What transfers between the parts come to at least.
     pub least_between_ns: [i64; 2],
     /// See [`Search::most_ns`].
@@ -45,17 +45,15 @@ impl Costs {
             let units = between.iter().map(|cost| i64::from(cost[side].min(0)));
             units.sum::<i64>() * search.ground.unit_ns
         };
-        let negative = |costs: &[Cost]| {
-            let is_negative = (0..costs.len()).filter(|&t| costs[t][0].min(costs[t][1]) < 0);
-            is_negative.fold(0, |bits, t| bits | 1 << t)
-        };
+        let is_negative = |&t: &usize| between[t].iter().any(|&units| units < 0);
+        let negative = (0..between.len()).filter(is_negative);
         Self {
             sums: between.chunks(8).map(|costs| sums(costs, plus)).collect(),
             ends: between
                 .iter()
                 .map(|cost| cost.map(|units| units.max(0)))
                 .collect(),
-            negative: between.chunks(64).map(negative).collect(),
+            negative: listing::set(between.len().div_ceil(64), negative),
             least_between_ns: [least_between(0), least_between(1)],
             inside: [first, second],
             between,

@@ -51,7 +51,7 @@ pub struct Known {
     /// For each boundary, the transfers that may cross it, as in [`Ground::links`].
     crossers: Vec<[FixedBitSet; 3]>,
     /// For each boundary, what counts there at least.
-    pub least_ns: Vec<u64>,
+    least_ns: Vec<u64>,
 }
 
 /// What fronts are looked for.
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks at all boundaries, there and back, more closely where pairs are no more than `most`; false if no pair can lie
+    /// Looks at all boundaries, there and back, as closely as is asked for where pairs are few; false if no pair can lie
     /// before one of them.
     pub fn round(&mut self, closeness: Closeness, must_stop: &dyn Fn() -> bool) -> bool {
         let boundaries = self.zones.len();
@@ -218,7 +218,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Takes pairs away that have no room before a boundary, and looks more closely while they are no more than `most`; the least
+    /// Takes pairs away that have no room before a boundary, and looks as closely as is asked for where they are few; the least
     /// that either side comes to, if there are pairs left.
     fn look(&mut self, boundary: usize, closeness: Closeness) -> Option<[i64; 2]> {
         let old = &mut self.known.pairs[boundary];
@@ -381,12 +381,10 @@ impl<'a> Search<'a> {
                 own.ns[0] + mate.ns[0] + between_ns[0],
                 own.ns[1] + mate.ns[1] + between_ns[1],
             ];
-            kept.counted_ns = kept.counted_ns.min(ns[0] + ns[1] - self.all_ns as i64);
-            kept.ns = [kept.ns[0].min(ns[0]), kept.ns[1].min(ns[1])];
+            kept.add([first, second], ns, ns[0] + ns[1] - self.all_ns as i64);
             for (apart, (a, b)) in kept.apart.iter_mut().zip(held.iter().zip(mate_held)) {
                 *apart |= a ^ b;
             }
-            kept.nodes.push([first, second]);
         }
     }
 
@@ -429,12 +427,10 @@ impl<'a> Search<'a> {
         }
         let between_ns = i64::from(units[0] + units[1]) * unit_ns;
         let counted_ns = first.sum_ns + second.sum_ns - self.all_ns as i64 + between_ns;
-        kept.counted_ns = kept.counted_ns.min(counted_ns);
-        kept.ns = [kept.ns[0].min(ns[0]), kept.ns[1].min(ns[1])];
+        kept.add(pair, ns, counted_ns);
         for (at, apart) in kept.apart.iter_mut().enumerate() {
             *apart |= some[at] & !other_all[at] | other_some[at] & !all[at];
         }
-        kept.nodes.push(pair);
     }
 
     /// Notes the pairs before a boundary, what counts there, and what crosses it.
@@ -505,6 +501,12 @@ impl Kept {
             ns: [i64::MAX; 2],
             apart: vec![0; words],
         }
+    }
+
+    fn add(&mut self, pair: [u32; 2], ns: [i64; 2], counted_ns: i64) {
+        self.nodes.push(pair);
+        self.ns = [self.ns[0].min(ns[0]), self.ns[1].min(ns[1])];
+        self.counted_ns = self.counted_ns.min(counted_ns);
     }
 
     /// These pairs, and others that come behind.

@@ -85,6 +85,15 @@ pub fn ones(set: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
     set.into_iter().enumerate().flat_map(of_word)
 }
 
+/// The bits of a set of items, in so many words.
+pub fn set(words: usize, items: impl IntoIterator<Item = usize>) -> Box<[u64]> {
+    let mut bits = vec![0; words];
+    items
+        .into_iter()
+        .for_each(|item| bits[item / 64] |= 1 << (item % 64));
+    bits.into()
+}
+
 /// Numbers that lie in some of many ranges.
 pub struct Ranges {
     /// Ascending, with gaps between them, both ends included.

@@ -88,9 +88,9 @@ impl Limit {
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.
-    pub fn may_lie(&self, part: &Part, p: usize, ideal: Ideal, stages: usize) -> bool {
+    pub fn may_lie(&self, parts: &[Part; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
         let [not_before, not_behind] = &self.kept_out[p][stages];
-        let bits = part.bits(ideal);
+        let bits = parts[p].bits(ideal);
         let front = self.front(stages);
         !meets(not_before, bits)
             && is_subset(not_behind, bits)

@@ -352,7 +352,7 @@ impl<'a> Stages<'a> {
         let reachable = self.reachable[step.towards as usize][p][from as usize].as_deref();
         let fits = move |&to: &Ideal| {
             self.own_ns(step.towards, p, from, to) <= step.limit.ns
-                && step.limit.may_lie(&self.parts[p], p, to, step.before)
+                && step.limit.may_lie(&self.parts, p, to, step.before)
         };
         reachable.unwrap_or(&[]).iter().copied().filter(fits)
     }

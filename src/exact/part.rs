@@ -36,7 +36,7 @@ pub struct Part {
     /// What these add to a load at either end, in ns.
     crossing_ns: Vec<u64>,
     /// Bits of the transfers with one consumer that comes behind its producer.
-    simple: Vec<u64>,
+    simple: Box<[u64]>,
     is_partial: bool,
 }
 
@@ -165,7 +165,7 @@ impl Part {
             crossing: rows(&crossing, transfer_words),
             transfer_words,
             crossing_ns: Vec::new(),
-            simple: bits_of(&is_simple),
+            simple: listing::set(transfer_words, (0..is_simple.len()).filter(|&t| is_simple[t])),
             is_partial: wanted.is_some(),
             items,
             transfers,
@@ -277,11 +277,8 @@ impl Part {
 
     /// The set of its items for which something holds, as bits by position in the part.
     pub fn set(&self, holds: impl Fn(usize) -> bool) -> Box<[u64]> {
-        let mut bits = vec![0u64; self.words];
-        for (at, _) in self.items.iter().enumerate().filter(|&(_, &item)| holds(item)) {
-            bits[at / 64] |= 1 << (at % 64);
-        }
-        bits.into()
+        let of_items = (0..self.items.len()).filter(|&at| holds(self.items[at]));
+        listing::set(self.words, of_items)
     }
 
     /// Work between two ideals, in ns.
@@ -349,14 +346,14 @@ fn inside(problem: &Problem, at: &HashMap<usize, usize>, words: usize) -> Vec<In
     let of = |t: usize| {
         let transfer = &problem.transfers[t];
         let producer = *at.get(&transfer.producer)?;
-        let mut consumers = vec![0u64; words];
-        for to in transfer.consumers.iter().filter_map(|to| at.get(to)) {
-            consumers[to / 64] |= 1 << (to % 64);
-        }
+        let consumers = listing::set(
+            words,
+            transfer.consumers.iter().filter_map(|to| at.get(to).copied()),
+        );
         let is_inside = consumers.iter().any(|&word| word != 0);
         is_inside.then(|| Inside {
             producer,
-            consumers: consumers.into(),
+            consumers,
             paid: paid(problem, t),
         })
     };
@@ -366,13 +363,6 @@ fn inside(problem: &Problem, at: &HashMap<usize, usize>, words: usize) -> Vec<In
 /// Whether one item comes directly before another.
 fn precedes(before: &[Vec<usize>], one: usize, other: usize) -> bool {
     before[other].contains(&one)
-}
-
-fn bits_of(holds: &[bool]) -> Vec<u64> {
-    let mut bits = vec![0; holds.len().div_ceil(64)];
-    let ones = (0..holds.len()).filter(|&at| holds[at]);
-    ones.for_each(|at| bits[at / 64] |= 1 << (at % 64));
-    bits
 }
 
 /// Ideals as they are listed: the columns of a [`Part`] in another order.

@@ -238,7 +238,7 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
         Communication::Overlapped => [1, grain_ns],
         Communication::Blocking => [1, 1],
     };
-    if pairs.is_large() && coarse.is_none() {
+    if pairs.is_large() {
         // A plan that is best far around itself is mostly nearly best.
         ladder.asks_for_better = settle(search, &mut pairs, lower_ns);
     }

@@ -18,20 +18,7 @@ impl Problem {
             .collect();
         let graph = contract(self.items.len(), together.iter().copied(), &order);
         let items: Vec<Item> = graph.members.iter().map(|members| self.joined(members)).collect();
-        let mut costs = Costs::new();
-        for transfer in &self.transfers {
-            let producer = graph.item_of[transfer.producer];
-            let mut consumers: Vec<usize> = transfer.consumers.iter().map(|&to| graph.item_of[to]).collect();
-            consumers.retain(|&to| to != producer);
-            consumers.sort_unstable();
-            consumers.dedup();
-            if !consumers.is_empty() {
-                let sum = costs.entry((producer, consumers)).or_default();
-                sum[0] += transfer.forward_ns;
-                sum[1] += transfer.backward_ns;
-                sum[2] += transfer.gradient_ns;
-            }
-        }
+        let costs = self.carried(|item| Some(graph.item_of[item]));
         let stages = match self.settings.all_stages {
             true => self.stages,
             false => self.stages.min(items.len()),
@@ -157,6 +144,27 @@ impl Problem {
         }
     }
 
+    /// What transfers cost between other items that stand for these, if some does; those with the same ends become one.
+    fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
+        let mut costs = Costs::new();
+        for transfer in &self.transfers {
+            let Some(producer) = item_of(transfer.producer) else {
+                continue;
+            };
+            let consumers = transfer.consumers.iter().filter_map(|&to| item_of(to));
+            let mut consumers: Vec<usize> = consumers.filter(|&to| to != producer).collect();
+            consumers.sort_unstable();
+            consumers.dedup();
+            if !consumers.is_empty() {
+                let sum = costs.entry((producer, consumers)).or_default();
+                sum[0] += transfer.forward_ns;
+                sum[1] += transfer.backward_ns;
+                sum[2] += transfer.gradient_ns;
+            }
+        }
+        costs
+    }
+
     /// The problem of some of its items, in ascending order, and what is between them. An item that is left out takes its order
     /// pairs along: where it lies between two others, the order of these may go with it.
     pub fn restricted(&self, kept: &[usize]) -> Self {
@@ -165,16 +173,7 @@ impl Problem {
         let order = self
             .order
             .filter_map(|node, _| new[node.index()], |_, ()| Some(()));
-        let mut costs = Costs::new();
-        for transfer in &self.transfers {
-            let consumers: Vec<usize> = transfer.consumers.iter().filter_map(|&to| new[to]).collect();
-            if let Some(producer) = new[transfer.producer].filter(|_| !consumers.is_empty()) {
-                let sum = costs.entry((producer, consumers)).or_default();
-                sum[0] += transfer.forward_ns;
-                sum[1] += transfer.backward_ns;
-                sum[2] += transfer.gradient_ns;
-            }
-        }
+        let costs = self.carried(|item| new[item]);
         let pair = |pair: &Pair| {
             Some(Pair {
                 forward: new[pair.forward]?,

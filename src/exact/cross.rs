@@ -178,6 +178,14 @@ impl Cross {
         words.map(|(word, sums_ns)| sum_ns(word, sums_ns)).sum()
     }
 
+    /// The ns of those that have one end outside for both of two pairs.
+    pub fn apart_both_ns(&self, one: [Ideal; 2], other: [Ideal; 2]) -> u64 {
+        let words = self.apart(one).zip(self.apart(other)).zip(self.sums_ns.chunks(8));
+        words
+            .map(|((one, other), sums_ns)| sum_ns(one & other, sums_ns))
+            .sum()
+    }
+
     /// The ns of the transfers that cross behind a pair of ideals, beside those inside either part.
     pub fn crossing_ns(&self, parts: &[Part; 2], pair: [Ideal; 2]) -> u64 {
         let between = Between {

@@ -71,18 +71,26 @@ impl Dominance {
         is_reached: impl Fn([Ideal; 2]) -> bool,
     ) -> bool {
         let own_ns = kept_ns(at);
-        let with = |at: [Ideal; 2]| (at, kept_ns(at));
-        let further = |p: usize| self.further(parts, towards, p, at[p]);
-        let first: Vec<_> = further(0).iter().map(|&first| with([first, at[1]])).collect();
-        let second: Vec<_> = further(1).iter().map(|&second| with([at[0], second])).collect();
-        let mut single = first.iter().chain(&second);
+        let further = [0, 1].map(|p: usize| self.further(parts, towards, p, at[p]));
+        // For each part what is kept with one item more there.
+        let mut kept = [Vec::new(), Vec::new()];
+        for p in 0..2 {
+            for &ideal in further[p] {
+                let with = if p == 0 { [ideal, at[1]] } else { [at[0], ideal] };
+                let ns = kept_ns(with);
+                if ns <= own_ns && is_reached(with) {
+                    return true;
+                }
+                kept[p].push((ideal, ns));
+            }
+        }
+        let [first, second] = kept;
         let mut both = first
             .iter()
             .flat_map(|one| second.iter().map(move |other| (one, other)));
-        single.any(|&(at, ns)| ns <= own_ns && is_reached(at))
-            || both.any(|((one, one_ns), (other, other_ns))| {
-                let (at, ns) = with([one[0], other[1]]);
-                ns <= own_ns.min(*one_ns).min(*other_ns) && is_reached(at)
-            })
+        both.any(|(&(first, first_ns), &(second, second_ns))| {
+            let with = [first, second];
+            kept_ns(with) <= own_ns.min(first_ns).min(second_ns) && is_reached(with)
+        })
     }
 }

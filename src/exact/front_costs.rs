@@ -1,8 +1,14 @@
 //! What counts for transfers across a boundary, and what ideals come to with it.
 
-use super::cross::sums;
-use super::front_search::Search;
+use std::ops::Range;
+
+use fixedbitset::FixedBitSet;
+
+use super::cross::{Cross, sums};
+use super::front_ground::Ground;
+use super::front_look::Zone;
 use super::listing;
+use super::part::{Ideal, Part, is_subset};
 
 /// Beyond all sums of times.
 pub const NEVER_NS: i64 = i64::MAX / 8;
@@ -30,20 +36,21 @@ pub struct Costs {
     pub negative: Box<[u64]>,
     /// What transfers between the parts come to at least.
     pub least_between_ns: [i64; 2],
-    /// See [`Search::most_ns`].
+    /// What either side may come to.
     pub most_ns: [i64; 2],
 }
 
 impl Costs {
-    pub fn new(search: &Search, boundary: usize) -> Self {
+    /// Costs of the transfers, by their place in [`Ground::links`], if either side may come to so much.
+    pub fn new(ground: &Ground, most_ns: [i64; 2], cost: impl Fn(usize, usize) -> Cost) -> Self {
         let [first, second, between] = [0, 1, 2].map(|of| {
-            (0..search.ground.links[of].len())
-                .map(|t| search.cost(of, t, boundary))
+            (0..ground.links[of].len())
+                .map(|t| cost(of, t))
                 .collect::<Vec<_>>()
         });
         let least_between = |side: usize| -> i64 {
             let units = between.iter().map(|cost| i64::from(cost[side].min(0)));
-            units.sum::<i64>() * search.ground.unit_ns
+            units.sum::<i64>() * ground.unit_ns
         };
         let is_negative = |&t: &usize| between[t].iter().any(|&units| units < 0);
         let negative = (0..between.len()).filter(is_negative);
@@ -57,8 +64,30 @@ impl Costs {
             least_between_ns: [least_between(0), least_between(1)],
             inside: [first, second],
             between,
-            most_ns: search.most_ns(boundary),
+            most_ns,
         }
+    }
+}
+
+/// What counts for a transfer that crosses a boundary, if it does at all that it is said to cross.
+pub fn counted(ground: &Ground, crossers: &[[FixedBitSet; 3]], boundary: usize, of: usize, t: usize) -> Cost {
+    let number = |range: Range<usize>| range.filter(|&other| crossers[other][of].contains(t)).count() as i64;
+    let [before, behind] = [number(0..boundary), number(boundary + 1..crossers.len())];
+    let all = before + 1 + behind;
+    let ns = ground.links[of][t].ns as i64;
+    // What counts at boundaries on one side has been paid there. Everything is rounded down.
+    let in_units = |numerator: i64| numerator.div_euclid(all * ground.unit_ns) as i32;
+    [
+        in_units(ns * (all - 2 * before)),
+        in_units(ns * (all - 2 * behind)),
+    ]
+}
+
+impl Costs {
+    /// What one transfer costs, by its place in [`Ground::links`].
+    pub fn of(&self, of: usize, t: usize) -> Cost {
+        let [first, second] = &self.inside;
+        [first, second, &self.between][of][t]
     }
 }
 
@@ -122,5 +151,80 @@ impl Own {
         let more = self.ends[0][side] - other.ends[1][side];
         let less = other.ends[0][side] - self.ends[1][side];
         more.max(less).max(0)
+    }
+}
+
+/// What ideals of a part come to at a boundary, one after the other: those near each other differ by little.
+pub struct Scales<'a> {
+    part: &'a Part,
+    p: usize,
+    cross: &'a Cross,
+    zone: &'a Zone,
+    costs: &'a Costs,
+    unit_ns: i64,
+    /// Work of all items on the first part's account.
+    all_ns: i64,
+    /// The ideal weighed last, and what it came to.
+    last: Ideal,
+    inside: Cost,
+    ends: Cost,
+}
+
+impl<'a> Scales<'a> {
+    pub fn new(
+        parts: &'a [Part; 2],
+        p: usize,
+        cross: &'a Cross,
+        zone: &'a Zone,
+        costs: &'a Costs,
+        unit_ns: i64,
+    ) -> Self {
+        Self {
+            part: &parts[p],
+            p,
+            cross,
+            zone,
+            costs,
+            unit_ns,
+            all_ns: parts[p].work_ns(parts[p].everything(), 0) as i64,
+            last: 0,
+            inside: [0; 2],
+            ends: [0; 2],
+        }
+    }
+
+    /// What the next one comes to.
+    pub fn weigh(&mut self, ideal: Ideal) -> Own {
+        let Self {
+            part,
+            p,
+            cross,
+            costs,
+            last,
+            ..
+        } = *self;
+        let bits = part.bits(ideal);
+        let work_ns = part.work_ns(ideal, 0);
+        let zone = self.zone;
+        let may_lie =
+            zone.work_ns.contains(&work_ns) && is_subset(bits, &zone.may) && is_subset(&zone.must, bits);
+        if !may_lie {
+            return Own::NEVER;
+        }
+        let crossing = part.crossing_bits(ideal).iter().zip(part.crossing_bits(last));
+        self.inside = changed(
+            self.inside,
+            crossing.map(|(&new, &old)| (new, old)),
+            &costs.inside[p],
+        );
+        let held = cross.held(p, ideal).zip(cross.held(p, last));
+        self.ends = changed(self.ends, held, &costs.ends);
+        self.last = ideal;
+        let counted_ns = self.inside.map(|units| i64::from(units) * self.unit_ns);
+        let work_ns = work_ns as i64;
+        Own::of(
+            [counted_ns[0] + work_ns, counted_ns[1] + self.all_ns - work_ns],
+            self.ends,
+        )
     }
 }

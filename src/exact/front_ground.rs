@@ -1,7 +1,10 @@
 //! What all searches for fronts of a problem need.
 
+use std::sync::Mutex;
+
 use super::cross::Cross;
-use super::front_search::Zone;
+use super::front_costs::Own;
+use super::front_look::{Owns, Zone};
 use super::front_tree::Tree;
 use super::growth;
 use super::part::{Inside, Part};
@@ -22,6 +25,8 @@ pub struct Ground {
     pub unit_ns: i64,
     /// Pairs of ideals before a boundary that are looked at one by one, at most.
     most_pairs: usize,
+    /// Room that is not used: tens of megabytes, which take long to clear.
+    spare: Mutex<Option<Owns>>,
 }
 
 /// A transfer as boundaries see it: it can cross one that has some of its ends on either side.
@@ -59,14 +64,35 @@ impl Ground {
             links,
             unit_ns: (sum_ns >> 30) as i64 + 1,
             most_pairs,
+            spare: Mutex::new(None),
         }
     }
 
-    /// How closely to look where one in so many of the pairs may be looked at.
-    pub fn closeness(&self, one_in: usize) -> Closeness {
+    /// Room for what nodes come to. What is there from earlier means nothing.
+    pub fn owns(&self) -> Owns {
+        let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
+        spare.unwrap_or_else(|| {
+            [0, 1].map(|p: usize| {
+                (0..=self.top)
+                    .map(|level| vec![Own::default(); self.trees[p].width(level)])
+                    .collect()
+            })
+        })
+    }
+
+    /// Gives room back.
+    pub fn keep(&self, owns: Owns) {
+        if let Ok(mut spare) = self.spare.lock() {
+            *spare = Some(owns);
+        }
+    }
+
+    /// How closely rounds look.
+    pub fn closeness(&self) -> Closeness {
         Closeness {
-            leaves: self.most_pairs / one_in,
-            nodes: self.most_pairs / one_in / LEAVES,
+            leaves: self.most_pairs,
+            nodes: self.most_pairs / LEAVES,
+            thins: false,
         }
     }
 }
@@ -78,6 +104,8 @@ pub struct Closeness {
     pub leaves: usize,
     /// Up to so many pairs of nodes it goes on to those below.
     pub nodes: usize,
+    /// Whether it goes on with some of them where they are more.
+    pub thins: bool,
 }
 
 /// The transfers inside a part.

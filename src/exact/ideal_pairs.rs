@@ -26,9 +26,6 @@ const WIDTHS: [usize; 3] = [8, 64, 512];
 /// Steps of a layer that is taken whatever others cost: a millisecond.
 const CHEAP: u64 = 1_000_000;
 
-/// Where dives come first, the steps of a pass for each of theirs.
-const A_DIVE: u64 = 4;
-
 /// Where dominated pairs cannot be told, the pairs that a dive takes from each pair of the last layer.
 const CHILDREN: usize = 8;
 
@@ -132,6 +129,9 @@ impl<'a> PairSearch<'a> {
         let Some(limit) = limit else {
             return Pass::Exhausted;
         };
+        if let Some(stopped_by) = self.control.must_stop() {
+            return Pass::Stopped(stopped_by);
+        }
         let [mut from_start, mut from_end] = self.ends(&limit);
         self.search(&limit, &mut from_start, &mut from_end, most_steps)
     }
@@ -166,19 +166,21 @@ impl<'a> PairSearch<'a> {
         from_end: &mut Reached,
         most_steps: u64,
     ) -> Pass {
-        let dives_first = self.stages.dominates();
-        let dive = |search: &mut Self, from_start: &Reached, from_end: &Reached, most_steps| {
-            Some(Pass::Found(search.dive(limit, from_start, from_end, most_steps)?))
-        };
-        if dives_first && let Some(found) = dive(self, from_start, from_end, most_steps / A_DIVE) {
-            return found;
-        }
         self.stages.until = self.steps().saturating_add(most_steps);
         let pass = self.layers(limit, from_start, from_end);
         self.ideals += from_start.states.len() + from_end.states.len();
-        let gave_up = !dives_first && pass == Pass::Stopped(StoppedBy::SizeLimit);
-        let dive = gave_up.then(|| dive(self, from_start, from_end, most_steps));
-        dive.flatten().unwrap_or(pass)
+        if pass != Pass::Stopped(StoppedBy::SizeLimit) {
+            return pass;
+        }
+        let found = match self.stages.dominates() {
+            // Dives choose what others dominate differently, and begin anew.
+            true => {
+                let [from_start, from_end] = self.ends(limit);
+                self.dive(limit, &from_start, &from_end, most_steps)
+            }
+            false => self.dive(limit, from_start, from_end, most_steps),
+        };
+        found.map_or(pass, Pass::Found)
     }
 
     /// Goes on with a few pairs of each layer from where a pass begins, or was given up: where very many pairs keep the limit, most
@@ -207,6 +209,7 @@ impl<'a> PairSearch<'a> {
                 let prunes = mem::take(&mut own.prunes);
                 while own.stages < stages && own.layer < own.states.len() {
                     let mut step = self.stages.step(limit, own.towards, own.stages + 1);
+                    step.dives = true;
                     match dominates {
                         true => {
                             // Stages that carry much less than others leave too much to them.

@@ -17,6 +17,8 @@ mod cross;
 mod dominance;
 mod front_costs;
 mod front_ground;
+mod front_layer;
+mod front_look;
 mod front_search;
 mod front_tree;
 mod fronts;
@@ -29,6 +31,7 @@ mod listing;
 mod mates;
 mod min_cut;
 mod pair_batch;
+mod pair_front;
 mod pair_limit;
 mod pair_set;
 mod pair_stages;
@@ -54,6 +57,7 @@ use self::presolve::Reduced;
 use self::program::Extent;
 use self::search::Search;
 use crate::heuristics::{self, Effort};
+use crate::options::Communication;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
 
@@ -172,6 +176,7 @@ impl Method {
         let is_period = problem.iteration_micro_batches().is_none();
         // What a stage holds may depend on stages that an ideal says nothing of.
         let is_joint = problem.memory_is_joint();
+        let is_blocking = problem.settings.communication == Communication::Blocking;
         match self {
             Self::Ideals if is_joint => &[Incumbents, Bounds],
             Self::Exact if is_period && !is_joint && problem.items.len() * problem.stages() > MOST_PLACES => {
@@ -185,6 +190,18 @@ impl Method {
                     Program(Extent::Presolved),
                 ]
             }
+            // Fronts tell much where transfers are blocking.
+            Self::Exact if is_period && !is_joint && is_blocking => &[
+                Incumbents,
+                Bounds,
+                Anchored,
+                IdealPairs(STEPS_OF_PAIRS),
+                Program(Extent::Few),
+                DeadEnds,
+                Ideals(STEPS_AT_FIRST),
+                Evolution,
+                Beside(STEPS_BESIDE),
+            ],
             Self::Exact if is_period && !is_joint => &[
                 Incumbents,
                 Bounds,

@@ -75,10 +75,8 @@ impl Batch<'_, '_> {
         } = self;
         let from = own.states[parent].at;
         let limit_ns = step.limit.ns;
-        let must_take_ns = stages.must_take_ns(step, from);
-        let has_front = step.front().is_some();
+        let within_ns = [stages.must_take_ns(step, from), step.most_ns];
         let mut steps = 0;
-        let mut fitting = Vec::new();
         let mut range = mates.all();
         let most = found.next.len().saturating_add(step.children);
         let skipped = match step.children {
@@ -86,16 +84,9 @@ impl Batch<'_, '_> {
             _ => parent.wrapping_mul(7919) % stages.useful(step, 0, from[0]).count().max(1),
         };
         for first in stages.useful(step, 0, from[0]).skip(skipped) {
-            fitting.clear();
             let work_ns = stages.own_ns(step.towards, 0, from[0], first);
-            steps += mates.fitting(
-                first,
-                work_ns,
-                [must_take_ns, step.most_ns],
-                &mut range,
-                &mut fitting,
-            );
-            steps += fitting.len() as u64 * step.steps_of_a_pair();
+            let fitting = mates.fitting(work_ns, within_ns, &mut range);
+            steps += 1 + fitting.len() as u64;
             if steps > STEPS_UNWATCHED {
                 let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
                 stages.may_go_on(own, before)?;
@@ -106,14 +97,13 @@ impl Batch<'_, '_> {
             if slice.is_some_and(|slice| !keeps(slice.busy, limit_ns)) {
                 continue;
             }
-            for &at in &fitting {
+            for at in fitting {
                 let to = [first, mates.to[at as usize]];
                 if to == from {
                     continue;
                 }
-                // With fronts most stages are too busy, without them most pairs have been met before.
-                let is_met = || own.seen.contains(to) || found.pairs.contains(&to);
-                if !has_front && is_met() {
+                // Most have been met before.
+                if own.seen.contains(to) || found.pairs.contains(&to) {
                     continue;
                 }
                 let mut busy = [0; 3];
@@ -130,7 +120,6 @@ impl Batch<'_, '_> {
                     }
                 }
                 let is_possible = keeps(busy, limit_ns)
-                    && !(has_front && is_met())
                     && keeps(stages.rest(step.towards, to), step.beyond * limit_ns)
                     && stages.fits_memory(step.taken, from, to);
                 if !is_possible {

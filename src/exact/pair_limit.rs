@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::boundaries::{self, Limits};
 use super::control::Control;
-use super::fronts::{self, Corridor, Front, Fronts, Within};
+use super::fronts::{self, Corridor, Fronts, Within};
 use super::pair_stages::Stages;
 use super::part::{Ideal, Part, is_subset, meets};
 use super::reach::Reach;
@@ -91,14 +91,6 @@ impl Limit {
     pub fn may_lie(&self, parts: &[Part; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
         let [not_before, not_behind] = &self.kept_out[p][stages];
         let bits = parts[p].bits(ideal);
-        let front = self.front(stages);
-        !meets(not_before, bits)
-            && is_subset(not_behind, bits)
-            && front.is_none_or(|front| front.ideals[p].contains(ideal as usize))
-    }
-
-    /// The pairs that can lie before a boundary with so many stages in front, if they are known.
-    pub fn front(&self, stages: usize) -> Option<&Front> {
-        self.fronts.as_ref()?.before(stages)
+        !meets(not_before, bits) && is_subset(not_behind, bits)
     }
 }

@@ -10,7 +10,7 @@ use super::bounds;
 use super::control::Control;
 use super::cross::{Between, Cross};
 use super::dominance::Dominance;
-use super::fronts::{Front, Ground};
+use super::fronts::{Fronts, Ground};
 use super::growth;
 use super::listing::Ranges;
 use super::mates::{Mates, Slice, keeps};
@@ -32,9 +32,6 @@ const MOST_REACHABLE: usize = 100_000_000;
 /// Pairs of a layer that tell what the next one costs.
 const SAMPLE: usize = 16;
 
-/// Looking at a pair that a front allows, in the time of passing over 64 that it does not.
-const STEPS_OF_A_PAIR: u64 = 16;
-
 /// Ideals that are looked at, more or less, for the stages from a batch of pairs.
 const IDEALS_OF_A_BATCH: usize = 4_000_000;
 
@@ -49,7 +46,7 @@ pub struct Stages<'a> {
     pub work_ns: u64,
     /// What the work of every stage is a multiple of.
     grain_ns: u64,
-    control: &'a Control<'a>,
+    pub control: &'a Control<'a>,
     /// Its parts.
     pub parts: [Part; 2],
     /// Transfers between them.
@@ -92,18 +89,10 @@ pub struct Step<'a> {
     pub children: usize,
     /// Least work of a stage, in ns.
     pub least_ns: u64,
-}
-
-impl<'a> Step<'a> {
-    /// The steps of looking at a pair that work allows.
-    pub fn steps_of_a_pair(&self) -> u64 {
-        self.front().map_or(1, |_| STEPS_OF_A_PAIR)
-    }
-
-    /// The pairs that can be reached, if they are known.
-    pub fn front(&self) -> Option<&'a Front> {
-        self.limit.front(self.before)
-    }
+    /// Whether some of the pairs that it can lead to are enough.
+    pub dives: bool,
+    /// The fronts and the boundary that it leads to, if they are known.
+    pub front: Option<(&'a Fronts, usize)>,
 }
 
 impl<'a> Stages<'a> {
@@ -158,17 +147,24 @@ impl<'a> Stages<'a> {
     /// What holds for the layer that so many stages end in.
     pub fn step<'b>(&self, limit: &'b Limit, towards: Towards, taken: usize) -> Step<'b> {
         let beyond = self.problem.stages() - taken;
+        let before = match towards {
+            Towards::Start => beyond,
+            Towards::End => taken,
+        };
         Step {
             limit,
             towards,
             taken,
-            before: match towards {
-                Towards::Start => beyond,
-                Towards::End => taken,
-            },
+            before,
+            front: limit
+                .fronts
+                .as_deref()
+                .filter(|_| (1..self.problem.stages()).contains(&before))
+                .map(|fronts| (fronts, before - 1)),
             beyond: beyond as u64,
             most_ns: limit.ns - limit.ns % self.grain_ns,
             children: usize::MAX,
+            dives: false,
             least_ns: 0,
         }
     }
@@ -177,27 +173,38 @@ impl<'a> Stages<'a> {
     pub fn cost_of_layer(&mut self, limit: &Limit, own: &Reached, most: u64) -> u64 {
         let waiting = own.states.len() - own.layer;
         let step = self.step(limit, own.towards, own.stages + 1);
+        if let Some((fronts, boundary)) = step.front {
+            return fronts.pairs(boundary) as u64;
+        }
         let sample = waiting.min(SAMPLE);
         let samples: Vec<usize> = (0..sample).map(|at| own.layer + at * waiting / sample).collect();
-        self.forget_others(&step);
+        let enough = most / waiting.max(1) as u64 * sample as u64;
+        self.forget_others();
         self.look_up(&step, own, &samples);
-        let (mut steps, mut fitting) = (0, Vec::new());
+        let mut steps = 0;
         for &at in &samples {
-            let from = own.states[at].at;
-            let mates = self.mates(&step, from[1]);
-            let within_ns = [self.must_take_ns(&step, from), step.most_ns];
-            let mut range = mates.all();
-            for first in self.useful(&step, 0, from[0]) {
-                fitting.clear();
-                let work_ns = self.own_ns(step.towards, 0, from[0], first);
-                steps += 1 + mates.fitting(first, work_ns, within_ns, &mut range, &mut fitting);
-                steps += fitting.len() as u64 * step.steps_of_a_pair();
-                if steps / sample as u64 >= most / waiting as u64 {
-                    return most;
-                }
+            steps += self.cost_of_stages(&step, own.states[at].at, enough.saturating_sub(steps));
+            if steps >= enough {
+                return most;
             }
         }
         steps * waiting as u64 / sample.max(1) as u64
+    }
+
+    /// About how many steps the stages from one pair take; counts no further than `most`.
+    fn cost_of_stages(&self, step: &Step, from: [Ideal; 2], most: u64) -> u64 {
+        let mut steps = 0;
+        let mates = self.mates(step, from[1]);
+        let within_ns = [self.must_take_ns(step, from), step.most_ns];
+        let mut range = mates.all();
+        for first in self.useful(step, 0, from[0]) {
+            let work_ns = self.own_ns(step.towards, 0, from[0], first);
+            steps += 1 + mates.fitting(work_ns, within_ns, &mut range).len() as u64;
+            if steps >= most {
+                break;
+            }
+        }
+        steps
     }
 
     /// One more stage from every pair of the last layer; the position of the state that meets what the other direction has
@@ -216,9 +223,13 @@ impl<'a> Stages<'a> {
         if all_stages {
             own.seen.clear();
         }
-        self.forget_others(&step);
         let together = own.stages + other.stages;
         let may_meet = together == stages || together < stages && !all_stages;
+        let opposite = may_meet.then_some(&other.seen);
+        if let Some((fronts, boundary)) = step.front {
+            return self.layer_in_front(step, fronts, boundary, own, layer, opposite);
+        }
+        self.forget_others();
         // Pairs with the same second ideal share what can be taken from there.
         own.states[layer.clone()].sort_by_key(|state| (state.at[1], state.at[0]));
         let parents: Vec<usize> = layer.collect();
@@ -230,7 +241,7 @@ impl<'a> Stages<'a> {
                 stages: self,
                 step,
                 own,
-                opposite: may_meet.then_some(&other.seen),
+                opposite,
                 steps: AtomicU64::new(self.steps),
             };
             let found = batch.next(parents);
@@ -266,8 +277,8 @@ impl<'a> Stages<'a> {
     }
 
     /// Where only ideals are looked up that can lie before one boundary, those for another are of no use.
-    fn forget_others(&mut self, step: &Step) {
-        if step.limit.fronts.is_some() || self.parts[0].is_partial() {
+    fn forget_others(&mut self) {
+        if self.parts[0].is_partial() {
             self.forget_reachable();
         }
     }
@@ -288,12 +299,9 @@ impl<'a> Stages<'a> {
             ideals.dedup();
             ideals.retain(|&ideal| reachable[ideal as usize].is_none());
             let candidates = self.candidates(step, p);
-            let find = |&ideal: &Ideal| self.find_reachable(step, p, ideal, &candidates);
+            let find = |&ideal: &Ideal| self.find_reachable(step.towards, p, ideal, &candidates);
             let found: Vec<Box<[Ideal]>> = ideals.par_iter().map(find).collect();
-            let looked_at: usize = match step.front() {
-                None => candidates.iter().map(Range::len).sum(),
-                Some(front) => front.ideals[p].count_ones(..),
-            };
+            let looked_at: usize = candidates.iter().map(Range::len).sum();
             self.steps += (looked_at * ideals.len()) as u64;
             for (ideal, found) in ideals.into_iter().zip(found) {
                 self.reachable_held += found.len();
@@ -318,33 +326,24 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// Those of the candidates that a stage can lead to from an ideal, where a front is known those of it.
+    /// Those of the candidates that a stage can lead to from an ideal.
     fn find_reachable(
         &self,
-        step: &Step,
+        towards: Towards,
         p: usize,
         from: Ideal,
         candidates: &[Range<Ideal>],
     ) -> Box<[Ideal]> {
         let part = &self.parts[p];
         let own_ns = part.work_ns(from, 0);
-        let near = match step.towards {
+        let near = match towards {
             Towards::Start => own_ns.saturating_sub(self.most_ns)..=own_ns,
             Towards::End => own_ns..=own_ns.saturating_add(self.most_ns),
         };
         let near = part.of_work(near);
-        let found = match step.front() {
-            None => {
-                let ranges = candidates.iter();
-                let to = ranges.flat_map(|range| range.start.max(near.start)..range.end.min(near.end));
-                part.nested(from, step.towards, to)
-            }
-            Some(front) => {
-                let to = front.ideals[p].ones().map(|to| to as Ideal);
-                part.nested(from, step.towards, to.filter(|to| near.contains(to)))
-            }
-        };
-        found.into()
+        let ranges = candidates.iter();
+        let to = ranges.flat_map(|range| range.start.max(near.start)..range.end.min(near.end));
+        part.nested(from, towards, to).into()
     }
 
     /// The ideals that a stage within the limit and the windows can lead to from one.
@@ -358,9 +357,9 @@ impl<'a> Stages<'a> {
     }
 
     /// The useful ideals from one of the second part.
-    pub fn mates<'b>(&self, step: &Step<'b>, from: Ideal) -> Mates<'b> {
+    pub fn mates(&self, step: &Step, from: Ideal) -> Mates {
         let to = self.useful(step, 1, from).collect();
-        Mates::new(&self.parts[1], from, to, step.front(), step.towards)
+        Mates::new(&self.parts[1], from, to, step.towards)
     }
 
     /// The work between two ideals of a part, in ns.
@@ -397,13 +396,8 @@ impl<'a> Stages<'a> {
     /// Work that a stage from a pair of ideals must take, since those beyond cannot carry all of it.
     pub fn must_take_ns(&self, step: &Step, from: [Ideal; 2]) -> u64 {
         let beyond_ns = self.work_beyond(step.towards, from);
-        let [least_ns, most_ns] = step.front().map_or([0, u64::MAX], |front| front.work_ns);
-        let known_ns = match step.towards {
-            Towards::Start => beyond_ns.saturating_sub(most_ns),
-            Towards::End => (least_ns + beyond_ns).saturating_sub(self.work_ns),
-        };
         let rest_ns = beyond_ns.saturating_sub(step.beyond * step.most_ns);
-        known_ns.max(rest_ns).max(step.least_ns)
+        rest_ns.max(step.least_ns)
     }
 
     /// Whether a stage that takes more leads to a pair which everything that can follow on this one can follow on as well.

@@ -170,7 +170,7 @@ impl Part {
             items,
             transfers,
         };
-        let load_ns = |ideal| part.crossing(ideal).map(|t| part.transfers[t].load_ns()).sum();
+        let load_ns = |ideal| part.crossing_both_ns(ideal, ideal);
         part.crossing_ns = (0..part.len() as Ideal).map(load_ns).collect();
         Ok(part)
     }
@@ -205,6 +205,13 @@ impl Part {
         self.crossing_ns[ideal as usize]
     }
 
+    /// The same for those that cross behind both of two ideals.
+    pub fn crossing_both_ns(&self, one: Ideal, other: Ideal) -> u64 {
+        let words = self.crossing_bits(one).iter().zip(self.crossing_bits(other));
+        let both = listing::ones(words.map(|(one, other)| one & other));
+        both.map(|t| self.transfers[t].load_ns()).sum()
+    }
+
     /// The ideals whose work lies within limits.
     pub fn of_work(&self, within_ns: RangeInclusive<u64>) -> Range<Ideal> {
         let from = self.works_ns.partition_point(|ns| ns < within_ns.start());
@@ -212,13 +219,18 @@ impl Part {
         from as Ideal..to as Ideal
     }
 
+    /// Whether one ideal lies in another.
+    pub fn are_nested(&self, from: Ideal, towards: Towards, to: Ideal) -> bool {
+        let [from, to] = [from, to].map(|ideal| self.bits(ideal));
+        match towards {
+            Towards::Start => is_subset(to, from),
+            Towards::End => is_subset(from, to),
+        }
+    }
+
     /// Those of some ideals that lie in an ideal, or that it lies in.
     pub fn nested(&self, from: Ideal, towards: Towards, to: impl Iterator<Item = Ideal>) -> Vec<Ideal> {
-        let own = self.bits(from);
-        match towards {
-            Towards::Start => to.filter(|&to| is_subset(self.bits(to), own)).collect(),
-            Towards::End => to.filter(|&to| is_subset(own, self.bits(to))).collect(),
-        }
+        to.filter(|&to| self.are_nested(from, towards, to)).collect()
     }
 
     /// What the stage between two ideals adds up to. One stage never costs more than several that hold the same items.

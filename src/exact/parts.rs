@@ -32,8 +32,8 @@ impl Caps {
                 Communication::Blocking => 0,
                 Communication::Ignored | Communication::Overlapped => 1_000_000,
             },
-            // About a second's work.
-            pairs: 1 << 26,
+            // Hundredths of a second's work.
+            pairs: 1 << 17,
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
 /// Steps of a pass over pairs of ideals at first: hundredths of a second's work, and about a second's with blocking transfers, where
 /// the time of a pass grows steadily with its limit, so that lower ones tell less.
 const STEPS_OF_A_PASS: u64 = 10_000_000;
-const STEPS_IF_BLOCKING: u64 = 400_000_000;
+const STEPS_IF_BLOCKING: u64 = 200_000_000;
 
 /// How many times as many steps a pass may take where no lower limit tells more.
 const MORE: u64 = 8;
@@ -59,11 +59,12 @@ const SMALL: u64 = 1 << 20;
 /// How many times as many it may take that asks for anything better: it may be the last.
 const OF_THE_LAST: u64 = 4;
 
-/// Corridors around an incumbent: ideals on either side, and limits without a plan after which one is left.
+/// Corridors around an incumbent: ideals on either side, and limits without a plan after which anything better is asked for.
 const CORRIDORS: [(usize, usize); 3] = [(64, 7), (256, 5), (1024, 4)];
 
-/// Steps of a pass in one: some hundredths of a second's work.
-const STEPS_NEAR: u64 = 40_000_000;
+/// Steps of a pass in one, some tenths of a second's work, and passes that may take longer.
+const STEPS_NEAR: u64 = 20_000_000;
+const MOST_STOPS: usize = 3;
 
 /// Of the incumbent, what is no longer halved there.
 const SETTLED: u64 = 4096;
@@ -306,36 +307,48 @@ fn offer(search: &mut Search, coarse: Option<&Reduced>, assignment: &Assignment)
     search.offer(local_moves::improve(search.problem, plan));
 }
 
-/// Looks for better plans near the incumbent, in corridors that widen where there are none: limits halve what is open. Whether no
-/// corridor had too many pairs: where even one has, the incumbent is far from the best plan.
+/// Looks for better plans near the incumbent, in corridors that widen where there are none: limits halve what is open. Whether there
+/// is none in the widest one: then the incumbent is mostly nearly best.
 fn settle(search: &mut Search, pairs: &mut PairSearch, lower_ns: u64) -> bool {
-    let mut has_settled = true;
-    for (width, most_halvings) in CORRIDORS {
+    let mut has_settled = false;
+    for (corridor, (width, most_halvings)) in CORRIDORS.into_iter().enumerate() {
         let mut low_ns = lower_ns;
-        let mut halvings = 0;
+        let mut too_loose_ns = u64::MAX;
+        let mut stops = 0;
+        // Where there was nothing better in a narrower one, there seldom is.
+        let mut halvings = if corridor == 0 { 0 } else { most_halvings };
+        has_settled = false;
         while let (Some(target_ns), Some(incumbent)) = (search.target_bottleneck_ns(), &search.incumbent) {
-            let open_ns = target_ns.saturating_sub(low_ns);
-            if open_ns < target_ns / SETTLED
-                || halvings == most_halvings
-                || search.control.must_stop().is_some()
-            {
-                break;
-            }
-            let limit_ns = low_ns + open_ns / 2;
+            let reach_ns = target_ns.min(too_loose_ns - 1);
+            let open_ns = reach_ns.saturating_sub(low_ns);
+            let asks_for_better = open_ns < target_ns / SETTLED || halvings == most_halvings;
+            let limit_ns = match asks_for_better {
+                true => reach_ns,
+                false => low_ns + open_ns / 2,
+            };
             match pairs.near(&search.reduced.lower(incumbent), width, limit_ns, STEPS_NEAR) {
                 Pass::Found(assignment) => {
+                    let before_ns = search.upper_ns;
                     offer(search, None, &assignment);
+                    if search.upper_ns == before_ns {
+                        return false;
+                    }
                     halvings = 0;
+                }
+                Pass::Exhausted if asks_for_better => {
+                    has_settled = reach_ns == target_ns;
+                    break;
                 }
                 Pass::Exhausted => {
                     low_ns = limit_ns;
                     halvings += 1;
                 }
-                // Looser limits have more pairs still.
-                Pass::Stopped(_) => {
-                    has_settled = false;
-                    break;
+                Pass::Stopped(StoppedBy::SizeLimit) if stops < MOST_STOPS => {
+                    stops += 1;
+                    too_loose_ns = limit_ns;
+                    halvings = 0;
                 }
+                Pass::Stopped(_) => break,
             }
         }
     }

@@ -162,7 +162,7 @@ pub struct Scales<'a> {
     zone: &'a Zone,
     costs: &'a Costs,
     unit_ns: i64,
-    /// Work of all items on the first part's account.
+    /// Work of all items of the part.
     all_ns: i64,
     /// The ideal weighed last, and what it came to.
     last: Ideal,

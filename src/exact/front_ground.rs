@@ -46,7 +46,7 @@ impl Link {
 }
 
 impl Ground {
-    /// Time O(I (log I + t / 64)) for I ideals and t transfers between the parts. At most `most_pairs` before a boundary are looked at
+    /// Time O(I t / 64) for I ideals and t transfers between the parts. At most `most_pairs` before a boundary are looked at
     /// one by one.
     pub fn new(parts: &[Part; 2], cross: &Cross, most_pairs: usize) -> Self {
         let [first, second] = [0, 1].map(|p| links_inside(&parts[p], p));

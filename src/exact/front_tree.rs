@@ -15,7 +15,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree with so many levels above its leaves. Time O(I log I) and memory O(I t / 64) for I ideals and t transfers.
+    /// A tree with so many levels above its leaves. Time and memory O(I t / 64) for I ideals and t transfers.
     pub fn new(part: &Part, cross: &Cross, p: usize, height: usize) -> Self {
         let words = cross.words();
         let ideals = 0..part.len() as Ideal;

@@ -201,7 +201,9 @@ impl<'a> PairSearch<'a> {
         for width in WIDTHS {
             for (own, other) in [(from_start, from_end), (from_end, from_start)] {
                 let is_blind = own.towards == Towards::End && !self.stages.knows_memory();
-                if is_blind || dominates && !own.prunes {
+                // From an end where nothing was cheap there is far to go.
+                let is_behind = own.stages < other.stages && self.stages.knows_memory();
+                if is_blind || is_behind || dominates && !own.prunes {
                     continue;
                 }
                 let mut own = own.thinned(width, PairSet::new(&self.stages.parts));

@@ -230,7 +230,11 @@ impl Part {
 
     /// Those of some ideals that lie in an ideal, or that it lies in.
     pub fn nested(&self, from: Ideal, towards: Towards, to: impl Iterator<Item = Ideal>) -> Vec<Ideal> {
-        to.filter(|&to| self.are_nested(from, towards, to)).collect()
+        let own = self.bits(from);
+        match towards {
+            Towards::Start => to.filter(|&to| is_subset(self.bits(to), own)).collect(),
+            Towards::End => to.filter(|&to| is_subset(own, self.bits(to))).collect(),
+        }
     }
 
     /// What the stage between two ideals adds up to. One stage never costs more than several that hold the same items.

@@ -197,6 +197,16 @@ pub enum FaultKind {
         /// What was expected.
         expected: String,
     },
+    /// Things that do not go together, where there is a way out to name.
+    #[error("found {found}, expected {expected}")]
+    Conflict {
+        /// What was found.
+        found: String,
+        /// What was expected.
+        expected: String,
+        /// What to do instead.
+        remedy: String,
+    },
     /// A needed field or option is missing.
     #[error("found no {what}, expected {expected}")]
     Missing {
@@ -266,7 +276,7 @@ impl FaultKind {
             Self::Overflow { .. } => Some("check the unit: times are in ms, sizes in bytes".into()),
             Self::EmptyNetwork => Some("add a layer; a native instance lists them under `network.layers`".into()),
             Self::Contradiction { .. } => None,
-            Self::Missing { remedy, .. } => Some(remedy.clone()),
+            Self::Conflict { remedy, .. } | Self::Missing { remedy, .. } => Some(remedy.clone()),
             Self::TooManyStages { .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
             Self::FitsNoDevice { .. } => {
                 Some("give the layer a time on a device kind, or raise `memory_bytes` (`--memory-limit none` lifts it)".into())

@@ -41,6 +41,7 @@
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
 //! | what a file may say | [`instance::spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
+//! | units that people write | [`quantity`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | what a plan costs | [`cost`], and on its own path [`check`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
@@ -93,6 +94,7 @@ pub mod oracles;
 pub mod passes;
 pub mod plan;
 pub mod problem;
+pub mod quantity;
 pub mod report;
 pub mod settings;
 pub mod shares;

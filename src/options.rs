@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity;
+
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
 ///
 /// The same struct is the `pipeline` table of an instance file and a group of command-line flags, so both have the same
@@ -12,15 +14,21 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct PipelineOptions {
     /// Train (forward and backward) or only infer [default: training where backward times exist]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 
-    /// Most stages the pipeline may have [default: the number of devices]
+    /// Most stages the pipeline may have, a device each [default: the number of devices]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub stages: Option<usize>,
+
+    /// Plan as if there were so many devices of the kind, alike [default: its count]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub devices: Option<usize>,
 
     /// Ask for exactly that many non-empty stages
     #[arg(long, num_args = 0, default_missing_value = "true")]
@@ -28,7 +36,7 @@ pub struct PipelineOptions {
     pub all_stages: Option<bool>,
 
     /// What to minimise [default: period]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
 
@@ -39,18 +47,23 @@ pub struct PipelineOptions {
     pub micro_batches: Option<u64>,
 
     /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
 
     /// How transfers between stages cost time [default: blocking]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<Communication>,
 
-    /// Bandwidth of every link, in bytes per second
-    #[arg(long = "bandwidth", value_name = "BYTES_PER_S")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s
+    #[arg(long = "bandwidth", value_name = "BYTES_PER_S", value_parser = quantity::bytes_per_s)]
+    #[serde(
+        default,
+        deserialize_with = "quantity::some_rate",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("type" = ["number", "string", "null"]))]
     pub bandwidth_bytes_per_s: Option<f64>,
 
     /// Use only these device kinds, separated by commas
@@ -58,23 +71,23 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_kinds: Option<Vec<String>>,
 
-    /// Memory of every stage in bytes, or `none` [default: that of the device kind]
+    /// Memory of every stage in bytes, or with a unit such as 16GB, or `none` [default: that of the device kind]
     #[arg(long, value_name = "BYTES|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 
     /// Whether a layer's forward and backward pass share a stage [default: tied]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuts: Option<Cuts>,
 
     /// How a worker runs forward and backward propagation [default: sequential, or as the schedule says]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerMode>,
 
     /// How concurrent workers split their resources between the two [default: best]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
 
@@ -85,17 +98,17 @@ pub struct PipelineOptions {
     pub share_parts: Option<usize>,
 
     /// Which devices form a worker [default: given]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
 
     /// How the devices of a group keep their weights equal [default: none]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synchronization: Option<Synchronization>,
 
     /// Optimiser whose state is kept beside parameters and gradients [default: adam]
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
 }
@@ -106,6 +119,7 @@ impl PipelineOptions {
         Self {
             mode: self.mode.or(fallback.mode),
             stages: self.stages.or(fallback.stages),
+            devices: self.devices.or(fallback.devices),
             all_stages: self.all_stages.or(fallback.all_stages),
             objective: self.objective.or(fallback.objective),
             micro_batches: self.micro_batches.or(fallback.micro_batches),
@@ -269,10 +283,11 @@ impl Optimizer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "invalid type: another value, expected a number of bytes from 0 to 2^53, or `none` as text"
+    expecting = "invalid type: another value, expected a number of bytes from 0 to 2^53, or as text one with a unit such as `16GB`, or `none`"
 )]
 pub enum MemoryLimit {
     /// At most so many bytes.
+    #[schemars(extend("type" = ["integer", "string"]))]
     Bytes(#[serde(deserialize_with = "whole_bytes")] u64),
     /// The word `none`.
     Unlimited(NoLimit),
@@ -286,9 +301,9 @@ named_values! {
     }
 }
 
-/// Bytes may be written like any other number, such as 16e9.
+/// Bytes may be written like any other number, such as 16e9, or with a unit.
 fn whole_bytes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    crate::units::whole(f64::deserialize(from)?)
+    crate::units::whole(quantity::size(from)?)
         .ok_or_else(|| serde::de::Error::custom("a number of bytes out of range"))
 }
 
@@ -315,10 +330,8 @@ impl std::str::FromStr for MemoryLimit {
         if text == "none" {
             return Ok(Self::Unlimited(NoLimit::None));
         }
-        let number: f64 = text
-            .parse()
-            .map_err(|_| "expected a number of bytes such as 16e9, or `none`".to_owned())?;
-        crate::units::whole(number)
+        let bytes = quantity::bytes(text).map_err(|expected| format!("{expected}, or `none`"))?;
+        crate::units::whole(bytes)
             .map(Self::Bytes)
             .ok_or_else(|| "expected between 0 and 2^53 bytes".to_owned())
     }

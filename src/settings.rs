@@ -1,6 +1,6 @@
 //! The problem that is asked, with every default decided.
 
-use crate::cluster::{DeviceKind, Link};
+use crate::cluster::{Cluster, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
@@ -15,8 +15,10 @@ use crate::units::{LARGEST_EXACT, transfer_ns};
 pub struct Settings {
     /// Training or inference. Default: training where some layer has backward time.
     pub mode: Mode,
-    /// Most stages. Default: the devices of the kind.
+    /// Most stages. Default: the devices there are; never more than these.
     pub stages: usize,
+    /// Devices of the one kind in play, in place of its count. Default: its count.
+    pub devices: Option<usize>,
     /// Whether every stage must be non-empty. Default: no.
     pub all_stages: bool,
     /// What to minimise. Default: the period.
@@ -94,7 +96,12 @@ impl Settings {
                     true => Mode::Training,
                     false => Mode::Inference,
                 }),
-            stages: options.stages.or(workers(instance, &kinds)).unwrap_or(1),
+            stages: options
+                .stages
+                .or(options.devices.filter(|&devices| devices > 0))
+                .or(workers(instance, &kinds))
+                .unwrap_or(1),
+            devices: options.devices,
             all_stages: options.all_stages.unwrap_or(false) || groups == Groups::Assign,
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
@@ -136,7 +143,7 @@ impl Settings {
     /// What is wrong with the options that these settings come from.
     fn faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
         let mut faults = Vec::new();
-        if options.stages.is_none() && workers(instance, &self.kinds).is_none() {
+        if options.stages.or(self.devices).is_none() && workers(instance, &self.kinds).is_none() {
             faults.push(Fault::new(
                 "--stages",
                 FaultKind::Missing {
@@ -147,6 +154,7 @@ impl Settings {
             ));
         }
         faults.extend(at_least_one("--stages", self.stages as u64));
+        faults.extend(self.device_fault(instance));
         let all_forward_first = self.schedule == Schedule::Gpipe && self.mode == Mode::Training;
         match self.micro_batches {
             Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
@@ -175,6 +183,72 @@ impl Settings {
         faults.extend(self.worker_faults(options));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults
+    }
+
+    /// More stages than devices, or a number of devices that replaces no count.
+    fn device_fault(&self, instance: &Instance) -> Option<Fault> {
+        let cluster = &instance.cluster;
+        let name = |&kind: &usize| format!("`{}`", cluster.kinds[kind].name);
+        let names = self.kinds.iter().map(name).collect::<Vec<_>>();
+        let conflict = |at, found, expected: &str, remedy| {
+            let expected = expected.to_owned();
+            let kind = FaultKind::Conflict {
+                found,
+                expected,
+                remedy,
+            };
+            Some(Fault::new(at, kind))
+        };
+        let has_groups = self.groups == Groups::Given && !cluster.groups.is_empty();
+        if self.devices.is_some() && has_groups {
+            return conflict(
+                "--devices",
+                "a number of devices for a cluster of groups".into(),
+                "the devices of its groups",
+                "leave out `--devices`, or form groups anew with `--groups assign`".into(),
+            );
+        }
+        if let Some(devices) = self.devices {
+            if names.len() > 1 {
+                return conflict(
+                    "--devices",
+                    format!("a number of devices for the kinds {}", names.join(", ")),
+                    "one kind of device",
+                    format!(
+                        "name the one that is meant, such as `--device-kinds {}`",
+                        names[0].trim_matches('`')
+                    ),
+                );
+            }
+            if let Some(fault) = at_least_one("--devices", devices as u64) {
+                return Some(fault);
+            }
+        }
+        let most = self
+            .devices
+            .or(workers(instance, &self.kinds))
+            .filter(|&most| most < self.stages)?;
+        let plural = if most == 1 { "" } else { "s" };
+        let (devices, more) = match (has_groups, names.len()) {
+            (true, _) => (
+                format!("{most} group{plural}"),
+                "form others with `--groups assign`".to_owned(),
+            ),
+            (false, 1) => (
+                format!("{most} {} device{plural}", names[0]),
+                format!("plan as if there were more devices: `--devices {}`", self.stages),
+            ),
+            (false, _) => (
+                format!("{most} device{plural} of the kinds {}", names.join(", ")),
+                "give the kinds a larger `count`".to_owned(),
+            ),
+        };
+        conflict(
+            "--stages",
+            format!("{} stages and {devices}", self.stages),
+            "at least one device a stage",
+            format!("lower `--stages` to {most}, or {more}"),
+        )
     }
 
     /// Options of workers that contradict each other, or that cannot be asked together.
@@ -261,6 +335,7 @@ impl Settings {
         PipelineOptions {
             mode: Some(self.mode),
             stages: Some(self.stages),
+            devices: self.devices,
             all_stages: Some(self.all_stages),
             objective: Some(self.objective),
             micro_batches: self.micro_batches,
@@ -288,6 +363,11 @@ impl Settings {
             synchronization: self.mixed.then_some(self.synchronization),
             optimizer: Some(self.optimizer),
         }
+    }
+
+    /// Devices of a kind in play: as many as are asked for, else its count; `None` where nothing says how many there are.
+    pub fn count(&self, cluster: &Cluster, kind: usize) -> Option<usize> {
+        self.devices.or(cluster.kinds[kind].count)
     }
 
     /// Whether the layer is part of the work: backward operators are not, in inference.

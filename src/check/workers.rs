@@ -45,10 +45,9 @@ pub(super) fn staff(
             if !settings.kinds.contains(&kind) {
                 wrong(k, device, "is of a kind that is not in play");
             }
-            // Where workers are alike, a plan may have more stages than there are devices: it is told so beforehand.
-            let too_many = kinds[kind]
-                .count
-                .is_some_and(|count| settings.mixed && number > count);
+            // An independent path: not what the settings make of it.
+            let most = settings.devices.or(kinds[kind].count);
+            let too_many = most.is_some_and(|most| number > most);
             if number == 0 || too_many {
                 wrong(k, device, "is beyond the count of its kind");
             }

@@ -10,8 +10,29 @@ use crate::fault::{Fault, FaultKind, closest};
 ///
 /// Unknown and missing columns; or else every row of another length, and every value that is not what its column holds.
 pub fn rows<T: DeserializeOwned>(text: &str, columns: &[&str]) -> Result<Vec<(u64, T)>, Vec<Fault>> {
+    read(text, columns, None)
+}
+
+/// The same for tables that people write by hand: a line that begins with `#` is a comment.
+///
+/// # Errors
+///
+/// Those of [`rows`].
+pub fn commented_rows<T: DeserializeOwned>(
+    text: &str,
+    columns: &[&str],
+) -> Result<Vec<(u64, T)>, Vec<Fault>> {
+    read(text, columns, Some(b'#'))
+}
+
+fn read<T: DeserializeOwned>(
+    text: &str,
+    columns: &[&str],
+    comment: Option<u8>,
+) -> Result<Vec<(u64, T)>, Vec<Fault>> {
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
+        .comment(comment)
         .from_reader(text.as_bytes());
     let faults = header_faults(reader.headers().ok(), columns);
     if !faults.is_empty() {
@@ -43,13 +64,17 @@ pub fn rows<T: DeserializeOwned>(text: &str, columns: &[&str]) -> Result<Vec<(u6
 /// Columns that are unknown, and columns that are missing.
 fn header_faults(header: Option<&csv::StringRecord>, columns: &[&str]) -> Vec<Fault> {
     let found: Vec<String> = header.into_iter().flatten().map(str::to_owned).collect();
+    let line = header
+        .and_then(csv::StringRecord::position)
+        .map_or(1, csv::Position::line);
+    let at = format!("line {line}");
     let known: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
     if !found.iter().any(|name| known.contains(name)) {
         let kind = FaultKind::Syntax {
             found: format!("the header `{}`", found.join(",")),
             expected: format!("`{}`", known.join(",")),
         };
-        return vec![Fault::new("line 1", kind)];
+        return vec![Fault::new(at, kind)];
     }
     let unknown: Vec<&String> = found.iter().filter(|name| !known.contains(name)).collect();
     // A column under a slightly wrong name is one fault, not two.
@@ -66,7 +91,7 @@ fn header_faults(header: Option<&csv::StringRecord>, columns: &[&str]) -> Vec<Fa
     });
     unknown
         .chain(missing)
-        .map(|kind| Fault::new("line 1", kind))
+        .map(|kind| Fault::new(at.clone(), kind))
         .collect()
 }
 

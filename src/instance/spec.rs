@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::options::PipelineOptions;
+use crate::quantity;
 
 /// The value of `schema` in files of this version.
 pub const SCHEMA: &str = "stagecut-instance/1";
@@ -171,8 +172,13 @@ pub struct DeviceKindSpec {
     /// How many there are; by default as many as stages are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// Memory in bytes; by default without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Memory in bytes, or as text with a unit such as `16GB`; by default without a limit.
+    #[serde(
+        default,
+        deserialize_with = "quantity::some_size",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("type" = ["number", "string", "null"]))]
     pub memory_bytes: Option<f64>,
     /// Arithmetic rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,7 +245,9 @@ impl Default for DeviceKindSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// Bandwidth in bytes per second.
+    /// Bandwidth in bytes per second, or as text with a unit such as `25GB/s` or `200Gb/s`.
+    #[serde(deserialize_with = "quantity::rate")]
+    #[schemars(extend("type" = ["number", "string"]))]
     pub bandwidth_bytes_per_s: f64,
     /// Time in ms before the first byte arrives.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, devices: &[Device]) -> Result<Vec<Recorded>, Vec
     }
     let bytes = std::fs::read(path).map_err(|error| vec![Fault::unreadable(path, &error)])?;
     let source = Source { path, bytes: &bytes };
-    let rows: Vec<(u64, Row)> = table::rows(source.text()?, COLUMNS)?;
+    let rows: Vec<(u64, Row)> = table::commented_rows(source.text()?, COLUMNS)?;
     let (mut faults, mut recorded) = (Vec::new(), Vec::<Recorded>::new());
     let mut last_slot = 0;
     for (line, row) in rows {

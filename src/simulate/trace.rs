@@ -48,7 +48,7 @@ impl Trace {
     }
 
     fn parse(text: &str, plan: &Plan) -> Result<Self, Vec<Fault>> {
-        let rows: Vec<(u64, Row)> = table::rows(text, COLUMNS)
+        let rows: Vec<(u64, Row)> = table::commented_rows(text, COLUMNS)
             .map_err(|faults| faults.into_iter().map(of_trace).collect::<Vec<_>>())?;
         let devices: Vec<String> = plan
             .stages

@@ -28,7 +28,7 @@ pub(super) fn of(
 /// Every device by itself; as many as stages where the cluster does not say.
 fn singles(cluster: &Cluster, settings: &Settings) -> StockAndChoices {
     let classes = settings.kinds.len();
-    let count = |&kind: &usize| cluster.kinds[kind].count.unwrap_or(settings.stages);
+    let count = |&kind: &usize| settings.count(cluster, kind).unwrap_or(settings.stages);
     let single = |class: usize| {
         let mut devices = vec![0; classes];
         devices[class] = 1;
@@ -76,14 +76,14 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Faul
 fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
     let mut stock = Vec::new();
     for class in classes {
-        let count = cluster.kinds[class.kind].count;
+        let count = settings.count(cluster, class.kind);
         stock.push(count.ok_or_else(|| {
             Fault::new(
                 format!("cluster.device_kinds `{}`", class.name),
                 FaultKind::Missing {
                     what: "count".into(),
                     expected: "how many devices there are, to form groups of them".into(),
-                    remedy: "give the kind a `count`, such as `count = 4`".into(),
+                    remedy: "give the kind a `count`, such as `count = 4`, or ask for `--devices 4`".into(),
                 },
             )
         })?);

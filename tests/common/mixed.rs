@@ -42,6 +42,12 @@ pub fn mixed_spec(seed: u64) -> InstanceSpec {
     }
     let tensors = draw.tensors(count, chain);
     let groups = draw.groups(&kinds);
+    let mut pipeline = draw.options(!groups.is_empty());
+    // More stages than devices are refused, and nothing is learned from that.
+    let devices: usize = kinds.iter().filter_map(|kind| kind.count).sum();
+    let given = pipeline.groups == Some(Groups::Given) && !groups.is_empty();
+    let most = if given { groups.len() } else { devices };
+    pipeline.stages = pipeline.stages.map(|stages| stages.min(most));
     InstanceSpec {
         name: Some(format!("mixed-{seed}")),
         network: NetworkSpec {
@@ -49,7 +55,7 @@ pub fn mixed_spec(seed: u64) -> InstanceSpec {
             layers,
             tensors,
         },
-        pipeline: draw.options(!groups.is_empty()),
+        pipeline,
         cluster: Some(ClusterSpec {
             device_kinds: kinds,
             link: Some(LinkSpec {

@@ -42,14 +42,6 @@ impl ProblemArgs {
     pub fn problem(&self, quiet: bool) -> Result<(Instance, Problem), CliError> {
         let instance = self.read(quiet)?;
         let settings = Settings::resolve(&instance, &self.options)?;
-        let count = instance.cluster.kinds[settings.kind].count;
-        let too_few = |&count: &usize| count < settings.stages && !settings.mixed && !quiet;
-        if let Some(count) = count.filter(too_few) {
-            output::note(&format!(
-                "{} stages on {count} `{}` devices: planned as if there were enough",
-                settings.stages, instance.cluster.kinds[settings.kind].name
-            ));
-        }
         let problem = Problem::new(&instance, settings)?;
         Ok((instance, problem))
     }

@@ -1,5 +1,7 @@
 //! The devices and links a network may run on.
 
+use crate::precision::Precision;
+
 /// Devices and the link between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
@@ -29,6 +31,8 @@ pub struct DeviceKind {
     pub count: Option<usize>,
     /// Memory of one device; `None` without a limit.
     pub memory_bytes: Option<u64>,
+    /// Numbers for which its rates hold, where times come from them and the instance says so.
+    pub precision: Option<Precision>,
     /// False where transfers are free, such as for a host CPU.
     pub pays_communication: bool,
     /// What a device is made of, where the instance says so: types of which each may serve both phases at once. Empty for

@@ -21,6 +21,12 @@ impl InputError {
         }
     }
 
+    /// Whether it proves that there is no plan, rather than that something is wrong with the question.
+    pub fn is_infeasible(&self) -> bool {
+        let proves = |fault: &Fault| matches!(fault.kind, FaultKind::FitsNoMemory { .. });
+        !self.faults.is_empty() && self.faults.iter().all(proves)
+    }
+
     /// One fault of the options rather than of a file.
     pub fn option(at: impl Into<String>, kind: FaultKind) -> Self {
         Self {
@@ -121,6 +127,16 @@ pub enum FaultKind {
         found: String,
         /// What the format asks for.
         expected: String,
+    },
+    /// Text that the parser of its format refuses, where it can be said how it is written right.
+    #[error("found {found}, expected {expected}")]
+    Malformed {
+        /// What stands there.
+        found: String,
+        /// What the format asks for.
+        expected: String,
+        /// How to write it.
+        remedy: String,
     },
     /// A value of another type than its field has.
     #[error("found {found}, expected {expected}")]
@@ -228,10 +244,22 @@ pub enum FaultKind {
         items: usize,
     },
     /// A layer that no device can run or hold.
-    #[error("found a layer that fits no device ({reason}), expected one that some device can run and hold")]
+    #[error("found a layer that fits no device ({reason}), expected one that some device can run")]
     FitsNoDevice {
         /// Why not.
         reason: String,
+    },
+    /// A layer that no stage could hold, even if it held nothing else: a proof that there is no plan.
+    #[error(
+        "found a layer that needs {needs_bytes} bytes alone, expected at most the {most_bytes} bytes of `{of}`"
+    )]
+    FitsNoMemory {
+        /// What it needs.
+        needs_bytes: u64,
+        /// The most that any stage has.
+        most_bytes: u64,
+        /// Names of the device kinds.
+        of: String,
     },
     /// A feature that this program does not have.
     #[error("found {found}, expected {expected}")]
@@ -251,9 +279,7 @@ impl FaultKind {
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "check the path and its permissions".into(),
             }),
-            Self::Syntax { .. } => {
-                Some("`stagecut import --help` lists the formats".into())
-            }
+            Self::Syntax { .. } => Some("`stagecut import --help` lists the formats".into()),
             Self::WrongType { .. } => {
                 Some("`stagecut schema` prints what every field of an instance may hold".into())
             }
@@ -274,13 +300,18 @@ impl FaultKind {
             Self::BadNumber { found, .. } if *found >= 1e9 => Some("check the unit".into()),
             Self::BadNumber { .. } => None,
             Self::Overflow { .. } => Some("check the unit: times are in ms, sizes in bytes".into()),
-            Self::EmptyNetwork => Some("add a layer; a native instance lists them under `network.layers`".into()),
-            Self::Contradiction { .. } => None,
-            Self::Conflict { remedy, .. } | Self::Missing { remedy, .. } => Some(remedy.clone()),
-            Self::TooManyStages { .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
-            Self::FitsNoDevice { .. } => {
-                Some("give the layer a time on a device kind, or raise `memory_bytes` (`--memory-limit none` lifts it)".into())
+            Self::EmptyNetwork => {
+                Some("add a layer; a native instance lists them under `network.layers`".into())
             }
+            Self::Contradiction { .. } => None,
+            Self::Conflict { remedy, .. } | Self::Malformed { remedy, .. } | Self::Missing { remedy, .. } => {
+                Some(remedy.clone())
+            }
+            Self::TooManyStages { .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
+            Self::FitsNoDevice { .. } => Some("give the layer a time on a device kind".into()),
+            Self::FitsNoMemory { needs_bytes, .. } => Some(format!(
+                "raise `memory_bytes` or `--memory-limit` to {needs_bytes} at least, or lift it: `--memory-limit none`"
+            )),
             Self::Unsupported { .. } => None,
         }
     }

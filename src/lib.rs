@@ -47,6 +47,7 @@
 //! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`] |
+//! | what is said where no plan fits the memory | [`least_memory`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
@@ -58,7 +59,7 @@
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way: `cli` → `study` → `report`, `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
+//! * Dependencies point one way: `cli` → `study` → `report`, `least_memory` → `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
 //!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
 //! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
@@ -86,6 +87,7 @@ pub mod heuristics;
 pub mod hybrid;
 pub mod import;
 pub mod instance;
+pub mod least_memory;
 pub mod methods;
 pub mod network;
 pub mod online;
@@ -93,6 +95,7 @@ pub mod options;
 pub mod oracles;
 pub mod passes;
 pub mod plan;
+pub mod precision;
 pub mod problem;
 pub mod quantity;
 pub mod report;

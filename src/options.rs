@@ -156,6 +156,8 @@ macro_rules! named_values {
     };
 }
 
+pub(crate) use named_values;
+
 named_values! {
     /// Whether backward propagation is part of the work.
     Mode {

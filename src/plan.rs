@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
 use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
-use crate::problem::{Assignment, Problem};
+use crate::problem::{Assignment, Problem, TooLarge};
+use crate::settings::Settings;
 use crate::split::Split;
 use crate::units::ns_to_ms;
 use crate::workers::{Allocation, StageLoad, Workers};
@@ -43,6 +44,9 @@ pub struct Plan {
     /// Layers that separate cuts split; absent with tied cuts and without a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
+    /// How much memory a plan would need; absent unless there is no plan for lack of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_memory: Option<LeastMemory>,
     /// How it was found.
     pub statistics: Statistics,
 }
@@ -98,6 +102,20 @@ impl std::fmt::Display for StoppedBy {
             Self::SizeLimit => "size-limit",
         })
     }
+}
+
+/// How much memory a plan needs, the same for every stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeastMemory {
+    /// It is proved that no plan fits less, in bytes.
+    pub at_least_bytes: u64,
+    /// There is a plan that fits this, in bytes; absent where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_bytes: Option<u64>,
+    /// Layers that no stage could hold, even if it held nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_large: Vec<TooLarge>,
 }
 
 /// One stage of a plan.
@@ -258,7 +276,28 @@ impl Plan {
             problem: problem.settings.to_options(instance),
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
+            least_memory: None,
             statistics: outcome.statistics,
+        }
+    }
+
+    /// The plan that there is not, because some layer fits no stage.
+    pub fn infeasible(instance: &Instance, settings: &Settings, method: &str) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            instance: instance.name.clone(),
+            method: method.into(),
+            status: Status::Infeasible,
+            stopped_by: StoppedBy::Completed,
+            objective_ms: None,
+            bound_ms: None,
+            gap: None,
+            bound_source: "memory of a layer".into(),
+            problem: settings.to_options(instance),
+            stages: Vec::new(),
+            split: None,
+            least_memory: None,
+            statistics: Statistics::default(),
         }
     }
 }

@@ -7,10 +7,11 @@ mod derived;
 use std::collections::BTreeMap;
 
 use petgraph::graph::DiGraph;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
-use crate::network::{Times, contract};
+use crate::network::{Layer, Times, contract};
 use crate::options::{Objective, Schedule};
 use crate::passes::Passes;
 use crate::settings::Settings;
@@ -376,6 +377,54 @@ fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
     })
 }
 
+/// A layer that no stage could hold, even if it held nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TooLarge {
+    /// The layer.
+    pub layer: String,
+    /// What it needs alone on the last stage, in bytes.
+    pub needs_bytes: u64,
+}
+
+/// Layers that need more memory, alone on the last stage, than any stage has.
+pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
+    let workers = match settings.mixed {
+        true => Workers::new(&instance.cluster, settings).ok(),
+        false => None,
+    };
+    most_bytes(settings, workers.as_ref()).map_or(Vec::new(), |most| beyond(instance, settings, most))
+}
+
+/// The most that any stage may hold, in bytes; `None` without a limit.
+fn most_bytes(settings: &Settings, workers: Option<&Workers>) -> Option<u64> {
+    match workers {
+        None => settings.memory_limit,
+        Some(workers) => {
+            let of = |choice| workers.memory_bytes(settings, choice);
+            workers.choices.iter().map(of).max()
+        }
+    }
+}
+
+fn beyond(instance: &Instance, settings: &Settings, most_bytes: u64) -> Vec<TooLarge> {
+    let layers = instance
+        .network
+        .layers
+        .iter()
+        .filter(|layer| settings.includes(layer));
+    let needs = |layer: &Layer| TooLarge {
+        layer: layer.id.clone(),
+        needs_bytes: settings
+            .base_bytes(layer)
+            .saturating_add(settings.in_flight(1).saturating_mul(layer.stash_bytes)),
+    };
+    layers
+        .map(needs)
+        .filter(|layer| layer.needs_bytes > most_bytes)
+        .collect()
+}
+
 /// Layers that no stage could run, or hold even alone on the last stage.
 fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Workers>) -> Vec<Fault> {
     let names: Vec<&str> = settings
@@ -384,29 +433,26 @@ fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Worker
         .map(|&kind| instance.cluster.kinds[kind].name.as_str())
         .collect();
     let names = names.join("` or `");
-    let most_bytes = match workers {
-        None => settings.memory_limit,
-        Some(workers) => {
-            let of = |choice| workers.memory_bytes(settings, choice);
-            workers.choices.iter().map(of).max()
-        }
-    };
-    let reason = |layer: usize| {
-        let layer = &instance.network.layers[layer];
-        if settings.kinds.iter().all(|&kind| layer.times[kind].is_none()) {
-            return Some(format!("it has no time on `{names}`"));
-        }
-        let needed = settings
-            .base_bytes(layer)
-            .saturating_add(settings.in_flight(1).saturating_mul(layer.stash_bytes));
-        let limit = most_bytes.filter(|&limit| needed > limit)?;
-        Some(format!("it needs {needed} bytes, `{names}` has {limit}"))
-    };
-    (0..instance.network.layers.len())
-        .filter(|&layer| settings.includes(&instance.network.layers[layer]))
-        .filter_map(|layer| {
-            let at = format!("layer `{}`", instance.network.layers[layer].id);
-            reason(layer).map(|reason| Fault::new(at, FaultKind::FitsNoDevice { reason }))
-        })
-        .collect()
+    let layers = instance
+        .network
+        .layers
+        .iter()
+        .filter(|layer| settings.includes(layer));
+    let runs = |layer: &&Layer| settings.kinds.iter().any(|&kind| layer.times[kind].is_some());
+    let fault = |layer: &str, kind| Fault::new(format!("layer `{layer}`"), kind);
+    let idle = layers.filter(|layer| !runs(layer)).map(|layer| {
+        let reason = format!("it has no time on `{names}`");
+        fault(&layer.id, FaultKind::FitsNoDevice { reason })
+    });
+    let most_bytes = most_bytes(settings, workers);
+    let large = most_bytes.map_or(Vec::new(), |most| beyond(instance, settings, most));
+    let large = large.into_iter().map(|layer| {
+        let kind = FaultKind::FitsNoMemory {
+            needs_bytes: layer.needs_bytes,
+            most_bytes: most_bytes.unwrap_or(u64::MAX),
+            of: names.clone(),
+        };
+        fault(&layer.layer, kind)
+    });
+    idle.chain(large).collect()
 }

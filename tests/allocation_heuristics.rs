@@ -371,9 +371,9 @@ fn chain(times_ms: &[f64], kinds: &[(f64, usize)], pipeline: PipelineOptions) ->
     };
     InstanceSpec {
         network: NetworkSpec {
-            file: None,
             layers: layers.collect(),
             tensors: tensors.collect(),
+            ..NetworkSpec::default()
         },
         cluster: Some(ClusterSpec {
             device_kinds: kinds.iter().map(kind).collect(),

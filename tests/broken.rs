@@ -584,9 +584,26 @@ fn messages_read_well() {
     let folder = Folder::with("net.toml", NET);
     snapshot("missing-stages", &folder.run(&["solve", "net.toml"]));
     snapshot(
-        "fits-no-device",
-        &folder.run(&["solve", "net.toml", "--stages", "2", "--memory-limit", "500"]),
+        "more-stages-than-devices",
+        &solve(
+            "net.toml",
+            &net(r#"{ name = "gpu" }"#, r#"{ name = "gpu", count = 1 }"#),
+        ),
     );
+    snapshot(
+        "bandwidth-without-a-time",
+        &folder.run(&["solve", "net.toml", "--stages", "2", "--bandwidth", "100GB"]),
+    );
+    snapshot("toml-without-quotes", &solve("net.toml", &net("\"fc\"", "fc")));
+    snapshot(
+        "toml-without-a-comma",
+        &solve("net.toml", &net("forward_ms = 1.0,", "forward_ms = 1.0")),
+    );
+    snapshot(
+        "toml-with-an-open-list",
+        &solve("net.toml", "[network]\nlayers = [\n"),
+    );
+    snapshot("toml-of-json", &solve("net.toml", "{ \"network\": {} }\n"));
     snapshot(
         "too-many-stages",
         &folder.run(&["solve", "net.toml", "--stages", "9", "--all-stages"]),

@@ -4,10 +4,10 @@
 //! In a `console` block, a line that begins with `$ stagecut` is a command, continued by a backslash at its end, and what
 //! follows is its output. `...` on a line of its own stands for lines left out, at the end of a line for the rest of it.
 //! Numbers with three decimals are seconds of a search, or rounded; they need only be numbers. A comment names the exit code, or
-//! numbers that the output must hold. A block of TOML or CSV begins with `# NAME` and is a file, which some command names.
-//! `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
-//! `tools/profile_torch.py` would write is the file of that name in `instances/measured`. Profiles of `../shared/data`, which are
-//! not part of the project, may be missing: what reads them is then skipped, said so.
+//! numbers that the output must hold. A block of TOML or CSV begins with `# NAME` and is a file as it is, which some command
+//! names. `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
+//! `tools/profile_torch.py` would write is the file of that name in `instances/measured`. There is nothing else: an empty home, the
+//! instances of the clone, and what the page shows.
 
 #![cfg(unix)]
 
@@ -88,9 +88,9 @@ impl Page {
                 "console" => page.console(body),
                 "sh" => body.lines().for_each(ran_elsewhere),
                 "toml" | "csv" => {
-                    let (first, rest) = body.split_once('\n').expect("lines");
+                    let first = body.lines().next().expect("lines");
                     let name = first.strip_prefix("# ").expect("the name of the file");
-                    page.files.push((name.to_owned(), format!("{rest}\n")));
+                    page.files.push((name.to_owned(), format!("{body}\n")));
                 }
                 _ => panic!("{}: nobody runs a block of `{kind}`", path.display()),
             }
@@ -132,6 +132,7 @@ fn ran_elsewhere(command: &str) {
 /// Whether a word of the output is what the page shows.
 fn is_same(shown: &str, found: &str) -> bool {
     let seconds = |word: &str| {
+        let word = word.trim_start_matches('<');
         let decimals = word.split_once('.').map(|(_, decimals)| decimals.len());
         decimals == Some(3) && word.parse::<f64>().is_ok()
     };
@@ -192,12 +193,7 @@ fn run(page: &str, least: usize) {
             measured.unwrap_or_else(|error| panic!("{page}: {file}: {error}")),
         );
     }
-    let profiles = root().join("../shared/data/pipedream");
-    let has_profiles = profiles.is_dir();
-    if has_profiles {
-        let profile = "vgg16.graph.txt";
-        std::os::unix::fs::symlink(profiles.join(profile), folder.path(profile)).expect("a link");
-    }
+    let home = Folder::new();
     for (name, contents) in &page_read.files {
         folder.write(name, contents);
     }
@@ -206,14 +202,11 @@ fn run(page: &str, least: usize) {
     let search = format!("{}:{search}", program.parent().expect("a folder").display());
     for example in &page_read.examples {
         let command = &example.command;
-        if command.contains(".graph.txt") && !has_profiles {
-            eprintln!("skipped: no {} for `{command}`", profiles.display());
-            continue;
-        }
         let output = Command::new("bash")
             .args(["-c", command])
             .current_dir(folder.path("."))
             .env("PATH", &search)
+            .env("HOME", home.path("."))
             .output()
             .expect("bash");
         let stdout = String::from_utf8_lossy(&output.stdout);

@@ -35,9 +35,9 @@ fn chain(times_ms: &[(f64, f64)], transfers_ms: &[f64], pipeline: PipelineOption
     });
     InstanceSpec {
         network: NetworkSpec {
-            file: None,
             layers: layers.collect(),
             tensors: tensors.collect(),
+            ..NetworkSpec::default()
         },
         pipeline,
         ..InstanceSpec::default()

@@ -39,9 +39,9 @@ fn network(layers_ms: &[f64], tensors: &[(usize, &[usize], f64)], pipeline: Pipe
     };
     InstanceSpec {
         network: NetworkSpec {
-            file: None,
             layers: layers_ms.iter().enumerate().map(layer).collect(),
             tensors: tensors.iter().map(tensor).collect(),
+            ..NetworkSpec::default()
         },
         pipeline,
         ..InstanceSpec::default()

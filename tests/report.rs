@@ -7,7 +7,7 @@ use stagecut::instance::spec::{
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, Objective, PipelineOptions, Schedule};
 use stagecut::plan::{Outcome, Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
-use stagecut::report::{self, ComparisonRow, Style};
+use stagecut::report::{self, ComparisonRow, Standing, Style};
 use stagecut::settings::Settings;
 use stagecut::units::ms_to_ns;
 
@@ -291,36 +291,37 @@ fn rows() -> Vec<ComparisonRow> {
         status,
         objective_ms,
         bound_ms,
-        stopped_by: (status != Status::Unknown).then_some(StoppedBy::Completed),
+        stopped_by: (status == Standing::Optimal || status == Standing::Feasible)
+            .then_some(StoppedBy::Completed),
         seconds: 0.0,
         note: None,
     };
     let mut rows = vec![
-        row("greedy", "Duan and Wu 2022", Status::Feasible, Some(22.5), None),
+        row("greedy", "Duan and Wu 2022", Standing::Feasible, Some(22.5), None),
         row(
             "equal",
             "GPipe, Huang et al. 2019",
-            Status::Feasible,
+            Standing::Feasible,
             Some(22.5),
             None,
         ),
         row(
             "ideals",
             "Tarnawski et al. 2020",
-            Status::Unknown,
+            Standing::Unknown,
             None,
             Some(12.0),
         ),
-        row("exact", "stagecut", Status::Optimal, Some(19.0), Some(19.0)),
+        row("exact", "stagecut", Standing::Optimal, Some(19.0), Some(19.0)),
         row(
             "chain",
             "PipeDream, Narayanan et al. 2019",
-            Status::Unknown,
+            Standing::Inapplicable,
             None,
             None,
         ),
     ];
-    rows[4].note = Some("does not apply: the network is no chain".into());
+    rows[4].note = Some("the network is no chain".into());
     rows
 }
 
@@ -346,24 +347,24 @@ fn a_comparison_says_what_separate_cuts_gain() {
         seconds: 0.0,
         note: None,
     };
-    let gain = |best: (Status, f64), tied: (Option<f64>, StoppedBy)| {
+    let gain = |best: (Standing, f64), tied: (Option<f64>, StoppedBy)| {
         let rows = [
             row("exact", best.0, Some(best.1), StoppedBy::Completed),
-            row("tied-cuts", Status::Feasible, tied.0, tied.1),
+            row("tied-cuts", Standing::Feasible, tied.0, tied.1),
         ];
         let report = report::comparison(&rows, &style(80));
         report.lines().nth(1).unwrap_or_default().to_owned()
     };
-    let (proved, found) = ((Status::Optimal, 15.0), (Status::Feasible, 15.0));
+    let (proved, found) = ((Standing::Optimal, 15.0), (Standing::Feasible, 15.0));
     let (best, stopped) = (StoppedBy::Completed, StoppedBy::TimeLimit);
     let of = |gains: &str| format!("tied cuts take 20.0000 ms: separate cuts gain {gains}");
     assert_eq!(gain(proved, (Some(20.0), best)), of("25.00 %"));
     assert_eq!(gain(proved, (Some(20.0), stopped)), of("at most 25.00 %"));
     assert_eq!(gain(found, (Some(20.0), best)), of("at least 25.00 %"));
     assert_eq!(gain(found, (Some(20.0), stopped)), of("25.00 % so far"));
-    assert_eq!(gain((Status::Optimal, 20.0), (Some(20.0), best)), of("nothing"));
+    assert_eq!(gain((Standing::Optimal, 20.0), (Some(20.0), best)), of("nothing"));
     assert_eq!(
-        gain((Status::Feasible, 20.0), (Some(20.0), best)),
+        gain((Standing::Feasible, 20.0), (Some(20.0), best)),
         of("nothing so far")
     );
     let possible = "no plan has tied cuts: separate cuts make one possible";

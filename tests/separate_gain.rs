@@ -224,7 +224,6 @@ fn explicit_graph() -> InstanceSpec {
     };
     InstanceSpec {
         network: NetworkSpec {
-            file: None,
             layers: vec![
                 forward("a", Some("A")),
                 forward("w", None),
@@ -236,6 +235,7 @@ fn explicit_graph() -> InstanceSpec {
             tensors: [("a", "w"), ("w", "b"), ("b'", "a'"), ("sum", "a'")]
                 .map(tensor)
                 .into(),
+            ..NetworkSpec::default()
         },
         pipeline: PipelineOptions {
             stages: Some(2),

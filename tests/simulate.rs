@@ -54,6 +54,7 @@ fn plan(times: Times) -> Plan {
         },
         stages: times.iter().enumerate().map(stage).collect(),
         split: None,
+        least_memory: None,
         statistics: Statistics::default(),
     }
 }

@@ -5,13 +5,12 @@ use std::time::Instant;
 use crate::exact::control::Progress;
 use crate::heuristics;
 use crate::methods::{self, Method};
-use crate::plan::Status;
 use crate::problem::Problem;
-use crate::report::{self, ComparisonRow};
+use crate::report::{self, ComparisonRow, Standing};
 use crate::tied_cuts;
 
 use super::args::{CompareArgs, Format};
-use super::progress::{ProgressLine, catch_interrupts, control};
+use super::progress::{StatusLine, catch_interrupts, control, of_search};
 use super::{CliError, Ending, output, solve};
 
 /// Runs the methods one after the other and reports them side by side.
@@ -19,15 +18,13 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     catch_interrupts();
-    let line = ProgressLine::new(args.output.quiet);
-    let show = |progress: &Progress| line.show(progress);
     let mut rows = Vec::new();
     for method in args.methods.clone().unwrap_or_else(|| default_methods(&problem)) {
         let started = Instant::now();
         let mut row = ComparisonRow {
             method: method.name().into(),
             source: method.source().into(),
-            status: Status::Unknown,
+            status: Standing::Inapplicable,
             objective_ms: None,
             bound_ms: None,
             stopped_by: None,
@@ -37,10 +34,13 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         match method.applies(&problem) {
             Err(reason) => row.note = Some(reason.into()),
             Ok(()) => {
-                let plan = method.run(&instance, &problem, &control(&args.search, Some(&show)))?;
+                let line = StatusLine::new(args.output.quiet);
+                let show = |progress: &Progress| line.show(|| of_search(progress));
+                let plan = method.run(&instance, &problem, &control(&args.search, Some(&show)));
                 line.clear();
+                let plan = plan?;
                 solve::accept(&instance, &problem, &plan)?;
-                row.status = plan.status;
+                row.status = Standing::of(&plan);
                 row.objective_ms = plan.objective_ms;
                 row.bound_ms = plan.bound_ms;
                 row.stopped_by = Some(plan.stopped_by);
@@ -56,10 +56,10 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         Format::Csv => report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
     };
     output::write(&text, path)?;
-    let any = |status: Status| rows.iter().any(|row| row.status == status);
-    Ok(if any(Status::Optimal) || any(Status::Feasible) {
+    let any = |status: Standing| rows.iter().any(|row| row.status == status);
+    Ok(if any(Standing::Optimal) || any(Standing::Feasible) {
         Ending::Done
-    } else if any(Status::Infeasible) {
+    } else if any(Standing::Infeasible) {
         Ending::Infeasible
     } else {
         Ending::NothingFound

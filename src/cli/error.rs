@@ -49,6 +49,7 @@ impl CliError {
     /// The exit code that it means.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
+            Self::Input(input) if input.is_infeasible() => 3,
             Self::Input(_) | Self::Usage(_) | Self::Write { .. } => 2,
             Self::Solver(_) | Self::BadPlan(_) => 1,
         })

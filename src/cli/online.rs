@@ -11,7 +11,7 @@ use crate::online::record::Line;
 use crate::online::scenario::Scenario;
 
 use super::args::OnlineArgs;
-use super::progress::{ProgressLine, catch_interrupts, interrupt_control};
+use super::progress::{StatusLine, bar, catch_interrupts, interrupt_control};
 use super::{CliError, Ending, output};
 
 /// Runs the policies over the scenario's slots and writes a line for each, as it goes.
@@ -33,19 +33,19 @@ pub fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
     };
     catch_interrupts();
     let control = interrupt_control();
-    let bar = ProgressLine::new(args.quiet);
+    let status = StatusLine::new(args.quiet);
     let total = asked.policies.len() * asked.slots;
     let started = Instant::now();
     let decided = RefCell::new(0);
     let progress = |policy: &str, slot: usize| {
         let before = asked.policies.iter().take_while(|p| p.name != policy).count() * asked.slots + slot;
         *decided.borrow_mut() += 1;
-        bar.show_share(before, total, &format!("{policy}, slot {slot}"));
+        status.show(|| format!("{} {before}/{total}  {policy}, slot {slot}", bar(before, total)));
     };
     let result = controller::run(&scenario, &asked, &done, &control, &progress, &mut |line| {
         sink.write(line)
     });
-    bar.clear();
+    status.clear();
     match result {
         Ok(()) => {}
         // A reader that closes the pipe early, such as `head`, is no error.

@@ -15,6 +15,11 @@ pub fn note(text: &str) {
     anstream::eprintln!("note: {text}");
 }
 
+/// A warning on stderr: what makes an answer another one than was asked for.
+pub fn warning(text: &str) {
+    anstream::eprintln!("warning: {text}");
+}
+
 /// Columns of the terminal behind a stream, or a default.
 pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))

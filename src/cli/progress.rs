@@ -1,9 +1,9 @@
 //! A line on stderr that shows how far a search has come, and Ctrl-C.
 
-use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exact::control::{Control, Progress};
 use crate::units::ns_to_ms;
@@ -13,79 +13,59 @@ use super::args::SearchArgs;
 /// Set by the first Ctrl-C; the second ends the process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// How often the line changes.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// A line on stderr that is rewritten in place, at most ten times a second; nothing where stderr is no terminal.
+///
+/// What does not fit the terminal is cut off at its right edge: a line that wrapped could not be erased. So what matters most
+/// comes first.
+pub struct StatusLine(ProgressBar);
 
-/// A progress line; nothing where stderr is no terminal.
-pub struct ProgressLine {
-    shown: bool,
-    last: Mutex<Option<Instant>>,
-}
-
-impl ProgressLine {
+impl StatusLine {
     /// A line that is shown on a terminal unless `quiet`.
     pub fn new(quiet: bool) -> Self {
-        Self {
-            shown: !quiet && std::io::stderr().is_terminal(),
-            last: Mutex::new(None),
-        }
-    }
-
-    /// Shows progress, at most ten times a second.
-    pub fn show(&self, progress: &Progress) {
-        let Ok(mut last) = self.last.lock() else {
-            return;
+        const TIMES_A_SECOND: u8 = 10;
+        let target = match quiet {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr_with_hz(TIMES_A_SECOND),
         };
-        if !self.shown || last.is_some_and(|at| at.elapsed() < INTERVAL) {
-            return;
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
         }
-        *last = Some(Instant::now());
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K{}", line(progress));
-        let _ = stderr.flush();
+        Self(bar)
     }
 
-    /// Shows how much of something is done, at most ten times a second, with a bar.
-    pub fn show_share(&self, done: usize, total: usize, what: &str) {
-        const CELLS: usize = 24;
-        let Ok(mut last) = self.last.lock() else {
-            return;
-        };
-        if !self.shown || last.is_some_and(|at| at.elapsed() < INTERVAL) {
-            return;
+    /// Shows a text of one line.
+    pub fn show(&self, text: impl FnOnce() -> String) {
+        if !self.0.is_hidden() && !self.0.is_finished() {
+            self.0.set_message(text());
         }
-        *last = Some(Instant::now());
-        let full = done * CELLS / total.max(1);
-        let bar = format!("{}{}", "#".repeat(full), ".".repeat(CELLS - full.min(CELLS)));
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K[{bar}] {done}/{total}  {what}");
-        let _ = stderr.flush();
     }
 
-    /// Clears the line, so that what follows starts on a clean one.
+    /// Clears the line for good, so that what follows starts on a clean one.
     pub fn clear(&self) {
-        if self.shown {
-            let mut stderr = std::io::stderr().lock();
-            let _ = write!(stderr, "\r\x1b[K");
-            let _ = stderr.flush();
+        self.0.finish_and_clear();
+    }
+}
+
+/// A search in words.
+pub fn of_search(progress: &Progress) -> String {
+    let bound = format!("bound {:.3} ms", ns_to_ms(progress.bound_ns));
+    match progress.incumbent_ns {
+        None => format!("{:.1} s  no plan yet  {bound}", progress.seconds),
+        Some(ns) => {
+            let gap = ns.saturating_sub(progress.bound_ns) as f64 / ns.max(1) as f64;
+            let (seconds, plan) = (progress.seconds, ns_to_ms(ns));
+            let gap = 100.0 * gap;
+            format!("{seconds:.1} s  plan {plan:.3} ms  {bound}  gap {gap:.2} %  Ctrl-C keeps the plan")
         }
     }
 }
 
-fn line(progress: &Progress) -> String {
-    let bound = format!("bound {:.3} ms", ns_to_ms(progress.bound_ns));
-    match progress.incumbent_ns {
-        None => format!("{:7.1} s  no plan yet  {bound}", progress.seconds),
-        Some(ns) => {
-            let gap = ns.saturating_sub(progress.bound_ns) as f64 / ns.max(1) as f64;
-            let incumbent = ns_to_ms(ns);
-            format!(
-                "{:7.1} s  incumbent {incumbent:.3} ms  {bound}  gap {:.2} %  (Ctrl-C keeps the best plan)",
-                progress.seconds,
-                100.0 * gap
-            )
-        }
-    }
+/// A bar of what is done of something.
+pub fn bar(done: usize, total: usize) -> String {
+    const CELLS: usize = 20;
+    let full = (done * CELLS / total.max(1)).min(CELLS);
+    format!("{}{}", "━".repeat(full), "─".repeat(CELLS - full))
 }
 
 /// The control of a search, as the flags ask for it.

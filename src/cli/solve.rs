@@ -1,24 +1,37 @@
 //! `solve` and `bound`.
 
+use std::time::Duration;
+
 use crate::check;
 use crate::exact;
 use crate::exact::control::Progress;
 use crate::exact::highs::SolverError;
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
+use crate::least_memory;
 use crate::methods::{self, Confirmation};
-use crate::plan::{Plan, Status};
+use crate::plan::{LeastMemory, Plan, Status};
 use crate::problem::Problem;
 use crate::report;
+use crate::settings::Settings;
 
 use super::args::{Format, OutputArgs, SolveArgs};
-use super::progress::{ProgressLine, catch_interrupts, control};
+use super::progress::{StatusLine, catch_interrupts, control, of_search};
 use super::{CliError, Ending, output};
 
 /// Finds a plan and reports it, once the checker has accepted it.
 pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
-    let (instance, problem) = args.problem.problem(args.output.quiet)?;
+    let instance = args.problem.read(args.output.quiet)?;
+    let settings = args.problem.settings(&instance)?;
+    let problem = match Problem::new(&instance, settings.clone()) {
+        Ok(problem) => problem,
+        Err(error) if error.is_infeasible() => {
+            let plan = Plan::infeasible(&instance, &settings, args.method.name());
+            return infeasible(args, &instance, &settings, plan);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if let Err(reason) = args.method.applies(&problem) {
         return Err(CliError::Usage(format!(
             "method `{}` does not apply: {reason}",
@@ -30,13 +43,40 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     if args.confirm {
         confirm(args, &instance, &problem, &mut plan)?;
     }
+    if plan.status == Status::Infeasible {
+        return infeasible(args, &instance, &settings, plan);
+    }
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     write(&instance, &plan, &args.output)?;
     Ok(match plan.status {
-        Status::Optimal | Status::Feasible => Ending::Done,
-        Status::Infeasible => Ending::Infeasible,
         Status::Unknown => Ending::NothingFound,
+        Status::Optimal | Status::Feasible | Status::Infeasible => Ending::Done,
     })
+}
+
+/// Reports that there is no plan, and how much memory one would need.
+fn infeasible(
+    args: &SolveArgs,
+    instance: &Instance,
+    settings: &Settings,
+    mut plan: Plan,
+) -> Result<Ending, CliError> {
+    let is_limited = least_memory::least_limit(instance, settings).is_some();
+    if is_limited {
+        catch_interrupts();
+        let line = StatusLine::new(args.output.quiet);
+        let show = |known: &LeastMemory| line.show(|| report::least_memory(known));
+        let mut control = control(&args.search, None);
+        // What the search has taken is gone.
+        let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
+        control.time_limit = control.time_limit.map(|limit| limit.saturating_sub(spent));
+        let known = least_memory::search(instance, settings, &control, &show);
+        line.clear();
+        plan.least_memory = known?;
+    }
+    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
+    write(instance, &plan, &args.output)?;
+    Ok(Ending::Infeasible)
 }
 
 /// Asks a second method, and records that it agrees.
@@ -89,8 +129,8 @@ fn searched<T>(
     search: impl FnOnce(&exact::control::Control) -> Result<T, SolverError>,
 ) -> Result<T, CliError> {
     catch_interrupts();
-    let line = ProgressLine::new(args.output.quiet);
-    let show = |progress: &Progress| line.show(progress);
+    let line = StatusLine::new(args.output.quiet);
+    let show = |progress: &Progress| line.show(|| of_search(progress));
     let result = search(&control(&args.search, Some(&show)));
     line.clear();
     Ok(result?)

@@ -73,9 +73,9 @@ pub fn random(asked: &Random) -> InstanceSpec {
         name: Some(format!("random-{}-{}-{}", asked.layers, asked.reach, asked.seed)),
         provenance: Some(format!("generated: {asked:?}")),
         network: NetworkSpec {
-            file: None,
             tensors: tensors(asked, &mut draw),
             layers,
+            ..NetworkSpec::default()
         },
         cluster: Some(ClusterSpec {
             device_kinds: vec![DeviceKindSpec::default()],

@@ -69,7 +69,8 @@ const BATCH: usize = 16;
 fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
     let (sliced, _) = slicing::best_slicing(problem, seed)?;
     let improved = local_moves::improve(problem, sliced.clone());
-    evolve(problem, seed, &[sliced, improved], &|| false)
+    // With separate cuts, slicing does not see all that memory forbids.
+    if_feasible(problem, evolve(problem, seed, &[sliced, improved], &|| false)?)
 }
 
 /// Evolves orders from those of known plans.

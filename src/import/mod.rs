@@ -13,6 +13,7 @@ mod piper;
 mod protobuf_text;
 pub(crate) mod table;
 pub(crate) mod text;
+mod toml_fault;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::instance::default_cluster;
 use crate::instance::spec::InstanceSpec;
 
 /// A file in memory.
@@ -136,7 +138,8 @@ pub const FORMATS: &[Format] = &[
 ///
 /// Every fault of the file, or that its format is not known.
 pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
-    let (spec, notes, _) = read_parts(path)?;
+    let (mut spec, mut notes, _) = read_parts(path)?;
+    default_cluster(&mut spec, &mut notes)?;
     Ok((spec, notes))
 }
 

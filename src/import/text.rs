@@ -2,6 +2,7 @@
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::toml_fault;
 use crate::fault::{Excerpt, Fault, FaultKind};
 
 /// Reads JSON; a fault carries line and column.
@@ -37,6 +38,9 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let mut kind = parser_fault(error.message());
+        if let (FaultKind::Syntax { .. }, Some(span)) = (&kind, error.span()) {
+            kind = toml_fault::fault(text, span, error.message()).unwrap_or(kind);
+        }
         if let (FaultKind::DuplicateName { name, .. }, Some(span)) = (&mut kind, error.span()) {
             *name = text.get(span).unwrap_or_default().into();
         }

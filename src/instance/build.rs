@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::rates;
 use super::spec::{
     ClusterSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec, WorkSpec,
 };
@@ -155,6 +156,7 @@ impl Checks {
                 name: kind.name.clone(),
                 count: kind.count,
                 memory_bytes,
+                precision: rates::precision(spec, kind),
                 pays_communication: kind.pays_communication,
                 resources: self.resources(&at, &kind.resources),
             });
@@ -223,7 +225,11 @@ impl Checks {
             .enumerate()
             .filter_map(|(i, tensor)| self.tensor(i, tensor, &position_of, &names))
             .collect();
-        let network = Network { layers, tensors };
+        let network = Network {
+            layers,
+            tensors,
+            precision: spec.precision,
+        };
         if let Some(cycle) = find_cycle(&network.graph()) {
             let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
             self.add("network.tensors", FaultKind::Cycle { path });

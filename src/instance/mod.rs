@@ -1,6 +1,7 @@
 //! An instance: a network, a cluster and what is asked of them.
 
 mod build;
+mod rates;
 mod read;
 mod resources;
 pub mod spec;
@@ -13,6 +14,8 @@ use crate::cluster::Cluster;
 use crate::fault::{Fault, InputError};
 use crate::network::Network;
 use crate::options::PipelineOptions;
+
+use spec::{InstanceSpec, LayerSpec};
 
 /// A validated planning problem.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct Instance {
     pub pipeline: PipelineOptions,
     /// What an importer assumed or left out, one sentence each.
     pub notes: Vec<String>,
+    /// What must not be missed, one sentence each: rates that hold for other numbers than the network's.
+    pub warnings: Vec<String>,
 }
 
 impl Instance {
@@ -42,6 +47,7 @@ impl Instance {
         if let Some(cluster) = cluster {
             spec.cluster = Some(read_cluster(cluster)?);
         }
+        default_cluster(&mut spec, &mut notes)?;
         let name = spec.name.clone().unwrap_or_else(|| stem(path));
         let network_file = network_path.map(|path| path.display().to_string());
         let origin = |fault: Fault| match (fault.at.split(['.', '[']).next(), cluster, &network_file) {
@@ -52,12 +58,15 @@ impl Instance {
         let (network, cluster) = build::build(&spec, &mut notes).map_err(|faults| {
             InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>())
         })?;
+        let mut warnings = Vec::new();
+        rates::remarks(&spec, &mut notes, &mut warnings);
         Ok(Self {
             name,
             network,
             cluster,
             pipeline: spec.pipeline,
             notes,
+            warnings,
         })
     }
 
@@ -70,14 +79,30 @@ impl Instance {
         let mut notes = Vec::new();
         let (network, cluster) =
             build::build(spec, &mut notes).map_err(|faults| InputError { path: None, faults })?;
+        let mut warnings = Vec::new();
+        rates::remarks(spec, &mut notes, &mut warnings);
         Ok(Self {
             name: spec.name.clone().unwrap_or_else(|| "instance".into()),
             network,
             cluster,
             pipeline: spec.pipeline.clone(),
             notes,
+            warnings,
         })
     }
+}
+
+/// Devices for a network that comes with work and without them, such as an ONNX model.
+pub(crate) fn default_cluster(spec: &mut InstanceSpec, notes: &mut Vec<String>) -> Result<(), InputError> {
+    let needs_rates =
+        |layer: &LayerSpec| layer.work.is_some() && layer.times.is_empty() && layer.forward_ms.is_none();
+    if spec.cluster.is_none() && spec.network.layers.iter().any(needs_rates) {
+        spec.cluster = Some(read_cluster(DEFAULT_CLUSTER)?);
+        notes.push(format!(
+            "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
+        ));
+    }
+    Ok(())
 }
 
 /// The file's name without folders and extension.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::options::PipelineOptions;
+use crate::precision::Precision;
 use crate::quantity;
 
 /// The value of `schema` in files of this version.
@@ -42,6 +43,9 @@ pub struct NetworkSpec {
     /// A file in any importable format, relative to this one; excludes `layers` and `tensors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Numbers that it computes with; those of its parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// The layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
@@ -183,6 +187,9 @@ pub struct DeviceKindSpec {
     /// Arithmetic rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops_per_s: Option<f64>,
+    /// Numbers for which that rate holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// Memory rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
@@ -233,6 +240,7 @@ impl Default for DeviceKindSpec {
             count: None,
             memory_bytes: None,
             flops_per_s: None,
+            precision: None,
             memory_bytes_per_s: None,
             pays_communication: true,
             profile: None,

@@ -8,6 +8,8 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::DiGraph;
 use petgraph::visit::NodeIndexable;
 
+use crate::precision::Precision;
+
 /// A validated network. Layers are known by their position in [`Network::layers`], which never changes.
 ///
 /// Built only by [`crate::instance`], so every value of this type is non-empty and acyclic, has unique names, and its
@@ -18,6 +20,8 @@ pub struct Network {
     pub layers: Vec<Layer>,
     /// The tensors, in file order; every consumer list is sorted and without repetition.
     pub tensors: Vec<Tensor>,
+    /// Numbers that it computes with, where the file says so.
+    pub precision: Option<Precision>,
 }
 
 /// A layer or operator.

@@ -4,10 +4,54 @@ use anstyle::{AnsiColor, Style as Ink};
 use serde::Serialize;
 
 use super::Style;
-use super::format::{Digits, count, percent, shorten, wrap};
+use super::format::{Digits, count, percent, seconds, shorten, wrap};
 use super::gain;
 use super::table::{Column, GAP, draw, table_width};
-use crate::plan::{Status, StoppedBy};
+use crate::plan::{Plan, Status, StoppedBy};
+
+/// How a method stands: what its search found, or that there was none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// A plan whose objective meets the bound.
+    Optimal,
+    /// A plan without a proof.
+    Feasible,
+    /// Proved that there is no plan.
+    Infeasible,
+    /// Its search is complete and has found no plan, which proves nothing.
+    NoPlan,
+    /// A limit came before a plan.
+    Unknown,
+    /// The method is for other problems.
+    Inapplicable,
+}
+
+impl Standing {
+    /// What a search found.
+    pub fn of(plan: &Plan) -> Self {
+        match (plan.status, plan.stopped_by) {
+            (Status::Optimal, _) => Self::Optimal,
+            (Status::Feasible, _) => Self::Feasible,
+            (Status::Infeasible, _) => Self::Infeasible,
+            (Status::Unknown, StoppedBy::Completed) => Self::NoPlan,
+            (Status::Unknown, _) => Self::Unknown,
+        }
+    }
+}
+
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Optimal => "optimal",
+            Self::Feasible => "feasible",
+            Self::Infeasible => "infeasible",
+            Self::NoPlan => "no plan",
+            Self::Unknown => "unknown",
+            Self::Inapplicable => "inapplicable",
+        })
+    }
+}
 
 /// What one method did on the instance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,7 +61,7 @@ pub struct ComparisonRow {
     /// Where the method comes from, such as a paper.
     pub source: String,
     /// What it found.
-    pub status: Status,
+    pub status: Standing,
     /// Objective in ms; absent without a plan.
     pub objective_ms: Option<f64>,
     /// Its own lower bound in ms; absent without one.
@@ -35,7 +79,7 @@ pub struct ComparisonRow {
 pub(super) struct Ranked<'a> {
     method: &'a str,
     source: &'a str,
-    status: Status,
+    status: Standing,
     objective_ms: Option<f64>,
     bound_ms: Option<f64>,
     /// (objective - best bound of all methods) / objective.
@@ -73,9 +117,10 @@ pub(super) fn ranked(rows: &[ComparisonRow]) -> impl Iterator<Item = Ranked<'_>>
 /// Every bound holds for the instance, whichever method proved it; so the gaps say how far a heuristic can be from the
 /// optimum although it proves nothing itself.
 pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
-    let ranks: Vec<Ranked> = ranked(rows).collect();
+    let is_ranked = |row: &Ranked| row.status != Standing::Inapplicable;
+    let ranks: Vec<Ranked> = ranked(rows).filter(is_ranked).collect();
     let digits = Digits::for_ms(best_objective(rows).or(best_bound(rows)).unwrap_or(0.0));
-    let proved = ranks.iter().find(|row| row.status == Status::Optimal);
+    let proved = ranks.iter().find(|row| row.status == Standing::Optimal);
     let mut out = wrap(&headline(&ranks, proved, digits), style.width, 0);
     if let Some(gain) = gain::of_separate_cuts(rows, digits) {
         out.push('\n');
@@ -105,7 +150,7 @@ pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
         ),
     ];
     if style.statistics {
-        let seconds = cells(&|row| format!("{:.3}", row.seconds));
+        let seconds = cells(&|row| seconds(row.seconds));
         columns.push(Column::numbers("time", "s", seconds));
     }
     let sources = Column::words("source", cells(&|row| row.source.to_owned()));
@@ -122,11 +167,34 @@ pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
         Some(format!("{:INDENT$}{note}", ""))
     };
     let ink = |row: usize| match ranks[row].status {
-        Status::Optimal => Ink::new().fg_color(Some(AnsiColor::Green.into())),
-        Status::Infeasible | Status::Unknown => Ink::new().dimmed(),
-        Status::Feasible => Ink::new(),
+        Standing::Optimal => Ink::new().fg_color(Some(AnsiColor::Green.into())),
+        Standing::Infeasible | Standing::NoPlan | Standing::Unknown | Standing::Inapplicable => {
+            Ink::new().dimmed()
+        }
+        Standing::Feasible => Ink::new(),
     };
-    out + &draw(&columns, style.color, below, ink)
+    out += &draw(&columns, style.color, below, ink);
+    if let Some(others) = inapplicable(rows) {
+        out += &wrap(&others, style.width, 2);
+        out.push('\n');
+    }
+    out
+}
+
+/// Methods that are for other problems, those with one reason together.
+fn inapplicable(rows: &[ComparisonRow]) -> Option<String> {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.status == Standing::Inapplicable) {
+        let reason = row.note.as_deref().unwrap_or_default();
+        let method = format!("`{}`", row.method);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, methods)) => methods.push(method),
+            None => reasons.push((reason, vec![method])),
+        }
+    }
+    let words = |(reason, methods): &(&str, Vec<String>)| format!("{} ({reason})", methods.join(", "));
+    let all: Vec<String> = reasons.iter().map(words).collect();
+    (!all.is_empty()).then(|| format!("inapplicable: {}", all.join("; ")))
 }
 
 /// How far an objective is above a bound, as a fraction of the objective. A bound above it is rounding of the solver's.
@@ -145,7 +213,7 @@ fn ratio(own_ms: f64, best_ms: f64) -> f64 {
 fn headline(ranks: &[Ranked], proved: Option<&Ranked>, digits: Digits) -> String {
     let methods = count(ranks.len(), "method");
     let best = ranks.first().and_then(|row| row.objective_ms);
-    let infeasible = ranks.iter().find(|row| row.status == Status::Infeasible);
+    let infeasible = ranks.iter().find(|row| row.status == Standing::Infeasible);
     match (proved, best, infeasible) {
         (Some(row), Some(ms), _) => {
             format!(

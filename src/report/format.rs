@@ -56,6 +56,14 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
+/// Seconds with three digits after the point; what is not zero is never shown as zero.
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s > 0.0 && s < 0.0005 => "<0.001".into(),
+        s => format!("{s:.3}"),
+    }
+}
+
 /// `1 stage`, `2 stages`.
 pub fn count(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
@@ -196,6 +204,9 @@ mod tests {
         assert_eq!(percent(0.0), "0.00 %");
         assert_eq!(percent(1e-9), "< 0.01 %");
         assert_eq!(percent(0.0345), "3.45 %");
+        assert_eq!(seconds(0.0), "0.000");
+        assert_eq!(seconds(1e-4), "<0.001");
+        assert_eq!(seconds(0.0123), "0.012");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What separate cuts gain over tied ones, in a sentence.
 
-use super::ComparisonRow;
 use super::format::{Digits, percent};
-use crate::plan::{Status, StoppedBy};
+use super::{ComparisonRow, Standing};
+use crate::plan::StoppedBy;
 use crate::tied_cuts;
 
 /// The gain of the best plan over the best one with tied cuts, as far as either is proved; nothing unless the rows have tied
@@ -18,7 +18,7 @@ pub fn of_separate_cuts(rows: &[ComparisonRow], digits: Digits) -> Option<String
         return tied_is_best.then(|| "no plan has tied cuts: separate cuts make one possible".into());
     };
     // A proof for separate cuts may come with the tied plan itself, where it meets a bound.
-    let is_proved = rows.iter().any(|row| row.status == Status::Optimal);
+    let is_proved = rows.iter().any(|row| row.status == Standing::Optimal);
     let gain = if best_ms < tied_ms {
         (tied_ms - best_ms) / tied_ms
     } else {

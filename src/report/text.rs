@@ -3,8 +3,8 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
-use super::format::{Digits, bytes, count, percent, wrap};
-use super::{passes, stages};
+use super::format::{Digits, bytes, count, percent, seconds, wrap};
+use super::{memory, passes, stages};
 use crate::instance::Instance;
 use crate::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
@@ -26,8 +26,14 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
     );
     out += &wrap(&sentences(plan, digits), style.width, 0);
     out.push('\n');
-    if let Some(hint) = hint(plan) {
-        out += &wrap(&format!("hint: {hint}"), style.width, 6);
+    let least = plan
+        .least_memory
+        .as_ref()
+        .map(|known| format!("memory: {}", memory::least(known)));
+    let hint = hint(plan).map(|hint| format!("hint: {hint}"));
+    let notes = [memory::without_limit(instance, plan), least, hint];
+    for note in notes.into_iter().flatten() {
+        out += &wrap(&note, style.width, 6);
         out.push('\n');
     }
     out.push('\n');
@@ -133,8 +139,12 @@ fn hint(plan: &Plan) -> Option<String> {
             if all {
                 remedies = vec!["lower `--stages`", "drop `--all-stages`"];
             }
-            if limited {
-                remedies.push("raise `--memory-limit`");
+            let raised = match plan.least_memory.as_ref().and_then(|known| known.at_most_bytes) {
+                Some(most) => format!("raise `--memory-limit` to {most}"),
+                None => "raise `--memory-limit`".into(),
+            };
+            if limited || plan.least_memory.is_some() {
+                remedies.push(&raised);
             }
             Some(remedies.join(", or "))
         }
@@ -180,7 +190,8 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     facts.push(("status", plan.status.to_string()));
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
-    facts.push(("problem", problem(plan)));
+    facts.push(("problem", problem(instance, plan)));
+    facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
     facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));
@@ -211,7 +222,7 @@ fn region(plan: &Plan) -> String {
     format!("ordered: the quotient graph is acyclic and stage order is a topological order of it{used}")
 }
 
-fn problem(plan: &Plan) -> String {
+fn problem(instance: &Instance, plan: &Plan) -> String {
     let problem = &plan.problem;
     let mut words = Vec::new();
     words.extend(problem.mode.map(|mode| mode.to_string()));
@@ -230,7 +241,7 @@ fn problem(plan: &Plan) -> String {
         words.extend(link.map(|rate| format!("links of {}/s", bytes(rate as u64))));
     }
     let kinds = problem.device_kinds.iter().flatten();
-    let kinds: Vec<String> = kinds.map(|kind| format!("`{kind}`")).collect();
+    let kinds: Vec<String> = kinds.map(|kind| devices(instance, problem, kind)).collect();
     if !kinds.is_empty() {
         words.push(format!("devices {}", kinds.join(", ")));
     }
@@ -247,6 +258,22 @@ fn problem(plan: &Plan) -> String {
         );
     }
     words.join(", ")
+}
+
+/// A kind of device, and how many there are.
+fn devices(instance: &Instance, problem: &PipelineOptions, kind: &str) -> String {
+    let stated = instance
+        .cluster
+        .kind(kind)
+        .and_then(|at| instance.cluster.kinds[at].count);
+    match (problem.devices, stated) {
+        (Some(asked), Some(count)) => {
+            format!("`{kind}` ({asked}, as if there were; the cluster has {count})")
+        }
+        (Some(asked), None) => format!("`{kind}` ({asked})"),
+        (None, Some(count)) => format!("`{kind}` ({count})"),
+        (None, None) => format!("`{kind}` (no count given: unlimited)"),
+    }
 }
 
 /// Who runs a stage, and how, where the problem says so.
@@ -290,7 +317,7 @@ pub(super) fn micro_batches(m: u64) -> String {
 fn search(plan: &Plan) -> String {
     let statistics = &plan.statistics;
     let mut words = vec![
-        format!("{:.3} s", statistics.seconds),
+        format!("{} s", seconds(statistics.seconds)),
         count(statistics.nodes as usize, "node"),
         format!(
             "{} -> {} items after presolve",

@@ -45,7 +45,13 @@ impl Solver {
     /// Where the store cannot be written. Whatever goes wrong with the task is its row.
     pub fn run(&mut self, task: &Task, store: &Store) -> io::Result<Row> {
         let row = match self.solved(task) {
-            Err(error) => Row::ended(task.clone(), RowStatus::Invalid, Some(in_words(&error))),
+            Err(error) => {
+                let status = match error.is_infeasible() {
+                    true => RowStatus::Infeasible,
+                    false => RowStatus::Invalid,
+                };
+                Row::ended(task.clone(), status, Some(in_words(&error)))
+            }
             Ok(Err(row)) => *row,
             Ok(Ok((mut row, plan))) => {
                 if !plan.stages.is_empty() {

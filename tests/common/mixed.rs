@@ -51,9 +51,9 @@ pub fn mixed_spec(seed: u64) -> InstanceSpec {
     InstanceSpec {
         name: Some(format!("mixed-{seed}")),
         network: NetworkSpec {
-            file: None,
             layers,
             tensors,
+            ..NetworkSpec::default()
         },
         pipeline,
         cluster: Some(ClusterSpec {

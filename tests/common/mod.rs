@@ -128,9 +128,9 @@ fn spec_of_size(seed: u64, mut rng: ChaCha8Rng, count: usize, chain: bool) -> In
     InstanceSpec {
         name: Some(format!("random-{seed}")),
         network: NetworkSpec {
-            file: None,
             layers,
             tensors,
+            ..NetworkSpec::default()
         },
         cluster: Some(ClusterSpec {
             device_kinds: vec![DeviceKindSpec {

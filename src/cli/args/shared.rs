@@ -29,20 +29,28 @@ pub struct ProblemArgs {
 }
 
 impl ProblemArgs {
-    /// Reads the instance; what its importer assumed goes to stderr unless `quiet`.
+    /// Reads the instance; what its importer assumed goes to stderr unless `quiet`, what must not be missed always.
     pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
         let instance = Instance::read(&self.instance, self.cluster.as_deref())?;
         if !quiet {
             instance.notes.iter().for_each(|note| output::note(note));
         }
+        instance
+            .warnings
+            .iter()
+            .for_each(|warning| output::warning(warning));
         Ok(instance)
+    }
+
+    /// What is asked of the instance.
+    pub fn settings(&self, instance: &Instance) -> Result<Settings, CliError> {
+        Ok(Settings::resolve(instance, &self.options)?)
     }
 
     /// Reads the instance and forms the problem.
     pub fn problem(&self, quiet: bool) -> Result<(Instance, Problem), CliError> {
         let instance = self.read(quiet)?;
-        let settings = Settings::resolve(&instance, &self.options)?;
-        let problem = Problem::new(&instance, settings)?;
+        let problem = Problem::new(&instance, self.settings(&instance)?)?;
         Ok((instance, problem))
     }
 }

@@ -1,55 +1,12 @@
-//! A line on stderr that shows how far a study has come.
+//! How far a study has come, in a line.
 
-use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cli::progress::bar;
 use crate::study::runner::Tally;
 
-/// How often the line changes.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Columns of the bar.
-const BAR: usize = 24;
-
-/// The line; nothing where stderr is no terminal.
-pub struct Line {
-    shown: bool,
-    started: Instant,
-    last: Mutex<Option<Instant>>,
-}
-
-impl Line {
-    /// A line that is shown on a terminal unless `quiet`.
-    pub fn new(quiet: bool) -> Self {
-        Self {
-            shown: !quiet && std::io::stderr().is_terminal(),
-            started: Instant::now(),
-            last: Mutex::new(None),
-        }
-    }
-
-    /// Shows a tally, at most ten times a second.
-    pub fn show(&self, tally: Tally) {
-        let Ok(mut last) = self.last.lock() else { return };
-        if !self.shown || last.is_some_and(|at| at.elapsed() < INTERVAL) {
-            return;
-        }
-        *last = Some(Instant::now());
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K{}", text(tally, self.started.elapsed()));
-        let _ = stderr.flush();
-    }
-
-    /// Clears the line, so that what follows starts on a clean one.
-    pub fn clear(&self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
 /// The tally in words, with the time that is left at the pace so far.
-fn text(tally: Tally, elapsed: Duration) -> String {
+pub fn of_study(tally: Tally, elapsed: Duration) -> String {
     let Tally {
         before,
         done,
@@ -58,8 +15,7 @@ fn text(tally: Tally, elapsed: Duration) -> String {
         total,
     } = tally;
     let finished = before + done;
-    let filled = BAR * finished / total.max(1);
-    let bar = format!("{}{}", "━".repeat(filled), "─".repeat(BAR - filled));
+    let bar = bar(finished, total);
     let left = match done {
         0 => "ETA unknown".into(),
         _ => format!(
@@ -68,7 +24,7 @@ fn text(tally: Tally, elapsed: Duration) -> String {
         ),
     };
     format!(
-        "{bar} {finished} of {total} done  {running} running  {failed} failed  {left}  (Ctrl-C keeps the results)"
+        "{bar} {finished} of {total} done  {running} running  {failed} failed  {left}  Ctrl-C keeps the results"
     )
 }
 
@@ -95,7 +51,7 @@ mod tests {
             failed: 1,
             total: 80,
         };
-        let line = text(tally, Duration::from_secs(20));
+        let line = of_study(tally, Duration::from_secs(20));
         assert!(
             line.contains("20 of 80 done  2 running  1 failed  ETA 2:00"),
             "{line}"

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Instant;
 
-use crate::cli::progress::{catch_interrupts, is_interrupted};
+use crate::cli::progress::{StatusLine, catch_interrupts, is_interrupted};
 use crate::fault::{FaultKind, InputError};
 use crate::study::pool::Launch;
 use crate::study::runner::{self, Request, Tally};
@@ -12,7 +13,7 @@ use crate::study::{Study, Task};
 
 use super::super::{CliError, Ending, output};
 use super::args::{RunArgs, RunTaskArgs};
-use super::progress::Line;
+use super::progress::of_study;
 
 /// Runs what is missing.
 pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
@@ -29,16 +30,18 @@ pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
     let missing = runner::missing(&tasks, &store, args.retry_failed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let before = tasks.len() - missing.len();
-    let line = Line::new(args.quiet);
+    let started = Instant::now();
+    let line = StatusLine::new(args.quiet);
     let tally = driven(
         &study,
         &results,
         &missing,
         before,
         args.jobs.map_or(cores, usize::from),
-        &|tally| line.show(tally),
-    )?;
+        &|tally| line.show(|| of_study(tally, started.elapsed())),
+    );
     line.clear();
+    let tally = tally?;
     let left = missing.len() - tally.done;
     if !args.quiet {
         let failed = match tally.failed {

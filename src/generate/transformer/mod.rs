@@ -147,6 +147,15 @@ pub enum Granularity {
     Block,
 }
 
+impl From<Precision> for crate::precision::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::Fp32 => Self::Fp32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 impl Precision {
     /// Bytes of a number.
     fn bytes(self) -> f64 {
@@ -189,14 +198,16 @@ pub fn transformer(asked: &Transformer) -> InstanceSpec {
         }),
         provenance: Some(format!("generated: {}", shape.in_words(asked))),
         network: NetworkSpec {
-            file: None,
+            precision: Some(shape.precision.into()),
             layers,
             tensors,
+            ..NetworkSpec::default()
         },
         cluster: Some(ClusterSpec {
             device_kinds: vec![DeviceKindSpec {
                 name: "a100".into(),
                 flops_per_s: Some(flops_per_s),
+                precision: Some(shape.precision.into()),
                 memory_bytes_per_s: Some(memory_bytes_per_s),
                 ..Default::default()
             }],

@@ -12,6 +12,7 @@ mod check;
 mod layers;
 mod nodes;
 mod operators;
+mod precision;
 mod quiet;
 mod shapes;
 mod size;
@@ -25,12 +26,12 @@ use tract_onnx::prelude::Framework;
 
 use super::{Imported, Source};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::InstanceSpec;
-use crate::instance::{DEFAULT_CLUSTER, read_cluster};
+use crate::instance::spec::{InstanceSpec, NetworkSpec};
 
 /// Reads a model.
 pub fn read(source: &Source) -> Imported {
     let model = decode(source.bytes)?;
+    let precision = model.graph.as_ref().and_then(precision::of);
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let mut notes = Vec::new();
     let checked = check::check(model, folder, &mut notes)?;
@@ -40,13 +41,9 @@ pub fn read(source: &Source) -> Imported {
         "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor"
             .into(),
     );
-    notes.push(format!(
-        "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
-    ));
-    let cluster = read_cluster(DEFAULT_CLUSTER).map_err(|error| error.faults)?;
+    let network = NetworkSpec { precision, ..network };
     let spec = InstanceSpec {
         network,
-        cluster: Some(cluster),
         ..Default::default()
     };
     Ok((spec, notes))

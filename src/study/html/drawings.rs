@@ -106,6 +106,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
     let is_optimal = row.status == crate::study::RowStatus::Optimal;
     Some(Plan {
         split: None,
+        least_memory: None,
         schema: SCHEMA.into(),
         instance: instance.name.clone(),
         method: row.task.method.clone(),

@@ -1,0 +1,300 @@
+//! What an answer assumes is said where nobody misses it: how many devices there are, how much memory, which precision.
+
+#[path = "common/command.rs"]
+mod command;
+
+use command::{Folder, NET, Run};
+use serde_json::Value;
+
+fn solve(folder: &Folder, options: &[&str]) -> Run {
+    folder.run(&[&["solve", "net.toml", "--stages", "2", "--quiet"], options].concat())
+}
+
+fn json(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr))
+}
+
+/// Words in a row, however the lines are broken.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn assert_says(run: &Run, code: i32, expected: &[&str]) {
+    assert_eq!(run.code, code, "{}", run.stderr);
+    let text = unwrapped(&run.stdout);
+    for words in expected {
+        assert!(
+            text.contains(words),
+            "no `{words}` in\n{}{}",
+            run.stdout,
+            run.stderr
+        );
+    }
+}
+
+/// [`NET`] with another kind of device in place of `{ name = "gpu" }`.
+fn on(kind: &str) -> Folder {
+    Folder::with("net.toml", NET.replace(r#"{ name = "gpu" }"#, kind))
+}
+
+#[test]
+fn devices_are_counted() {
+    let three = on(r#"{ name = "gpu", count = 3 }"#);
+    assert_says(&solve(&three, &[]), 0, &["devices `gpu` (3)"]);
+    assert_says(
+        &solve(&on(r#"{ name = "gpu" }"#), &[]),
+        0,
+        &["devices `gpu` (no count given: unlimited)"],
+    );
+
+    // Stages default to the devices there are, and are never more.
+    assert_eq!(
+        json(&three.run(&["solve", "net.toml", "--format", "json"]))["problem"]["stages"],
+        3
+    );
+    let run = three.run(&["solve", "net.toml", "--stages", "4", "--quiet"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    let message = unwrapped(&run.stderr);
+    assert!(
+        message.contains("found 4 stages and 3 `gpu` devices"),
+        "{message}"
+    );
+    assert!(message.contains("`--devices 4`"), "{message}");
+}
+
+#[test]
+fn devices_may_be_asked_for() {
+    let one = on(r#"{ name = "gpu", count = 1 }"#);
+    let run = solve(&one, &["--devices", "2"]);
+    assert_says(
+        &run,
+        0,
+        &["devices `gpu` (2, as if there were; the cluster has 1)"],
+    );
+    let plan = solve(&one, &["--devices", "2", "--format", "json"]);
+    assert_eq!(json(&plan)["problem"]["devices"], 2);
+    assert_eq!(json(&plan)["stages"][1]["devices"][0], "gpu:2");
+    one.write("plan.json", &plan.stdout);
+    assert_eq!(
+        one.run(&["check", "net.toml", "plan.json", "--devices", "2"])
+            .code,
+        0
+    );
+
+    // Stages follow them, a file may ask for them, and groups are formed of them.
+    let run = one.run(&["solve", "net.toml", "--devices", "3", "--format", "json"]);
+    assert_eq!(json(&run)["problem"]["stages"], 3);
+    one.write("net.toml", one.read("net.toml") + "[pipeline]\ndevices = 2\n");
+    assert_eq!(solve(&one, &[]).code, 0);
+    let run = solve(
+        &one,
+        &["--devices", "4", "--groups", "assign", "--format", "json"],
+    );
+    let stages = json(&run)["stages"].as_array().cloned().unwrap_or_default();
+    let used: usize = stages
+        .iter()
+        .filter_map(|stage| Some(stage["devices"].as_array()?.len()))
+        .sum();
+    assert_eq!(used, 4, "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn memory_without_a_limit_is_said_at_once() {
+    let first_lines = |run: &Run| unwrapped(run.stdout.split("\n\n").next().unwrap_or_default());
+    let run = solve(&on(r#"{ name = "gpu" }"#), &[]);
+    let text = first_lines(&run);
+    assert!(
+        text.contains("memory: no limit given; stage 1 would hold 1.26 kB"),
+        "{text}"
+    );
+
+    let limited = on(r#"{ name = "gpu", memory_bytes = "2.5kB" }"#);
+    let text = first_lines(&solve(&limited, &[]));
+    assert!(!text.contains("memory"), "{text}");
+    let text = first_lines(&solve(&limited, &["--memory-limit", "none"]));
+    assert!(
+        text.contains("memory: limit lifted (`gpu` has 2.50 kB); stage"),
+        "{text}"
+    );
+}
+
+/// The best cut for memory is conv1 conv2 | fc: 4 * 300 + 2 * 30 = 1260 bytes on the first stage, 4 * 300 + 30 on the last.
+#[test]
+fn the_least_memory_of_an_infeasible_problem() {
+    let folder = on(r#"{ name = "gpu" }"#);
+    for limit in ["1250", "1259", "1.23kB"] {
+        let run = solve(&folder, &["--memory-limit", limit]);
+        assert_says(
+            &run,
+            3,
+            &[
+                "No plan",
+                "the least limit with a plan is 1260 bytes (1.26 kB)",
+                "raise `--memory-limit` to 1260",
+            ],
+        );
+    }
+    let plan = json(&solve(&folder, &["--memory-limit", "1250", "--format", "json"]));
+    let known = &plan["least_memory"];
+    assert_eq!(
+        (&known["at_least_bytes"], &known["at_most_bytes"]),
+        (&1260.into(), &1260.into())
+    );
+    assert_eq!(solve(&folder, &["--memory-limit", "1260"]).code, 0);
+
+    // No time for it: what is proved so far.
+    let run = solve(
+        &folder,
+        &[
+            "--memory-limit",
+            "1250",
+            "--format",
+            "json",
+            "--time-limit",
+            "0",
+            "--method",
+            "exact",
+        ],
+    );
+    assert!(run.code == 3 || run.code == 4, "{}", run.stderr);
+}
+
+#[test]
+fn a_layer_that_fits_no_stage_is_named() {
+    let folder = on(r#"{ name = "gpu", memory_bytes = 500 }"#);
+    let run = solve(&folder, &[]);
+    assert_says(
+        &run,
+        3,
+        &[
+            "No plan",
+            "layer `fc` alone needs 1.23 kB, more than any stage has, and 1 other layer too",
+            "the least limit with a plan is 1260 bytes",
+        ],
+    );
+    let plan = json(&solve(&folder, &["--format", "json"]));
+    assert_eq!(plan["status"], "infeasible");
+    assert_eq!(plan["least_memory"]["too_large"][0]["layer"], "conv2");
+    assert_eq!(plan["least_memory"]["too_large"][0]["needs_bytes"], 820);
+    // Commands that make no plan say it on stderr.
+    for command in ["compare", "bound"] {
+        let run = folder.run(&[command, "net.toml", "--stages", "2"]);
+        assert_eq!(run.code, 3, "{command}: {}", run.stderr);
+        let message = unwrapped(&run.stderr);
+        assert!(
+            message.contains("layer `conv2`: found a layer that needs 820 bytes alone"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn workers_that_differ_have_a_least_memory_too() {
+    let kinds = r#"{ name = "big", count = 1, memory_bytes = 1240 }, { name = "small", count = 1, memory_bytes = 700 }"#;
+    let run = solve(&on(kinds), &["--format", "json"]);
+    assert_eq!(run.code, 3, "{}", run.stderr);
+    assert_eq!(json(&run)["least_memory"]["at_most_bytes"], 1260);
+    let open = r#"{ name = "big", count = 1, memory_bytes = 5000 }, { name = "open", count = 1 }"#;
+    assert_says(
+        &solve(&on(open), &[]),
+        0,
+        &["memory: no limit given for `open`; stage"],
+    );
+}
+
+/// Work and parameters, and devices that state rates.
+fn roofline(network: &str, kind: &str) -> Folder {
+    let net = format!(
+        r#"
+[network]
+{network}
+layers = [{{ id = "a", parameter_bytes = 100, work = {{ forward_flops = 1e9, backward_flops = 2e9 }} }},
+          {{ id = "b", parameter_bytes = 100, work = {{ forward_flops = 1e9, backward_flops = 2e9 }} }}]
+tensors = [{{ producer = "a", consumers = ["b"], bytes = 10 }}]
+[cluster]
+device_kinds = [{{ name = "gpu", count = 2, memory_bytes = 1e9, flops_per_s = 1e12, memory_bytes_per_s = 1e12 {kind} }}]
+link = {{ bandwidth_bytes_per_s = "10GB/s" }}
+"#
+    );
+    Folder::with("net.toml", net)
+}
+
+#[test]
+fn rates_of_another_precision_cannot_be_missed() {
+    let run = solve(&roofline(r#"precision = "bf16""#, r#", precision = "fp32""#), &[]);
+    let warning = "warning: the network computes in bf16, and the rates of `gpu` hold for fp32: its times are those of fp32\n";
+    assert_eq!(run.stderr, warning);
+    let said = [
+        "8 bytes a parameter (weight, gradient and 2 states of adam, all in bf16; mixed precision with adam needs 16)",
+        "rates of `gpu` are those of fp32",
+    ];
+    assert_says(&run, 0, &said);
+
+    let run = solve(&roofline(r#"precision = "bf16""#, ""), &[]);
+    let warning =
+        "warning: the network computes in bf16, and `gpu` does not say for which precision its rates hold\n";
+    assert_eq!(run.stderr, warning);
+
+    let run = solve(
+        &roofline(r#"precision = "fp32""#, r#", precision = "fp32""#),
+        &["--optimizer", "sgd"],
+    );
+    assert_eq!(run.stderr, "");
+    assert_says(
+        &run,
+        0,
+        &["8 bytes a parameter (weight and gradient, all in fp32)"],
+    );
+
+    // A network that does not say: a note.
+    let folder = roofline("", r#", precision = "fp32""#);
+    let run = folder.run(&["solve", "net.toml"]);
+    let note =
+        "note: the network does not say in which precision it computes; the rates of `gpu` hold for fp32\n";
+    assert_eq!(run.stderr, note);
+    assert_says(
+        &run,
+        0,
+        &[
+            "4 numbers a parameter (weight, gradient and 2 states of adam), of the size that the file gives it",
+        ],
+    );
+}
+
+#[test]
+fn every_preset_states_its_precision() {
+    for (name, text) in stagecut::instance::CLUSTER_PRESETS {
+        let rates = text.matches("\nflops_per_s").count();
+        assert_eq!(text.matches("\nprecision").count(), rates, "{name}");
+    }
+}
+
+#[cfg(feature = "onnx")]
+#[test]
+fn models_state_their_precision() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/instances/squeezenet.onnx");
+    let folder = Folder::new();
+    let run = |cluster: &str| folder.run(&["solve", model, "--stages", "2", "--cluster", cluster, "--quiet"]);
+    assert_eq!(run("v100").stderr, "");
+    let warning = "warning: the network computes in fp32, and the rates of `dgx-a100` hold for bf16: its times are those of bf16\n";
+    assert_eq!(run("dgx-a100").stderr, warning);
+    // The preset that is assumed is not spoken of where another is given.
+    let noted = |options: &[&str]| {
+        folder
+            .run(&[&["solve", model, "--stages", "2"], options].concat())
+            .stderr
+    };
+    assert!(noted(&[]).contains("the model names no devices"));
+    assert!(!noted(&["--cluster", "a100"]).contains("the model names no devices"));
+}
+
+#[test]
+fn schedules_are_read_in_either_case() {
+    let run = solve(
+        &on(r#"{ name = "gpu" }"#),
+        &["--schedule", "1F1B", "--bandwidth", "8Gb/s", "--format", "json"],
+    );
+    let plan = json(&run);
+    assert_eq!(plan["problem"]["schedule"], "1f1b");
+    assert_eq!(plan["problem"]["bandwidth_bytes_per_s"], 1e9);
+}

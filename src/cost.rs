@@ -86,6 +86,13 @@ impl StageCost {
         self.both().bottleneck_ns()
     }
 
+    /// The busier of link in and link out over both phases, in ns.
+    pub fn link_ns(&self) -> u64 {
+        let link_in_ns = self.forward.link_in_ns + self.backward.link_in_ns;
+        let link_out_ns = self.forward.link_out_ns + self.backward.link_out_ns;
+        link_in_ns.max(link_out_ns)
+    }
+
     /// Adds the work of an item.
     pub fn add_item(&mut self, problem: &Problem, item: usize) {
         self.forward.work_ns += problem.items[item].forward_ns;

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use crate::exact;
 use crate::exact::allocation_program::Form;
 use crate::exact::control::Control;
 use crate::exact::highs::SolverError;
-use crate::exact::{self, bounds};
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
 use crate::instance::Instance;
@@ -79,6 +79,9 @@ impl Method {
             Self::Exact(exact::Method::Ideals) if problem.memory_is_joint() => {
                 Err("memory binds, and depends on where both passes of a layer lie")
             }
+            Self::Exact(exact::Method::Ideals) if problem.shares_are_global() => {
+                Err("one share for all stages ties them together")
+            }
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
             Self::TiedCuts => tied_cuts::applies(problem),
@@ -151,10 +154,10 @@ fn agree(first: Option<f64>, second: Option<f64>) -> bool {
 fn run_heuristic(heuristic: &Heuristic, problem: &Problem, seed: u64) -> Outcome {
     let started = Instant::now();
     let allocation = heuristic.plan(problem, seed);
-    let bound = exact::simple_bound(problem);
+    let (bound, bound_ns) = exact::simple_bound(problem);
     Outcome {
         allocation,
-        bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
+        bound_ns,
         bound_source: bound.source,
         stopped_by: StoppedBy::Completed,
         statistics: Statistics {

@@ -79,6 +79,8 @@ pub enum StoppedBy {
     Interrupt,
     /// A cap of the method, such as the number of ideals.
     SizeLimit,
+    /// No method proves this kind of problem at its size: plans are found, and that is all.
+    NoMethod,
 }
 
 impl std::fmt::Display for Status {
@@ -100,6 +102,7 @@ impl std::fmt::Display for StoppedBy {
             Self::TimeLimit => "time-limit",
             Self::Interrupt => "interrupt",
             Self::SizeLimit => "size-limit",
+            Self::NoMethod => "no-method",
         })
     }
 }

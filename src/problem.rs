@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::network::{Layer, Times, contract};
-use crate::options::{Objective, Schedule};
+use crate::options::{Objective, Schedule, Shares, WorkerMode};
 use crate::passes::Passes;
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
@@ -249,6 +249,11 @@ impl Problem {
     /// Whether a stage's memory depends on where the layers of other stages have their other pass.
     pub fn memory_is_joint(&self) -> bool {
         !self.pairs.is_empty() && !self.memory_never_binds()
+    }
+
+    /// Whether all stages have one share a resource type.
+    pub fn shares_are_global(&self) -> bool {
+        self.settings.worker == WorkerMode::Concurrent && self.settings.shares == Shares::Global
     }
 
     /// Work of all items, in ns.

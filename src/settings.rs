@@ -102,7 +102,7 @@ impl Settings {
                 .or(workers(instance, &kinds))
                 .unwrap_or(1),
             devices: options.devices,
-            all_stages: options.all_stages.unwrap_or(false) || groups == Groups::Assign,
+            all_stages: options.all_stages.unwrap_or(false),
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
@@ -180,7 +180,7 @@ impl Settings {
                 },
             ));
         }
-        faults.extend(self.worker_faults(options));
+        faults.extend(self.worker_faults(instance, options));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults
     }
@@ -252,7 +252,11 @@ impl Settings {
     }
 
     /// Options of workers that contradict each other, or that cannot be asked together.
-    fn worker_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
+    fn worker_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+        let has_resources = self
+            .kinds
+            .iter()
+            .any(|&kind| !instance.cluster.kinds[kind].resources.is_empty());
         let is_concurrent = self.worker == WorkerMode::Concurrent;
         let mut faults = Vec::new();
         let mut contradiction = |at: &str, found: String, expected: &str| {
@@ -283,11 +287,13 @@ impl Settings {
             let found = "shares of sequential workers".into();
             contradiction("--shares", found, "`--worker concurrent`");
         }
-        if self.mixed && self.objective == Objective::Iteration {
+        let differ = self.kinds.len() > 1 || is_concurrent || has_resources;
+        if differ && self.objective == Objective::Iteration {
             contradiction(
                 "--objective",
                 "`iteration` with workers that differ or run both phases at once".into(),
-                "`--objective period`; `stagecut simulate` tells the time of an iteration",
+                "`--objective period`, or one kind of device without resource types, alone or in groups; \
+                 `stagecut simulate` tells the time of an iteration",
             );
         }
         if self.share_parts.is_some_and(|parts| !(2..=1000).contains(&parts)) {

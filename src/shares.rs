@@ -62,6 +62,24 @@ pub fn global(forward_ns: f64, backward_ns: f64) -> f64 {
     }
 }
 
+/// Levels this near to the middle of two are as near to one as to the other: shares are quotients of doubles.
+const TIE: f64 = 1e-9;
+
+/// The level nearest to a share; of two that are equally near, the one of the smaller share. Levels are sorted by share.
+pub fn nearest(levels: &[Level], share: f64) -> Option<Level> {
+    let distance = |level: &Level| (level.share - share).abs();
+    let least = levels.iter().map(distance).fold(f64::INFINITY, f64::min);
+    levels
+        .iter()
+        .find(|level| distance(level) <= least + TIE)
+        .copied()
+}
+
+/// The largest share whose nearest level is the lower of two.
+pub fn change(lower: &Level, upper: &Level) -> f64 {
+    f64::midpoint(lower.share, upper.share) + TIE / 2.0
+}
+
 /// The shares that make the slower phase as fast as can be, where speed is the share.
 ///
 /// Comparative advantage: resources in the order of forward over backward speed; the first serve forward propagation, the

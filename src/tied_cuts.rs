@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::exact;
 use crate::exact::control::Control;
 use crate::exact::highs::SolverError;
 use crate::exact::presolve::Reduced;
-use crate::exact::{self, bounds};
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::options::Cuts;
@@ -48,13 +48,13 @@ pub fn solve(instance: &Instance, problem: &Problem, control: &Control) -> Resul
     let tied = Reduced::tied(problem);
     let labels = item_labels(instance, &tied.problem);
     let outcome = exact::solve(&tied.problem, exact::Method::Exact, &labels, control)?;
-    let bound = exact::simple_bound(problem);
+    let (bound, bound_ns) = exact::simple_bound(problem);
     Ok(Outcome {
         allocation: outcome.allocation.map(|plan| Allocation {
             assignment: tied.lift(&plan.assignment),
             ..plan
         }),
-        bound_ns: bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
+        bound_ns,
         bound_source: bound.source,
         stopped_by: outcome.stopped_by,
         statistics: Statistics {

@@ -387,6 +387,7 @@ fn chain(times_ms: &[f64], kinds: &[(f64, usize)], pipeline: PipelineOptions) ->
 fn asking(stages: usize, groups: Groups) -> PipelineOptions {
     PipelineOptions {
         stages: Some(stages),
+        all_stages: Some(true),
         groups: Some(groups),
         ..PipelineOptions::default()
     }

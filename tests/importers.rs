@@ -178,7 +178,7 @@ fn moirai_tables() {
 /// Operator 1 is faster on the first device, the others on the second: 4 + 1 there, 1 + 3 + 1 here.
 #[test]
 fn the_best_plan_of_a_moirai_table() {
-    let options = ["--stages", "2", "--groups", "assign"];
+    let options = ["--stages", "2", "--all-stages", "--groups", "assign"];
     assert_eq!(solve("table.csv", MOIRAI, &options), 5.0);
 }
 

@@ -107,6 +107,8 @@ fn wide_on_groups(layers: usize) -> InstanceSpec {
         ..Default::default()
     });
     spec.pipeline.groups = Some(Groups::Assign);
+    // One stage of all devices would be best at once.
+    spec.pipeline.all_stages = Some(true);
     spec
 }
 

@@ -10,7 +10,7 @@ use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
-use crate::plan::{LeastMemory, Plan, Status};
+use crate::plan::{LeastMemory, Plan, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::report;
 use crate::settings::Settings;
@@ -92,6 +92,9 @@ fn confirm(
     }
     match searched(args, |control| methods::confirm(instance, problem, plan, control))? {
         Confirmation::Confirmed(method) => plan.statistics.confirmed_by = Some(method.into()),
+        Confirmation::Undecided(_, StoppedBy::NoMethod) => {
+            output::note("not confirmed: no second method proves this kind of problem");
+        }
         Confirmation::Undecided(method, stopped_by) => output::note(&format!(
             "not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise `--time-limit`"
         )),

@@ -3,6 +3,7 @@
 use super::Method;
 use super::allocation_ideals::{AllocationSearch, Pass};
 use super::allocation_program::{self, Form, Kind};
+use super::allocation_tree;
 use super::anchored::{self, KnownStages};
 use super::bounds::Bound;
 use super::capacity::Capacity;
@@ -12,7 +13,6 @@ use super::presolve::{self, Reduced};
 use crate::cost;
 use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
-use crate::options::{Shares, WorkerMode};
 use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::units::{LARGEST_EXACT, ns_to_ms};
@@ -63,7 +63,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes a bound.
+    /// Takes the bounds that need no search.
+    fn raise_simple_bounds(&mut self) {
+        let capacity = Capacity::new(self.problem, self.workers);
+        for bound in capacity.bounds(self.problem, self.workers) {
+            self.raise(Bound {
+                bottleneck_ns: capacity.objective_from_bottleneck(self.problem, bound.bottleneck_ns),
+                ..bound
+            });
+        }
+    }
+
+    /// Takes a bound on the objective.
     pub fn raise(&mut self, bound: Bound) {
         let ns = bound.bottleneck_ns;
         if ns < u64::MAX {
@@ -142,22 +153,26 @@ pub(super) fn solve(
 ) -> Result<Outcome, SolverError> {
     let mut search = Search::new(problem, workers, control);
     if method != Method::Textbook {
-        let capacity = Capacity::new(problem, workers);
-        capacity
-            .bounds(problem, workers)
-            .into_iter()
-            .for_each(|bound| search.raise(bound));
+        search.raise_simple_bounds();
         find_incumbents(&mut search);
-        use_one_class(&mut search)?;
-        use_anchors(&mut search, labels)?;
+        if problem.iteration_micro_batches().is_none() {
+            use_one_class(&mut search)?;
+            use_anchors(&mut search, labels)?;
+        }
     }
-    let mut stopped_by = StoppedBy::Completed;
-    for &step in steps(method, problem, workers) {
+    let steps = steps(method, problem, workers);
+    let mut stopped_by = match steps.is_empty() {
+        true => StoppedBy::NoMethod,
+        false => StoppedBy::Completed,
+    };
+    for &step in steps {
         if search.is_done() {
             break;
         }
         stopped_by = match step {
             Step::Ideals(most_steps) => bisect(&mut search, most_steps),
+            Step::Iteration => use_labels(&mut search),
+            Step::Tree(most_steps) => use_tree(&mut search, most_steps),
             Step::Program { presolve } => use_program(&mut search, presolve, labels)?,
         };
         if let Some(limit) = control.must_stop() {
@@ -173,40 +188,95 @@ pub(super) fn solve(
 enum Step {
     /// Passes over ideals and devices, with so many steps at most.
     Ideals(u64),
+    /// One pass over ideals and devices for an iteration.
+    Iteration,
+    /// Exhaustive search, with so many steps at most.
+    Tree(u64),
     /// The mixed-integer program.
     Program { presolve: bool },
 }
 
-/// The steps of a method for a problem.
+/// The steps of a method for a problem; none where the method cannot prove anything.
 ///
-/// One share for all stages ties them together, which states of one stage after the other cannot say: that is for the
-/// program. Otherwise ideals come first. Where they are many and places for items are few, the program of single devices is
-/// soon the better one: `layer_gnmt_inference` with its CPU takes 0.9 s so, and minutes with ideals alone. With many places,
-/// or for groups, it comes last: `operator_bert_l-12_inference` takes 1.5 s with ideals, and minutes with the program.
+/// One share for all stages ties them together, and so does memory that depends on both passes of a layer: states of one stage
+/// after the other cannot say that. For shares there is the program, for either exhaustive search while items are few.
+/// Otherwise ideals come first. Where they are many and places for items are few, the program of single devices is soon the
+/// better one: `layer_gnmt_inference` with its CPU takes 0.9 s so, and minutes with ideals alone. With many places, or for
+/// groups, it comes last: `operator_bert_l-12_inference` takes 1.5 s with ideals, and minutes with the program.
 fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step] {
     const AT_FIRST: u64 = 20_000_000;
     const LONG: u64 = 4_000_000_000;
     const FEW_PLACES: usize = 2_000;
+    /// Stages that exhaustive search looks at before the program: a second's work.
+    const STAGES_AT_FIRST: u64 = 200_000;
     let places = problem.items.len() * problem.stages() * workers.choices.len();
-    let settings = &problem.settings;
-    let is_global = settings.worker == WorkerMode::Concurrent && settings.shares == Shares::Global;
-    if problem.memory_is_joint() {
-        // Neither states of one stage after the other nor these programs know where the other pass of a layer lies.
-        return &[];
-    }
+    let is_tied = problem.shares_are_global() || problem.memory_is_joint();
+    let is_small = problem.items.len() <= allocation_tree::MOST_ITEMS;
     let form = Form::new(problem, workers).ok();
     match (method, form.map(|form| form.kind())) {
-        (Method::Textbook, _) => &[Step::Program { presolve: false }],
-        (Method::Milp, _) => &[Step::Program { presolve: true }],
-        (Method::Ideals, _) if is_global => &[],
-        (Method::Ideals, _) | (Method::Exact, None) if !is_global => &[Step::Ideals(u64::MAX)],
-        (_, None) => &[],
-        (_, Some(_)) if is_global => &[Step::Program { presolve: true }],
-        (_, Some(Kind::Devices)) if places <= FEW_PLACES => {
+        (Method::Textbook | Method::Milp, None) => &[],
+        (Method::Textbook, Some(_)) => &[Step::Program { presolve: false }],
+        (Method::Milp, Some(_)) => &[Step::Program { presolve: true }],
+        (Method::Ideals, _) if is_tied => &[],
+        (Method::Exact | Method::Ideals, _) if !is_tied && problem.iteration_micro_batches().is_some() => {
+            &[Step::Iteration]
+        }
+        (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
+        (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
+        (Method::Exact, None) if is_tied => &[],
+        (Method::Exact, None) => &[Step::Ideals(u64::MAX)],
+        (Method::Exact, Some(_)) if is_tied && is_small => &[
+            Step::Tree(STAGES_AT_FIRST),
+            Step::Program { presolve: true },
+            Step::Tree(u64::MAX),
+        ],
+        (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
+        (Method::Exact, Some(Kind::Devices)) if places <= FEW_PLACES => {
             &[Step::Ideals(AT_FIRST), Step::Program { presolve: true }]
         }
-        (_, Some(_)) => &[Step::Ideals(LONG), Step::Program { presolve: true }],
+        (Method::Exact, Some(_)) => &[Step::Ideals(LONG), Step::Program { presolve: true }],
     }
+}
+
+/// Looks for the best iteration by a pass over ideals and devices.
+fn use_labels(search: &mut Search) -> StoppedBy {
+    let limit_ns = search.upper_ns.saturating_sub(1).min(LARGEST_EXACT);
+    let capacity = Capacity::new(search.problem, search.workers);
+    let mut ideals = AllocationSearch::new(
+        search.problem,
+        search.workers,
+        &capacity,
+        search.control,
+        u64::MAX,
+    );
+    let pass = ideals.pass(limit_ns);
+    search.statistics.ideals = Some(ideals.ideals);
+    match pass {
+        Pass::Found(found) => search.offer(found),
+        Pass::Exhausted => {}
+        Pass::Stopped(stopped_by) => {
+            let unfinished = ideals.unfinished.take();
+            unfinished.into_iter().for_each(|plan| search.offer(plan));
+            return search.control.must_stop().unwrap_or(stopped_by);
+        }
+    }
+    search.exhausted(
+        "ideals and devices",
+        search.upper_ns.saturating_sub(1).min(LARGEST_EXACT),
+    );
+    StoppedBy::Completed
+}
+
+/// Searches exhaustively for better plans.
+fn use_tree(search: &mut Search, most_steps: u64) -> StoppedBy {
+    let (problem, workers) = (search.problem, search.workers);
+    let searched = allocation_tree::search(problem, workers, search.control, search.upper_ns, most_steps);
+    searched.found.into_iter().for_each(|plan| search.offer(plan));
+    if searched.stopped_by == StoppedBy::Completed {
+        let least_ns = search.upper_ns.min(searched.open_ns);
+        search.exhausted("exhaustive search", least_ns.saturating_sub(1).min(LARGEST_EXACT));
+    }
+    searched.stopped_by
 }
 
 /// Solves the program of what presolve leaves for better plans.
@@ -250,8 +320,7 @@ fn use_program(search: &mut Search, presolve: bool, labels: &[String]) -> Result
 /// Bounds alone.
 pub(super) fn bound(problem: &Problem, workers: &Workers, control: &Control) -> Outcome {
     let mut search = Search::new(problem, workers, control);
-    let bounds = Capacity::new(problem, workers).bounds(problem, workers);
-    bounds.into_iter().for_each(|bound| search.raise(bound));
+    search.raise_simple_bounds();
     search.finish(StoppedBy::Completed)
 }
 

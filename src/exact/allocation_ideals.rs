@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
+use super::allocation_stage::{Holding, sides};
 use super::capacity::Capacity;
 use super::control::Control;
-use super::growth::{self, Grown, Growth, Tally, has};
-use crate::cost::{Side, StageCost};
+use super::growth::{self, Grown, Growth, has};
+use crate::cost::StageCost;
+use crate::oracles::labels::{self, Formula};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::workers::{Allocation, StageWork, Workers};
@@ -14,7 +16,7 @@ use crate::workers::{Allocation, StageWork, Workers};
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pass {
-    /// A plan whose every stage keeps the limit.
+    /// A plan whose every stage keeps the limit; for an iteration, the best plan below the objective to beat.
     Found(Allocation),
     /// There is none.
     Exhausted,
@@ -35,7 +37,11 @@ pub struct AllocationSearch<'a> {
     smallest_first: Vec<usize>,
     /// Whether the bytes of a stage can matter.
     memory_binds: bool,
+    /// For an iteration, how stages make up its time.
+    formula: Option<Formula>,
     most_steps: u64,
+    /// The best iteration of a pass that was stopped.
+    pub unfinished: Option<Allocation>,
     /// Ideals met in all passes.
     pub ideals: usize,
     /// Steps taken in all passes: items decided, and choices tried.
@@ -49,23 +55,27 @@ struct Ideal {
     labels: Vec<Label>,
 }
 
-/// A way to reach an ideal: so many stages behind it, which take so many devices.
+/// A way to reach an ideal: so many stages behind it, which take so many devices and so much time.
 struct Label {
     behind: usize,
     taken: Box<[usize]>,
+    /// What the stages behind add to an iteration; nothing for a period, which the limit is for.
+    time: labels::Label,
     choice: usize,
     /// Ideal and label before the last stage was taken off the end.
     parent: (usize, usize),
 }
 
 impl Label {
-    /// Whether whatever can follow `other` can follow this too: no more devices gone, no more stages behind.
-    fn dominates(&self, other: &Self, all_stages: bool) -> bool {
+    /// Whether whatever can follow `other` can follow this too, at no more cost: no more devices gone, no more stages behind.
+    fn dominates(&self, other: &Self, all_stages: bool, formula: Option<&Formula>) -> bool {
         let as_many = match all_stages {
             true => self.behind == other.behind,
             false => self.behind <= other.behind,
         };
-        as_many && is_within(&self.taken, &other.taken)
+        as_many
+            && is_within(&self.taken, &other.taken)
+            && formula.is_none_or(|formula| formula.dominates(&self.time, &other.time))
     }
 }
 
@@ -85,18 +95,11 @@ impl<'a> AllocationSearch<'a> {
         control: &'a Control<'a>,
         most_steps: u64,
     ) -> Self {
-        let side = |t: usize, side: Side| {
-            let mut cost = StageCost::default();
-            cost.add_transfer(problem.settings.communication, &problem.transfers[t], side);
-            cost
-        };
-        let transfers = 0..problem.transfers.len();
         let mut smallest_first: Vec<usize> = (0..workers.choices.len()).collect();
         smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
         Self {
-            sides: transfers
-                .map(|t| [side(t, Side::Producer), side(t, Side::Consumer)])
-                .collect(),
+            sides: sides(problem),
+            formula: problem.iteration_micro_batches().map(|_| Formula::of(problem)),
             predecessors: growth::predecessors(problem),
             memory_binds: !problem.memory_never_binds(),
             smallest_first,
@@ -105,12 +108,14 @@ impl<'a> AllocationSearch<'a> {
             control,
             capacity,
             most_steps,
+            unfinished: None,
             ideals: 0,
             steps: 0,
         }
     }
 
-    /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one.
+    /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one; for an iteration, the best plan that
+    /// costs no more than that.
     ///
     /// Ideals are worked off from large to small, so that all ways to reach one are known before it is left.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
@@ -120,6 +125,7 @@ impl<'a> AllocationSearch<'a> {
             labels: vec![Label {
                 behind: 0,
                 taken: vec![0; self.workers.stock.len()].into(),
+                time: labels::Label::default(),
                 choice: usize::MAX,
                 parent: (usize::MAX, usize::MAX),
             }],
@@ -130,6 +136,8 @@ impl<'a> AllocationSearch<'a> {
             all: vec![everything],
             by_size: vec![Vec::new(); n + 1],
             labels: 1,
+            limit_ns,
+            last: None,
         };
         ideals.by_size[n].push(0);
         let mut steps = 0;
@@ -141,12 +149,9 @@ impl<'a> AllocationSearch<'a> {
                     pass = Pass::Stopped(stopped_by);
                     break 'sizes;
                 }
-                match self.leave(at, limit_ns, &mut ideals, &mut steps) {
+                match self.leave(at, &mut ideals, &mut steps) {
                     Grown::All => {}
-                    Grown::Accepted => {
-                        pass = Pass::Found(self.unwind(&ideals.all));
-                        break 'sizes;
-                    }
+                    Grown::Accepted => break 'sizes,
                     Grown::Stopped(stopped_by) => {
                         pass = Pass::Stopped(stopped_by);
                         break 'sizes;
@@ -156,27 +161,27 @@ impl<'a> AllocationSearch<'a> {
         }
         self.ideals += ideals.all.len();
         self.steps += steps;
-        pass
+        let found = ideals.last.as_ref().map(|last| self.unwind(&ideals.all, last));
+        match (found, pass) {
+            (Some(found), Pass::Exhausted) => Pass::Found(found),
+            (found, pass) => {
+                self.unfinished = found;
+                pass
+            }
+        }
     }
 
     /// Takes every stage off the end of an ideal, on all devices that can run it in time.
-    fn leave(&self, at: usize, limit_ns: u64, ideals: &mut Ideals, steps: &mut u64) -> Grown {
+    fn leave(&self, at: usize, ideals: &mut Ideals, steps: &mut u64) -> Grown {
+        let limit_ns = self.stage_limit_ns(ideals.limit_ns);
         let labels = std::mem::take(&mut ideals.all[at].labels);
         let left = ideals.all[at].left.clone();
         let weight = ideals.all[at].weight;
         let most_behind = labels.iter().map(|label| label.behind).max().unwrap_or(0);
         let least_behind = labels.iter().map(|label| label.behind).min().unwrap_or(0);
-        let tally = Holding {
-            search: self,
-            limit: limit_ns as f64 + 1.0,
-            weight: 0,
-            sums: vec![[0; 2]; self.workers.classes.len()],
-            cannot: vec![0; self.workers.classes.len()],
-            transfers: StageCost::default(),
-            bytes: [0; 3],
-            // The fewer stages behind, the fewer micro-batches in flight.
-            behind: least_behind,
-        };
+        // The fewer stages behind, the fewer micro-batches in flight.
+        let behind = self.memory_binds.then_some(least_behind);
+        let tally = Holding::new(self.problem, self.capacity, &self.sides, limit_ns, behind);
         let carries = |label: &Label| {
             let stages_left = self.problem.stages() - label.behind;
             self.capacity
@@ -206,7 +211,7 @@ impl<'a> AllocationSearch<'a> {
             } else {
                 least_behind
             };
-            let fitting: Vec<Vec<usize>> = depths
+            let fitting: Vec<Vec<Fitting>> = depths
                 .map(|behind| self.fitting(holding, &work, behind, limit_ns, &mut tried))
                 .collect();
             let is_empty = left.iter().all(|word| *word == 0);
@@ -216,16 +221,23 @@ impl<'a> AllocationSearch<'a> {
                 } else {
                     0
                 };
-                for &choice in &fitting[depth] {
-                    let next = self.after(label, choice, (at, l));
-                    let fits = next
-                        .as_ref()
-                        .is_some_and(|next| self.may_finish(next, weight_left, is_empty, limit_ns));
-                    if let (Some(next), true) = (next, fits) {
-                        ideals.add(left, weight_left, next, self.problem.settings.all_stages);
-                        if is_empty {
-                            return true;
-                        }
+                for &fitting in &fitting[depth] {
+                    let next = self.after(label, fitting, (at, l));
+                    let fits = |next: &Label| {
+                        self.may_finish(next, weight_left, is_empty, limit_ns)
+                            && self.least_ns(next, weight_left) <= ideals.limit_ns
+                    };
+                    let Some(next) = next.filter(fits) else { continue };
+                    if !is_empty {
+                        let all_stages = self.problem.settings.all_stages;
+                        ideals.add(left, weight_left, next, all_stages, self.formula.as_ref());
+                        continue;
+                    }
+                    // A better iteration may follow, a period within the limit is all that is asked.
+                    ideals.limit_ns = ideals.limit_ns.min(self.least_ns(&next, 0).saturating_sub(1));
+                    ideals.last = Some(next);
+                    if self.formula.is_none() {
+                        return true;
                     }
                 }
             }
@@ -241,13 +253,36 @@ impl<'a> AllocationSearch<'a> {
         }
     }
 
+    /// What a stage may take within a plan of at most so many ns: no more work than the formula leaves for a bottleneck.
+    fn stage_limit_ns(&self, limit_ns: u64) -> u64 {
+        let once_ns =
+            self.capacity
+                .least_once_ns(self.problem, self.capacity.total_weight, self.problem.stages());
+        let rounds = self.formula.map_or(1, |formula| formula.weight);
+        let rest_ns = limit_ns.saturating_sub(once_ns);
+        rest_ns.checked_div(rounds).unwrap_or(limit_ns).min(limit_ns)
+    }
+
+    /// What every plan with these last stages costs at least, as far as it is an iteration.
+    fn least_ns(&self, label: &Label, weight_left: u64) -> u64 {
+        let stages_left = self.problem.stages() - label.behind;
+        let before_ns = self
+            .capacity
+            .least_once_ns(self.problem, weight_left, stages_left);
+        let behind_ns = self
+            .formula
+            .map_or(0, |formula| formula.objective_ns(&label.time));
+        behind_ns + before_ns
+    }
+
     /// The label behind one more stage; `None` if the stock does not hold its devices.
-    fn after(&self, label: &Label, choice: usize, parent: (usize, usize)) -> Option<Label> {
+    fn after(&self, label: &Label, (choice, time): Fitting, parent: (usize, usize)) -> Option<Label> {
         let takes = &self.workers.choices[choice].takes;
         let taken: Box<[usize]> = label.taken.iter().zip(takes).map(|(n, more)| n + more).collect();
         is_within(&taken, &self.workers.stock).then_some(Label {
             behind: label.behind + 1,
             taken,
+            time: label.time.join(time),
             choice,
             parent,
         })
@@ -265,7 +300,7 @@ impl<'a> AllocationSearch<'a> {
     }
 
     /// The smallest groups that run a stage within the limit: none holds another, since devices that are not needed may as
-    /// well stay free.
+    /// well stay free. For an iteration every group that may be in a plan, since a faster stage may be worth its devices.
     fn fitting(
         &self,
         holding: &Holding,
@@ -273,8 +308,12 @@ impl<'a> AllocationSearch<'a> {
         behind: usize,
         limit_ns: u64,
         tried: &mut u64,
-    ) -> Vec<usize> {
-        let mut fitting: Vec<usize> = Vec::new();
+    ) -> Vec<Fitting> {
+        let mut fitting: Vec<Fitting> = Vec::new();
+        let is_larger = |fitting: &[Fitting], takes: &[usize]| {
+            let holds = |&(smaller, _): &Fitting| is_within(&self.workers.choices[smaller].takes, takes);
+            self.formula.is_none() && fitting.iter().any(holds)
+        };
         let bytes = holding.bytes_on(behind + 1);
         let inverse: Vec<[f64; 2]> = work
             .times_ns
@@ -290,36 +329,39 @@ impl<'a> AllocationSearch<'a> {
             let choice = &self.workers.choices[at];
             *tried += 1;
             if self.capacity.too_slow(choice, &inverse, &idle, limit_ns)
-                || fitting
-                    .iter()
-                    .any(|&smaller| is_within(&self.workers.choices[smaller].takes, &choice.takes))
+                || is_larger(&fitting, &choice.takes)
                 || (self.memory_binds && bytes > self.workers.memory_bytes(&self.problem.settings, choice))
             {
                 continue;
             }
-            let load = self.workers.load(self.problem, choice, work, &[]);
-            if load.is_some_and(|load| load.bottleneck_ns <= limit_ns) {
-                fitting.push(at);
+            let Some(load) = self.workers.load(self.problem, choice, work, &[]) else {
+                continue;
+            };
+            match self.formula {
+                // Whether it is cheap enough depends on the stages behind.
+                Some(formula) => fitting.push((at, formula.stage(&load.cost))),
+                None if load.bottleneck_ns <= limit_ns => fitting.push((at, labels::Label::default())),
+                None => {}
             }
         }
         fitting
     }
 
-    /// Reads stages and choices off the labels that end in the last one, at the empty ideal.
-    fn unwind(&self, ideals: &[Ideal]) -> Allocation {
+    /// Reads stages and choices off the labels that end in the last one, with nothing left before its stage.
+    fn unwind(&self, ideals: &[Ideal], last: &Label) -> Allocation {
         let mut assignment = vec![0; self.problem.items.len()];
         let mut choices = Vec::new();
-        let mut at = ideals.len() - 1;
-        let mut label = &ideals[at].labels[ideals[at].labels.len() - 1];
+        let mut before: &[u64] = &vec![0; self.problem.items.len().div_ceil(64)];
+        let mut label = last;
         while label.choice != usize::MAX {
-            let parent = label.parent.0;
+            let parent = &ideals[label.parent.0];
             for (item, stage) in assignment.iter_mut().enumerate() {
-                if has(&ideals[parent].left, item) && !has(&ideals[at].left, item) {
+                if has(&parent.left, item) && !has(before, item) {
                     *stage = choices.len();
                 }
             }
             choices.push(label.choice);
-            (at, label) = (parent, &ideals[parent].labels[label.parent.1]);
+            (before, label) = (&parent.left, &parent.labels[label.parent.1]);
         }
         Allocation {
             assignment,
@@ -329,6 +371,9 @@ impl<'a> AllocationSearch<'a> {
     }
 }
 
+/// A choice for a stage, and what the stage then adds to an iteration.
+type Fitting = (usize, labels::Label);
+
 /// All ideals of a pass.
 struct Ideals {
     position: HashMap<Box<[u64]>, usize>,
@@ -336,12 +381,15 @@ struct Ideals {
     /// Ideals still to leave, by number of items.
     by_size: Vec<Vec<usize>>,
     labels: usize,
+    /// The largest objective of interest: it falls as iterations are found.
+    limit_ns: u64,
+    /// The label at the first stage of the best plan.
+    last: Option<Label>,
 }
 
 impl Ideals {
-    /// Adds a way to reach an ideal, unless another is as good; drops those that are no better. The ideal without items is
-    /// the last one then.
-    fn add(&mut self, left: &[u64], weight: u64, label: Label, all_stages: bool) {
+    /// Adds a way to reach an ideal, unless another is as good; drops those that are no better.
+    fn add(&mut self, left: &[u64], weight: u64, label: Label, all_stages: bool, formula: Option<&Formula>) {
         let at = match self.position.get(left) {
             Some(&at) => at,
             None => {
@@ -358,99 +406,15 @@ impl Ideals {
             }
         };
         let labels = &mut self.all[at].labels;
-        if labels.iter().any(|other| other.dominates(&label, all_stages)) {
+        if labels
+            .iter()
+            .any(|other| other.dominates(&label, all_stages, formula))
+        {
             return;
         }
         let before = labels.len();
-        labels.retain(|other| !label.dominates(other, all_stages));
+        labels.retain(|other| !label.dominates(other, all_stages, formula));
         labels.push(label);
         self.labels = self.labels + labels.len() - before;
-    }
-}
-
-/// What a growing stage holds.
-struct Holding<'a, 'b> {
-    search: &'b AllocationSearch<'a>,
-    /// The limit with half a ns of rounding for either phase.
-    limit: f64,
-    weight: u64,
-    /// Forward and backward time by class, over the items it can run.
-    sums: Vec<[u64; 2]>,
-    /// Items that the class cannot run.
-    cannot: Vec<usize>,
-    transfers: StageCost,
-    /// Bytes held once, of one further version of the weights, and of one micro-batch in flight.
-    bytes: [u64; 3],
-    behind: usize,
-}
-
-impl Holding<'_, '_> {
-    fn bytes_on(&self, from_end: usize) -> u64 {
-        let settings = &self.search.problem.settings;
-        let [base, parameters, stash] = self.bytes;
-        base + (settings.weight_versions(from_end) - 1) * parameters + settings.in_flight(from_end) * stash
-    }
-
-    fn work(&self) -> StageWork {
-        let times = |(&sums, &cannot): (&[u64; 2], &usize)| (cannot == 0).then_some(sums);
-        StageWork {
-            times_ns: self.sums.iter().zip(&self.cannot).map(times).collect(),
-            transfers: self.transfers,
-            parameter_bytes: self.bytes[1],
-        }
-    }
-
-    fn change(&mut self, item: usize, joins: bool) {
-        let turn = |sum: &mut u64, by: u64| *sum = if joins { *sum + by } else { *sum - by };
-        let of = &self.search.problem.items[item];
-        turn(&mut self.weight, self.search.capacity.weights[item]);
-        for ((sums, cannot), times) in self.sums.iter_mut().zip(&mut self.cannot).zip(&of.times) {
-            match times {
-                Some(times) => {
-                    turn(&mut sums[0], times.forward_ns);
-                    turn(&mut sums[1], times.backward_ns);
-                }
-                None if joins => *cannot += 1,
-                None => *cannot -= 1,
-            }
-        }
-        for (sum, by) in self
-            .bytes
-            .iter_mut()
-            .zip([of.base_bytes, of.parameter_bytes, of.stash_bytes])
-        {
-            turn(sum, by);
-        }
-    }
-}
-
-impl Tally for Holding<'_, '_> {
-    /// Work that the strongest worker could still carry, bytes that the largest could still hold.
-    fn admits(&self, item: usize) -> bool {
-        let search = self.search;
-        let heaviest = search.capacity.strongest * self.limit;
-        let fits = || {
-            let one = search
-                .problem
-                .memory_bytes(&search.problem.items[item], self.behind + 1);
-            self.bytes_on(self.behind + 1) + one <= search.capacity.most_bytes
-        };
-        (self.weight + search.capacity.weights[item]) as f64 <= heaviest && (!search.memory_binds || fits())
-    }
-
-    fn add(&mut self, item: usize) {
-        self.change(item, true);
-    }
-
-    fn remove(&mut self, item: usize) {
-        self.change(item, false);
-    }
-
-    fn pay(&mut self, transfer: usize, side: Side) {
-        self.transfers = self.transfers.plus(self.search.sides[transfer][side as usize]);
-    }
-
-    fn stop_paying(&mut self, transfer: usize, side: Side) {
-        self.transfers = self.transfers.minus(self.search.sides[transfer][side as usize]);
     }
 }

@@ -120,6 +120,28 @@ impl Capacity {
         }
     }
 
+    /// What so much weight adds at least to what counts once in the objective, in ns: for an iteration its time on the strongest
+    /// choice, but for the rounding of so many stages.
+    pub fn least_once_ns(&self, problem: &Problem, weight: u64, stages: usize) -> u64 {
+        match problem.iteration_micro_batches() {
+            None => 0,
+            Some(_) => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
+        }
+    }
+
+    /// The least objective of a plan whose busiest stage is at least `bottleneck_ns`: as
+    /// [`objective_from_bottleneck`](super::bounds::objective_from_bottleneck), with the work that counts once on the
+    /// strongest choice.
+    pub fn objective_from_bottleneck(&self, problem: &Problem, bottleneck_ns: u64) -> u64 {
+        match problem.iteration_micro_batches() {
+            None => bottleneck_ns,
+            Some(micro_batches) => {
+                let once_ns = self.least_once_ns(problem, self.total_weight, problem.stages());
+                once_ns.max(bottleneck_ns) + (micro_batches - 1) * bottleneck_ns
+            }
+        }
+    }
+
     /// Whether the devices are too slow for a stage even if every resource serves both phases in turn or at once;
     /// `inverse` and `idle` hold one over its times by class, and whether they are zero.
     pub fn too_slow(&self, choice: &Choice, inverse: &[[f64; 2]], idle: &[[bool; 2]], limit_ns: u64) -> bool {

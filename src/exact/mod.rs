@@ -4,6 +4,8 @@
 mod allocation;
 pub mod allocation_ideals;
 pub mod allocation_program;
+mod allocation_stage;
+pub mod allocation_tree;
 pub mod allocation_windows;
 pub mod anchored;
 mod beside;
@@ -312,16 +314,26 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
     })
 }
 
-/// The best bound on the busiest stage that takes no search: for workers that differ, one that counts all their devices.
-pub fn simple_bound(problem: &Problem) -> Bound {
+/// The best bound on the busiest stage that takes no search, and what it says of the objective in ns: for workers that differ,
+/// one that counts all their devices.
+pub fn simple_bound(problem: &Problem) -> (Bound, u64) {
     let Some(workers) = &problem.workers else {
-        return bounds::simple(problem)[0];
+        let bound = bounds::simple(problem)[0];
+        return (
+            bound,
+            bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
+        );
     };
-    let [work, item] = Capacity::new(problem, workers).bounds(problem, workers);
-    match item.bottleneck_ns > work.bottleneck_ns {
+    let capacity = Capacity::new(problem, workers);
+    let [work, item] = capacity.bounds(problem, workers);
+    let bound = match item.bottleneck_ns > work.bottleneck_ns {
         true => item,
         false => work,
-    }
+    };
+    (
+        bound,
+        capacity.objective_from_bottleneck(problem, bound.bottleneck_ns),
+    )
 }
 
 /// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.

@@ -9,7 +9,7 @@ use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
-use crate::cost::StageCost;
+use crate::cost::{StageCost, without_empty_stages};
 use crate::options::{Communication, Groups as GroupOption, Mode, Shares, Synchronization};
 use crate::problem::Problem;
 use crate::workers::{Allocation, Choice, Workers};
@@ -141,20 +141,21 @@ fn duties(problem: &Problem, pools: &[Pool]) -> Vec<Duty> {
         .collect()
 }
 
-/// Work of each item by duty, and the rate that so many stages have at most, from 0 to all of them: each other stage keeps
-/// one device.
+/// Work of each item by duty, and the rate that so many stages have at most, from 0 to all of them: every device, but for the
+/// one that each other stage keeps where all must hold something.
 pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
     let stages = problem.stages();
     let demand = |duty: Duty| {
         let devices = workers.stock.iter().zip(&duty.rates);
         let mut rates: Vec<f64> = devices.flat_map(|(&count, &rate)| vec![rate; count]).collect();
         rates.sort_by(f64::total_cmp);
-        let capacity = |k: usize| {
-            if k == 0 {
-                0.0
-            } else {
-                rates[stages - k..].iter().sum()
-            }
+        let kept = |k: usize| match problem.settings.all_stages {
+            true => stages - k,
+            false => 0,
+        };
+        let capacity = |k: usize| match k {
+            0 => 0.0,
+            _ => rates[kept(k)..].iter().sum(),
         };
         (duty.work_ns, (0..=stages).map(capacity).collect())
     };
@@ -224,8 +225,11 @@ impl Groups {
         });
         let paced: Vec<Vec<Option<Column>>> = paced.collect();
         let all: usize = workers.stock.iter().sum();
-        let spare = all + 1 - problem.stages();
-        let most_devices: Vec<usize> = workers.stock.iter().map(|&count| count.min(spare)).collect();
+        let most = match problem.settings.all_stages {
+            true => all + 1 - problem.stages(),
+            false => all,
+        };
+        let most_devices: Vec<usize> = workers.stock.iter().map(|&count| count.min(most)).collect();
         let mut declare = |k: usize, c: usize| {
             let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
             program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
@@ -278,7 +282,9 @@ impl Builder<'_> {
         let (problem, labels) = (self.problem, self.labels);
         monotone(&mut self.program, problem, &self.staging, labels);
         precedence(&mut self.program, problem, &self.staging, labels);
-        non_empty(&mut self.program, problem, &self.staging);
+        if problem.settings.all_stages {
+            non_empty(&mut self.program, problem, &self.staging);
+        }
         for (i, label) in labels.iter().enumerate() {
             let mut all = Expression::default();
             for k in 0..problem.stages() {
@@ -311,8 +317,18 @@ impl Builder<'_> {
         }
         for k in 0..self.problem.stages() {
             let some = self.sum_of_devices(k, |_| 1.0);
-            self.program
-                .add_row(format!("some_device[{}]", k + 1), 1.into(), some);
+            if self.problem.settings.all_stages {
+                self.program
+                    .add_row(format!("some_device[{}]", k + 1), 1.into(), some);
+                continue;
+            }
+            // Work alone does not say so for items without any, nor beyond the solver's tolerance for those with little.
+            for (i, label) in self.labels.iter().enumerate() {
+                if self.staging.allows(i, k) {
+                    let name = format!("some_device[{label},{}]", k + 1);
+                    self.program.add_row(name, self.staging.x(i, k), some.clone());
+                }
+            }
         }
     }
 
@@ -461,9 +477,12 @@ impl Columns {
                 .iter()
                 .position(|choice| choice.devices == devices)
         };
-        let choices: Option<Vec<usize>> = self.devices.iter().map(chosen).collect();
+        let placed = self.staging.assignment(values)?;
+        let is_used = |k: &usize| placed.contains(k);
+        let used = (0..self.devices.len()).filter(is_used);
+        let choices: Option<Vec<usize>> = used.map(|k| chosen(&self.devices[k])).collect();
         Some(Allocation {
-            assignment: self.staging.assignment(values)?,
+            assignment: without_empty_stages(&placed).0,
             choices: choices?,
             global: Vec::new(),
         })

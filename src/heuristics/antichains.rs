@@ -19,7 +19,9 @@ pub struct Devices {
     pub stages: usize,
     /// Whether there must be just as many.
     pub all_stages: bool,
-    /// Further devices, for whichever stages gain by them.
+    /// Devices in all.
+    pub count: usize,
+    /// Devices beyond the first that stages may have together.
     pub spare: usize,
     /// Bytes a device may hold.
     pub memory_bytes: u64,
@@ -69,7 +71,7 @@ pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
 pub fn lay(problem: &Problem, devices: Devices, stage_ns: impl Fn(&StageSums, usize) -> u64) -> Option<Laid> {
     let mut program = Program::new(problem, devices)?;
     let all_ns = stage_ns(&program.states[program.states.len() - 1].sums, 1);
-    let share_ns = all_ns / (devices.stages + devices.spare) as u64;
+    let share_ns = all_ns / devices.count as u64;
     let mut margin_ns = (share_ns / FIRST_MARGIN).max(1);
     while share_ns + margin_ns < all_ns {
         let laid = program.lay_within(share_ns + margin_ns, &stage_ns);
@@ -193,9 +195,14 @@ impl Program {
                 // Further from the end a stage holds no less.
                 break;
             }
-            let ways = larger[0][r * self.width..].iter().take(self.width);
+            let Some(spare) = self.devices.count.checked_sub(r + 1) else {
+                break;
+            };
+            // The fewer stages, the more devices each may have.
+            let width = self.width.min(spare + 1);
+            let ways = larger[0][r * self.width..].iter().take(width);
             for (behind, way) in ways.enumerate().filter(|(_, way)| way.objective_ns < u64::MAX) {
-                for (spare, &time_ns) in times_ns[..self.width - behind].iter().enumerate() {
+                for (spare, &time_ns) in times_ns[..width - behind].iter().enumerate() {
                     let objective_ns = way.objective_ns.max(link_ns).max(time_ns);
                     let step = &mut smaller[before][(r + 1) * self.width + behind + spare];
                     if objective_ns <= limit_ns && objective_ns < step.objective_ns {

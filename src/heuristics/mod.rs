@@ -87,6 +87,10 @@ impl Heuristic {
         self.applies(problem).ok()?;
         match (self.run, &problem.workers) {
             (Run::Alike(_, run), _) => run(problem, seed).map(Allocation::from),
+            // They compare busiest stages; an iteration adds up all of them.
+            (Run::Mixed(_, run), Some(workers)) if problem.iteration_micro_batches().is_some() => {
+                run(&problem.for_the_period(), workers, seed)
+            }
             (Run::Mixed(_, run), Some(workers)) => run(problem, workers, seed),
             (Run::Mixed(..), None) => None,
         }

@@ -28,6 +28,7 @@ pub fn lay(problem: &Problem) -> Option<Laid> {
     let devices = Devices {
         stages: problem.stages(),
         all_stages: problem.settings.all_stages,
+        count: problem.stages(),
         spare: 0,
         memory_bytes: problem.settings.memory_limit.unwrap_or(u64::MAX),
     };

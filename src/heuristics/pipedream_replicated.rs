@@ -1,7 +1,7 @@
 //! PipeDream's optimiser with replication: stages on several equal devices that keep their weights equal.
 //!
-//! [`pipedream`](super::pipedream) has the program, its source, and how its objective differs from ours. Groups that are
-//! chosen leave no stage empty, so the plan has just as many stages as are asked for.
+//! [`pipedream`](super::pipedream) has the program, its source, and how its objective differs from ours. The fewer stages a
+//! plan has, the more devices each may have.
 
 use super::antichains::{self, Devices, Laid};
 use super::pipedream::lay_tied;
@@ -47,10 +47,16 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
 pub fn lay(problem: &Problem, workers: &Workers) -> Option<Laid> {
     let settings = &problem.settings;
     let groups: Vec<_> = workers.choices.iter().collect();
+    let count = workers.stock[0];
+    let least_stages = match settings.all_stages {
+        true => problem.stages(),
+        false => 1,
+    };
     let devices = Devices {
         stages: problem.stages(),
         all_stages: settings.all_stages,
-        spare: workers.stock[0].checked_sub(problem.stages())?,
+        count,
+        spare: count.checked_sub(least_stages)?,
         memory_bytes: workers.memory_bytes(settings, groups.first()?),
     };
     let resources = &workers.classes[0].resources;

@@ -51,6 +51,7 @@ pub fn laid(slot: &Slot, devices: &[usize], count: usize, stages: usize) -> Opti
     let instance = Instance::from_spec(&mean_instance(slot, devices, count)).ok()?;
     let asked = PipelineOptions {
         stages: Some(stages),
+        all_stages: Some(true),
         mode: Some(Mode::Training),
         communication: Some(Communication::Overlapped),
         groups: Some(Groups::Assign),

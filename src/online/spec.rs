@@ -102,7 +102,7 @@ pub const QUANTITIES: &[(&str, Quantity)] = &[
 pub struct ProcessSpec {
     /// What it drives.
     pub of: Quantity,
-    /// Device kinds or devices (`kind:number`); by default all.
+    /// Device kinds or devices (`kind:number`, the first is `kind:0`); by default all.
     pub devices: Option<Vec<String>>,
     /// Whether all these devices share one chain, as a market price or a Wi-Fi cell does.
     #[serde(default)]

@@ -6,7 +6,7 @@ use crate::cost;
 use crate::options::{Shares, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::shares::Level;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::{self, Allocation, StageWork, Workers};
 
 /// Most items that brute force takes.
 pub const MOST_ITEMS: usize = 10;
@@ -123,7 +123,7 @@ impl Search<'_> {
             let fits = memory[stage] <= self.workers.memory_bytes(&self.problem.settings, choice);
             let load = || self.workers.load(self.problem, choice, &works[stage], &[]);
             let load = if fits { load() } else { None };
-            load.map_or(u64::MAX, |load| load.bottleneck_ns)
+            load.map_or(u64::MAX, |load| workers::objective_of(self.problem, &[&load]))
         };
         let choices = &self.workers.choices;
         let costs: Costs = (0..used)

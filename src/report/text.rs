@@ -124,6 +124,7 @@ fn why(plan: &Plan) -> String {
         StoppedBy::SizeLimit => {
             format!("The search by `{method}` stopped at a cap of the method, such as the number of ideals.")
         }
+        StoppedBy::NoMethod => "No method proves this kind of problem.".into(),
     }
 }
 

@@ -71,8 +71,8 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Faul
     Ok((groups.iter().map(|group| group.count).collect(), choices))
 }
 
-/// Every non-empty set of devices that leaves one for each other stage, in lexicographic order: see
-/// [`Workers::choice_of`].
+/// Every non-empty set of devices that leaves one for each other stage that must hold something, in lexicographic order:
+/// see [`Workers::choice_of`].
 fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
     let mut stock = Vec::new();
     for class in classes {
@@ -98,7 +98,10 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
             },
         ));
     }
-    let most = devices + 1 - settings.stages;
+    let most = match settings.all_stages {
+        true => devices + 1 - settings.stages,
+        false => devices,
+    };
     let ways = stock
         .iter()
         .try_fold(1usize, |ways, count| ways.checked_mul(count + 1));

@@ -3,6 +3,7 @@
 
 mod choices;
 mod class;
+pub mod global;
 
 pub use class::Class;
 
@@ -373,7 +374,7 @@ impl Workers {
     pub fn objective_ns(&self, problem: &Problem, allocation: &Allocation) -> u64 {
         let loads = self.loads(problem, allocation);
         loads.map_or(u64::MAX, |loads| {
-            loads.iter().map(|load| load.bottleneck_ns).max().unwrap_or(0)
+            objective_of(problem, &loads.iter().collect::<Vec<_>>())
         })
     }
 
@@ -419,17 +420,26 @@ impl Workers {
     }
 }
 
+/// The objective of stages of these loads in ns: the longest period, or [`cost::iteration_ns`], which only workers that take
+/// turns are asked for. More stages never make it less.
+pub fn objective_of(problem: &Problem, loads: &[&StageLoad]) -> u64 {
+    match problem.iteration_micro_batches() {
+        None => loads.iter().map(|load| load.bottleneck_ns).max().unwrap_or(0),
+        Some(micro_batches) => {
+            let costs: Vec<StageCost> = loads.iter().map(|load| load.cost).collect();
+            cost::iteration_ns(&costs, micro_batches, problem.phases_apart())
+        }
+    }
+}
+
 /// The busiest of worker and links: a concurrent worker is as busy as its slower phase.
 pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
     match settings.worker {
         WorkerMode::Sequential => cost.bottleneck_ns(),
         WorkerMode::Concurrent => {
             // Phases are not summed: one may never end.
-            let (forward, backward) = (&cost.forward, &cost.backward);
-            let link_in_ns = forward.link_in_ns + backward.link_in_ns;
-            let link_out_ns = forward.link_out_ns + backward.link_out_ns;
-            let phases_ns = forward.work_ns.max(backward.work_ns);
-            phases_ns.max(link_in_ns).max(link_out_ns)
+            let phases_ns = cost.forward.work_ns.max(cost.backward.work_ns);
+            phases_ns.max(cost.link_ns())
         }
     }
 }

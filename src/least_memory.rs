@@ -18,9 +18,11 @@ use crate::problem::{Problem, too_large};
 use crate::settings::Settings;
 
 /// How long a search may take where nobody said so: it is an answer to a question that was not asked.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Finds the least memory of a problem that has no plan, as exactly as time allows; nothing where no memory would help.
+///
+/// A range whose ends are crossed shows a proof to be wrong.
 ///
 /// `show` is called with the range before every question.
 ///
@@ -57,13 +59,13 @@ pub fn search(
     while known.at_most_bytes.is_none_or(|most| known.at_least_bytes < most) && !left().is_zero() {
         show(&known);
         match ask(instance, limit, control, left())? {
-            Answer::Plan(held_bytes) => known.at_most_bytes = Some(held_bytes.max(known.at_least_bytes)),
+            Answer::Plan(held_bytes) => known.at_most_bytes = Some(held_bytes),
             Answer::None(None) => return Ok(None),
             Answer::None(Some(limit)) => known.at_least_bytes = limit + 1,
             Answer::Unknown => break,
         }
         let most = known.at_most_bytes.unwrap_or(known.at_least_bytes);
-        limit = limited(settings, known.at_least_bytes + (most - known.at_least_bytes) / 2);
+        limit = limited(settings, known.at_least_bytes.midpoint(most));
     }
     Ok(Some(known))
 }

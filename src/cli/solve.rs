@@ -73,6 +73,14 @@ fn infeasible(
         let known = least_memory::search(instance, settings, &control, &show);
         line.clear();
         plan.least_memory = known?;
+        if let Some(known) = &plan.least_memory
+            && let Some(most) = known.at_most_bytes.filter(|&most| most < known.at_least_bytes)
+        {
+            return Err(CliError::BadPlan(format!(
+                "it is proved that no plan fits less than {} bytes, and one holds {most}",
+                known.at_least_bytes
+            )));
+        }
     }
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     write(instance, &plan, &args.output)?;

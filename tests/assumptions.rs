@@ -98,6 +98,33 @@ fn devices_may_be_asked_for() {
     assert_eq!(used, 4, "{}{}", run.stdout, run.stderr);
 }
 
+/// `formulations/online.md` and `workers.md` say so.
+#[cfg(feature = "onnx")]
+#[test]
+fn devices_are_numbered_from_one_in_plans_and_from_zero_online() {
+    let instances = concat!(env!("CARGO_MANIFEST_DIR"), "/instances");
+    let (model, scenario) = (
+        format!("{instances}/alexnet.onnx"),
+        format!("{instances}/online/spot.toml"),
+    );
+    let folder = Folder::new();
+    let plan = folder.succeed(&["solve", &model, "--stages", "2", "--format", "json", "--quiet"]);
+    assert!(
+        plan.contains("\"v100:1\"") && !plan.contains("\"v100:0\""),
+        "{plan}"
+    );
+    let run = folder.succeed(&[
+        "online",
+        &scenario,
+        "--slots",
+        "1",
+        "--policies",
+        "even",
+        "--quiet",
+    ]);
+    assert!(run.contains("\"t4:0\"") && !run.contains("\"t4:4\""), "{run}");
+}
+
 #[test]
 fn memory_without_a_limit_is_said_at_once() {
     let first_lines = |run: &Run| unwrapped(run.stdout.split("\n\n").next().unwrap_or_default());

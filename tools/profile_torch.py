@@ -524,9 +524,20 @@ def instance(name, provenance, kind, layers, graph_module, training):
         "schema": "stagecut-instance/1",
         "name": name,
         "provenance": provenance,
-        "network": {"layers": written, "tensors": tensors},
+        "network": {**precision(layers), "layers": written, "tensors": tensors},
         "cluster": {"device_kinds": [{"name": kind}]},
     }
+
+
+def precision(layers):
+    """The numbers that most parameters are, under the name that instances have for them; nothing where there is none."""
+    names = {torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+    elements = {}
+    for layer in layers:
+        for parameter in layer.part.module.parameters():
+            elements[parameter.dtype] = elements.get(parameter.dtype, 0) + parameter.numel()
+    most = names.get(max(elements, key=elements.get, default=None))
+    return {"precision": most} if most else {}
 
 
 def lines(instance):
@@ -537,7 +548,8 @@ def lines(instance):
 
     head = {key: value for key, value in instance.items() if key != "network"}
     network = instance["network"]
-    body = f'"network": {{"layers": {rows(network["layers"])}, "tensors": {rows(network["tensors"])}}}'
+    stated = "".join(f'"{key}": {json.dumps(value)}, ' for key, value in network.items() if key not in ("layers", "tensors"))
+    body = f'"network": {{{stated}"layers": {rows(network["layers"])}, "tensors": {rows(network["tensors"])}}}'
     return json.dumps(head)[:-1] + ",\n" + body + "}\n"
 
 

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random lint bench bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -19,6 +19,9 @@ demo: build ## Find and prove the best plan of GoogLeNet in 4 stages
 
 test: setup ## Run every test
 	cargo test --release --locked
+
+test-random: setup ## Hold 100,000 random problems against brute force, RANDOM_PROBLEMS of them from RANDOM_FIRST_SEED; half an hour
+	RANDOM_PROBLEMS=$${RANDOM_PROBLEMS:-100000} cargo test --release --locked --test random -- --nocapture
 
 test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
 	"$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python

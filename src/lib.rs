@@ -59,7 +59,7 @@
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way: `cli` → `study` → `report`, `least_memory` → `methods` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
+//! * Dependencies point one way: `cli` → `study` → `report`, `least_memory` → `methods`, `narrower` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
 //!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
 //! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
@@ -89,6 +89,7 @@ pub mod import;
 pub mod instance;
 pub mod least_memory;
 pub mod methods;
+pub mod narrower;
 pub mod network;
 pub mod online;
 pub mod options;

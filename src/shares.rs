@@ -80,45 +80,60 @@ pub fn change(lower: &Level, upper: &Level) -> f64 {
     f64::midpoint(lower.share, upper.share) + TIE / 2.0
 }
 
-/// The shares that make the slower phase as fast as can be, where speed is the share.
+/// What a resource may do: one of its levels, or any share.
+pub type Allowed<'a> = Option<&'a [Level]>;
+
+/// The levels and shares that make the slower phase as fast as can be; a phase that is `idle` needs nothing.
 ///
-/// Comparative advantage: resources in the order of forward over backward speed; the first serve forward propagation, the
-/// last backward propagation, and at most one is split, so that both phases take the same time. O(r log r).
-pub fn best(speeds: &[Speed]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..speeds.len()).collect();
-    order.sort_by(|&a, &b| {
-        let (a, b) = (speeds[a], speeds[b]);
-        (b.forward * a.backward).total_cmp(&(a.forward * b.backward))
-    });
-    let mut shares = vec![0.0; speeds.len()];
-    let mut forward = 0.0;
-    let mut backward: f64 = speeds.iter().map(|speed| speed.backward).sum();
-    for at in order {
-        let speed = speeds[at];
-        backward -= speed.backward;
-        if forward + speed.forward <= backward {
-            shares[at] = 1.0;
-            forward += speed.forward;
-            continue;
+/// All sums of speeds of resources with levels that no other sum beats in both phases, and for each of them the best shares
+/// of the free resources beside it.
+///
+/// # Complexity
+///
+/// Time O(r log r + s l log(s l) r) for r resources, l levels and s such sums.
+pub fn best(speeds: &[Speed], allowed: &[Allowed], idle: [bool; 2]) -> Vec<Level> {
+    let free = FreeResources::new(speeds, allowed, idle);
+    let slower = |[forward, backward]: [f64; 2]| match idle {
+        [true, _] => backward,
+        [_, true] => forward,
+        _ => forward.min(backward),
+    };
+    let layers = pareto_sums(speeds, allowed);
+    let last = &layers[layers.len() - 1];
+    let reached = |sum: &Sum| slower(free.reach([sum.forward, sum.backward], |_, _| ()));
+    let mut at = 0;
+    let mut most = f64::NEG_INFINITY;
+    for (position, sum) in last.iter().enumerate() {
+        let speed = reached(sum);
+        if speed > most {
+            (at, most) = (position, speed);
         }
-        // forward + β f = backward + (1 - β) b
-        let split = (backward + speed.backward - forward) / (speed.forward + speed.backward);
-        shares[at] = split.clamp(0.0, 1.0);
-        break;
     }
-    shares
+    let mut chosen = vec![Level::linear(0.0); speeds.len()];
+    free.reach([last[at].forward, last[at].backward], |r, share| {
+        chosen[r] = Level::linear(share);
+    });
+    for r in (0..speeds.len()).rev() {
+        let sum = &layers[r + 1][at];
+        if let Some(levels) = allowed[r] {
+            chosen[r] = levels[sum.level];
+        }
+        at = sum.before;
+    }
+    chosen
 }
 
-/// The best level of each resource, where only some are allowed: all sums of speeds that no other sum beats in both
-/// phases, one resource after the other. Time O(r l s log(l s)) for l levels and s such sums.
-pub fn best_levels(speeds: &[Speed], allowed: &[Vec<Level>]) -> Vec<Level> {
-    /// Speeds of both phases so far, the level taken last, and the sum before it.
-    struct Sum {
-        forward: f64,
-        backward: f64,
-        level: usize,
-        before: usize,
-    }
+/// Speeds of both phases so far, the level taken last, and the sum before it.
+struct Sum {
+    forward: f64,
+    backward: f64,
+    level: usize,
+    before: usize,
+}
+
+/// After each resource, the sums of its speeds and those before it that no other sum beats in both phases; a free resource adds
+/// nothing.
+fn pareto_sums(speeds: &[Speed], allowed: &[Allowed]) -> Vec<Vec<Sum>> {
     let start = Sum {
         forward: 0.0,
         backward: 0.0,
@@ -127,6 +142,12 @@ pub fn best_levels(speeds: &[Speed], allowed: &[Vec<Level>]) -> Vec<Level> {
     };
     let mut layers = vec![vec![start]];
     for (speed, levels) in speeds.iter().zip(allowed) {
+        let none = [Level {
+            share: 0.0,
+            forward: 0.0,
+            backward: 0.0,
+        }];
+        let levels = levels.unwrap_or(&none);
         let mut sums = Vec::new();
         for (before, sum) in layers[layers.len() - 1].iter().enumerate() {
             for (level, at) in levels.iter().enumerate() {
@@ -151,18 +172,53 @@ pub fn best_levels(speeds: &[Speed], allowed: &[Vec<Level>]) -> Vec<Level> {
         });
         layers.push(sums);
     }
-    let slower = |sum: &Sum| sum.forward.min(sum.backward);
-    let last = &layers[layers.len() - 1];
-    let best = (0..last.len()).max_by(|&a, &b| slower(&last[a]).total_cmp(&slower(&last[b])));
-    let mut at = best.unwrap_or(0);
-    let mut chosen = Vec::with_capacity(speeds.len());
-    for r in (0..speeds.len()).rev() {
-        let sum = &layers[r + 1][at];
-        chosen.push(allowed[r][sum.level]);
-        at = sum.before;
+    layers
+}
+
+/// Resources of which any share goes, in the order of forward over backward speed: comparative advantage.
+struct FreeResources {
+    resources: Vec<(usize, Speed)>,
+    backward: f64,
+    idle: [bool; 2],
+}
+
+impl FreeResources {
+    fn new(speeds: &[Speed], allowed: &[Allowed], idle: [bool; 2]) -> Self {
+        let is_free = |&(r, _): &(usize, Speed)| allowed[r].is_none();
+        let mut resources: Vec<(usize, Speed)> = speeds.iter().copied().enumerate().filter(is_free).collect();
+        resources.sort_by(|(_, a), (_, b)| (b.forward * a.backward).total_cmp(&(a.forward * b.backward)));
+        Self {
+            backward: resources.iter().map(|(_, speed)| speed.backward).sum(),
+            resources,
+            idle,
+        }
     }
-    chosen.reverse();
-    chosen
+
+    /// The speeds of both phases at the best shares beside others of these speeds; hands out each share.
+    ///
+    /// The first resources serve forward propagation, the last backward propagation, and at most one is split, so that both
+    /// phases take the same time.
+    fn reach(&self, beside: [f64; 2], mut give: impl FnMut(usize, f64)) -> [f64; 2] {
+        let [mut forward, mut backward] = beside;
+        backward += self.backward;
+        let mut is_split = false;
+        for &(r, speed) in &self.resources {
+            let rest = backward - speed.backward;
+            let share = match self.idle {
+                [true, _] => 0.0,
+                [_, true] => 1.0,
+                _ if is_split => 0.0,
+                _ if forward + speed.forward <= rest => 1.0,
+                // forward + β f = rest + (1 - β) b
+                _ => ((backward - forward) / (speed.forward + speed.backward)).clamp(0.0, 1.0),
+            };
+            is_split |= share < 1.0;
+            give(r, share);
+            forward += share * speed.forward;
+            backward = rest + (1.0 - share) * speed.backward;
+        }
+        [forward, backward]
+    }
 }
 
 #[cfg(test)]
@@ -177,10 +233,17 @@ mod tests {
         times.iter().map(speed).collect()
     }
 
-    fn period_ns(speeds: &[Speed], shares: &[f64]) -> f64 {
-        let levels: Vec<Level> = shares.iter().copied().map(Level::linear).collect();
-        let [forward, backward] = times_ns(speeds, &levels);
+    fn period_ns(speeds: &[Speed], levels: &[Level]) -> f64 {
+        let [forward, backward] = times_ns(speeds, levels);
         forward.max(backward)
+    }
+
+    fn linear(shares: &[f64]) -> Vec<Level> {
+        shares.iter().copied().map(Level::linear).collect()
+    }
+
+    fn best_of(speeds: &[Speed], allowed: &[Allowed]) -> Vec<Level> {
+        best(speeds, allowed, [false, false])
     }
 
     #[test]
@@ -189,28 +252,60 @@ mod tests {
         let both = speeds(&[(6.0, 12.0), (3.0, 6.0)]);
         let shares = theorem(&both);
         assert!(shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 1e-15));
-        assert!((period_ns(&both, &shares) - 6.0).abs() < 1e-12);
-        assert!((period_ns(&both, &best(&both)) - 6.0).abs() < 1e-12);
+        assert!((period_ns(&both, &linear(&shares)) - 6.0).abs() < 1e-12);
+        assert!((period_ns(&both, &best_of(&both, &[None, None])) - 6.0).abs() < 1e-12);
     }
 
     #[test]
     fn unequal_ratios_follow_comparative_advantage() {
         // One type is four times as good at forward propagation, the other at backward propagation.
         let both = speeds(&[(2.0, 8.0), (8.0, 2.0)]);
-        assert_eq!(best(&both), [1.0, 0.0]);
-        assert_eq!(period_ns(&both, &best(&both)), 2.0);
-        assert!(period_ns(&both, &theorem(&both)) > 3.0);
-        assert!((period_ns(&both, &[0.5, 0.5]) - 3.2).abs() < 1e-12);
+        let chosen = best_of(&both, &[None, None]);
+        assert_eq!(chosen, linear(&[1.0, 0.0]));
+        assert_eq!(period_ns(&both, &chosen), 2.0);
+        assert!(period_ns(&both, &linear(&theorem(&both))) > 3.0);
+        assert!((period_ns(&both, &linear(&[0.5, 0.5])) - 3.2).abs() < 1e-12);
     }
 
     #[test]
     fn fine_levels_come_close_to_any_share() {
         let both = speeds(&[(5.0, 7.0), (11.0, 3.0), (4.0, 9.0)]);
         let grid: Vec<Level> = (0..=1000).map(|i| Level::linear(f64::from(i) / 1000.0)).collect();
-        let levels = best_levels(&both, &[grid.clone(), grid.clone(), grid]);
-        let [forward, backward] = times_ns(&both, &levels);
-        let best = period_ns(&both, &best(&both));
-        let of_levels = forward.max(backward);
+        let levels = best_of(&both, &[Some(&grid), Some(&grid), Some(&grid)]);
+        let best = period_ns(&both, &best_of(&both, &[None, None, None]));
+        let of_levels = period_ns(&both, &levels);
         assert!(best <= of_levels + 1e-12 && of_levels < best * 1.002);
+        // Any share of one, a grid for the others: in between.
+        let mixed = period_ns(&both, &best_of(&both, &[Some(&grid), None, Some(&grid)]));
+        assert!(best <= mixed + 1e-12 && mixed <= of_levels + 1e-12);
+    }
+
+    #[test]
+    fn a_resource_without_levels_makes_up_for_one_with() {
+        // Rates 1.5 with any share and 1 at a half: f = 1 / (1.5 β + 0.5) and b = 1 / (1.5 (1 - β) + 0.5) are 0.8 at β = 1/2.
+        let both = speeds(&[(1.0 / 1.5, 1.0 / 1.5), (1.0, 1.0)]);
+        let halves: Vec<Level> = [0.0, 0.5, 1.0].map(Level::linear).into();
+        let chosen = best_of(&both, &[None, Some(&halves)]);
+        assert!((period_ns(&both, &chosen) - 0.8).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_idle_phase_leaves_the_other_the_fastest_level() {
+        let both = speeds(&[(1.0, 1.0), (1.0, 1.0)]);
+        // Measured: three quarters of the resource are faster than all of it.
+        let mut levels: Vec<Level> = [0.0, 0.25, 0.75, 1.0].map(Level::linear).into();
+        levels[2].forward = 1.2;
+        let forward_alone = best(&both, &[Some(&levels), None], [false, true]);
+        assert_eq!(forward_alone, [levels[2], Level::linear(1.0)]);
+        let backward_alone = best(&both, &[Some(&levels), None], [true, false]);
+        assert_eq!(backward_alone, linear(&[0.0, 0.0]));
+    }
+
+    #[test]
+    fn the_smaller_of_two_equally_near_levels_is_taken() {
+        let thirds: Vec<Level> = (0..=3).map(|part| Level::linear(f64::from(part) / 3.0)).collect();
+        assert_eq!(nearest(&thirds, 0.5), Some(thirds[1]));
+        assert_eq!(nearest(&thirds, 0.5 + 1e-6), Some(thirds[2]));
+        assert_eq!(nearest(&[], 0.5), None);
     }
 }

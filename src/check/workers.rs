@@ -10,7 +10,7 @@ use crate::plan::{Plan, PlanStage};
 use crate::settings::Settings;
 use crate::units::transfer_ns;
 
-/// How far a stated share may be from what it must be.
+/// How far a stated share may be from what it must be, and how much nearer one level must be than another to come before it.
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 /// The devices of a stage: positions of their kinds in the cluster, and how many there are of each.
@@ -154,7 +154,11 @@ pub(super) fn times_ns(
                         parts = parts_of(resource, share);
                         let wanted = match settings.shares {
                             Shares::Even => Some(0.5),
-                            Shares::Theorem if !idle[0] && !idle[1] => Some(ratio[1] / (ratio[0] + ratio[1])),
+                            Shares::Theorem if idle == [false, false] => {
+                                Some(ratio[1] / (ratio[0] + ratio[1]))
+                            }
+                            // The phase that works takes everything.
+                            Shares::Theorem if idle != [true, true] => Some(if idle[0] { 0.0 } else { 1.0 }),
                             _ => None,
                         };
                         if !may_take(settings, resource, share, wanted) {
@@ -198,7 +202,8 @@ pub(super) fn times_ns(
     }
 }
 
-/// With one share for all stages, whether it is one.
+/// With one share for all stages, whether it is one: every type of resource needs a share from which all that is stated for it
+/// follows, on a resource with levels the nearest.
 pub(super) fn same_everywhere(
     instance: &Instance,
     settings: &Settings,
@@ -208,7 +213,7 @@ pub(super) fn same_everywhere(
     if settings.worker != WorkerMode::Concurrent || settings.shares != Shares::Global {
         return;
     }
-    let mut first: BTreeMap<String, f64> = BTreeMap::new();
+    let mut left: BTreeMap<String, Common> = BTreeMap::new();
     for (k, stage) in plan.stages.iter().enumerate() {
         for kind in &instance.cluster.kinds {
             let whole = whole_device(kind);
@@ -222,18 +227,61 @@ pub(super) fn same_everywhere(
                 let Some(&share) = stage.shares.get(&key) else {
                     continue;
                 };
-                let usual = *first.entry(resource.name.clone()).or_insert(share);
-                // Levels of one name may differ from kind to kind, and each takes the nearest.
-                let exact = resource.levels.is_empty() && settings.share_parts.is_none();
-                if exact && (usual - share).abs() > SHARE_TOLERANCE {
-                    violations.push(Violation::Share {
+                let from = match grid(settings, resource) {
+                    None => Common::only(share),
+                    Some(grid) => Common::nearest_to(&grid, share),
+                };
+                let common = left.entry(resource.name.clone()).or_insert(Common::ANY);
+                match common.and(from) {
+                    Some(both) => *common = both,
+                    None => violations.push(Violation::Share {
                         stage: k + 1,
                         resource: key,
                         share,
-                    });
+                    }),
                 }
             }
         }
+    }
+}
+
+/// Shares above one number and up to another.
+#[derive(Clone, Copy)]
+struct Common {
+    above: f64,
+    up_to: f64,
+}
+
+impl Common {
+    const ANY: Self = Self {
+        above: f64::NEG_INFINITY,
+        up_to: f64::INFINITY,
+    };
+
+    fn only(share: f64) -> Self {
+        Self {
+            above: share - SHARE_TOLERANCE,
+            up_to: share + SHARE_TOLERANCE,
+        }
+    }
+
+    /// What is nearest to one share of a sorted grid: a tie is the smaller share's.
+    fn nearest_to(grid: &[f64], share: f64) -> Self {
+        let middle = |other: &f64| f64::midpoint(*other, share) + SHARE_TOLERANCE / 2.0;
+        let smaller = grid.iter().rev().find(|&&other| other < share - SHARE_TOLERANCE);
+        let larger = grid.iter().find(|&&other| other > share + SHARE_TOLERANCE);
+        Self {
+            above: smaller.map_or(f64::NEG_INFINITY, middle),
+            up_to: larger.map_or(f64::INFINITY, middle),
+        }
+    }
+
+    fn and(self, other: Self) -> Option<Self> {
+        let both = Self {
+            above: self.above.max(other.above),
+            up_to: self.up_to.min(other.up_to),
+        };
+        (both.above < both.up_to).then_some(both)
     }
 }
 
@@ -268,22 +316,33 @@ fn parts_of(resource: &Resource, share: f64) -> [f64; 2] {
     ]
 }
 
-/// Whether a resource may be split so: at a level if it has any, and at the one nearest to the share that the policy wants.
-fn may_take(settings: &Settings, resource: &Resource, share: f64, wanted: Option<f64>) -> bool {
-    if !(-SHARE_TOLERANCE..=1.0 + SHARE_TOLERANCE).contains(&share) {
-        return false;
-    }
+/// The shares that a resource allows, sorted; `None` where any goes.
+fn grid(settings: &Settings, resource: &Resource) -> Option<Vec<f64>> {
     let mut grid: Vec<f64> = match (resource.levels.is_empty(), settings.share_parts) {
-        (true, None) => return wanted.is_none_or(|wanted| (wanted - share).abs() <= SHARE_TOLERANCE),
-        (true, Some(parts)) => (0..=parts).map(|part| part as f64 / parts as f64).collect(),
+        (true, None) => return None,
+        (true, Some(parts)) => (1..parts).map(|part| part as f64 / parts as f64).collect(),
         (false, _) => resource.levels.iter().map(|level| level.share).collect(),
     };
     grid.extend([0.0, 1.0]);
-    let distance = |to: f64| {
-        grid.iter()
-            .map(|level| (level - to).abs())
-            .fold(f64::INFINITY, f64::min)
-    };
-    distance(share) <= SHARE_TOLERANCE
-        && wanted.is_none_or(|wanted| (share - wanted).abs() <= distance(wanted) + SHARE_TOLERANCE)
+    grid.sort_by(f64::total_cmp);
+    Some(grid)
+}
+
+/// Whether a resource may be split so: at a level if it has any, and at the one nearest to the share that the policy wants, of
+/// two that are equally near the smaller.
+fn may_take(settings: &Settings, resource: &Resource, share: f64, wanted: Option<f64>) -> bool {
+    let is_near = |to: f64| (share - to).abs() <= SHARE_TOLERANCE;
+    match (grid(settings, resource), wanted) {
+        (None, None) => (-SHARE_TOLERANCE..=1.0 + SHARE_TOLERANCE).contains(&share),
+        (None, Some(wanted)) => is_near(wanted),
+        (Some(grid), None) => grid.into_iter().any(is_near),
+        (Some(grid), Some(wanted)) => {
+            let distance = |level: f64| (level - wanted).abs();
+            let least = grid.iter().copied().map(distance).fold(f64::INFINITY, f64::min);
+            let nearest = grid
+                .into_iter()
+                .find(|&level| distance(level) <= least + SHARE_TOLERANCE);
+            nearest.is_some_and(is_near)
+        }
+    }
 }

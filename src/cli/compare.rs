@@ -8,6 +8,7 @@ use crate::methods::{self, Method};
 use crate::problem::Problem;
 use crate::report::{self, ComparisonRow, Standing};
 use crate::tied_cuts;
+use crate::units::ms_to_ns;
 
 use super::args::{CompareArgs, Format};
 use super::progress::{StatusLine, catch_interrupts, control, of_search};
@@ -56,6 +57,9 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         Format::Csv => report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
     };
     output::write(&text, path)?;
+    if let Some(what) = contradiction(&rows) {
+        return Err(CliError::Contradiction(what));
+    }
     let any = |status: Standing| rows.iter().any(|row| row.status == status);
     Ok(if any(Standing::Optimal) || any(Standing::Feasible) {
         Ending::Done
@@ -75,4 +79,66 @@ fn default_methods(problem: &Problem) -> Vec<Method> {
         .chain(heuristics::METHODS.iter().map(Method::Heuristic))
         .chain(baseline)
         .collect()
+}
+
+/// Why not all of these can be right, if so: all bounds hold for the same problem, whoever proved them, and every plan has been
+/// checked.
+fn contradiction(rows: &[ComparisonRow]) -> Option<String> {
+    let ns = |ms: f64| ms_to_ns(ms).unwrap_or(u64::MAX);
+    let with_plan = rows.iter().filter_map(|row| Some((row.objective_ms?, row)));
+    let (objective_ms, best) = with_plan.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    if let Some(other) = rows.iter().find(|row| row.status == Standing::Infeasible) {
+        return Some(format!(
+            "`{}` proves that there is no plan, and `{}` has one of {objective_ms} ms that passes its check",
+            other.method, best.method
+        ));
+    }
+    let with_bound = rows.iter().filter_map(|row| Some((row.bound_ms?, row)));
+    let (bound_ms, other) = with_bound.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (ns(bound_ms) > ns(objective_ms)).then(|| {
+        format!(
+            "`{}` proves that no plan takes less than {bound_ms} ms, and `{}` has one of {objective_ms} ms that passes its check",
+            other.method, best.method
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(
+        method: &str,
+        status: Standing,
+        objective_ms: Option<f64>,
+        bound_ms: Option<f64>,
+    ) -> ComparisonRow {
+        ComparisonRow {
+            method: method.into(),
+            source: String::new(),
+            status,
+            objective_ms,
+            bound_ms,
+            stopped_by: None,
+            seconds: 0.0,
+            note: None,
+        }
+    }
+
+    #[test]
+    fn a_plan_below_a_bound_is_a_contradiction() {
+        let proved = row("exact", Standing::Optimal, Some(2.0), Some(2.0));
+        let worse = row("lpt", Standing::Feasible, Some(2.5), Some(1.0));
+        assert_eq!(contradiction(&[proved.clone(), worse]), None);
+        let better = row("alternate", Standing::Feasible, Some(1.5), Some(1.0));
+        let what = contradiction(&[proved, better.clone()]).expect("a contradiction");
+        assert!(
+            what.contains("`exact` proves that no plan takes less than 2 ms"),
+            "{what}"
+        );
+        assert!(what.contains("`alternate` has one of 1.5 ms"), "{what}");
+        let infeasible = row("milp", Standing::Infeasible, None, None);
+        assert!(contradiction(&[infeasible.clone(), better]).is_some());
+        assert_eq!(contradiction(&[infeasible]), None);
+    }
 }

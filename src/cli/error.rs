@@ -35,6 +35,9 @@ pub enum CliError {
     /// The plan that was found does not pass the checker: a fault of this program.
     #[error("the plan fails its own check: {0}; please report this with the instance")]
     BadPlan(String),
+    /// Two results cannot both be right: a fault of this program.
+    #[error("two results contradict each other: {0}; please report this with the instance")]
+    Contradiction(String),
 }
 
 impl CliError {
@@ -51,7 +54,7 @@ impl CliError {
         ExitCode::from(match self {
             Self::Input(input) if input.is_infeasible() => 3,
             Self::Input(_) | Self::Usage(_) | Self::Write { .. } => 2,
-            Self::Solver(_) | Self::BadPlan(_) => 1,
+            Self::Solver(_) | Self::BadPlan(_) | Self::Contradiction(_) => 1,
         })
     }
 

@@ -10,6 +10,7 @@ use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
+use crate::narrower;
 use crate::plan::{LeastMemory, Plan, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::report;
@@ -87,7 +88,7 @@ fn infeasible(
     Ok(Ending::Infeasible)
 }
 
-/// Asks a second method, and records that it agrees.
+/// Asks a second method, and records that it agrees; then looks for a better plan under narrower settings.
 fn confirm(
     args: &SolveArgs,
     instance: &Instance,
@@ -107,13 +108,19 @@ fn confirm(
             "not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise `--time-limit`"
         )),
         Confirmation::Contradicted(method, other) => {
-            return Err(CliError::BadPlan(format!(
+            return Err(CliError::Contradiction(format!(
                 "`{}` finds {} at {:?} ms, `{method}` finds {} at {:?} ms",
                 plan.method, plan.status, plan.objective_ms, other.status, other.objective_ms
             )));
         }
     }
-    Ok(())
+    match searched(args, |control| narrower::beaten(instance, problem, plan, control))? {
+        None => Ok(()),
+        Some(better) => Err(CliError::Contradiction(format!(
+            "`{}` finds {} at {:?} ms, and with `{}`, which allows no more, a plan takes {:?} ms",
+            plan.method, plan.status, plan.objective_ms, better.by, better.objective_ms
+        ))),
+    }
 }
 
 /// Computes bounds and reports them.

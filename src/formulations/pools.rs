@@ -81,9 +81,22 @@ impl Pool {
         })
     }
 
-    /// Sum of the rates of a phase, 0 for forward propagation.
+    /// The most that all parts do of a phase, 0 for forward propagation, in a ns: a measured level may be faster than the whole.
     pub fn rate(&self, phase: usize) -> f64 {
-        self.parts.iter().map(|part| part.rates[phase]).sum()
+        let fastest = |part: &Part| match self.policy {
+            Policy::Turns => 1.0,
+            _ => {
+                let speeds = part
+                    .levels
+                    .iter()
+                    .map(|level| [level.forward, level.backward][phase]);
+                speeds.fold(1.0, f64::max)
+            }
+        };
+        self.parts
+            .iter()
+            .map(|part| part.rates[phase] * fastest(part))
+            .sum()
     }
 
     /// Least time in ns that an item keeps the pool busy, all shares being as good as can be; `None` if it cannot run.

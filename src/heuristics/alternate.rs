@@ -82,11 +82,12 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// A plan no worse than a feasible one, each stage weighed at its own best shares if they are global.
+    /// A plan no worse than a feasible one, each stage weighed at its own best shares if they are global; the objective falls in
+    /// every step, and the effort is counted.
     fn improve(&mut self, start: Allocation) -> Allocation {
         let mut plan = start;
         plan.global.clear();
-        let mut objective_ns = self.workers.objective_ns(self.problem, &plan);
+        let mut objective_ns = self.objective_ns(&plan);
         for at in 0..self.slicers.len() {
             let same = plan.choices.clone();
             self.alternate(at, same, &mut plan, &mut objective_ns);
@@ -106,6 +107,10 @@ impl Search<'_> {
     }
 
     /// Slices an order for these workers and regroups, in turn, while the plan gets better; whether it did at all.
+    ///
+    /// Regrouping weighs stages by a value of its own, which can lift the objective, and slicing reckons memory by stages
+    /// alone. So the plan is the better of both only if it is feasible and costs less than the last: its objective in ns falls
+    /// in every turn.
     fn alternate(
         &mut self,
         at: usize,
@@ -113,16 +118,35 @@ impl Search<'_> {
         plan: &mut Allocation,
         objective_ns: &mut u64,
     ) -> bool {
-        let mut improved = false;
-        while let Some((sliced, sliced_ns)) = self.slicers[at].slice(&choices, *objective_ns) {
-            improved = true;
-            (*plan, *objective_ns) = (sliced, sliced_ns);
-            Grouping::new(self.problem, self.workers, &plan.assignment, plan.choices.len())
-                .improve(&mut plan.choices);
-            *objective_ns = self.workers.objective_ns(self.problem, plan);
-            choices.clone_from(&plan.choices);
+        let before_ns = *objective_ns;
+        while let Some((sliced, _)) = self.slicers[at].slice(&choices, *objective_ns) {
+            let mut regrouped = sliced.clone();
+            Grouping::new(
+                self.problem,
+                self.workers,
+                &sliced.assignment,
+                sliced.choices.len(),
+            )
+            .improve(&mut regrouped.choices);
+            let costed = [regrouped, sliced].map(|plan| (self.objective_ns(&plan), plan));
+            let Some((better_ns, better)) = costed.into_iter().min_by_key(|&(ns, _)| ns) else {
+                break;
+            };
+            if better_ns >= *objective_ns {
+                break;
+            }
+            choices.clone_from(&better.choices);
+            (*plan, *objective_ns) = (better, better_ns);
         }
-        improved
+        *objective_ns < before_ns
+    }
+
+    /// What a plan costs in ns; `u64::MAX` if it is none.
+    fn objective_ns(&self, plan: &Allocation) -> u64 {
+        match self.workers.is_feasible(self.problem, plan) {
+            true => self.workers.objective_ns(self.problem, plan),
+            false => u64::MAX,
+        }
     }
 
     /// Moves to the first better neighbour, in random order, if there is one.

@@ -4,11 +4,12 @@
 //! search for several begins. It takes two types at a time, and for each share of the one searches that of the other, by
 //! golden section (J. Kiefer, *Sequential minimax search for a maximum*, Proc. AMS 4, 1953). The period is one over a
 //! concave function of the shares, and so is its minimum over one of them: either search ends at the minimum, and two
-//! types are solved to rounding. With three or more, or with levels, this is a heuristic.
+//! types are solved to rounding. With three or more, or with levels, this is a heuristic: it tries every level, and where
+//! other devices take any share of the same type, the shares between the points at which the nearest level changes.
 
 use crate::options::{Shares, WorkerMode};
 use crate::problem::Problem;
-use crate::shares;
+use crate::shares::{self, Level};
 use crate::workers::{Allocation, StageWork, Workers};
 
 /// Rounds over all types after which the search ends even if it could go on.
@@ -57,6 +58,10 @@ impl Search<'_> {
                     tried[name] = share;
                     self.keep_better(tried, &mut global, &mut period_ns);
                 }
+                for between in self.steps(name).windows(2) {
+                    let tried = self.line(&global, name, [between[0], between[1]]);
+                    self.keep_better(tried, &mut global, &mut period_ns);
+                }
             }
             for first in 0..names {
                 for second in first + 1..names {
@@ -101,19 +106,44 @@ impl Search<'_> {
         stages.map(cost).max().unwrap_or(0)
     }
 
+    /// The levels of all resources of this name.
+    fn allowed(&self, name: usize) -> Vec<&Option<Vec<Level>>> {
+        let classes = self.workers.classes.iter().enumerate();
+        let all = classes.flat_map(|(class, of)| {
+            let levels = of.levels.iter().enumerate();
+            levels.map(move |(resource, levels)| (class, resource, levels))
+        });
+        all.filter(|&(class, resource, _)| self.workers.name_of(class, resource) == name)
+            .map(|(_, _, levels)| levels)
+            .collect()
+    }
+
     /// Shares that some resource of this name allows, where not all are.
     fn levels(&self, name: usize) -> Vec<f64> {
-        let mut shares = Vec::new();
-        for (class, of) in self.workers.classes.iter().enumerate() {
-            for (resource, levels) in of.levels.iter().enumerate() {
-                if self.workers.name_of(class, resource) == name {
-                    shares.extend(levels.iter().flatten().map(|level| level.share));
-                }
-            }
+        let levels = self.allowed(name).into_iter().flatten().flatten();
+        sorted(levels.map(|level| level.share).collect())
+    }
+
+    /// Where some resource of this name has levels and another has none, the ends and the shares at which the nearest level
+    /// changes.
+    fn steps(&self, name: usize) -> Vec<f64> {
+        let allowed = self.allowed(name);
+        if !allowed.iter().any(|levels| levels.is_none()) || !allowed.iter().any(|levels| levels.is_some()) {
+            return Vec::new();
         }
-        shares.sort_unstable_by(f64::total_cmp);
-        shares.dedup();
-        shares
+        let pairs = allowed.into_iter().flatten().flat_map(|levels| levels.windows(2));
+        let middle = |pair: &[Level]| f64::midpoint(pair[0].share, pair[1].share);
+        sorted(pairs.map(middle).chain([0.0, 1.0]).collect())
+    }
+
+    /// The least period over a part of the shares of one type.
+    fn line(&self, global: &[f64], name: usize, between: [f64; 2]) -> Vec<f64> {
+        let at = |share: f64| {
+            let mut global = global.to_vec();
+            global[name] = share;
+            global
+        };
+        at(golden_section(between, |share| self.period_ns(&at(share))).0)
     }
 
     /// The least period over the shares of two types.
@@ -123,16 +153,22 @@ impl Search<'_> {
             (global[first], global[second]) = (share, other);
             global
         };
-        let inner = |share: f64| golden_section(|other| self.period_ns(&at(share, other)));
-        let (share, _) = golden_section(|share| inner(share).1);
+        let inner = |share: f64| golden_section([0.0, 1.0], |other| self.period_ns(&at(share, other)));
+        let (share, _) = golden_section([0.0, 1.0], |share| inner(share).1);
         at(share, inner(share).0)
     }
 }
 
-/// Where a function of a share is least, and the least value, if it falls up to there and rises from there on.
-fn golden_section(value: impl Fn(f64) -> u64) -> (f64, u64) {
+fn sorted(mut shares: Vec<f64>) -> Vec<f64> {
+    shares.sort_unstable_by(f64::total_cmp);
+    shares.dedup();
+    shares
+}
+
+/// Where a function of a share between two is least, and the least value, if it falls up to there and rises from there on.
+fn golden_section([first, last]: [f64; 2], value: impl Fn(f64) -> u64) -> (f64, u64) {
     let ratio = (5f64.sqrt() - 1.0) / 2.0;
-    let (mut low, mut high) = (0.0, 1.0);
+    let (mut low, mut high) = (first, last);
     let (mut left, mut right) = (high - ratio * (high - low), low + ratio * (high - low));
     let (mut at_left, mut at_right) = (value(left), value(right));
     for _ in 0..SECTIONS {
@@ -147,7 +183,7 @@ fn golden_section(value: impl Fn(f64) -> u64) -> (f64, u64) {
         }
     }
     // The ends are reached only in the limit.
-    let candidates = [(left, at_left), (0.0, value(0.0)), (1.0, value(1.0))];
+    let candidates = [(left, at_left), (first, value(first)), (last, value(last))];
     let least = candidates.into_iter().min_by_key(|&(_, value)| value);
     least.unwrap_or((left, at_left))
 }

@@ -88,7 +88,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// Gives devices to the stage that costs most, each of the class that `pick` takes of what is left, while they lower
-    /// its cost.
+    /// its cost. Every turn takes a device of the stock.
     fn fill(&self, pick: impl Fn(&Self, usize, &[usize], &[usize]) -> Option<usize>) -> Option<Vec<usize>> {
         let stages = self.works.len();
         let mut left = self.workers.stock.clone();
@@ -143,7 +143,8 @@ impl<'a> Grouping<'a> {
     /// Local search on the workers: a device moves to another stage, two stages swap devices or workers, an idle one
     /// comes in, while that lowers the largest cost or, at the same largest cost, the sum of squares.
     ///
-    /// Only moves that touch a busiest stage are tried: no other can lower the largest cost. Deterministic.
+    /// Only moves that touch a busiest stage are tried: no other can lower the largest cost. Deterministic; the pair of largest
+    /// cost and sum of squares falls in every step, so that no choices come back.
     pub fn improve(&self, choices: &mut [usize]) {
         let mut costs: Vec<u64> = (0..choices.len())
             .map(|stage| self.cost_ns(stage, choices[stage]))

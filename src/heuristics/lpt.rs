@@ -10,6 +10,7 @@ use super::{Effort, Heuristic, Run, global_shares, if_runs, slicing};
 use crate::cost;
 use crate::options::Groups;
 use crate::problem::Problem;
+use crate::units::LARGEST_EXACT;
 use crate::workers::{Allocation, Workers};
 
 /// The registry's entry.
@@ -63,6 +64,8 @@ fn equal_workers(problem: &Problem, workers: &Workers, stages: usize) -> Problem
         Groups::Assign => stages,
         Groups::Given => workers.stock.iter().sum(),
     };
+    // What no device can run takes as long as still leaves sums in range.
+    let most_ns = LARGEST_EXACT / equal.items.len().max(1) as u64;
     for item in &mut equal.items {
         let mut speeds = [0.0, 0.0];
         for (class, times) in item.times.iter().enumerate() {
@@ -74,7 +77,7 @@ fn equal_workers(problem: &Problem, workers: &Workers, stages: usize) -> Problem
         }
         let part_ns = |speed: f64, ns: u64| match ns {
             0 => 0,
-            _ => (parts as f64 / speed).round() as u64,
+            _ => ((parts as f64 / speed).round() as u64).min(most_ns),
         };
         item.forward_ns = part_ns(speeds[0], item.forward_ns);
         item.backward_ns = part_ns(speeds[1], item.backward_ns);

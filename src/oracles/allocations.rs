@@ -1,12 +1,14 @@
 //! Brute force where workers differ: every plan of a handful of items on every choice of devices.
 
+use std::collections::HashMap;
+
 use petgraph::Direction::Incoming;
 
+use super::shares::{self, Stage};
 use crate::cost;
 use crate::options::{Shares, WorkerMode};
 use crate::problem::{Assignment, Problem};
-use crate::shares::Level;
-use crate::workers::{self, Allocation, StageWork, Workers};
+use crate::workers::{self, Allocation, StageWork, Workers, bottleneck_ns};
 
 /// Most items that brute force takes.
 pub const MOST_ITEMS: usize = 10;
@@ -27,17 +29,12 @@ pub enum Refusal {
         /// Choices of devices.
         choices: usize,
     },
-    /// Devices of one resource type, or the types of one plan, allow different shares: one share means different levels.
-    #[error(
-        "found `{0}` with other levels than before, expected all types in all kinds alike for `--shares global`"
-    )]
-    UnlikeLevels(String),
 }
 
 /// A best plan and its objective in ns, or `None` where there is no plan at all.
 ///
-/// Shares are those of the policy, as [`Workers::load`] takes them; global ones are chosen best for each plan, by trying
-/// every vertex of the linear program in them, or every level.
+/// Shares are those of the policy. Where they are chosen, so that they are the best for each plan, they are found by trying every
+/// level and every vertex of a linear program, and the objective is reckoned from them here.
 ///
 /// # Errors
 ///
@@ -51,15 +48,10 @@ pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation,
     if items > MOST_ITEMS || choices > MOST_CHOICES {
         return Err(Refusal::TooMany { items, choices });
     }
-    let is_global =
-        problem.settings.worker == WorkerMode::Concurrent && problem.settings.shares == Shares::Global;
     let mut search = Search {
         problem,
         workers,
-        grid: match is_global {
-            true => Some(grid(workers)?),
-            false => None,
-        },
+        phases_ns: HashMap::new(),
         assignment: Vec::with_capacity(items),
         best: None,
     };
@@ -67,26 +59,21 @@ pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation,
     Ok(search.best)
 }
 
-/// The shares to try for every resource type; `None` where any share goes.
-fn grid(workers: &Workers) -> Result<Option<Vec<f64>>, Refusal> {
-    let mut common: Option<Option<Vec<f64>>> = None;
-    for class in &workers.classes {
-        for (resource, levels) in class.resources.iter().zip(&class.levels) {
-            let shares = |levels: &Vec<Level>| levels.iter().map(|level| level.share).collect();
-            let grid: Option<Vec<f64>> = levels.as_ref().map(shares);
-            if *common.get_or_insert_with(|| grid.clone()) != grid {
-                return Err(Refusal::UnlikeLevels(resource.name.clone()));
-            }
-        }
-    }
-    Ok(common.flatten())
+/// The best shares for all stages of a plan, as [`Allocation::global`] has them, and the time of the slowest phase in ns; `None`
+/// where some worker cannot run its stage.
+pub fn best_global(workers: &Workers, works: &[StageWork], choices: &[usize]) -> Option<(Vec<f64>, u64)> {
+    let pairs = works.iter().zip(choices);
+    let stages: Option<Vec<Stage>> = pairs
+        .map(|(work, &choice)| Stage::new(workers, &workers.choices[choice], work))
+        .collect();
+    Some(shares::best_global(workers.resource_names.len(), &stages?))
 }
 
 struct Search<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
-    /// With global shares, those to try, or `None` for any.
-    grid: Option<Option<Vec<f64>>>,
+    /// By items of a stage and its choice, the time of the slower phase of a concurrent worker.
+    phases_ns: HashMap<(u64, usize), Option<u64>>,
     assignment: Assignment,
     best: Option<(Allocation, u64)>,
 }
@@ -119,25 +106,47 @@ impl Search<'_> {
         }
         let works = self.workers.works(self.problem, &self.assignment, used);
         let memory = cost::stage_memory_bytes(self.problem, &self.assignment, used);
-        let cost = |stage: usize, choice| {
-            let fits = memory[stage] <= self.workers.memory_bytes(&self.problem.settings, choice);
-            let load = || self.workers.load(self.problem, choice, &works[stage], &[]);
-            let load = if fits { load() } else { None };
-            load.map_or(u64::MAX, |load| workers::objective_of(self.problem, &[&load]))
-        };
-        let choices = &self.workers.choices;
-        let costs: Costs = (0..used)
-            .map(|stage| choices.iter().map(|choice| cost(stage, choice)).collect())
-            .collect();
+        let mut costs = Costs::new();
+        for stage in 0..used {
+            let mut of_choices = Vec::new();
+            for choice in 0..self.workers.choices.len() {
+                let fits = memory[stage] <= self.memory_bytes(choice);
+                let cost_ns = fits.then(|| self.cost_ns(stage, &works[stage], choice));
+                of_choices.push(cost_ns.flatten().unwrap_or(u64::MAX));
+            }
+            costs.push(of_choices);
+        }
         let left = self.workers.stock.clone();
         self.choose_next(&works, &costs, &mut Vec::new(), &left);
+    }
+
+    fn memory_bytes(&self, choice: usize) -> u64 {
+        let choice = &self.workers.choices[choice];
+        self.workers.memory_bytes(&self.problem.settings, choice)
+    }
+
+    /// What a stage costs on a choice in ns; `None` where it cannot run.
+    fn cost_ns(&mut self, stage: usize, work: &StageWork, choice: usize) -> Option<u64> {
+        let settings = &self.problem.settings;
+        let on = &self.workers.choices[choice];
+        let load = self.workers.load(self.problem, on, work, &[])?;
+        if settings.worker == WorkerMode::Sequential {
+            return Some(workers::objective_of(self.problem, &[&load]));
+        }
+        let mut links = load.cost;
+        (links.forward.work_ns, links.backward.work_ns) = (0, 0);
+        let items = (0..self.assignment.len()).filter(|&item| self.assignment[item] == stage);
+        let items = items.map(|item| 1 << item).sum();
+        let phases_ns = || Some(Stage::new(self.workers, on, work)?.ns(settings.shares));
+        let phases_ns = *self.phases_ns.entry((items, choice)).or_insert_with(phases_ns);
+        Some(phases_ns?.max(bottleneck_ns(settings, &links)))
     }
 
     fn choose_next(&mut self, works: &[StageWork], costs: &Costs, chosen: &mut Vec<usize>, left: &[usize]) {
         let best_ns = self.best.as_ref().map_or(u64::MAX, |&(_, ns)| ns);
         let stage = chosen.len();
         if stage == costs.len() {
-            return self.keep_if_better(works, chosen);
+            return self.keep_if_better(works, costs, chosen);
         }
         for (at, choice) in self.workers.choices.iter().enumerate() {
             let takes = left.iter().zip(&choice.takes);
@@ -150,140 +159,27 @@ impl Search<'_> {
         }
     }
 
-    fn keep_if_better(&mut self, works: &[StageWork], choices: &[usize]) {
-        let candidates = match &self.grid {
-            None => vec![Vec::new()],
-            Some(None) => vec![best_global(self.workers, works, choices)],
-            Some(Some(shares)) => self.combinations(shares),
+    fn keep_if_better(&mut self, works: &[StageWork], costs: &Costs, choices: &[usize]) {
+        let settings = &self.problem.settings;
+        let mut allocation = Allocation {
+            choices: choices.to_vec(),
+            ..Allocation::from(self.assignment.clone())
         };
-        for global in candidates {
-            let allocation = Allocation {
-                assignment: self.assignment.clone(),
-                choices: choices.to_vec(),
-                global,
-            };
-            let objective_ns = self.workers.objective_ns(self.problem, &allocation);
-            let is_better = self.best.as_ref().is_none_or(|&(_, best)| objective_ns < best);
-            if is_better && self.workers.is_feasible(self.problem, &allocation) {
-                self.best = Some((allocation, objective_ns));
-            }
-        }
-    }
-
-    /// Every combination of these shares, one for each type.
-    fn combinations(&self, shares: &[f64]) -> Vec<Vec<f64>> {
-        let mut all = vec![Vec::new()];
-        for _ in &self.workers.resource_names {
-            let longer = |taken: &Vec<f64>| {
-                let taken = taken.clone();
-                shares
-                    .iter()
-                    .map(move |&share| [taken.clone(), vec![share]].concat())
-            };
-            all = all.iter().flat_map(longer).collect();
-        }
-        all
-    }
-}
-
-/// The global shares that make the slowest phase of any stage as fast as can be, where speed is the share.
-///
-/// Maximise t with Σ_r A_kr β_r >= t and Σ_r B_kr (1 - β_r) >= t for each stage k that works in the phase, and shares β_r
-/// from 0 to 1: some optimum is a vertex, where as many of these hold with equality as there are unknowns. With one type
-/// that is β = B / (A + B) for the least speeds A and B.
-pub fn best_global(workers: &Workers, works: &[StageWork], choices: &[usize]) -> Vec<f64> {
-    let types = workers.resource_names.len();
-    // Rows `a · (β, t) >= b`.
-    let mut rows: Vec<(Vec<f64>, f64)> = Vec::new();
-    for (work, &choice) in works.iter().zip(choices) {
-        let choice = &workers.choices[choice];
-        for phase in 0..2 {
-            let mut speeds = vec![0.0; types];
-            let mut works_in_phase = true;
-            for (class, resource) in workers.resources(choice) {
-                let time_ns = work.times_ns[class].map_or(0, |times| times[phase]);
-                works_in_phase &= time_ns > 0;
-                let rates = &workers.classes[class].resources[resource];
-                let rate = [rates.forward_rate, rates.backward_rate][phase];
-                // In stages per ms, so that numbers lie near 1.
-                let speed = 1e6 * choice.devices[class] as f64 * rate / time_ns.max(1) as f64;
-                speeds[workers.name_of(class, resource)] += speed;
-            }
-            if works_in_phase {
-                let all: f64 = speeds.iter().sum();
-                let (sign, most) = if phase == 0 { (1.0, 0.0) } else { (-1.0, -all) };
-                let mut row: Vec<f64> = speeds.iter().map(|speed| sign * speed).collect();
-                row.push(-1.0);
-                rows.push((row, most));
-            }
-        }
-    }
-    for r in 0..types {
-        let unit = |sign: f64| (0..=types).map(|at| if at == r { sign } else { 0.0 }).collect();
-        rows.push((unit(1.0), 0.0));
-        rows.push((unit(-1.0), -1.0));
-    }
-    let mut best: Option<Vec<f64>> = None;
-    let mut at: Vec<usize> = (0..=types).collect();
-    loop {
-        let active: Vec<(Vec<f64>, f64)> = at.iter().map(|&row| rows[row].clone()).collect();
-        if let Some(point) = intersection(active) {
-            let holds = |(a, b): &(Vec<f64>, f64)| {
-                let value: f64 = a.iter().zip(&point).map(|(a, x)| a * x).sum();
-                let size = a.iter().map(|a| a.abs()).fold(1.0, f64::max);
-                value >= b - 1e-12 * size
-            };
-            let is_better = best.as_ref().is_none_or(|best| point[types] > best[types]);
-            if is_better && rows.iter().all(holds) {
-                best = Some(point);
-            }
-        }
-        // The next subset in lexicographic order.
-        let last = rows.len() - at.len();
-        let Some(grow) = (0..at.len()).rev().find(|&i| at[i] < last + i) else {
-            break;
+        let of_stages = choices.iter().zip(costs).map(|(&choice, costs)| costs[choice]);
+        let mut objective_ns = match settings.worker {
+            WorkerMode::Sequential => self.workers.objective_ns(self.problem, &allocation),
+            WorkerMode::Concurrent => of_stages.max().unwrap_or(0),
         };
-        at[grow] += 1;
-        (grow + 1..at.len()).for_each(|i| at[i] = at[i - 1] + 1);
-    }
-    // Without a vertex nothing works at all, and any shares do.
-    let mut shares = best.unwrap_or_else(|| vec![0.5; types]);
-    shares.truncate(types);
-    shares.iter_mut().for_each(|share| *share = share.clamp(0.0, 1.0));
-    shares
-}
-
-/// Where so many hyperplanes meet as there are dimensions; `None` if not in one point. Gauss with partial pivoting.
-fn intersection(mut rows: Vec<(Vec<f64>, f64)>) -> Option<Vec<f64>> {
-    let n = rows.len();
-    for column in 0..n {
-        let size = |row: &(Vec<f64>, f64)| row.0[column].abs();
-        let pivot = (column..n).max_by(|&a, &b| size(&rows[a]).total_cmp(&size(&rows[b])))?;
-        if size(&rows[pivot]) < 1e-12 {
-            return None;
+        if settings.worker == WorkerMode::Concurrent && settings.shares == Shares::Global {
+            let Some((global, phases_ns)) = best_global(self.workers, works, choices) else {
+                return;
+            };
+            allocation.global = global;
+            objective_ns = objective_ns.max(phases_ns);
         }
-        rows.swap(column, pivot);
-        let (by, right) = rows[column].clone();
-        for (other, row) in rows.iter_mut().enumerate() {
-            if other != column {
-                let factor = row.0[column] / by[column];
-                row.0.iter_mut().zip(&by).for_each(|(a, b)| *a -= factor * b);
-                row.1 -= factor * right;
-            }
+        let is_better = self.best.as_ref().is_none_or(|&(_, best)| objective_ns < best);
+        if is_better && objective_ns < u64::MAX && self.workers.is_feasible(self.problem, &allocation) {
+            self.best = Some((allocation, objective_ns));
         }
-    }
-    Some((0..n).map(|i| rows[i].1 / rows[i].0[i]).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::intersection;
-
-    #[test]
-    fn hyperplanes_meet_in_one_point_or_not() {
-        let point = intersection(vec![(vec![0.0, 2.0], 4.0), (vec![1.0, 1.0], 3.0)]);
-        assert_eq!(point, Some(vec![1.0, 2.0]));
-        let parallel = intersection(vec![(vec![1.0, 2.0], 4.0), (vec![2.0, 4.0], 3.0)]);
-        assert_eq!(parallel, None);
     }
 }

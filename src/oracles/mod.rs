@@ -12,4 +12,5 @@ pub mod groupings;
 pub mod hybrid;
 pub mod ideals;
 pub mod labels;
+mod shares;
 pub mod two_chains;

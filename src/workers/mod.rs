@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::options::{Communication, Mode, Shares, Synchronization, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::settings::Settings;
-use crate::shares::{self, Level, Speed};
+use crate::shares::{self, Allowed, Level, Speed};
 use crate::units::transfer_ns;
 
 /// The device classes of a problem and the workers they can form.
@@ -242,34 +242,28 @@ impl Workers {
         idle: [bool; 2],
         global: &[f64],
     ) -> Vec<Level> {
-        let at = |(class, resource): (usize, usize)| &self.classes[class].levels[resource];
-        let is_free = self.resources(choice).all(|r| at(r).is_none());
+        let at = |(class, resource): (usize, usize)| self.classes[class].levels[resource].as_deref();
         let wanted: Vec<f64> = match (settings.shares, global.is_empty()) {
-            // Nothing to weigh: the phase that works takes everything, unless the share is prescribed.
-            (Shares::Best | Shares::Theorem, _) | (Shares::Global, true) if idle[0] || idle[1] => {
-                vec![if idle[0] { 0.0 } else { 1.0 }; speeds.len()]
+            (Shares::Best, _) | (Shares::Global, true) => {
+                let allowed: Vec<Allowed> = self.resources(choice).map(at).collect();
+                return shares::best(speeds, &allowed, idle);
             }
             (Shares::Even, _) => vec![0.5; speeds.len()],
+            // Nothing to weigh: the phase that works takes everything.
+            (Shares::Theorem, _) if idle[0] || idle[1] => {
+                vec![if idle[0] { 0.0 } else { 1.0 }; speeds.len()]
+            }
             (Shares::Theorem, _) => shares::theorem(speeds),
             (Shares::Global, false) => {
                 let share = |(class, resource)| global[self.name_of(class, resource)];
                 self.resources(choice).map(share).collect()
             }
-            _ if is_free => shares::best(speeds),
-            _ => {
-                let linear = || vec![Level::linear(0.0), Level::linear(1.0)];
-                let allowed: Vec<Vec<Level>> = self
-                    .resources(choice)
-                    .map(|r| at(r).clone().unwrap_or_else(linear))
-                    .collect();
-                return shares::best_levels(speeds, &allowed);
-            }
         };
-        let nearest = |(r, &share): ((usize, usize), &f64)| match at(r) {
-            None => Level::linear(share),
-            Some(levels) => nearest(levels, share),
+        let level = |(r, &share): ((usize, usize), &f64)| {
+            let levels = at(r).unwrap_or_default();
+            shares::nearest(levels, share).unwrap_or(Level::linear(share))
         };
-        self.resources(choice).zip(&wanted).map(nearest).collect()
+        self.resources(choice).zip(&wanted).map(level).collect()
     }
 
     /// Whether a stage never takes less time with more items in it. Not so where prescribed shares go to the nearest level.
@@ -447,10 +441,4 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
 /// Rounded to the nearest ns; `u64::MAX` for what does not end.
 fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
-}
-
-fn nearest(levels: &[Level], share: f64) -> Level {
-    let distance = |level: &&Level| (level.share - share).abs();
-    let nearest = levels.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    nearest.copied().unwrap_or(Level::linear(share))
 }

@@ -30,7 +30,8 @@ pub struct SolveArgs {
         long_help = method_help(), help_heading = "Search")]
     pub method: methods::Method,
 
-    /// Prove the result again with a second, independent method; a contradiction is an error
+    /// Prove the result again with a second, independent method, and hold it against plans of narrower settings, such as even
+    /// shares; a contradiction is an error
     #[arg(long, help_heading = "Search")]
     pub confirm: bool,
 }

@@ -1,0 +1,147 @@
+//! Small problems on which an earlier build was wrong, endless or failed, each with what is right.
+
+#[path = "common/command.rs"]
+mod command;
+
+use std::path::Path;
+use std::time::Duration;
+
+use command::Folder;
+use serde_json::Value;
+
+/// A command on a file of `tests/cases`, and what must come of it.
+struct Case {
+    file: &'static str,
+    args: &'static str,
+    expects: Expects,
+}
+
+/// What must come of a command.
+enum Expects {
+    /// A plan that is proved best, of so many ns.
+    Optimal(u64),
+    /// A plan of so many ns or less.
+    AtMost(u64),
+}
+
+/// No case takes longer, on two busy cores.
+const LONGEST: Duration = Duration::from_secs(20);
+
+const CASES: &[Case] = &[
+    // Beside a resource with levels, one without had the shares 0 and 1 alone.
+    case(
+        "shares-some-levels.json",
+        "solve --confirm",
+        Expects::Optimal(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --method ideals",
+        Expects::Optimal(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --method milp",
+        Expects::Optimal(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --method textbook",
+        Expects::Optimal(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --method duan-wu",
+        Expects::AtMost(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --method alternate",
+        Expects::AtMost(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --shares global",
+        Expects::Optimal(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --shares theorem",
+        Expects::AtMost(800_000),
+    ),
+    case(
+        "shares-some-levels.json",
+        "solve --shares even",
+        Expects::AtMost(800_000),
+    ),
+    case(
+        "shares-some-levels-large-error.json",
+        "solve --confirm",
+        Expects::Optimal(4_957_471),
+    ),
+    case(
+        "shares-some-levels-large-error.json",
+        "solve --method ideals",
+        Expects::Optimal(4_957_471),
+    ),
+    case(
+        "shares-some-levels-large-error.json",
+        "solve --method milp",
+        Expects::Optimal(4_957_471),
+    ),
+    case(
+        "shares-some-levels-large-error.json",
+        "solve --method textbook",
+        Expects::Optimal(4_957_471),
+    ),
+    case(
+        "shares-some-levels-large-error.json",
+        "solve --method duan-wu-local",
+        Expects::AtMost(4_957_471),
+    ),
+    // Regrouping lifted the objective, and slicing lowered it again: it did not end. The optima are 1,666,667 and 1,000,000 ns.
+    case(
+        "alternate-endless.json",
+        "solve --method alternate",
+        Expects::AtMost(1_666_667),
+    ),
+    case("alternate-endless.json", "solve", Expects::AtMost(1_666_667)),
+    case(
+        "alternate-endless-2.json",
+        "solve --method alternate",
+        Expects::AtMost(1_197_574),
+    ),
+    case("alternate-endless-2.json", "solve", Expects::AtMost(1_197_574)),
+];
+
+const fn case(file: &'static str, args: &'static str, expects: Expects) -> Case {
+    Case { file, args, expects }
+}
+
+#[test]
+fn every_case_is_right() {
+    for Case { file, args, expects } in CASES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/cases")
+            .join(file);
+        let mut arguments: Vec<&str> = args.split_whitespace().collect();
+        arguments.insert(1, path.to_str().expect("a path in UTF-8"));
+        arguments.extend(["--format", "json", "--quiet", "--time-limit", "60"]);
+        let run = Folder::new().run(&arguments);
+        let what = format!("{file}: {args}\n{}{}", run.stdout, run.stderr);
+        assert!(run.elapsed < LONGEST, "{:?}, {what}", run.elapsed);
+        let answer: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {what}"));
+        let ns = |value: &Value| (value.as_f64().expect("ms") * 1e6).round() as u64;
+        match expects {
+            Expects::Optimal(optimum_ns) => {
+                assert_eq!(answer["status"], "optimal", "{what}");
+                let of_plan = [&answer["objective_ms"], &answer["bound_ms"]].map(ns);
+                assert_eq!(of_plan, [*optimum_ns; 2], "{what}");
+                let is_confirmed = !answer["statistics"]["confirmed_by"].is_null();
+                assert!(is_confirmed || !args.contains("--confirm"), "{what}");
+            }
+            Expects::AtMost(most_ns) => assert!(ns(&answer["objective_ms"]) <= *most_ns, "{what}"),
+        }
+    }
+}

@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::any_problem;
+use common::{any_problem, any_spec};
 use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::exact::control::Control;
@@ -114,7 +114,10 @@ fn methods_agree_with_brute_force_on_anything() {
                 let unproved =
                     (must_prove(method, &problem) && !is_proved).then(|| format!("ends {}", plan.status));
                 if let Some(what) = wrong(&instance, &problem, &plan, best_ns).or(unproved) {
-                    wrongs.push(format!("seed {seed}: `{}` {what}", method.name()));
+                    let path = format!("{}/any-{seed}.json", env!("CARGO_TARGET_TMPDIR"));
+                    let text = serde_json::to_string_pretty(&any_spec(seed)).expect("JSON");
+                    std::fs::write(&path, text).expect("a file");
+                    wrongs.push(format!("seed {seed}: `{}` {what}, see {path}", method.name()));
                     eprintln!("{}", wrongs[wrongs.len() - 1]);
                 }
             }

@@ -8,7 +8,7 @@ use stagecut::check::check;
 use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::{Cuts, Mode, Shares};
+use stagecut::options::{Cuts, Mode, Shares, WorkerMode};
 use stagecut::oracles::allocations;
 use stagecut::plan::{PROOF_TOLERANCE, Status};
 use stagecut::problem::Problem;
@@ -31,9 +31,12 @@ fn agree(seed: u64, instance: &Instance, problem: &Problem, methods: &[&str]) ->
         // A proof is as good as its tolerance: a ns in 10 ms.
         let of_plan = plan.objective_ms.unwrap_or(f64::INFINITY);
         let best = best_ms.unwrap_or(f64::INFINITY);
-        let agrees = of_plan == best || of_plan - best <= PROOF_TOLERANCE * of_plan + 1e-12;
+        // A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way.
+        let is_concurrent = problem.settings.worker == WorkerMode::Concurrent;
+        let rounding_ms = if is_concurrent { 1e-6 } else { 0.0 } + 1e-12;
+        let agrees = of_plan == best || of_plan - best <= PROOF_TOLERANCE * of_plan + rounding_ms;
         let right = format!("seed {seed}: {name} finds {of_plan}, not {best}");
-        assert!(agrees && of_plan >= best, "{right}");
+        assert!(agrees && of_plan >= best - rounding_ms, "{right}");
         let expected = match best_ms {
             Some(_) => Status::Optimal,
             None => Status::Infeasible,

@@ -76,27 +76,27 @@ const CASES: &[Case] = &[
     ),
     case(
         "shares-some-levels-large-error.json",
-        "solve --confirm",
+        "solve --stages 1 --confirm",
         Expects::Optimal(4_957_471),
     ),
     case(
         "shares-some-levels-large-error.json",
-        "solve --method ideals",
+        "solve --stages 1 --method ideals",
         Expects::Optimal(4_957_471),
     ),
     case(
         "shares-some-levels-large-error.json",
-        "solve --method milp",
+        "solve --stages 1 --method milp",
         Expects::Optimal(4_957_471),
     ),
     case(
         "shares-some-levels-large-error.json",
-        "solve --method textbook",
+        "solve --stages 1 --method textbook",
         Expects::Optimal(4_957_471),
     ),
     case(
         "shares-some-levels-large-error.json",
-        "solve --method duan-wu-local",
+        "solve --stages 1 --method duan-wu-local",
         Expects::AtMost(4_957_471),
     ),
     // Regrouping lifted the objective, and slicing lowered it again: it did not end. The optima are 1,666,667 and 1,000,000 ns.

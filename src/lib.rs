@@ -55,6 +55,7 @@
 //! | a report | [`report`] |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | [`study`] |
+//! | time limits and interrupts | [`exact::control`] (asked in every loop), [`in_time`] (where nobody asks) |
 //! | a command | [`cli`] |
 //!
 //! # Invariants
@@ -86,6 +87,7 @@ pub mod generate;
 pub mod heuristics;
 pub mod hybrid;
 pub mod import;
+pub mod in_time;
 pub mod instance;
 pub mod least_memory;
 pub mod methods;

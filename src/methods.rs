@@ -8,8 +8,9 @@ use crate::exact::control::Control;
 use crate::exact::highs::SolverError;
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
+use crate::in_time;
 use crate::instance::Instance;
-use crate::plan::{Outcome, PROOF_TOLERANCE, Plan, Statistics, Status, StoppedBy};
+use crate::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::tied_cuts;
 
@@ -97,9 +98,24 @@ impl Method {
     /// [`SolverError`] where HiGHS breaks down.
     pub fn run(self, instance: &Instance, problem: &Problem, control: &Control) -> Result<Plan, SolverError> {
         let outcome = match self {
-            Self::Exact(method) => exact::solve(problem, method, &item_labels(instance, problem), control)?,
-            Self::Heuristic(heuristic) => run_heuristic(heuristic, problem, control.seed),
-            Self::TiedCuts => tied_cuts::solve(instance, problem, control)?,
+            Self::Exact(method) => {
+                let labels = item_labels(instance, problem);
+                let search = move |problem: &Problem, control: &Control| {
+                    exact::solve(problem, method, &labels, control)
+                };
+                in_time::run(problem, control, search)?
+            }
+            Self::Heuristic(heuristic) => {
+                let search =
+                    |problem: &Problem, control: &Control| Ok(run_heuristic(heuristic, problem, control));
+                in_time::run(problem, control, search)?
+            }
+            Self::TiedCuts => {
+                let labels = tied_cuts::labels(instance, problem);
+                let search =
+                    move |problem: &Problem, control: &Control| tied_cuts::solve(problem, &labels, control);
+                in_time::run(problem, control, search)?
+            }
         };
         Ok(Plan::new(instance, problem, self.name(), outcome))
     }
@@ -136,30 +152,23 @@ pub fn confirm(
     let proved = matches!(again.status, Status::Optimal | Status::Infeasible);
     Ok(if !proved {
         Confirmation::Undecided(second.name(), again.stopped_by)
-    } else if again.status == plan.status && agree(again.objective_ms, plan.objective_ms) {
+    } else if again.status == plan.status && again.objective_ms == plan.objective_ms {
         Confirmation::Confirmed(second.name())
     } else {
         Confirmation::Contradicted(second.name(), Box::new(again))
     })
 }
 
-/// Whether two proved objectives are the same, up to the tolerance of a proof.
-fn agree(first: Option<f64>, second: Option<f64>) -> bool {
-    match (first, second) {
-        (Some(first), Some(second)) => (first - second).abs() <= PROOF_TOLERANCE * first.max(second),
-        (first, second) => first == second,
-    }
-}
-
-fn run_heuristic(heuristic: &Heuristic, problem: &Problem, seed: u64) -> Outcome {
+fn run_heuristic(heuristic: &Heuristic, problem: &Problem, control: &Control) -> Outcome {
     let started = Instant::now();
-    let allocation = heuristic.plan(problem, seed);
     let (bound, bound_ns) = exact::simple_bound(problem);
+    control.show_bound(bound.source, bound_ns);
+    let allocation = heuristic.plan(problem, control.seed, &|| control.must_stop().is_some());
     Outcome {
         allocation,
         bound_ns,
         bound_source: bound.source,
-        stopped_by: StoppedBy::Completed,
+        stopped_by: control.must_stop().unwrap_or(StoppedBy::Completed),
         statistics: Statistics {
             seconds: started.elapsed().as_secs_f64(),
             items: problem.items.len(),

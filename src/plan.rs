@@ -215,11 +215,6 @@ pub struct Outcome {
     pub statistics: Statistics,
 }
 
-/// How far below a plan's objective a bound may stay and still prove it, relative to the objective. HiGHS works in
-/// doubles with a feasibility tolerance of 1e-9 on rows scaled to 1, so its bound is short of the truth by rounding alone;
-/// methods in whole nanoseconds leave no gap at all.
-pub const PROOF_TOLERANCE: f64 = 1e-7;
-
 impl Outcome {
     /// The one conservative answer to what was found.
     pub fn status(&self, problem: &Problem) -> Status {
@@ -237,9 +232,9 @@ impl Outcome {
     }
 }
 
-/// Whether a bound meets an objective, up to [`PROOF_TOLERANCE`].
+/// Whether a bound proves an objective, both in whole ns: whatever a solver's tolerance is, it stays inside the solver.
 pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
-    objective_ns as f64 - bound_ns as f64 <= PROOF_TOLERANCE * objective_ns as f64
+    bound_ns >= objective_ns
 }
 
 impl Plan {
@@ -250,15 +245,11 @@ impl Plan {
             .allocation
             .as_ref()
             .map(|allocation| objective_ns(problem, allocation));
-        // A bound above the objective within the tolerance is rounding; an honest report caps it.
-        let bound_ns = match (status, objective_ns) {
-            (Status::Infeasible, _) => None,
-            (Status::Optimal, Some(objective_ns)) => Some(objective_ns),
-            (_, objective_ns) => Some(outcome.bound_ns.min(objective_ns.unwrap_or(u64::MAX))),
-        };
+        // A bound above the objective stays as it is, for the check to find: one of the two is wrong.
+        let bound_ns = (status != Status::Infeasible).then_some(outcome.bound_ns);
         let gap = match (objective_ns, bound_ns) {
             (Some(0), Some(_)) => Some(0.0),
-            (Some(objective), Some(bound)) => Some((objective - bound) as f64 / objective as f64),
+            (Some(objective), Some(bound)) => Some(objective.saturating_sub(bound) as f64 / objective as f64),
             _ => None,
         };
         let stages = match &outcome.allocation {

@@ -37,18 +37,30 @@ pub fn applies(problem: &Problem) -> Result<(), &'static str> {
     }
 }
 
+/// A name for each item of the problem with tied cuts.
+pub fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
+    item_labels(instance, &problem.tied().0)
+}
+
 /// Finds the best plan with tied cuts by the exact engine.
+///
+/// * `labels`: see [`labels`].
 ///
 /// Where the search completes, no plan with tied cuts is better. The bound is one for separate cuts.
 ///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-pub fn solve(instance: &Instance, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
-    let tied = Reduced::tied(problem);
-    let labels = item_labels(instance, &tied.problem);
-    let outcome = exact::solve(&tied.problem, exact::Method::Exact, &labels, control)?;
+pub fn solve(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     let (bound, bound_ns) = exact::simple_bound(problem);
+    control.show_bound(bound.source, bound_ns);
+    let tied = Reduced::tied(problem);
+    // Plans with tied cuts are not shown as they are.
+    let of_tied = Control {
+        known: None,
+        ..control.clone()
+    };
+    let outcome = exact::solve(&tied.problem, exact::Method::Exact, labels, &of_tied)?;
     Ok(Outcome {
         allocation: outcome.allocation.map(|plan| Allocation {
             assignment: tied.lift(&plan.assignment),

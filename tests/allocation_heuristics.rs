@@ -51,7 +51,7 @@ fn no_heuristic_beats_brute_force() {
         };
         plans += usize::from(best.is_some());
         for (at, method) in methods().enumerate() {
-            let Some(plan) = method.plan(&problem, seed) else {
+            let Some(plan) = method.plan(&problem, seed, &|| false) else {
                 continue;
             };
             let name = method.name;
@@ -119,18 +119,18 @@ fn slicing_for_fixed_workers_is_optimal() {
         if snaps || has_memory && !settings.all_stages {
             continue;
         }
-        let Some(plan) = find("duan-wu").unwrap().plan(&problem, seed) else {
+        let Some(plan) = find("duan-wu").unwrap().plan(&problem, seed, &|| false) else {
             continue;
         };
         let order: Vec<usize> = (0..problem.items.len()).collect();
-        let sliced = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, u64::MAX);
+        let sliced = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, u64::MAX, &|| false);
         let least_ns = least_slicing_ns(&problem, &workers, &plan.choices);
         assert_eq!(
             sliced.as_ref().map_or(u64::MAX, |(_, ns)| *ns),
             least_ns,
             "seed {seed}"
         );
-        let none = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, least_ns);
+        let none = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, least_ns, &|| false);
         assert_eq!(none, None, "seed {seed}");
         if let Some((sliced, sliced_ns)) = sliced {
             assert!(workers.is_feasible(&problem, &sliced), "seed {seed}");
@@ -171,7 +171,7 @@ fn they_are_exact_where_the_registry_says_so() {
         };
         for method in methods() {
             let own = method
-                .plan(&problem, seed)
+                .plan(&problem, seed, &|| false)
                 .map(|plan| objective_ns(&problem, &plan));
             assert_eq!(
                 own,
@@ -227,8 +227,8 @@ fn a_seed_gives_one_plan() {
     for (seed, problem, _) in mixed(0..300) {
         for method in methods() {
             assert_eq!(
-                method.plan(&problem, seed),
-                method.plan(&problem, seed),
+                method.plan(&problem, seed, &|| false),
+                method.plan(&problem, seed, &|| false),
                 "{}",
                 method.name
             );
@@ -239,7 +239,7 @@ fn a_seed_gives_one_plan() {
 #[test]
 fn local_search_and_alternation_only_improve() {
     for (seed, problem, _) in mixed(0..2500) {
-        let run = |name| find(name).unwrap().plan(&problem, seed);
+        let run = |name| find(name).unwrap().plan(&problem, seed, &|| false);
         let [greedy, local, lpt, alternate] = ["duan-wu", "duan-wu-local", "lpt", "alternate"].map(run);
         let cost = |plan: &Option<Allocation>| {
             plan.as_ref()
@@ -298,7 +298,7 @@ fn no_grouping_of_a_partition_beats_brute_force() {
                 costs.max().unwrap_or(0)
             };
             let before_ns = cost(&choices);
-            grouping.improve(&mut choices);
+            grouping.improve(&mut choices, &|| false);
             assert!(
                 best_ns <= cost(&choices) && cost(&choices) <= before_ns,
                 "seed {seed}"
@@ -327,7 +327,7 @@ fn exact_groups_are_brute_force_on_the_same_partition() {
             let costs = (0..stages).map(|stage| grouping.cost_ns(stage, choices[stage]));
             costs.max().unwrap()
         };
-        let own = duan_wu_exact_groups::best(&workers, &grouping, stages).map(cost);
+        let own = duan_wu_exact_groups::best(&workers, &grouping, stages, &|| false).map(cost);
         assert_eq!(own, by_force.map(|(_, ns)| ns), "seed {seed}");
         if let Some(greedy_ns) = grouping.greedy().map(cost) {
             assert!(own.unwrap() <= greedy_ns, "seed {seed}");
@@ -435,7 +435,12 @@ fn greedy_grouping_is_not_optimal() {
     let spec = chain(&[6.0, 5.0], &[(3.0, 1), (2.0, 2)], asking(2, Groups::Assign));
     let (_, problem) = problem_of(&spec).unwrap();
     let workers = problem.workers.as_ref().unwrap();
-    let run = |name| objective_ns(&problem, &find(name).unwrap().plan(&problem, 0).unwrap());
+    let run = |name| {
+        objective_ns(
+            &problem,
+            &find(name).unwrap().plan(&problem, 0, &|| false).unwrap(),
+        )
+    };
     assert_eq!(run("duan-wu"), 2 * MS);
     assert_eq!(run("duan-wu-local"), 5 * MS / 3 + 1);
     let (_, best_ns) = chains::solve(&problem, workers).unwrap().unwrap();
@@ -448,7 +453,12 @@ fn given_devices_go_to_the_largest_stage_first() {
     // 4 | 4 6 costs 4 and 10 / 2 = 5, which needs another partition: alternation finds it.
     let spec = chain(&[4.0, 4.0, 6.0], &[(1.0, 1), (2.0, 1)], asking(2, Groups::Given));
     let (_, problem) = problem_of(&spec).unwrap();
-    let run = |name| objective_ns(&problem, &find(name).unwrap().plan(&problem, 0).unwrap());
+    let run = |name| {
+        objective_ns(
+            &problem,
+            &find(name).unwrap().plan(&problem, 0, &|| false).unwrap(),
+        )
+    };
     assert_eq!(run("duan-wu"), 6 * MS);
     assert_eq!(run("alternate"), 5 * MS);
 }

@@ -16,7 +16,7 @@ use stagecut::problem::{Assignment, Problem};
 fn plan(problem: &Problem) -> Option<Assignment> {
     let method = find("bi-partition").expect("a method");
     assert_eq!(method.applies(problem), Ok(()));
-    method.plan(problem, 0).map(|plan| plan.assignment)
+    method.plan(problem, 0, &|| false).map(|plan| plan.assignment)
 }
 
 /// A chain of layers with these forward and backward times and free transfers, in two stages.
@@ -124,5 +124,5 @@ fn it_wants_separate_cuts() {
     let (_, problem) = (0..).find_map(random_problem).expect("a problem");
     let method = find("bi-partition").expect("a method");
     assert!(method.applies(&problem).is_err());
-    assert_eq!(method.plan(&problem, 0), None);
+    assert_eq!(method.plan(&problem, 0, &|| false), None);
 }

@@ -22,6 +22,10 @@ enum Expects {
     Optimal(u64),
     /// A plan of so many ns or less.
     AtMost(u64),
+    /// A plan that is proved best, whatever it costs, and the bound no more than it.
+    Proved,
+    /// A comparison to its end, in which this method has no plan and others have.
+    NoPlanOf(&'static str),
 }
 
 /// No case takes longer, on two busy cores.
@@ -112,6 +116,44 @@ const CASES: &[Case] = &[
         Expects::AtMost(1_197_574),
     ),
     case("alternate-endless-2.json", "solve", Expects::AtMost(1_197_574)),
+    // Ideals know nothing of memory that both passes of a layer hold together: their plan was refused and looked for again.
+    case(
+        "iteration-separate-memory-endless.json",
+        "solve --method exact",
+        Expects::Proved,
+    ),
+    case(
+        "iteration-separate-memory-endless.json",
+        "solve --method milp",
+        Expects::Proved,
+    ),
+    case(
+        "iteration-separate-memory-endless-2.json",
+        "solve --method exact",
+        Expects::Proved,
+    ),
+    case(
+        "iteration-separate-memory-endless-2.json",
+        "solve --method milp",
+        Expects::Proved,
+    ),
+    // A bound up to 1e-7 below the objective counted as a proof.
+    case(
+        "bound-above-optimum.json",
+        "solve --method exact",
+        Expects::Proved,
+    ),
+    case(
+        "bound-above-optimum.json",
+        "solve --method ideals",
+        Expects::Proved,
+    ),
+    case(
+        "brkga-memory.json",
+        "compare --mode training --stages 5 --all-stages --objective period --schedule pipedream --communication blocking \
+         --optimizer momentum --cuts separate --micro-batches 7 --memory-limit 20",
+        Expects::NoPlanOf("brkga"),
+    ),
 ];
 
 const fn case(file: &'static str, args: &'static str, expects: Expects) -> Case {
@@ -140,6 +182,18 @@ fn every_case_is_right() {
                 assert_eq!(of_plan, [*optimum_ns; 2], "{what}");
                 let is_confirmed = !answer["statistics"]["confirmed_by"].is_null();
                 assert!(is_confirmed || !args.contains("--confirm"), "{what}");
+            }
+            Expects::Proved => {
+                assert_eq!(answer["status"], "optimal", "{what}");
+                assert_eq!(answer["objective_ms"], answer["bound_ms"], "{what}");
+            }
+            Expects::NoPlanOf(method) => {
+                let rows = answer.as_array().expect("rows");
+                let has_plan = |row: &Value| !row["objective_ms"].is_null();
+                let others = rows.iter().filter(|row| row["method"] != *method);
+                assert!(others.into_iter().any(has_plan), "{what}");
+                let own = rows.iter().find(|row| row["method"] == *method);
+                assert!(!own.is_some_and(has_plan), "{what}");
             }
             Expects::AtMost(most_ns) => assert!(ns(&answer["objective_ms"]) <= *most_ns, "{what}"),
         }

@@ -317,7 +317,7 @@ fn boundaries_rule_out_no_plan() {
             };
             let known = heuristics::METHODS.iter().filter(|h| h.effort == Effort::Quick);
             let known = known
-                .filter_map(|h| h.plan(&problem, seed))
+                .filter_map(|h| h.plan(&problem, seed, &|| false))
                 .map(|plan| plan.assignment);
             let mut narrowed = 0;
             for plan in known.chain([best]) {

@@ -14,7 +14,7 @@ use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
 use stagecut::problem::Problem;
 
-/// The program of a problem without windows, with a cut-off so that its row appears as well.
+/// The program of a problem without windows, with a cut-off and a solution left out so that their rows appear as well.
 fn program(instance: &Instance, problem: &Problem) -> Program {
     let limit_ns = bounds::all_in_one_ns(problem);
     let labels = item_labels(instance, problem);
@@ -22,8 +22,12 @@ fn program(instance: &Instance, problem: &Problem) -> Program {
         bottleneck_from_ns: 1,
         bottleneck_to_ns: limit_ns,
         objective_to_ns: Some(limit_ns),
+        grain_ns: 1,
     };
-    Partition::build(problem, &Windows::all(problem), interest, &labels).program
+    let Partition { mut program, columns } =
+        Partition::build(problem, &Windows::all(problem), interest, &labels);
+    columns.exclude(&mut program, 0, &vec![0; problem.items.len()]);
+    program
 }
 
 /// Families named in the first column of a page's constraint tables.
@@ -125,7 +129,7 @@ fn the_program_is_as_large_as_its_page_says() {
         assert!(program.binaries() <= (q - 1) * n);
         let consumers: usize = problem.transfers.iter().map(|t| t.consumers.len()).sum();
         let rows = q.saturating_sub(2) * n + (q - 1) * problem.order.edge_count() + 2 * q * consumers;
-        let others = q + 6 * q + q + 2;
+        let others = q + 6 * q + q + 3;
         assert!(program.rows.len() <= rows + others, "{} rows", program.rows.len());
     }
 }

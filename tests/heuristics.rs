@@ -23,12 +23,12 @@ fn optimum(problem: &Problem) -> Option<u64> {
 }
 
 fn run(name: &str, problem: &Problem) -> Option<u64> {
-    let assignment = find(name).unwrap().plan(problem, 7)?.assignment;
+    let assignment = find(name).unwrap().plan(problem, 7, &|| false)?.assignment;
     Some(cost::assignment_ns(problem, &assignment))
 }
 
 fn assignment(method: &Heuristic, problem: &Problem, seed: u64) -> Option<Assignment> {
-    method.plan(problem, seed).map(|plan| plan.assignment)
+    method.plan(problem, seed, &|| false).map(|plan| plan.assignment)
 }
 
 fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem)> {
@@ -222,7 +222,7 @@ fn slices_are_the_best_of_their_order() {
             fitting.is_none_or(|plan| cost::is_feasible(&problem, &plan)),
             "seed {seed}"
         );
-        let sliced = slice(&problem, &order);
+        let sliced = slice(&problem, &order, &|| false);
         if let Some((assignment, objective_ns)) = &sliced {
             assert!(cost::is_feasible(&problem, assignment), "seed {seed}");
             assert_eq!(
@@ -232,7 +232,7 @@ fn slices_are_the_best_of_their_order() {
             );
         }
         assert_eq!(sliced.map(|(_, ns)| ns), best, "seed {seed}");
-        let below = |upper_ns| slice_below(&problem, &order, upper_ns).map(|(_, ns)| ns);
+        let below = |upper_ns| slice_below(&problem, &order, upper_ns, &|| false).map(|(_, ns)| ns);
         assert_eq!(below(u64::MAX), best, "seed {seed}");
         assert_eq!(below(0), None, "seed {seed}");
         if let Some(best_ns) = best {
@@ -250,7 +250,7 @@ fn local_moves_never_worsen_a_plan() {
             let Some(assignment) = assignment(method, &problem, seed) else {
                 continue;
             };
-            let improved = improve(&problem, assignment.clone());
+            let improved = improve(&problem, assignment.clone(), &|| false);
             assert!(cost::is_feasible(&problem, &improved), "seed {seed}");
             let objective = |assignment: &Assignment| cost::assignment_ns(&problem, assignment);
             assert!(objective(&improved) <= objective(&assignment), "seed {seed}");
@@ -262,14 +262,14 @@ fn local_moves_never_worsen_a_plan() {
 fn slicing_gives_up_just_below_its_effort() {
     for (seed, problem) in random_problems(0..500) {
         let order = orders::by_number(&problem);
-        let free = slice_within(&problem, &order, u64::MAX, u64::MAX);
-        let enough = slice_within(&problem, &order, u64::MAX, free.pairs);
+        let free = slice_within(&problem, &order, u64::MAX, u64::MAX, &|| false);
+        let enough = slice_within(&problem, &order, u64::MAX, free.pairs, &|| false);
         assert_eq!(
             (enough.best, enough.pairs),
             (free.best, free.pairs),
             "seed {seed}"
         );
-        let short = slice_within(&problem, &order, u64::MAX, free.pairs - 1);
+        let short = slice_within(&problem, &order, u64::MAX, free.pairs - 1, &|| false);
         assert_eq!(short.best, None, "seed {seed}");
     }
 }
@@ -278,7 +278,7 @@ fn slicing_gives_up_just_below_its_effort() {
 fn evolution_is_no_worse_than_where_it_starts() {
     for (seed, problem) in random_problems(0..500) {
         let evolved = brkga::evolve(&problem, seed, &[], &|| false);
-        let sliced = best_slicing(&problem, seed);
+        let sliced = best_slicing(&problem, seed, &|| false);
         assert_eq!(evolved.is_some(), sliced.is_some(), "seed {seed}");
         let (Some(evolved), Some((sliced, sliced_ns))) = (evolved, sliced) else {
             continue;
@@ -296,7 +296,7 @@ fn evolution_is_no_worse_than_where_it_starts() {
             .iter()
             .enumerate()
             .map(|(item, _)| problem.items.len() - item);
-        let plans = [backwards.collect(), improve(&problem, sliced)];
+        let plans = [backwards.collect(), improve(&problem, sliced, &|| false)];
         let from_plans = brkga::evolve(&problem, seed, &plans, &|| false).unwrap();
         assert!(cost::is_feasible(&problem, &from_plans), "seed {seed}");
         assert!(objective(&from_plans) <= objective(&plans[1]), "seed {seed}");
@@ -306,7 +306,7 @@ fn evolution_is_no_worse_than_where_it_starts() {
 #[test]
 fn evolution_that_is_stopped_returns_what_it_has() {
     for (seed, problem) in random_problems(0..100) {
-        let Some((sliced, sliced_ns)) = best_slicing(&problem, seed) else {
+        let Some((sliced, sliced_ns)) = best_slicing(&problem, seed, &|| false) else {
             continue;
         };
         let stopped = brkga::evolve(&problem, seed, &[sliced], &|| true).unwrap();

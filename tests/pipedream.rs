@@ -76,7 +76,7 @@ fn a_chain_by_hand() {
         [(2, 10, 18, 14, [0, 0, 1, 1]), (3, 8, 12, 12, [0, 1, 1, 2])]
     {
         let (instance, problem) = problem_of(&network(&[4.0; 4], &chain, stages(count))).unwrap();
-        let laid = pipedream::lay(&problem).unwrap();
+        let laid = pipedream::lay(&problem, &|| false).unwrap();
         assert_eq!(laid.objective_ns, own_ms * MS);
         assert_eq!(laid.assignment, assignment);
         assert_eq!(
@@ -89,7 +89,7 @@ fn a_chain_by_hand() {
     let free: [(usize, &[usize], f64); 2] = [(0, &[1], 0.0), (1, &[2], 0.0)];
     let (_, problem) = problem_of(&network(&[6.0, 2.0, 0.0], &free, stages(3))).unwrap();
     let used = |laid: Laid| laid.devices.len();
-    assert_eq!(pipedream::lay(&problem).map(used), Some(2));
+    assert_eq!(pipedream::lay(&problem, &|| false).map(used), Some(2));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_diamond_by_hand() {
     //   {0, 1, 2} link 4 + 2 = 6  8 | 2  gives 8
     let tensors: [(usize, &[usize], f64); 3] = [(0, &[1, 2], 1.0), (1, &[3], 2.0), (2, &[3], 1.0)];
     let (instance, problem) = problem_of(&network(&[2.0, 3.0, 3.0, 2.0], &tensors, stages(2))).unwrap();
-    let laid = pipedream::lay(&problem).unwrap();
+    let laid = pipedream::lay(&problem, &|| false).unwrap();
     let stage_of = |layer: usize| {
         let item = problem.items.iter().position(|item| item.layers == [layer]);
         laid.assignment[item.unwrap()]
@@ -145,7 +145,7 @@ fn replicated(parameter_bytes: [f64; 2]) -> (Instance, Problem) {
 fn replicated_stages_by_hand() {
     // Without parameters: 9 | 1 2 on three devices and one is max(3, 3, link 1) = 3; 9 1 | 2 on three and one 10 / 3.
     let (instance, problem) = replicated([0.0, 0.0]);
-    let laid = pipedream_replicated::lay(&problem, problem.workers.as_ref().unwrap()).unwrap();
+    let laid = pipedream_replicated::lay(&problem, problem.workers.as_ref().unwrap(), &|| false).unwrap();
     assert_eq!((laid.objective_ns, laid.devices), (3 * MS, vec![3, 1]));
     assert_eq!(laid.assignment, [0, 1, 1]);
     assert_eq!(
@@ -158,7 +158,7 @@ fn replicated_stages_by_hand() {
     //   9 1 | 2   alone 10, on two max(5, 7) = 7, on three 28 / 3.
     // So 6, on two devices and one or two: it leaves none idle. We add the gradient of the cut tensor to the ring on the link.
     let (instance, problem) = replicated([6e6, 1e6]);
-    let laid = pipedream_replicated::lay(&problem, problem.workers.as_ref().unwrap()).unwrap();
+    let laid = pipedream_replicated::lay(&problem, problem.workers.as_ref().unwrap(), &|| false).unwrap();
     assert_eq!((laid.objective_ns, laid.devices), (6 * MS, vec![2, 2]));
     assert_eq!(laid.assignment, [0, 1, 1]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn no_plan_has_a_smaller_bottleneck() {
             continue;
         }
         let name = &instance.name;
-        let laid = pipedream::lay(&problem);
+        let laid = pipedream::lay(&problem, &|| false);
         let own = laid.as_ref().map(|laid| (laid.objective_ns, laid.devices.len()));
         assert_eq!(own, least(&problem), "{name}");
         let best = brute_force::solve(&problem).unwrap().map(|(_, ns)| ns);
@@ -272,7 +272,7 @@ fn a_bottleneck_is_worth_what_its_page_says() {
         let Some((instance, problem)) = random_problem(seed) else {
             continue;
         };
-        let Some(laid) = pipedream::lay(&problem) else {
+        let Some(laid) = pipedream::lay(&problem, &|| false) else {
             continue;
         };
         if problem.settings.objective != Objective::Period {
@@ -404,7 +404,7 @@ fn no_replicated_plan_has_a_smaller_bottleneck() {
                 least_ns = Some(least_ns.map_or(own_ns, |least: u64| least.min(own_ns)));
             }
         }
-        let laid = pipedream_replicated::lay(&problem, workers);
+        let laid = pipedream_replicated::lay(&problem, workers, &|| false);
         assert_eq!(
             laid.as_ref().map(|laid| laid.objective_ns),
             least_ns,
@@ -440,7 +440,7 @@ fn what_it_cannot_do_it_refuses() {
     let reason = Err("it has more than 10,000 antichain states");
     let straight = find("pipedream").unwrap();
     assert_eq!(straight.applies(&problem), reason);
-    assert_eq!(straight.plan(&problem, 0), None);
+    assert_eq!(straight.plan(&problem, 0, &|| false), None);
     let (_, chosen) = replicated([0.0, 0.0]);
     let replicated = find("pipedream-replicated").unwrap();
     assert!(replicated.applies(&problem).is_err());

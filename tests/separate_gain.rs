@@ -12,7 +12,7 @@ use stagecut::instance::Instance;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, PipelineOptions};
-use stagecut::plan::{Outcome, PROOF_TOLERANCE, Plan, Statistics, Status, StoppedBy};
+use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 
@@ -62,7 +62,7 @@ impl Plans {
         let [separate, tied, lifted] =
             [&self.separate, &self.tied, &self.lifted].map(|plan| plan.objective_ms);
         for ms in [tied, lifted].into_iter().flatten() {
-            let is_lower = |bound: f64| bound <= ms * (1.0 + PROOF_TOLERANCE);
+            let is_lower = |bound: f64| bound <= ms;
             assert!(self.separate.bound_ms.is_some_and(is_lower), "{name}");
         }
         let proved = |plan: &Plan| matches!(plan.status, Status::Optimal | Status::Infeasible);

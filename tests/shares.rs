@@ -130,7 +130,7 @@ fn with_equal_ratios_both_at_once_is_no_faster_than_in_turn() {
             continue;
         };
         let workers = problem.workers.as_ref().unwrap();
-        let Some(plan) = find("duan-wu").unwrap().plan(&problem, seed) else {
+        let Some(plan) = find("duan-wu").unwrap().plan(&problem, seed, &|| false) else {
             continue;
         };
         let asking = |change: fn(&mut Settings)| {
@@ -322,10 +322,10 @@ fn the_search_for_global_shares_solves_two_types_and_comes_close_for_more() {
         if settings.worker != WorkerMode::Concurrent || settings.shares != Shares::Global || !any_share {
             continue;
         }
-        let Some(found) = find("duan-wu").unwrap().plan(&problem, seed) else {
+        let Some(found) = find("duan-wu").unwrap().plan(&problem, seed, &|| false) else {
             continue;
         };
-        let found = global_shares::fill(&problem, workers, found);
+        let found = global_shares::fill(&problem, workers, found, &|| false);
         let works = workers.works(&problem, &found.assignment, found.choices.len());
         let Some((global, _)) = best_global(workers, &works, &found.choices) else {
             continue;

@@ -222,7 +222,7 @@ fn an_incumbent_is_a_start_that_highs_accepts() {
     let instance = Instance::from_spec(&wide(60)).expect("a valid instance");
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).expect("valid settings");
     let problem = Problem::new(&instance, settings).expect("a valid problem");
-    let (incumbent, objective_ns) = slicing::best_slicing(&problem, 0).expect("a plan");
+    let (incumbent, objective_ns) = slicing::best_slicing(&problem, 0, &|| false).expect("a plan");
     let limit_ns = bounds::all_in_one_ns(&problem);
     let labels = item_labels(&instance, &problem);
     let Partition { program, columns } = Partition::build(

@@ -1,4 +1,4 @@
-//! A line on stderr that shows how far a search has come, and Ctrl-C.
+//! A line on stderr that shows how far a search has come, and Ctrl-C or SIGTERM.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -99,7 +99,7 @@ pub fn interrupt_control() -> Control<'static> {
     }
 }
 
-/// From now on the first Ctrl-C asks the search to stop, and the second ends the process.
+/// From now on the first Ctrl-C or SIGTERM asks the search to stop, and the second ends the process.
 pub fn catch_interrupts() {
     /// What a shell expects of a process that ended by SIGINT.
     const KILLED_BY_INTERRUPT: i32 = 130;

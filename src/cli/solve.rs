@@ -7,6 +7,7 @@ use crate::exact;
 use crate::exact::control::Progress;
 use crate::exact::highs::SolverError;
 use crate::formulations::partition::item_labels;
+use crate::in_time;
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
@@ -128,7 +129,12 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let labels = item_labels(&instance, &problem);
-    let outcome = searched(args, |control| exact::bound(&problem, &labels, control))?;
+    let outcome = searched(args, |control| {
+        let search = move |problem: &Problem, control: &exact::control::Control| {
+            exact::bound(problem, &labels, control)
+        };
+        in_time::run(&problem, control, search)
+    })?;
     let mut plan = Plan::new(&instance, &problem, "bound", outcome);
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     match args.output.format {

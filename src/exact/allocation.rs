@@ -13,7 +13,7 @@ use super::presolve::{self, Reduced};
 use crate::cost;
 use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
-use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
+use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::units::{LARGEST_EXACT, ns_to_ms};
 use crate::workers::{Allocation, Choice, Workers};
@@ -58,6 +58,7 @@ impl<'a> Search<'a> {
         let objective_ns = self.workers.objective_ns(self.problem, &allocation);
         if objective_ns < self.upper_ns {
             self.upper_ns = objective_ns;
+            self.control.show_plan(&allocation, objective_ns);
             self.incumbent = Some(allocation);
             self.control.report(Some(self.upper_ns), self.lower_ns);
         }
@@ -85,6 +86,7 @@ impl<'a> Search<'a> {
         if ns > self.lower_ns {
             self.lower_ns = ns;
             self.bound_source = bound.source;
+            self.control.show_bound(bound.source, ns);
         }
     }
 
@@ -92,10 +94,7 @@ impl<'a> Search<'a> {
     pub fn target_ns(&self) -> u64 {
         match self.upper_ns {
             u64::MAX => LARGEST_EXACT,
-            upper_ns => {
-                let smallest_step = (upper_ns as f64 * PROOF_TOLERANCE / 2.0) as u64;
-                upper_ns.saturating_sub(smallest_step.max(1))
-            }
+            upper_ns => upper_ns.saturating_sub(1),
         }
     }
 
@@ -231,10 +230,17 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
             Step::Tree(u64::MAX),
         ],
         (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
-        (Method::Exact, Some(Kind::Devices)) if places <= FEW_PLACES => {
-            &[Step::Ideals(AT_FIRST), Step::Program { presolve: true }]
-        }
-        (Method::Exact, Some(_)) => &[Step::Ideals(LONG), Step::Program { presolve: true }],
+        // What comes after the program is for what the solver's tolerance leaves open.
+        (Method::Exact, Some(Kind::Devices)) if places <= FEW_PLACES => &[
+            Step::Ideals(AT_FIRST),
+            Step::Program { presolve: true },
+            Step::Ideals(u64::MAX),
+        ],
+        (Method::Exact, Some(_)) => &[
+            Step::Ideals(LONG),
+            Step::Program { presolve: true },
+            Step::Ideals(u64::MAX),
+        ],
     }
 }
 
@@ -334,7 +340,9 @@ fn find_incumbents(search: &mut Search) {
             if search.is_done() || search.control.must_stop().is_some() {
                 return;
             }
-            if let Some(plan) = heuristic.plan(search.problem, search.control.seed) {
+            let control = search.control;
+            let must_stop = || control.must_stop().is_some();
+            if let Some(plan) = heuristic.plan(search.problem, control.seed, &must_stop) {
                 search.offer(plan);
             }
         }
@@ -351,10 +359,7 @@ fn use_one_class(search: &mut Search) -> Result<(), SolverError> {
         let Some(choice) = search.workers.choices.iter().position(is_it) else {
             continue;
         };
-        let control = Control {
-            progress: None,
-            ..search.control.clone()
-        };
+        let control = search.control.elsewhere();
         let labels: Vec<String> = (0..problem.items.len()).map(|item| item.to_string()).collect();
         let outcome = super::solve(&problem, Method::Exact, &labels, &control)?;
         if let Some(allocation) = outcome.allocation {
@@ -402,13 +407,21 @@ fn use_anchors(search: &mut Search, labels: &[String]) -> Result<(), SolverError
 /// Halves the range between bound and plan, each time by a pass over the ideals, until they meet.
 ///
 /// Without a plan it starts at twice the bound and doubles: passes for short periods are quick, since few stages keep them.
+/// Where little is left in between, it asks for anything better at once, unless the last pass did and found a plan.
 fn bisect(search: &mut Search, most_steps: u64) -> StoppedBy {
+    /// Of the incumbent, what is little.
+    const LITTLE: u64 = 1 << 20;
     let mut visited = 0;
     let mut steps = 0;
+    let mut has_asked = false;
+    // Every pass finds a better plan or raises the bound.
     while !search.is_done() {
         let (low, high) = (search.lower_ns, search.target_ns());
+        let asks = search.incumbent.is_some() && high - low < high / LITTLE && !has_asked;
+        has_asked = asks;
         let limit_ns = match search.incumbent {
             None => low.max(1).saturating_mul(2).min(LARGEST_EXACT),
+            Some(_) if asks => high,
             Some(_) => low + (high - low) / 2,
         };
         search
@@ -425,10 +438,17 @@ fn bisect(search: &mut Search, most_steps: u64) -> StoppedBy {
         steps += ideals.steps.min(left);
         search.statistics.ideals = Some(visited);
         match pass {
-            Pass::Found(found) => search.offer(Allocation {
-                assignment: reduced.lift(&found.assignment),
-                ..found
-            }),
+            Pass::Found(found) => {
+                let before_ns = search.upper_ns;
+                search.offer(Allocation {
+                    assignment: reduced.lift(&found.assignment),
+                    ..found
+                });
+                if search.upper_ns == before_ns {
+                    // The plan is not what the pass took it for: others must tell.
+                    return StoppedBy::SizeLimit;
+                }
+            }
             Pass::Exhausted => search.exhausted("ideals and devices", limit_ns),
             Pass::Stopped(stopped_by) => return search.control.must_stop().unwrap_or(stopped_by),
         }

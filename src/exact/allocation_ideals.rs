@@ -7,6 +7,7 @@ use super::allocation_stage::{Holding, sides};
 use super::capacity::Capacity;
 use super::control::Control;
 use super::growth::{self, Grown, Growth, has};
+use super::room;
 use crate::cost::StageCost;
 use crate::oracles::labels::{self, Formula};
 use crate::plan::StoppedBy;
@@ -83,8 +84,15 @@ fn is_within(devices: &[usize], most: &[usize]) -> bool {
     devices.iter().zip(most).all(|(n, most)| n <= most)
 }
 
-/// Labels of all ideals at most: some GiB.
+/// Labels of all ideals at most.
 const MOST_LABELS: usize = 20_000_000;
+
+/// What a label takes beside its devices, and an ideal beside its sets, with what tables leave free.
+const BYTES_OF_A_LABEL: usize = 112;
+const BYTES_OF_AN_IDEAL: usize = 288;
+
+/// Labels looked at between two looks at the clock.
+const PATIENCE: usize = 1 << 14;
 
 impl<'a> AllocationSearch<'a> {
     /// Prepares a search that gives up after so many steps.
@@ -138,6 +146,10 @@ impl<'a> AllocationSearch<'a> {
             labels: 1,
             limit_ns,
             last: None,
+            looked_at: 0,
+            bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.stock.len(),
+            bytes_of_an_ideal: BYTES_OF_AN_IDEAL + 2 * n.div_ceil(8),
+            most_bytes: room::bytes(),
         };
         ideals.by_size[n].push(0);
         let mut steps = 0;
@@ -197,7 +209,8 @@ impl<'a> AllocationSearch<'a> {
             tally,
             most_steps,
         );
-        let mut most_labels = false;
+        let mut stopped = None;
+        let mut next_look = ideals.looked_at + PATIENCE;
         let mut tried = 0;
         let grown = stage.each(&mut |holding, left| {
             let weight_left = weight - holding.weight;
@@ -216,6 +229,14 @@ impl<'a> AllocationSearch<'a> {
                 .collect();
             let is_empty = left.iter().all(|word| *word == 0);
             for (l, label) in labels.iter().enumerate() {
+                ideals.looked_at += 1;
+                if ideals.looked_at > next_look {
+                    next_look = ideals.looked_at + PATIENCE;
+                    stopped = self.control.must_stop();
+                    if stopped.is_some() {
+                        return true;
+                    }
+                }
                 let depth = if self.memory_binds {
                     label.behind - least_behind
                 } else {
@@ -241,15 +262,15 @@ impl<'a> AllocationSearch<'a> {
                     }
                 }
             }
-            most_labels = ideals.labels > MOST_LABELS;
-            most_labels
+            stopped = ideals.are_too_many().then_some(StoppedBy::SizeLimit);
+            stopped.is_some()
         });
         *steps += stage.steps + tried;
         ideals.all[at].labels = labels;
-        match grown {
-            Grown::Accepted if most_labels => Grown::Stopped(StoppedBy::SizeLimit),
-            Grown::All if *steps > self.most_steps => Grown::Stopped(StoppedBy::SizeLimit),
-            other => other,
+        match (grown, stopped) {
+            (Grown::Accepted, Some(stopped_by)) => Grown::Stopped(stopped_by),
+            (Grown::All, _) if *steps > self.most_steps => Grown::Stopped(StoppedBy::SizeLimit),
+            (other, _) => other,
         }
     }
 
@@ -385,9 +406,21 @@ struct Ideals {
     limit_ns: u64,
     /// The label at the first stage of the best plan.
     last: Option<Label>,
+    /// Labels looked at to tell which dominate others.
+    looked_at: usize,
+    bytes_of_a_label: usize,
+    bytes_of_an_ideal: usize,
+    /// What all of it may take.
+    most_bytes: usize,
 }
 
 impl Ideals {
+    /// Whether there are more than memory has room for.
+    fn are_too_many(&self) -> bool {
+        let bytes = self.labels * self.bytes_of_a_label + self.all.len() * self.bytes_of_an_ideal;
+        self.labels > MOST_LABELS || bytes > self.most_bytes
+    }
+
     /// Adds a way to reach an ideal, unless another is as good; drops those that are no better.
     fn add(&mut self, left: &[u64], weight: u64, label: Label, all_stages: bool, formula: Option<&Formula>) {
         let at = match self.position.get(left) {
@@ -406,6 +439,7 @@ impl Ideals {
             }
         };
         let labels = &mut self.all[at].labels;
+        self.looked_at += labels.len();
         if labels
             .iter()
             .any(|other| other.dominates(&label, all_stages, formula))

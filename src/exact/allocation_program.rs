@@ -11,7 +11,7 @@ use crate::formulations::groups::{self, Groups};
 use crate::formulations::pools::{Pool, Unsupported};
 use crate::formulations::staging::Windows;
 use crate::options::WorkerMode;
-use crate::plan::{PROOF_TOLERANCE, StoppedBy, is_proved};
+use crate::plan::{StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
 use crate::workers::{Allocation, Workers};
 
@@ -217,6 +217,7 @@ pub fn solve(
         upper_ns: incumbent_ns.unwrap_or(u64::MAX),
         retreats: 0,
     };
+    // Every run finds a better plan, is the last, or is one of few retreats.
     while !search.is_done() {
         if !search.run(windows, labels)? {
             break;
@@ -231,6 +232,9 @@ pub fn solve(
 
 /// Runs that found nothing better and proved nothing either, after which a search gives up.
 const MOST_RETREATS: u64 = 3;
+
+/// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
+const RETREAT: f64 = 1e-8;
 
 struct Search<'a> {
     form: &'a Form<'a>,
@@ -268,12 +272,11 @@ impl Search<'_> {
         if self.upper_ns == u64::MAX {
             return self.form.most_ns();
         }
-        // An improvement smaller than half the proof tolerance is not looked for.
-        let step_ns = ((self.upper_ns as f64 * PROOF_TOLERANCE / 2.0) as u64).max(1);
-        let target_ns = self.upper_ns as f64 - (step_ns * (1 + self.retreats)) as f64;
-        let rounding_ns = self.form.rounding_ns();
-        // With half a ns of rounding, better plans lie below the limit and the incumbent does not.
-        target_ns + if rounding_ns <= 0.5 { rounding_ns } else { 0.0 }
+        // What the solver could not tell from the incumbent is left open, more of it each time.
+        let retreat_ns = self.upper_ns as f64 * RETREAT * self.retreats as f64;
+        let target_ns = self.upper_ns.saturating_sub(1) as f64 - retreat_ns.ceil();
+        // Midway to the incumbent: with half a ns of rounding or less, better plans lie below and the incumbent does not.
+        target_ns + if self.form.rounding_ns() <= 0.5 { 0.5 } else { 0.0 }
     }
 
     /// Records that every plan takes more than `limit_ns` in real numbers.

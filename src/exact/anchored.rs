@@ -53,10 +53,7 @@ pub(super) fn refutes(
     control: &Control,
 ) -> Result<bool, SolverError> {
     let three = problem.before_in_after();
-    let control = Control {
-        progress: None,
-        ..control.clone()
-    };
+    let control = control.elsewhere();
     for _ in 0..MOST_PROGRAMS {
         let Some(anchor) = known.busiest(target_ns) else {
             return Ok(false);

@@ -28,6 +28,19 @@ pub fn grain_ns(problem: &Problem) -> u64 {
     works.fold(0, greatest_common_divisor).max(1)
 }
 
+/// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
+pub fn objective_grain_ns(problem: &Problem) -> u64 {
+    let works = problem
+        .items
+        .iter()
+        .flat_map(|item| [item.forward_ns, item.backward_ns]);
+    let moved = problem
+        .transfers
+        .iter()
+        .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
+    works.chain(moved).fold(0, greatest_common_divisor).max(1)
+}
+
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::control::Control;
 use super::growth::{self, Grown, Growth, Tally, has};
+use super::room;
 use crate::cost::{Side, StageCost};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -88,8 +89,8 @@ impl<'a> IdealSearch<'a> {
         let stages = self.problem.stages();
         let all_stages = self.problem.settings.all_stages;
         let words = states[0].left.len();
-        // Each ideal is kept twice, as a state and to be recognised.
-        let most_states = MOST_BYTES / (2 * 8 * words + 96);
+        // Each ideal is kept twice, as a state and to be recognised, in tables that double.
+        let most_states = room::bytes() / (2 * 8 * words + BYTES_OF_A_STATE);
         let mut seen: HashSet<Box<[u64]>> = HashSet::new();
         let mut layer = 0..1;
         let mut steps = 0;
@@ -157,8 +158,8 @@ impl<'a> IdealSearch<'a> {
     }
 }
 
-/// Memory that the ideals of a pass may take.
-const MOST_BYTES: usize = 4 << 30;
+/// What a state takes beside its two sets, with what tables leave free.
+const BYTES_OF_A_STATE: usize = 192;
 
 /// Reads the stages off the chain of states that ends in the last one, the empty ideal.
 fn unwind(n: usize, states: &[State]) -> Assignment {

@@ -46,6 +46,7 @@ mod program;
 pub mod reach;
 mod reached;
 pub mod relaxed;
+mod room;
 mod search;
 mod three_block;
 mod twins;
@@ -173,10 +174,11 @@ enum Step {
 }
 
 impl Method {
+    /// The steps in their order. What comes after the whole program is for what the solver's tolerance leaves open.
     fn steps(self, problem: &Problem) -> &'static [Step] {
         use Step::*;
         let is_period = problem.iteration_micro_batches().is_none();
-        // What a stage holds may depend on stages that an ideal says nothing of.
+        // Ideals are of no use then, and so is the order that suits them.
         let is_joint = problem.memory_is_joint();
         let is_blocking = problem.settings.communication == Communication::Blocking;
         match self {
@@ -190,6 +192,7 @@ impl Method {
                     Evolution,
                     Ideals(STEPS_BESIDE),
                     Program(Extent::Presolved),
+                    Ideals(u64::MAX),
                 ]
             }
             // Fronts tell much where transfers are blocking.
@@ -203,6 +206,7 @@ impl Method {
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
                 Beside(STEPS_BESIDE),
+                Ideals(u64::MAX),
             ],
             Self::Exact if is_period && !is_joint => &[
                 Incumbents,
@@ -215,8 +219,18 @@ impl Method {
                 Ideals(STEPS_AT_FIRST),
                 Evolution,
                 Beside(STEPS_BESIDE),
+                Ideals(u64::MAX),
             ],
-            Self::Exact | Self::Milp => &[
+            Self::Exact => &[
+                Incumbents,
+                Bounds,
+                Period,
+                Anchored,
+                Evolution,
+                Program(Extent::Presolved),
+                LabelledIdeals,
+            ],
+            Self::Milp => &[
                 Incumbents,
                 Bounds,
                 Period,
@@ -273,6 +287,10 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::ThreeBlock => three_block::raise(search, labels)?,
         Step::WorkAlone => relaxed::work_alone(search, labels)?,
         Step::DeadEnds => relaxed::dead_ends(search, labels)?,
+        // What a stage holds may depend on stages that an ideal says nothing of: plans over ideals would break memory.
+        Step::IdealPairs(_) | Step::Ideals(_) | Step::LabelledIdeals if search.problem.memory_is_joint() => {
+            return Ok(StoppedBy::SizeLimit);
+        }
         Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
             let stopped_by = passes::over_ideal_pairs(search, most_steps);
             return Ok(stopped_by.unwrap_or_else(|| passes::over_coarse_pairs(search)));
@@ -349,10 +367,11 @@ fn find_incumbents(search: &mut Search) {
 fn offer_quick_plans(search: &mut Search, problem: &Problem, lift: impl Fn(Assignment) -> Assignment) {
     let quick = |heuristic: &&heuristics::Heuristic| heuristic.effort == Effort::Quick;
     for heuristic in heuristics::METHODS.iter().filter(quick) {
-        if let Some(plan) = heuristic.plan(problem, search.control.seed) {
+        let control = search.control;
+        if let Some(plan) = heuristic.plan(problem, control.seed, &|| control.must_stop().is_some()) {
             search.offer(lift(plan.assignment));
         }
-        if search.control.must_stop().is_some() {
+        if control.must_stop().is_some() {
             return;
         }
     }

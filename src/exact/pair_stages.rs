@@ -18,12 +18,13 @@ use super::pair_batch::Batch;
 use super::pair_limit::Limit;
 use super::part::{Busy, Ideal, Part, Towards, plus};
 use super::parts::{Caps, list, wanted_before};
-use super::reached::Reached;
+use super::reached::{Reached, State};
+use super::room;
 use crate::options::Communication;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
-/// Most bytes of the pairs met from one end.
+/// Most bytes of the sets of pairs met from one end.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Most ideals at the far ends of stages that are kept at a time, four bytes each.
@@ -66,6 +67,8 @@ pub struct Stages<'a> {
     pub most_ns: u64,
     /// The number of steps at which to give up.
     pub until: u64,
+    /// What there is room for.
+    room_bytes: usize,
     /// Ideals looked at, and pairs that work allows, which count for more.
     pub steps: u64,
 }
@@ -130,6 +133,7 @@ impl<'a> Stages<'a> {
             reachable_held: 0,
             most_ns: listed_ns,
             until: 0,
+            room_bytes: room::bytes(),
             steps: 0,
         })
     }
@@ -259,7 +263,7 @@ impl<'a> Stages<'a> {
                     return Ok(Some((own.states.len() - 1) as u32));
                 }
             }
-            if self.reachable_held > MOST_REACHABLE {
+            if self.reachable_held > MOST_REACHABLE.min(self.room_bytes / 16) {
                 self.forget_reachable();
             }
         }
@@ -268,7 +272,9 @@ impl<'a> Stages<'a> {
 
     /// Whether there is room, time and effort left.
     pub fn may_go_on(&self, own: &Reached, steps: u64) -> Result<(), StoppedBy> {
-        let is_large = own.seen.bytes > MOST_BYTES;
+        // States double as they grow.
+        let bytes = own.seen.bytes + 2 * own.states.len() * size_of::<State>();
+        let is_large = own.seen.bytes > MOST_BYTES || bytes > self.room_bytes / 2;
         match self.control.must_stop() {
             _ if is_large || steps > self.until => Err(StoppedBy::SizeLimit),
             Some(stopped_by) => Err(stopped_by),

@@ -8,6 +8,7 @@ use petgraph::unionfind::UnionFind;
 
 use super::growth;
 use super::listing::{self, Ranges, Visitor};
+use super::room;
 use crate::cost::{Side, StageCost};
 use crate::problem::Problem;
 
@@ -128,6 +129,9 @@ impl Part {
             consumers.next().is_none() && first.is_some_and(|to| precedes(&before, transfer.producer, to))
         };
         let is_simple: Vec<bool> = transfers.iter().map(simple).collect();
+        // Sets of items and transfers, once as they are met, once sorted, and while they grow.
+        let bytes_of_an_ideal = 4 * 8 * (words + transfers.len().div_ceil(64)) + 64;
+        let most_ideals = most_ideals.min(room::bytes() / bytes_of_an_ideal);
         let mut lister = Lister::new(problem, &items, &transfers, &is_simple, wanted, most_ideals);
         if !listing::walk(&before, &mut lister) {
             return Err(match lister.listed.works_ns.len() > most_ideals {

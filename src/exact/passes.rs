@@ -6,7 +6,6 @@ use super::ideal_pairs::PairSearch;
 use super::ideals::{IdealSearch, Pass};
 use super::presolve::Reduced;
 use super::search::Search;
-use crate::heuristics::local_moves;
 use crate::options::Communication;
 use crate::oracles;
 use crate::plan::StoppedBy;
@@ -20,6 +19,7 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
     // The reduction for this incumbent stays right for better ones.
     let reduced = search.reduced.clone();
     let mut ideals = IdealSearch::new(&reduced.problem, search.control, most_steps);
+    // Every turn but the last finds a better plan.
     loop {
         let Some(limit_ns) = search.target_bottleneck_ns() else {
             search.exhausted("work per stage");
@@ -32,7 +32,14 @@ pub(super) fn over_ideals(search: &mut Search, most_steps: u64) -> StoppedBy {
         let pass = ideals.pass(limit_ns);
         search.statistics.ideals = Some(ideals.ideals);
         match pass {
-            Pass::Found(assignment) => search.offer_reduced(&assignment),
+            Pass::Found(assignment) => {
+                let before_ns = search.upper_ns;
+                search.offer_reduced(&assignment);
+                if search.upper_ns == before_ns {
+                    // The plan is not what the pass took it for: others must tell.
+                    return StoppedBy::SizeLimit;
+                }
+            }
             Pass::Exhausted => {
                 search.exhausted("ideals");
                 return StoppedBy::Completed;
@@ -243,6 +250,7 @@ fn climb(search: &mut Search, mut pairs: PairSearch, coarse: Option<&Reduced>, m
         // A plan that is best far around itself is mostly nearly best.
         ladder.asks_for_better = settle(search, &mut pairs, lower_ns);
     }
+    // Every pass takes of the steps that are left.
     while !search.is_over() {
         lower_ns = lower_ns.max(search.lower_bottleneck_ns);
         let Some(target_ns) = search.target_bottleneck_ns() else {
@@ -304,7 +312,7 @@ fn offer(search: &mut Search, coarse: Option<&Reduced>, assignment: &Assignment)
         Some(coarse) => search.reduced.lift(&coarse.lift(assignment)),
         None => search.reduced.lift(assignment),
     };
-    search.offer(local_moves::improve(search.problem, plan));
+    search.offer(search.improved(plan));
 }
 
 /// Looks for better plans near the incumbent, in corridors that widen where there are none: limits halve what is open. Whether there
@@ -318,8 +326,9 @@ fn settle(search: &mut Search, pairs: &mut PairSearch, lower_ns: u64) -> bool {
         // Where there was nothing better in a narrower one, there seldom is.
         let mut halvings = if corridor == 0 { 0 } else { most_halvings };
         has_settled = false;
+        // A better plan comes, what is open is halved so many times at most, or one of few stops is counted.
         while let (Some(target_ns), Some(incumbent)) = (search.target_bottleneck_ns(), &search.incumbent) {
-            let reach_ns = target_ns.min(too_loose_ns - 1);
+            let reach_ns = target_ns.min(too_loose_ns.saturating_sub(1));
             let open_ns = reach_ns.saturating_sub(low_ns);
             let asks_for_better = open_ns < target_ns / SETTLED || halvings == most_halvings;
             let limit_ns = match asks_for_better {

@@ -1,7 +1,6 @@
 //! Bounds an iteration by what is proved of the period: whatever a plan costs in all, its busiest stage is one of a plan.
 
 use super::bounds::Bound;
-use super::control::Control;
 use super::highs::SolverError;
 use super::program::Extent;
 use super::search::Search;
@@ -22,10 +21,7 @@ pub(super) fn raise(search: &mut Search, labels: &[String]) -> Result<(), Solver
         return Ok(());
     }
     let problem = search.problem.for_the_period();
-    let control = Control {
-        progress: None,
-        ..search.control.clone()
-    };
+    let control = search.control.elsewhere();
     let mut period = Search::new(&problem, &control);
     for step in [
         Step::Incumbents,

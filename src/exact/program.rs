@@ -11,12 +11,16 @@ use super::windows;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
+use crate::problem::Assignment;
 
 /// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
 const FEW_BINARIES: usize = 160;
 
 /// Nodes after which a program of few binaries is left for later.
 const NODES_OF_FEW: u64 = 1;
+
+/// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
+const MOST_EXCLUDED: usize = 8;
 
 /// How much of the program is built, and how long it is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,9 @@ pub(super) enum Extent {
 /// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
 /// of `tests/exact.rs`); asked for anything better than that solution, they find it.
 ///
+/// The solver's tolerance proves nothing: a solution that costs no less than the incumbent, counted again in whole ns, is
+/// excluded by a row of its own and the program solved again; after a few of them the search ends without a proof.
+///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
@@ -44,6 +51,8 @@ pub(super) fn search(
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
     let presolve = extent != Extent::Textbook;
+    let mut excluded: Vec<Assignment> = Vec::new();
+    // Every turn finds a better plan, excludes one of few solutions, or is the last.
     loop {
         if let Some(stopped_by) = search.control.must_stop() {
             return Ok(stopped_by);
@@ -68,18 +77,26 @@ pub(super) fn search(
             return Ok(StoppedBy::SizeLimit);
         }
         let most_nodes = (extent == Extent::Few).then_some(NODES_OF_FEW);
-        match run(search, &windows, limit_ns, most_nodes, labels)? {
+        let before_ns = search.upper_ns;
+        let (stop, found) = run(search, &windows, limit_ns, most_nodes, &excluded, labels)?;
+        match stop {
             Stop::Limit(stopped_by) => return Ok(stopped_by),
             Stop::Infeasible => return Ok(StoppedBy::Completed),
             Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
+            Stop::Optimal if search.upper_ns == before_ns => match found {
+                Some(assignment) if excluded.len() < MOST_EXCLUDED => excluded.push(assignment),
+                _ => return Ok(StoppedBy::Completed),
+            },
             Stop::Optimal if presolve => {
+                // Reduced for the better plan, the problem has other items.
+                excluded.clear();
                 // The better plan may be one that the anchored bound proves, which is cheaper than another run.
                 anchored::raise(search, labels)?;
                 if search.is_done() {
                     return Ok(StoppedBy::Completed);
                 }
             }
-            Stop::Optimal => {}
+            Stop::Optimal => excluded.clear(),
         }
     }
 }
@@ -111,14 +128,15 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
     .then_some(windows)
 }
 
-/// One run of the program, for plans of at most the search's target.
+/// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.
 fn run(
     search: &mut Search,
     windows: &Windows,
     limit_ns: u64,
     most_nodes: Option<u64>,
+    excluded: &[Assignment],
     labels: &[String],
-) -> Result<Stop, SolverError> {
+) -> Result<(Stop, Option<Assignment>), SolverError> {
     let problem = &search.reduced.problem;
     let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
     let labels = search.reduced.labels(labels);
@@ -126,8 +144,12 @@ fn run(
         bottleneck_from_ns: search.lower_bottleneck_ns,
         bottleneck_to_ns: limit_ns,
         objective_to_ns: Some(target_ns),
+        grain_ns: search.grain_ns,
     };
-    let Partition { program, columns } = Partition::build(problem, windows, interest, &labels);
+    let Partition { mut program, columns } = Partition::build(problem, windows, interest, &labels);
+    for (at, assignment) in excluded.iter().enumerate() {
+        columns.exclude(&mut program, at, assignment);
+    }
     search.statistics.binaries = program.binaries();
     let scale_ns = program.scale_ns;
     let control: &Control = search.control;
@@ -145,24 +167,21 @@ fn run(
     };
     let solved = highs::solve(program, None, most_nodes, control, &watch)?;
     search.statistics.nodes += solved.nodes;
-    if let Some(assignment) = solved
+    let found = solved
         .values
         .as_deref()
-        .and_then(|values| columns.assignment(values))
-    {
-        search.offer_reduced(&assignment);
-    }
-    let improved = search.upper_ns < incumbent_ns;
+        .and_then(|values| columns.assignment(values));
+    found
+        .iter()
+        .for_each(|assignment| search.offer_reduced(assignment));
     match solved.stop {
         Stop::Infeasible => search.exhausted("program"),
-        // A solution of at most the target that costs no less than the incumbent: rounding, beyond which nothing is left.
-        Stop::Optimal if !improved && search.incumbent.is_some() => search.exhausted("program"),
         _ => {
             let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
             search.raise("program", bound_ns.min(search.unproved_ns()));
         }
     }
-    Ok(solved.stop)
+    Ok((solved.stop, found))
 }
 
 /// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the

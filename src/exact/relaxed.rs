@@ -4,12 +4,10 @@
 use std::collections::HashMap;
 
 use super::bounds::Bound;
-use super::control::Control;
 use super::highs::SolverError;
 use super::search::Search;
 use super::{Step, take};
 use crate::cost;
-use crate::heuristics::local_moves;
 use crate::options::Communication;
 use crate::problem::{Assignment, Item, Problem, Transfer};
 
@@ -234,10 +232,7 @@ fn raise(
     extend: impl Fn(Assignment) -> Assignment,
     labels: &[String],
 ) -> Result<(), SolverError> {
-    let control = Control {
-        progress: None,
-        ..search.control.clone()
-    };
+    let control = search.control.elsewhere();
     let mut alone = Search::new(relaxed, &control);
     search.plans.iter().for_each(|plan| alone.offer(restrict(plan)));
     let known = alone.plans.len();
@@ -253,7 +248,7 @@ fn raise(
     });
     for plan in alone.plans.split_off(known).into_iter().map(extend) {
         search.offer(plan.clone());
-        search.offer(local_moves::improve(search.problem, plan));
+        search.offer(search.improved(plan));
     }
     Ok(())
 }

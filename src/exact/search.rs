@@ -4,7 +4,8 @@ use super::bounds;
 use super::control::Control;
 use super::presolve::{self, Reduced};
 use crate::cost;
-use crate::plan::{Outcome, PROOF_TOLERANCE, Statistics, StoppedBy, is_proved};
+use crate::heuristics::local_moves;
+use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
 use crate::units::ns_to_ms;
 use crate::workers::Allocation;
@@ -28,6 +29,8 @@ pub struct Search<'a> {
     pub lower_ns: u64,
     /// No plan's busiest stage is below this, in ns.
     pub lower_bottleneck_ns: u64,
+    /// What every objective is a multiple of, in ns.
+    pub grain_ns: u64,
     /// The bound that gave `lower_ns`.
     pub bound_source: &'static str,
     /// How it goes.
@@ -46,6 +49,7 @@ impl<'a> Search<'a> {
             upper_ns: u64::MAX,
             lower_ns: 0,
             lower_bottleneck_ns: 0,
+            grain_ns: bounds::objective_grain_ns(problem),
             bound_source: "none",
             statistics: Statistics {
                 items: problem.items.len(),
@@ -72,6 +76,7 @@ impl<'a> Search<'a> {
         let Search {
             problem: _,
             control: _,
+            grain_ns: _,
             reduced,
             plans,
             incumbent,
@@ -84,6 +89,7 @@ impl<'a> Search<'a> {
         *self = Self {
             problem: self.problem,
             control: self.control,
+            grain_ns: self.grain_ns,
             reduced,
             plans,
             incumbent,
@@ -104,9 +110,19 @@ impl<'a> Search<'a> {
         self.plans.push(assignment.clone());
         if objective_ns < self.upper_ns {
             self.upper_ns = objective_ns;
+            if self.control.known.is_some() {
+                self.control
+                    .show_plan(&Allocation::from(assignment.clone()), objective_ns);
+            }
             self.incumbent = Some(assignment);
             self.control.report(Some(self.upper_ns), self.lower_ns);
         }
+    }
+
+    /// A plan after [local moves](local_moves), as far as there is time.
+    pub fn improved(&self, plan: Assignment) -> Assignment {
+        let control = self.control;
+        local_moves::improve(self.problem, plan, &|| control.must_stop().is_some())
     }
 
     /// Takes a plan of the reduced problem.
@@ -120,8 +136,11 @@ impl<'a> Search<'a> {
         self.statistics.items_after_presolve = self.reduced.problem.items.len();
     }
 
-    /// Takes a bound on the objective.
+    /// Takes a bound on the objective: no plan costs anything between it and the next multiple of the grain.
     pub fn raise(&mut self, source: &'static str, objective_ns: u64) {
+        let objective_ns = objective_ns
+            .checked_next_multiple_of(self.grain_ns)
+            .unwrap_or(u64::MAX);
         if objective_ns < u64::MAX {
             let best_ms = self.statistics.bounds_ms.entry(source.into()).or_default();
             *best_ms = best_ms.max(ns_to_ms(objective_ns));
@@ -129,6 +148,7 @@ impl<'a> Search<'a> {
         if objective_ns > self.lower_ns {
             self.lower_ns = objective_ns;
             self.bound_source = source;
+            self.control.show_bound(source, objective_ns);
         }
     }
 
@@ -167,16 +187,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The largest objective that is still of interest: just below the incumbent.
-    ///
-    /// An improvement smaller than half the proof tolerance is not looked for, so that programs in doubles never have to
-    /// tell apart what they cannot.
+    /// The largest objective that is still of interest: one grain below the incumbent.
     pub fn target_ns(&self) -> u64 {
-        if self.incumbent.is_none() {
-            return u64::MAX;
+        match self.incumbent {
+            Some(_) => self.upper_ns.saturating_sub(self.grain_ns),
+            None => u64::MAX,
         }
-        let smallest_step = (self.upper_ns as f64 * PROOF_TOLERANCE / 2.0) as u64;
-        self.upper_ns.saturating_sub(smallest_step.max(1))
     }
 
     /// The largest bottleneck of a plan of interest; `None` if there can be no such plan.
@@ -194,14 +210,13 @@ impl<'a> Search<'a> {
     pub fn exhausted(&mut self, source: &'static str) {
         match self.target_ns() {
             u64::MAX => self.raise(source, u64::MAX),
-            target => self.raise(source, target + 1),
+            _ => self.raise(source, self.upper_ns),
         }
     }
 
     /// The largest bound that leaves the incumbent unproved: what a source may claim that is not trusted with a proof.
     pub fn unproved_ns(&self) -> u64 {
-        let proving = (self.upper_ns as f64 * PROOF_TOLERANCE).ceil() as u64;
-        self.upper_ns.saturating_sub(proving + 1)
+        self.target_ns().min(u64::MAX - self.grain_ns)
     }
 
     /// Ends the search.

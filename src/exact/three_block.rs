@@ -1,7 +1,6 @@
 //! The three-block bound: no plan of interest where the blocks around one stage cannot keep the bottleneck.
 
 use super::bounds;
-use super::control::Control;
 use super::highs::{self, SolverError, Stop};
 use super::program::integral_bound;
 use super::search::Search;
@@ -26,10 +25,7 @@ pub(super) fn raise(search: &mut Search, labels: &[String]) -> Result<(), Solver
     let labels = search.reduced.labels(labels);
     let stages = search.reduced.problem.stages();
     let three = search.reduced.problem.before_in_after();
-    let control = Control {
-        progress: None,
-        ..search.control.clone()
-    };
+    let control = search.control.elsewhere();
     let mut middles: Vec<usize> = (0..stages).collect();
     middles.sort_by_key(|&before| (2 * before + 1).abs_diff(stages));
     for before in middles {

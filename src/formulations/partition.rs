@@ -19,8 +19,10 @@ pub struct Interest {
     pub bottleneck_from_ns: u64,
     /// No plan with a larger bottleneck is looked for.
     pub bottleneck_to_ns: u64,
-    /// Nor one of a larger objective, where given.
+    /// Nor one of a larger objective, where given: then cut-offs lie midway to the next objective that a plan may have.
     pub objective_to_ns: Option<u64>,
+    /// What objectives are multiples of.
+    pub grain_ns: u64,
 }
 
 impl Interest {
@@ -30,6 +32,15 @@ impl Interest {
             bottleneck_from_ns: 0,
             bottleneck_to_ns: bottleneck_ns,
             objective_to_ns: None,
+            grain_ns: 1,
+        }
+    }
+
+    /// What cut-offs are above the largest objective of interest.
+    fn margin_ns(&self) -> f64 {
+        match self.objective_to_ns {
+            Some(ns) if ns < u64::MAX => self.grain_ns as f64 / 2.0,
+            _ => 0.0,
         }
     }
 }
@@ -65,7 +76,7 @@ impl Partition {
         let mut program = Program::new(scale_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
         let paid = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
-        let at_most = interest.bottleneck_to_ns as f64 / scale_ns;
+        let at_most = (interest.bottleneck_to_ns as f64 + interest.margin_ns()) / scale_ns;
         let bottlenecks = Bottlenecks::declare(&mut program, problem, at_most);
         monotone(&mut program, problem, &staging, labels);
         precedence(&mut program, problem, &staging, labels);
@@ -86,7 +97,7 @@ impl Partition {
         program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
         floor(&mut program, problem, &bottlenecks, interest.bottleneck_from_ns);
         if let Some(at_most_ns) = interest.objective_to_ns.filter(|&ns| ns < u64::MAX) {
-            cut_off(&mut program, problem, at_most_ns);
+            cut_off(&mut program, problem, at_most_ns as f64 + interest.margin_ns());
         }
         let columns = Columns {
             staging,
@@ -103,6 +114,11 @@ impl Columns {
     /// Reads the assignment of a solution; `None` if its binaries are not whole.
     pub fn assignment(&self, values: &[f64]) -> Option<Assignment> {
         self.staging.assignment(values)
+    }
+
+    /// Leaves a solution out: see [`Staging::exclude`].
+    pub fn exclude(&self, program: &mut Program, at: usize, assignment: &Assignment) {
+        self.staging.exclude(program, at, assignment);
     }
 
     /// Column values of an assignment: a complete start for the solver.
@@ -127,9 +143,9 @@ fn floor(program: &mut Program, problem: &Problem, bottlenecks: &Bottlenecks, at
 
 /// Family `cut_off`: the objective of an iteration is at most that of interest. A period needs no row: it is the bottleneck,
 /// whose upper bound says the same.
-fn cut_off(program: &mut Program, problem: &Problem, at_most_ns: u64) {
+fn cut_off(program: &mut Program, problem: &Problem, at_most_ns: f64) {
     if problem.iteration_micro_batches().is_some() {
-        let at_most = at_most_ns as f64 / program.scale_ns;
+        let at_most = at_most_ns / program.scale_ns;
         program.add_row(
             "cut_off[objective]".into(),
             program.objective.clone(),

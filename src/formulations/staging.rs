@@ -134,6 +134,21 @@ impl Staging {
         self.prefix.iter().map(stage).collect()
     }
 
+    /// Row `excluded`: some open prefix variable differs from those of an assignment.
+    pub fn exclude(&self, program: &mut Program, at: usize, assignment: &Assignment) {
+        let mut differing = Expression::default();
+        for (prefixes, &stage) in self.prefix.iter().zip(assignment) {
+            for (k, prefix) in prefixes.iter().enumerate() {
+                if let Prefix::Open(column) = *prefix {
+                    let is_set = stage < k;
+                    column.add_to(&mut differing, if is_set { -1.0 } else { 1.0 });
+                    differing += f64::from(is_set);
+                }
+            }
+        }
+        program.add_row(format!("excluded[{}]", at + 1), 1.into(), differing);
+    }
+
     /// Writes the column values of an assignment.
     pub fn write(&self, assignment: &Assignment, values: &mut [f64]) {
         for (prefixes, &stage) in self.prefix.iter().zip(assignment) {

@@ -25,7 +25,9 @@ pub fn build(three: &Problem, before: usize, after: usize, at_most_ns: u64, labe
     let blocks = [before, 1, after];
     let staging = Staging::declare(&mut program, three, &windows, labels);
     let paid = Charges::declare(&mut program, three, &staging, 0..3);
-    let bottlenecks = Bottlenecks::declare(&mut program, three, 1.0);
+    // Midway to the next whole ns, so that the solver's tolerance decides nothing.
+    let at_most = (at_most_ns as f64 + 0.5) / program.scale_ns;
+    let bottlenecks = Bottlenecks::declare(&mut program, three, at_most);
     monotone(&mut program, three, &staging, labels);
     precedence(&mut program, three, &staging, labels);
     charges(&mut program, three, &staging, &paid, labels);

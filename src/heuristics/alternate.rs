@@ -11,7 +11,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::grouping::{Grouping, free_choices, neighbours};
 use super::slicing_for::SlicingFor;
-use super::{Effort, Heuristic, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders};
+use super::{
+    Effort, Heuristic, MustStop, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders,
+};
 use crate::problem::Problem;
 use crate::workers::{Allocation, Workers};
 
@@ -34,10 +36,10 @@ const MOST_LOADS: u64 = 300_000;
 /// Random sequences of workers to try where no start is a plan.
 const RANDOM_STARTS: usize = 20;
 
-fn run(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
+fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
     let starts = [
         duan_wu::partition_and_group(problem, workers),
-        lpt::slice_and_deal(problem, workers, seed),
+        lpt::slice_and_deal(problem, workers, seed, must_stop),
     ];
     let mut best: Option<Allocation> = None;
     let mut keep = |plan: Allocation| {
@@ -47,9 +49,9 @@ fn run(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
         });
     };
     for start in starts.into_iter().flatten() {
-        let filled = global_shares::fill(problem, workers, start);
+        let filled = global_shares::fill(problem, workers, start, must_stop);
         if let Some(start) = if_runs(problem, workers, filled) {
-            keep(duan_wu_local::improve(problem, workers, start.clone()));
+            keep(duan_wu_local::improve(problem, workers, start.clone(), must_stop));
             keep(start);
         }
     }
@@ -62,10 +64,11 @@ fn run(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
             .map(|order| SlicingFor::new(problem, workers, order))
             .collect(),
         rng: ChaCha8Rng::seed_from_u64(seed),
+        must_stop,
     };
     let start = best.clone().or_else(|| search.random_start())?;
     let searched = search.improve(start);
-    let searched = duan_wu_local::improve(problem, workers, searched);
+    let searched = duan_wu_local::improve(problem, workers, searched, must_stop);
     let plan = match best {
         Some(best) => better(problem, workers, searched, best),
         None => searched,
@@ -79,6 +82,7 @@ struct Search<'a> {
     /// One for each order.
     slicers: Vec<SlicingFor<'a>>,
     rng: ChaCha8Rng,
+    must_stop: MustStop<'a>,
 }
 
 impl Search<'_> {
@@ -119,7 +123,7 @@ impl Search<'_> {
         objective_ns: &mut u64,
     ) -> bool {
         let before_ns = *objective_ns;
-        while let Some((sliced, _)) = self.slicers[at].slice(&choices, *objective_ns) {
+        while let Some((sliced, _)) = self.slicers[at].slice(&choices, *objective_ns, self.must_stop) {
             let mut regrouped = sliced.clone();
             Grouping::new(
                 self.problem,
@@ -127,7 +131,7 @@ impl Search<'_> {
                 &sliced.assignment,
                 sliced.choices.len(),
             )
-            .improve(&mut regrouped.choices);
+            .improve(&mut regrouped.choices, self.must_stop);
             let costed = [regrouped, sliced].map(|plan| (self.objective_ns(&plan), plan));
             let Some((better_ns, better)) = costed.into_iter().min_by_key(|&(ns, _)| ns) else {
                 break;
@@ -190,7 +194,7 @@ impl Search<'_> {
     }
 
     fn is_spent(&self) -> bool {
-        self.slicers.iter().map(|slicer| slicer.loads).sum::<u64>() > MOST_LOADS
+        self.slicers.iter().map(|slicer| slicer.loads).sum::<u64>() > MOST_LOADS || (self.must_stop)()
     }
 
     /// The best slicing for some random sequence of workers.
@@ -210,7 +214,7 @@ impl Search<'_> {
                 choices.push(*singles.choose(&mut self.rng)?);
             }
             let at = attempt % self.slicers.len();
-            if let Some((plan, _)) = self.slicers[at].slice(&choices, u64::MAX) {
+            if let Some((plan, _)) = self.slicers[at].slice(&choices, u64::MAX, self.must_stop) {
                 return Some(plan);
             }
         }

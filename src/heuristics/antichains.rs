@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 
+use super::MustStop;
 use crate::oracles::ideals::{Ideals, IdealsError};
 use crate::problem::{Assignment, Problem, Transfer};
 
@@ -51,13 +52,13 @@ pub struct Laid {
 
 /// Whether the program takes a problem, or why not.
 pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
-    match enumerate(problem) {
+    match enumerate(problem, &|| false) {
         Ok(_) => Ok(()),
         Err(_) => Err("it has more than 10,000 antichain states"),
     }
 }
 
-/// The plan of the least bottleneck; `None` where there are too many states, or no plan.
+/// The plan of the least bottleneck; `None` where there are too many states, or no plan, or when it must stop.
 ///
 /// * `stage_ns`: what a stage takes on so many devices; no less if it holds more.
 ///
@@ -68,26 +69,31 @@ pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
 ///
 /// Time O(P (d + q s²)) for P pairs of nested states, a stage no longer than the limit apart, d states just below one, q
 /// stages and s - 1 spare devices. Space O(N (n / 64 + q s)) for N states of n items.
-pub fn lay(problem: &Problem, devices: Devices, stage_ns: impl Fn(&StageSums, usize) -> u64) -> Option<Laid> {
-    let mut program = Program::new(problem, devices)?;
+pub fn lay(
+    problem: &Problem,
+    devices: Devices,
+    stage_ns: impl Fn(&StageSums, usize) -> u64,
+    must_stop: MustStop<'_>,
+) -> Option<Laid> {
+    let mut program = Program::new(problem, devices, must_stop)?;
     let all_ns = stage_ns(&program.states[program.states.len() - 1].sums, 1);
     let share_ns = all_ns / devices.count as u64;
     let mut margin_ns = (share_ns / FIRST_MARGIN).max(1);
     while share_ns + margin_ns < all_ns {
-        let laid = program.lay_within(share_ns + margin_ns, &stage_ns);
+        let laid = program.lay_within(share_ns + margin_ns, &stage_ns, must_stop);
         if laid.is_some() {
             return laid;
         }
         margin_ns *= 2;
     }
-    program.lay_within(u64::MAX, &stage_ns)
+    program.lay_within(u64::MAX, &stage_ns, must_stop)
 }
 
 /// The first limit is this fraction above an equal share of the work.
 const FIRST_MARGIN: u64 = 16;
 
-fn enumerate(problem: &Problem) -> Result<Ideals, IdealsError> {
-    Ideals::enumerate(problem, MOST_STATES, &|| false)
+fn enumerate(problem: &Problem, must_stop: MustStop<'_>) -> Result<Ideals, IdealsError> {
+    Ideals::enumerate(problem, MOST_STATES, must_stop)
 }
 
 struct Program {
@@ -132,8 +138,8 @@ impl Step {
 }
 
 impl Program {
-    fn new(problem: &Problem, devices: Devices) -> Option<Self> {
-        let ideals = enumerate(problem).ok()?;
+    fn new(problem: &Problem, devices: Devices, must_stop: MustStop<'_>) -> Option<Self> {
+        let ideals = enumerate(problem, must_stop).ok()?;
         let stages = devices.stages.min(problem.items.len());
         let width = devices.spare + 1;
         let state = |ideal| State::new(problem, &ideals, ideal, stages);
@@ -148,7 +154,12 @@ impl Program {
     }
 
     /// The best plan, if its bottleneck is no more than a limit.
-    fn lay_within(&mut self, limit_ns: u64, stage_ns: impl Fn(&StageSums, usize) -> u64) -> Option<Laid> {
+    fn lay_within(
+        &mut self,
+        limit_ns: u64,
+        stage_ns: impl Fn(&StageSums, usize) -> u64,
+        must_stop: MustStop<'_>,
+    ) -> Option<Laid> {
         let all = self.states.len() - 1;
         self.steps = vec![vec![Step::UNKNOWN; (self.stages + 1) * self.width]; all + 1];
         self.steps[all][0].objective_ns = 0;
@@ -163,6 +174,9 @@ impl Program {
                         .rev()
                         .any(|devices| stage_ns(&sums, devices) <= limit_ns)
                 };
+                if must_stop() {
+                    return None;
+                }
                 for before in self.ideals.inside_while(after, is_short) {
                     self.put_stage(before, after, limit_ns, &stage_ns);
                 }

@@ -13,7 +13,7 @@
 //! 3. Single cuts, of one side between two stages, move by one pass while that lowers the objective or, at the same
 //!    objective, the sum of the squares of the stages' bottlenecks. Transfers and memory count here.
 
-use super::{Effort, Heuristic, Run, along, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::cost;
 use crate::options::Cuts;
 use crate::problem::{Assignment, Item, Problem};
@@ -36,10 +36,10 @@ fn applies(problem: &Problem) -> Result<(), &'static str> {
     }
 }
 
-fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
     let sides = Sides::new(problem);
     let filled = fill_best(problem, &sides)?;
-    if_feasible(problem, move_cuts(problem, &sides, filled))
+    Some(move_cuts(problem, &sides, filled, must_stop))
 }
 
 /// Items of either side, each in a topological order.
@@ -112,12 +112,15 @@ fn fill_best(problem: &Problem, sides: &Sides) -> Option<Assignment> {
         .min_by_key(|plan| cost::assignment_ns(problem, plan))
 }
 
-/// Moves single cuts, each time the one that helps most. Time O(n + transfers) for each of the 4 (q - 1) neighbours.
-fn move_cuts(problem: &Problem, sides: &Sides, mut plan: Assignment) -> Assignment {
+/// Moves single cuts, each time the one that helps most, until none does or it must stop: the value falls with every move. Time O(n + transfers) for each of the 4 (q - 1) neighbours.
+fn move_cuts(problem: &Problem, sides: &Sides, mut plan: Assignment, must_stop: MustStop<'_>) -> Assignment {
     let mut least = value(problem, &plan);
     loop {
         let mut best = None;
         for (item, stage) in neighbours(problem, sides, &plan) {
+            if must_stop() {
+                return plan;
+            }
             let before = std::mem::replace(&mut plan[item], stage);
             let moved = value(problem, &plan);
             if moved < least && cost::is_feasible(problem, &plan) {

@@ -7,7 +7,7 @@
 //! Ours: the order of a network that is no chain (by item number), and that every limit snaps to a value some partition
 //! achieves, so that the search ends on the exact optimum instead of within a tolerance.
 
-use super::{Effort, Heuristic, Run, along, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -20,7 +20,7 @@ pub const METHOD: Heuristic = Heuristic {
     run: Run::Alike(|_| Ok(()), run),
 };
 
-fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+fn run(problem: &Problem, _seed: u64, _must_stop: MustStop<'_>) -> Option<Assignment> {
     let order = orders::by_number(problem);
     if_feasible(problem, partition(problem, &order))
 }

@@ -5,7 +5,7 @@
 //! training giant models*, 2020; Y. Huang et al., *GPipe*, NeurIPS 2019. torchgpipe first subtracts the smallest element
 //! from all; we keep to the paper, whose bound holds for the sums themselves.
 
-use super::{Effort, Heuristic, Run, along, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -20,10 +20,10 @@ pub const METHOD: Heuristic = Heuristic {
     run: Run::Alike(|_| Ok(()), run),
 };
 
-fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
     let order = orders::by_number(problem);
     let work: Vec<u64> = order.iter().map(|&item| problem.items[item].work_ns()).collect();
-    let ends = blocks(&work, problem.stages().min(work.len()));
+    let ends = blocks(&work, problem.stages().min(work.len()), must_stop)?;
     let stages: Vec<usize> = (0..order.len())
         .map(|position| ends.partition_point(|&end| end <= position))
         .collect();
@@ -33,8 +33,8 @@ fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
 /// Ends of k blocks of a sequence, such that no two sums differ by more than the largest element.
 ///
 /// Moves elements one by one towards a smallest block from the neighbour on the side of a largest one. Some blocks may
-/// be empty. Time O(k n³), far less in practice.
-pub fn blocks(sequence: &[u64], k: usize) -> Vec<usize> {
+/// be empty. `None` when it must stop. Time O(k n³), far less in practice.
+pub fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Option<Vec<usize>> {
     let n = sequence.len();
     let largest = sequence.iter().copied().max().unwrap_or(0);
     let mut ends: Vec<usize> = (1..=k).map(|block| block * n / k).collect();
@@ -45,12 +45,15 @@ pub fn blocks(sequence: &[u64], k: usize) -> Vec<usize> {
         .collect();
     // Outer: a largest block p. Inner: until p itself gives an element away, or all is balanced.
     while let Some(p) = (0..k).max_by_key(|&block| sums[block]) {
+        if must_stop() {
+            return None;
+        }
         loop {
             let Some(q) = (0..k).min_by_key(|&block| (sums[block], block.abs_diff(p))) else {
-                return ends;
+                return Some(ends);
             };
             if sums[p] <= sums[q] + largest {
-                return ends;
+                return Some(ends);
             }
             let (giver, moved) = if p < q {
                 ends[q - 1] -= 1;
@@ -66,7 +69,7 @@ pub fn blocks(sequence: &[u64], k: usize) -> Vec<usize> {
             }
         }
     }
-    ends
+    Some(ends)
 }
 
 #[cfg(test)]
@@ -78,7 +81,7 @@ mod tests {
         let mut sequence: Vec<u64> = (0..60).map(|i| (i * i * 7 + 3 * i) % 23).collect();
         sequence[40] = 200;
         for k in 1..=9 {
-            let ends = blocks(&sequence, k);
+            let ends = blocks(&sequence, k, &|| false).unwrap();
             let starts = [0].into_iter().chain(ends.iter().copied());
             let sums: Vec<u64> = starts
                 .zip(&ends)

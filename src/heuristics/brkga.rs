@@ -20,7 +20,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::{Effort, Heuristic, Run, if_feasible, local_moves, orders, slicing};
+use super::{Effort, Heuristic, MustStop, Run, if_feasible, local_moves, orders, slicing};
 use crate::cost;
 use crate::problem::{Assignment, Problem};
 
@@ -66,19 +66,18 @@ const IDLE_GENERATIONS: usize = 50;
 /// Chromosomes that are decoded side by side, below the same limit; more threads than these have nothing to do.
 const BATCH: usize = 16;
 
-fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
-    let (sliced, _) = slicing::best_slicing(problem, seed)?;
-    let improved = local_moves::improve(problem, sliced.clone());
-    // With separate cuts, slicing does not see all that memory forbids.
-    if_feasible(problem, evolve(problem, seed, &[sliced, improved], &|| false)?)
+fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
+    let (sliced, _) = slicing::best_slicing(problem, seed, must_stop)?;
+    let improved = local_moves::improve(problem, sliced.clone(), must_stop);
+    evolve(problem, seed, &[sliced, improved], must_stop)
 }
 
 /// Evolves orders from those of known plans.
 ///
-/// * `must_stop`: asked before every batch of a generation; once it says yes, the best plan so far comes back.
+/// * `must_stop`: once it says yes, the best plan so far comes back.
 ///
 /// Returns a feasible plan that costs no more than any feasible one of `plans`; with none of these, no more than the
-/// [best slicing](slicing::best_slicing), and `None` where there is no slicing either. The same arguments give the same
+/// [best slicing](slicing::best_slicing), and `None` where that is no plan either, for memory that slicing does not see. The same arguments give the same
 /// plan, unless it is stopped. Ends early where the work alone shows that nothing is better.
 ///
 /// # Complexity
@@ -90,10 +89,11 @@ pub fn evolve(
     problem: &Problem,
     seed: u64,
     plans: &[Assignment],
-    must_stop: &dyn Fn() -> bool,
+    must_stop: MustStop<'_>,
 ) -> Option<Assignment> {
-    let mut evolution = Evolution::new(problem, seed, plans)?;
+    let mut evolution = Evolution::new(problem, seed, plans, must_stop)?;
     let mut generation = evolution.first_generation(seed);
+    // The work that is left falls with every generation.
     while evolution.goes_on() && !must_stop() {
         evolution.live(generation, must_stop);
         generation = evolution.breed();
@@ -102,7 +102,7 @@ pub fn evolve(
     if plans.contains(&best) || must_stop() {
         return Some(best);
     }
-    if_feasible(problem, local_moves::improve(problem, best))
+    Some(local_moves::improve(problem, best, must_stop))
 }
 
 /// One random key an item.
@@ -136,7 +136,7 @@ struct Decoded {
 }
 
 impl<'a> Evolution<'a> {
-    fn new(problem: &'a Problem, seed: u64, plans: &[Assignment]) -> Option<Self> {
+    fn new(problem: &'a Problem, seed: u64, plans: &[Assignment], must_stop: MustStop<'_>) -> Option<Self> {
         let mut evolution = Self {
             problem,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -151,8 +151,8 @@ impl<'a> Evolution<'a> {
             evolution.admit(Member::of(problem, plan.clone()));
         }
         if evolution.elite.is_empty() {
-            let (sliced, _) = slicing::best_slicing(problem, seed)?;
-            evolution.admit(Member::of(problem, sliced));
+            let (sliced, _) = slicing::best_slicing(problem, seed, must_stop)?;
+            evolution.admit(Member::of(problem, if_feasible(problem, sliced)?));
         }
         Some(evolution)
     }
@@ -177,7 +177,7 @@ impl<'a> Evolution<'a> {
     }
 
     /// Decodes a generation; everyone joins the elite or the others. A generation that is stopped joins in part.
-    fn live(&mut self, generation: Vec<Keys>, must_stop: &dyn Fn() -> bool) {
+    fn live(&mut self, generation: Vec<Keys>, must_stop: MustStop<'_>) {
         let mut has_newcomer = false;
         for batch in generation.chunks(BATCH) {
             if must_stop() {
@@ -188,7 +188,7 @@ impl<'a> Evolution<'a> {
             let most_work = self.work_left / batch.len() as u64;
             let decoded: Vec<Decoded> = batch
                 .par_iter()
-                .map(|keys| decode(self.problem, keys, limit_ns, most_work))
+                .map(|keys| decode(self.problem, keys, limit_ns, most_work, must_stop))
                 .collect();
             for (keys, decoded) in batch.iter().zip(decoded) {
                 self.work_left = self.work_left.saturating_sub(decoded.work);
@@ -258,21 +258,28 @@ impl<'a> Evolution<'a> {
     }
 }
 
-/// Slices the order of a chromosome and improves the plan, if it stays below the limit and the work suffices.
-fn decode(problem: &Problem, keys: &[u64], limit_ns: u64, most_work: u64) -> Decoded {
+/// Slices the order of a chromosome and improves the plan, if it is one, stays below the limit and the work suffices.
+fn decode(
+    problem: &Problem,
+    keys: &[u64],
+    limit_ns: u64,
+    most_work: u64,
+    must_stop: MustStop<'_>,
+) -> Decoded {
     let items = problem.items.len() as u64;
     let stages = problem.stages() as u64;
     let order = orders::by_priority(problem, keys);
-    let sliced = slicing::slice_within(problem, &order, limit_ns, most_work);
+    let sliced = slicing::slice_within(problem, &order, limit_ns, most_work, must_stop);
     let mut work = sliced.pairs + (WORK_PER_ITEM + stages) * items;
-    let member = sliced.best.map(|(assignment, _)| {
+    let plan = sliced.best.and_then(|(plan, _)| if_feasible(problem, plan));
+    let member = plan.map(|assignment| {
         // Every pass of a climb tries each item, and costs two stages anew.
         let climb = 4 * items * items / stages;
         if work + climb > most_work {
             return Member::of(problem, assignment);
         }
         work += climb;
-        Member::of(problem, local_moves::improve(problem, assignment))
+        Member::of(problem, local_moves::improve(problem, assignment, must_stop))
     });
     Decoded { member, work }
 }

@@ -6,7 +6,7 @@
 //! neither devices nor memory: where the groups cannot hold the stages, there is no plan.
 
 use super::grouping::Grouping;
-use super::{Effort, Heuristic, Run, binary_search, global_shares, if_runs, orders};
+use super::{Effort, Heuristic, MustStop, Run, binary_search, global_shares, orders};
 use crate::problem::{Assignment, Problem};
 use crate::workers::{Allocation, Workers};
 
@@ -21,9 +21,9 @@ pub const METHOD: Heuristic = Heuristic {
     run: Run::Mixed(|_, _| Ok(()), run),
 };
 
-fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
     let grouped = partition_and_group(problem, workers)?;
-    if_runs(problem, workers, global_shares::fill(problem, workers, grouped))
+    Some(global_shares::fill(problem, workers, grouped, must_stop))
 }
 
 /// Algorithm 1 on the items by number, then Algorithm 2; a plan but for a global share, or `None`.

@@ -7,7 +7,7 @@
 //! holds another: what completes the larger completes the smaller, with devices to spare.
 
 use super::grouping::Grouping;
-use super::{Effort, Heuristic, Run, duan_wu, global_shares, if_runs};
+use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
 use crate::problem::Problem;
 use crate::workers::{Allocation, Workers};
 
@@ -32,24 +32,31 @@ fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
     }
 }
 
-fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
     let plan = duan_wu::partition(problem, workers);
     let stages = plan.iter().max()? + 1;
-    let choices = best(workers, &Grouping::new(problem, workers, &plan, stages), stages)?;
+    let grouping = Grouping::new(problem, workers, &plan, stages);
+    let choices = best(workers, &grouping, stages, must_stop)?;
     let grouped = Allocation {
         choices,
         ..Allocation::from(plan)
     };
-    if_runs(problem, workers, global_shares::fill(problem, workers, grouped))
+    Some(global_shares::fill(problem, workers, grouped, must_stop))
 }
 
-/// Choices for so many stages whose largest cost is least; `None` where no choices can run them all.
+/// Choices for so many stages whose largest cost is least; `None` where no choices can run them all. When
+/// it must stop, the choices of the least limit so far.
 ///
 /// With one share for all stages each stage is weighed at its own best shares, as [`Grouping`] does; then the choices need
 /// not be the best.
 ///
 /// Time O(q C L + log(q C) q A²) for q stages, C choices, L to cost one, and A labels of which none holds another.
-pub fn best(workers: &Workers, grouping: &Grouping, stages: usize) -> Option<Vec<usize>> {
+pub fn best(
+    workers: &Workers,
+    grouping: &Grouping,
+    stages: usize,
+    must_stop: MustStop<'_>,
+) -> Option<Vec<usize>> {
     let costs: Vec<Vec<u64>> = (0..stages)
         .map(|stage| {
             let choices = 0..workers.choices.len();
@@ -63,9 +70,9 @@ pub fn best(workers: &Workers, grouping: &Grouping, stages: usize) -> Option<Vec
     limits.pop_if(|limit| *limit == u64::MAX);
     let (mut low, mut high) = (0, limits.len());
     let mut found = None;
-    while low < high {
+    while low < high && !must_stop() {
         let middle = low + (high - low) / 2;
-        match within(workers, &costs, limits[middle]) {
+        match within(workers, &costs, limits[middle], must_stop) {
             Some(choices) => (found, high) = (Some(choices), middle),
             None => low = middle + 1,
         }
@@ -80,8 +87,13 @@ struct Label {
     parent: usize,
 }
 
-/// Choices whose costs are all within a limit, if the stock has them.
-fn within(workers: &Workers, costs: &[Vec<u64>], limit_ns: u64) -> Option<Vec<usize>> {
+/// Choices whose costs are all within a limit, if the stock has them; none when it must stop.
+fn within(
+    workers: &Workers,
+    costs: &[Vec<u64>],
+    limit_ns: u64,
+    must_stop: MustStop<'_>,
+) -> Option<Vec<usize>> {
     let start = Label {
         taken: vec![0; workers.stock.len()],
         choice: 0,
@@ -103,6 +115,9 @@ fn within(workers: &Workers, costs: &[Vec<u64>], limit_ns: u64) -> Option<Vec<us
         }
         let mut next = Vec::new();
         for (parent, label) in before.iter().enumerate() {
+            if must_stop() {
+                return None;
+            }
             for &choice in &fitting {
                 let sum = label.taken.iter().zip(&workers.choices[choice].takes);
                 let taken: Vec<usize> = sum.map(|(taken, takes)| taken + takes).collect();
@@ -118,6 +133,9 @@ fn within(workers: &Workers, costs: &[Vec<u64>], limit_ns: u64) -> Option<Vec<us
         next.sort_by(|a, b| a.taken.cmp(&b.taken));
         let mut kept: Vec<Label> = Vec::new();
         for label in next {
+            if must_stop() {
+                return None;
+            }
             if !kept.iter().any(|other| is_within(&other.taken, &label.taken)) {
                 kept.push(label);
             }

@@ -5,7 +5,7 @@
 //! between neighbouring stages, see [`local_moves`], in turn with the groups until neither improves.
 
 use super::grouping::Grouping;
-use super::{Effort, Heuristic, Run, better, duan_wu, global_shares, if_runs, local_moves};
+use super::{Effort, Heuristic, MustStop, Run, better, duan_wu, global_shares, if_runs, local_moves};
 use crate::problem::Problem;
 use crate::workers::{Allocation, Workers};
 
@@ -22,25 +22,34 @@ pub const METHOD: Heuristic = Heuristic {
 /// Turns of both searches after which it ends even if it could go on; most end after two.
 const MOST_TURNS: usize = 20;
 
-fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
+fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
     let start = duan_wu::partition_and_group(problem, workers)?;
-    let start = if_runs(problem, workers, global_shares::fill(problem, workers, start))?;
-    let improved = improve(problem, workers, start.clone());
+    let start = if_runs(
+        problem,
+        workers,
+        global_shares::fill(problem, workers, start, must_stop),
+    )?;
+    let improved = improve(problem, workers, start.clone(), must_stop);
     Some(better(problem, workers, improved, start))
 }
 
 /// A plan no worse than a feasible one, apart from a global share, which is filled in anew.
-pub fn improve(problem: &Problem, workers: &Workers, allocation: Allocation) -> Allocation {
+pub fn improve(
+    problem: &Problem,
+    workers: &Workers,
+    allocation: Allocation,
+    must_stop: MustStop<'_>,
+) -> Allocation {
     let mut plan = allocation;
     plan.global.clear();
     for _ in 0..MOST_TURNS {
-        let assignment = local_moves::improve_on(problem, workers, &plan);
+        let assignment = local_moves::improve_on(problem, workers, &plan, must_stop);
         let mut choices = plan.choices.clone();
-        Grouping::new(problem, workers, &assignment, choices.len()).improve(&mut choices);
+        Grouping::new(problem, workers, &assignment, choices.len()).improve(&mut choices, must_stop);
         if (&assignment, &choices) == (&plan.assignment, &plan.choices) {
             break;
         }
         (plan.assignment, plan.choices) = (assignment, choices);
     }
-    global_shares::fill(problem, workers, plan)
+    global_shares::fill(problem, workers, plan, must_stop)
 }

@@ -1,6 +1,6 @@
 //! Equal layers: the same number of layers on every stage, whatever they cost.
 
-use super::{Effort, Heuristic, Run, along, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -17,7 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
 /// Cuts the order by item number so that stage k of q ends where k/q of the layers do.
 ///
 /// An item of several tied layers goes where its first layer would. Time O(n log n) for n items.
-fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
+fn run(problem: &Problem, _seed: u64, _must_stop: MustStop<'_>) -> Option<Assignment> {
     let order = orders::by_number(problem);
     let layers = |item: usize| problem.items[item].layers.len() + problem.items[item].backward_layers.len();
     let all: usize = order.iter().map(|&item| layers(item)).sum();

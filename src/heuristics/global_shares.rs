@@ -7,6 +7,7 @@
 //! types are solved to rounding. With three or more, or with levels, this is a heuristic: it tries every level, and where
 //! other devices take any share of the same type, the shares between the points at which the nearest level changes.
 
+use super::MustStop;
 use crate::options::{Shares, WorkerMode};
 use crate::problem::Problem;
 use crate::shares::{self, Level};
@@ -19,8 +20,13 @@ const MOST_ROUNDS: usize = 8;
 const SECTIONS: usize = 44;
 
 /// The allocation with its global shares where the problem asks for them; as it was otherwise, or where some worker cannot
-/// run its stage.
-pub fn fill(problem: &Problem, workers: &Workers, allocation: Allocation) -> Allocation {
+/// run its stage. When it must stop, the shares so far.
+pub fn fill(
+    problem: &Problem,
+    workers: &Workers,
+    allocation: Allocation,
+    must_stop: MustStop<'_>,
+) -> Allocation {
     let settings = &problem.settings;
     if settings.shares != Shares::Global || settings.worker != WorkerMode::Concurrent {
         return allocation;
@@ -31,6 +37,7 @@ pub fn fill(problem: &Problem, workers: &Workers, allocation: Allocation) -> All
         workers,
         allocation: &allocation,
         works,
+        must_stop,
     };
     let global = search.best();
     Allocation { global, ..allocation }
@@ -41,6 +48,7 @@ struct Search<'a> {
     workers: &'a Workers,
     allocation: &'a Allocation,
     works: Vec<StageWork>,
+    must_stop: MustStop<'a>,
 }
 
 impl Search<'_> {
@@ -54,6 +62,9 @@ impl Search<'_> {
             let before_ns = period_ns;
             for name in 0..names {
                 for share in self.levels(name) {
+                    if (self.must_stop)() {
+                        return global;
+                    }
                     let mut tried = global.clone();
                     tried[name] = share;
                     self.keep_better(tried, &mut global, &mut period_ns);
@@ -65,6 +76,9 @@ impl Search<'_> {
             }
             for first in 0..names {
                 for second in first + 1..names {
+                    if (self.must_stop)() {
+                        return global;
+                    }
                     let tried = self.pair(&global, first, second);
                     self.keep_better(tried, &mut global, &mut period_ns);
                 }

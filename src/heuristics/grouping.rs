@@ -14,6 +14,7 @@
 
 use std::cmp::Reverse;
 
+use super::MustStop;
 use crate::cost;
 use crate::options::Groups;
 use crate::problem::{Assignment, Problem};
@@ -144,12 +145,13 @@ impl<'a> Grouping<'a> {
     /// comes in, while that lowers the largest cost or, at the same largest cost, the sum of squares.
     ///
     /// Only moves that touch a busiest stage are tried: no other can lower the largest cost. Deterministic; the pair of largest
-    /// cost and sum of squares falls in every step, so that no choices come back.
-    pub fn improve(&self, choices: &mut [usize]) {
+    /// cost and sum of squares falls in every step, so that no choices come back. Stops between moves when it must.
+    pub fn improve(&self, choices: &mut [usize], must_stop: MustStop<'_>) {
         let mut costs: Vec<u64> = (0..choices.len())
             .map(|stage| self.cost_ns(stage, choices[stage]))
             .collect();
-        while let Some(step) = self.better_step(choices, &costs) {
+        // The largest cost and the sum of squares fall with every step.
+        while let Some(step) = self.better_step(choices, &costs, must_stop) {
             for (stage, choice) in step {
                 choices[stage] = choice;
                 costs[stage] = self.cost_ns(stage, choice);
@@ -157,7 +159,12 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn better_step(&self, choices: &[usize], costs: &[u64]) -> Option<Vec<(usize, usize)>> {
+    fn better_step(
+        &self,
+        choices: &[usize],
+        costs: &[u64],
+        must_stop: MustStop<'_>,
+    ) -> Option<Vec<(usize, usize)>> {
         let busiest_ns = costs.iter().copied().max()?;
         let busiest = (0..costs.len()).filter(|&stage| costs[stage] == busiest_ns);
         let is_better = |step: &Vec<(usize, usize)>| {
@@ -172,6 +179,7 @@ impl<'a> Grouping<'a> {
         };
         busiest
             .flat_map(|stage| neighbours(self.problem, self.workers, choices, stage))
+            .take_while(|_| !must_stop())
             .find(is_better)
     }
 }

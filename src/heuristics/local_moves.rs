@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use petgraph::Direction::{self, Incoming, Outgoing};
 
-use super::{Effort, Heuristic, Run, if_feasible, slicing};
+use super::{Effort, Heuristic, MustStop, Run, slicing};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
 use crate::workers::{Allocation, StageWork, Workers, bottleneck_ns};
@@ -25,41 +25,48 @@ pub const METHOD: Heuristic = Heuristic {
 /// Passes over all items after which the climb ends even if it could go on; most end after a handful.
 const MOST_PASSES: usize = 50;
 
-fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
-    let (sliced, _) = slicing::best_slicing(problem, seed)?;
-    if_feasible(problem, improve(problem, sliced))
+fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
+    let (sliced, _) = slicing::best_slicing(problem, seed, must_stop)?;
+    Some(improve(problem, sliced, must_stop))
 }
 
 /// A plan no worse than a feasible one, without empty stages.
 ///
 /// A move is kept if it lowers the objective or, at the same objective, the sum of the squares of the stages' bottlenecks:
-/// that evens out the other stages and makes room for moves to come. Deterministic: items in turn, forward move first.
+/// that evens out the other stages and makes room for moves to come. Deterministic: items in turn, forward move first. Stops
+/// between items when it must.
 ///
 /// # Complexity
 ///
 /// O(n m) a pass for n items and m items and transfers on two neighbouring stages; at most 50 passes.
-pub fn improve(problem: &Problem, assignment: Assignment) -> Assignment {
-    climb(Climb::new(
-        problem,
-        None,
-        cost::without_empty_stages(&assignment).0,
-    ))
+pub fn improve(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
+    let compact = cost::without_empty_stages(&assignment).0;
+    climb(Climb::new(problem, None, compact), must_stop)
 }
 
 /// The same where workers differ: moves items of a feasible plan, and leaves every stage its worker. With one global
 /// share for all stages it weighs stages at their own best shares.
-pub fn improve_on(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Assignment {
+pub fn improve_on(
+    problem: &Problem,
+    workers: &Workers,
+    allocation: &Allocation,
+    must_stop: MustStop<'_>,
+) -> Assignment {
     let crew = Crew {
         workers,
         choices: &allocation.choices,
     };
-    climb(Climb::new(problem, Some(crew), allocation.assignment.clone()))
+    let start = allocation.assignment.clone();
+    climb(Climb::new(problem, Some(crew), start), must_stop)
 }
 
-fn climb(mut climb: Climb) -> Assignment {
+fn climb(mut climb: Climb, must_stop: MustStop<'_>) -> Assignment {
     for _ in 0..MOST_PASSES {
         let mut improved = false;
         for item in 0..climb.problem.items.len() {
+            if must_stop() {
+                return climb.assignment;
+            }
             improved |= climb.try_move(item, Outgoing) || climb.try_move(item, Incoming);
         }
         if !improved {

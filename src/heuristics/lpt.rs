@@ -6,7 +6,7 @@
 
 use super::duan_wu::most_stages;
 use super::grouping::Grouping;
-use super::{Effort, Heuristic, Run, global_shares, if_runs, slicing};
+use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
 use crate::cost;
 use crate::options::Groups;
 use crate::problem::Problem;
@@ -23,15 +23,20 @@ pub const METHOD: Heuristic = Heuristic {
     run: Run::Mixed(|_, _| Ok(()), run),
 };
 
-fn run(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
-    let dealt = slice_and_deal(problem, workers, seed)?;
-    if_runs(problem, workers, global_shares::fill(problem, workers, dealt))
+fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
+    let dealt = slice_and_deal(problem, workers, seed, must_stop)?;
+    Some(global_shares::fill(problem, workers, dealt, must_stop))
 }
 
 /// The slicing and the workers; a plan but for a global share, or `None`.
-pub fn slice_and_deal(problem: &Problem, workers: &Workers, seed: u64) -> Option<Allocation> {
+pub fn slice_and_deal(
+    problem: &Problem,
+    workers: &Workers,
+    seed: u64,
+    must_stop: MustStop<'_>,
+) -> Option<Allocation> {
     let equal = equal_workers(problem, workers, most_stages(problem, workers));
-    let (assignment, _) = slicing::best_slicing(&equal, seed)?;
+    let (assignment, _) = slicing::best_slicing(&equal, seed, must_stop)?;
     let (assignment, stages) = cost::without_empty_stages(&assignment);
     let choices = Grouping::new(problem, workers, &assignment, stages).deal()?;
     Some(Allocation {

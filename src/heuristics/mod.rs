@@ -56,18 +56,22 @@ pub struct Heuristic {
     pub run: Run,
 }
 
-/// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed.
+/// Asked in every loop that may take long, from any thread: whether to stop with the best plan so far, or with none.
+pub type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed unless
+/// it is stopped.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// For problems whose workers are alike, with what it asks of them beyond that.
     Alike(
         fn(&Problem) -> Result<(), &'static str>,
-        fn(&Problem, u64) -> Option<Assignment>,
+        fn(&Problem, u64, MustStop<'_>) -> Option<Assignment>,
     ),
     /// For problems whose workers differ or run both phases at once, likewise.
     Mixed(
         fn(&Problem, &Workers) -> Result<(), &'static str>,
-        fn(&Problem, &Workers, u64) -> Option<Allocation>,
+        fn(&Problem, &Workers, u64, MustStop<'_>) -> Option<Allocation>,
     ),
 }
 
@@ -82,16 +86,21 @@ impl Heuristic {
         }
     }
 
-    /// Runs it where it applies.
-    pub fn plan(&self, problem: &Problem, seed: u64) -> Option<Allocation> {
+    /// Runs it where it applies. What it returns is a plan: one that is not feasible, or never ends, is none.
+    pub fn plan(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
         self.applies(problem).ok()?;
         match (self.run, &problem.workers) {
-            (Run::Alike(_, run), _) => run(problem, seed).map(Allocation::from),
+            (Run::Alike(_, run), _) => {
+                if_feasible(problem, run(problem, seed, must_stop)?).map(Allocation::from)
+            }
             // They compare busiest stages; an iteration adds up all of them.
             (Run::Mixed(_, run), Some(workers)) if problem.iteration_micro_batches().is_some() => {
-                run(&problem.for_the_period(), workers, seed)
+                let plan = run(&problem.for_the_period(), workers, seed, must_stop)?;
+                if_runs(problem, workers, plan)
             }
-            (Run::Mixed(_, run), Some(workers)) => run(problem, workers, seed),
+            (Run::Mixed(_, run), Some(workers)) => {
+                if_runs(problem, workers, run(problem, workers, seed, must_stop)?)
+            }
             (Run::Mixed(..), None) => None,
         }
     }

@@ -1,8 +1,8 @@
 //! PipeDream's optimiser without replication: a straight pipeline.
 #![doc = include_str!("../../formulations/pipedream.md")]
 
-use super::antichains::{self, Devices, Laid};
-use super::{Effort, Heuristic, Run, if_feasible};
+use super::antichains::{self, Devices, Laid, StageSums};
+use super::{Effort, Heuristic, MustStop, Run};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -19,12 +19,12 @@ fn applies(problem: &Problem) -> Result<(), &'static str> {
     antichains::has_few_states(&problem.tied().0)
 }
 
-fn run(problem: &Problem, _seed: u64) -> Option<Assignment> {
-    if_feasible(problem, lay(problem)?.assignment)
+fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
+    Some(lay(problem, must_stop)?.assignment)
 }
 
 /// The plan with tied cuts whose bottleneck is least, as PipeDream counts it, and that bottleneck.
-pub fn lay(problem: &Problem) -> Option<Laid> {
+pub fn lay(problem: &Problem, must_stop: MustStop<'_>) -> Option<Laid> {
     let devices = Devices {
         stages: problem.stages(),
         all_stages: problem.settings.all_stages,
@@ -33,7 +33,8 @@ pub fn lay(problem: &Problem) -> Option<Laid> {
         memory_bytes: problem.settings.memory_limit.unwrap_or(u64::MAX),
     };
     lay_tied(problem, |tied| {
-        antichains::lay(tied, devices, |sums, _| sums.forward_ns + sums.backward_ns)
+        let stage_ns = |sums: &StageSums, _| sums.forward_ns + sums.backward_ns;
+        antichains::lay(tied, devices, stage_ns, must_stop)
     })
 }
 

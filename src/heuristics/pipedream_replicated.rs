@@ -3,9 +3,9 @@
 //! [`pipedream`](super::pipedream) has the program, its source, and how its objective differs from ours. The fewer stages a
 //! plan has, the more devices each may have.
 
-use super::antichains::{self, Devices, Laid};
+use super::antichains::{self, Devices, Laid, StageSums};
 use super::pipedream::lay_tied;
-use super::{Effort, Heuristic, Run, if_runs};
+use super::{Effort, Heuristic, MustStop, Run};
 use crate::options::{Groups, WorkerMode};
 use crate::problem::Problem;
 use crate::workers::{Allocation, StageWork, Workers};
@@ -33,18 +33,17 @@ fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
     antichains::has_few_states(&problem.tied().0)
 }
 
-fn run(problem: &Problem, workers: &Workers, _seed: u64) -> Option<Allocation> {
-    let laid = lay(problem, workers)?;
+fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
+    let laid = lay(problem, workers, must_stop)?;
     let choice = |&devices: &usize| workers.choice_of(&[devices]);
-    let plan = Allocation {
+    Some(Allocation {
         choices: laid.devices.iter().map(choice).collect::<Option<_>>()?,
         ..Allocation::from(laid.assignment)
-    };
-    if_runs(problem, workers, plan)
+    })
 }
 
 /// The plan whose bottleneck is least, as PipeDream counts it, and that bottleneck. Devices are all of one class.
-pub fn lay(problem: &Problem, workers: &Workers) -> Option<Laid> {
+pub fn lay(problem: &Problem, workers: &Workers, must_stop: MustStop<'_>) -> Option<Laid> {
     let settings = &problem.settings;
     let groups: Vec<_> = workers.choices.iter().collect();
     let count = workers.stock[0];
@@ -63,7 +62,7 @@ pub fn lay(problem: &Problem, workers: &Workers) -> Option<Laid> {
     let forward_rate: f64 = resources.iter().map(|resource| resource.forward_rate).sum();
     let backward_rate: f64 = resources.iter().map(|resource| resource.backward_rate).sum();
     lay_tied(problem, |tied| {
-        antichains::lay(tied, devices, |sums, m| {
+        let stage_ns = |sums: &StageSums, m: usize| {
             let alone_ns = sums.forward_ns as f64 / forward_rate + sums.backward_ns as f64 / backward_rate;
             let work = StageWork {
                 parameter_bytes: sums.parameter_bytes,
@@ -72,6 +71,7 @@ pub fn lay(problem: &Problem, workers: &Workers) -> Option<Laid> {
             // Groups of one class are listed by size.
             let ring_ns = workers.synchronization_ns(settings, groups[m - 1], &work);
             ring_ns.max((alone_ns / m as f64).round() as u64)
-        })
+        };
+        antichains::lay(tied, devices, stage_ns, must_stop)
     })
 }

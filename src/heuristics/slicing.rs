@@ -9,7 +9,7 @@
 //! pipelined DNN inference*, ICML 2024, for the period without memory.
 
 use super::intervals::{Interval, Intervals};
-use super::{Effort, Heuristic, Run, along, binary_search, fitting, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, binary_search, fitting, if_feasible, orders};
 use crate::cost;
 use crate::oracles::labels::{Formula, Label, Step};
 use crate::problem::{Assignment, Item, Problem};
@@ -27,19 +27,22 @@ pub const METHOD: Heuristic = Heuristic {
 /// Random orders that [`best_slicing`] tries beside the five fixed ones.
 pub const RANDOM_ORDERS: usize = 4;
 
-fn run(problem: &Problem, seed: u64) -> Option<Assignment> {
-    if_feasible(problem, best_slicing(problem, seed)?.0)
+fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
+    Some(best_slicing(problem, seed, must_stop)?.0)
 }
 
-/// The best slicing of a handful of orders, and its objective in ns.
-pub fn best_slicing(problem: &Problem, seed: u64) -> Option<(Assignment, u64)> {
+/// The best slicing of a handful of orders, and its objective in ns; of the orders so far when it must stop.
+pub fn best_slicing(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<(Assignment, u64)> {
     let mut best: Option<(Assignment, u64)> = None;
     for order in orders::handful(problem, RANDOM_ORDERS, seed) {
         let sliced = match &best {
-            Some((_, objective_ns)) => slice_below(problem, &order, *objective_ns),
-            None => slice(problem, &order),
+            Some((_, objective_ns)) => slice_below(problem, &order, *objective_ns, must_stop),
+            None => slice(problem, &order, must_stop),
         };
         best = sliced.or(best);
+        if must_stop() {
+            break;
+        }
     }
     best
 }
@@ -49,21 +52,21 @@ pub fn best_slicing(problem: &Problem, seed: u64) -> Option<(Assignment, u64)> {
 ///
 /// Asks [`slice_below`] for plans ever further above a lower bound, since it is fast where little lies below its limit;
 /// ends at a plan that balances work alone, or just holds the memory.
-pub fn slice(problem: &Problem, order: &[usize]) -> Option<(Assignment, u64)> {
+pub fn slice(problem: &Problem, order: &[usize], must_stop: MustStop<'_>) -> Option<(Assignment, u64)> {
     let balanced = binary_search::partition(problem, order);
     let plan = if_feasible(problem, balanced).or_else(|| fitting::slices(problem, order))?;
     let plan_ns = cost::assignment_ns(problem, &plan);
 
     let lower_ns = work_bound_ns(problem);
     let mut margin_ns = (lower_ns / FIRST_MARGIN).max(1);
-    while lower_ns + margin_ns < plan_ns {
-        let sliced = slice_below(problem, order, lower_ns + margin_ns);
+    while lower_ns + margin_ns < plan_ns && !must_stop() {
+        let sliced = slice_below(problem, order, lower_ns + margin_ns, must_stop);
         if sliced.is_some() {
             return sliced;
         }
         margin_ns *= 2;
     }
-    slice_below(problem, order, plan_ns).or(Some((plan, plan_ns)))
+    slice_below(problem, order, plan_ns, must_stop).or(Some((plan, plan_ns)))
 }
 
 /// What every plan costs at least, in ns: all work, shared evenly among the stages, and the largest item on one of them.
@@ -80,21 +83,27 @@ pub fn work_bound_ns(problem: &Problem) -> u64 {
 const FIRST_MARGIN: u64 = 64;
 
 /// The best plan below `upper_ns` whose stages are intervals of a topological order, and its objective in ns; `None`
-/// where there is none.
+/// where there is none, or it must stop first.
 ///
 /// # Complexity
 ///
 /// Time O(I (d + r L²)) for the I <= n²/2 intervals that fit under `upper_ns` from a position in use, d transfers an
 /// item, r <= q numbers of stages in use at a position, and L labels in a state, which is 1 for the period.
 /// With a good `upper_ns` most positions drop out: those before which there is too much work for the stages left.
-pub fn slice_below(problem: &Problem, order: &[usize], upper_ns: u64) -> Option<(Assignment, u64)> {
-    slice_within(problem, order, upper_ns, u64::MAX).best
+pub fn slice_below(
+    problem: &Problem,
+    order: &[usize],
+    upper_ns: u64,
+    must_stop: MustStop<'_>,
+) -> Option<(Assignment, u64)> {
+    slice_within(problem, order, upper_ns, u64::MAX, must_stop).best
 }
 
 /// A slicing of limited effort.
 #[derive(Clone, Debug)]
 pub struct Sliced {
-    /// The best plan below the limit and its objective in ns; `None` where there is none, or the effort did not suffice.
+    /// The best plan below the limit and its objective in ns; `None` where there is none, the effort did not suffice, or it
+    /// had to stop.
     pub best: Option<(Assignment, u64)>,
     /// Pairs looked at of an interval and a way to lay what lies behind it: what the time goes into.
     pub pairs: u64,
@@ -104,12 +113,18 @@ pub struct Sliced {
 /// behind it; those of one end are counted together.
 ///
 /// The effort is counted, not timed, so that the same call gives the same plan on every machine.
-pub fn slice_within(problem: &Problem, order: &[usize], upper_ns: u64, most_pairs: u64) -> Sliced {
+pub fn slice_within(
+    problem: &Problem,
+    order: &[usize],
+    upper_ns: u64,
+    most_pairs: u64,
+    must_stop: MustStop<'_>,
+) -> Sliced {
     let mut slicer = Slicer::new(problem, order, upper_ns);
     let mut pairs = 0;
     for end in (1..=order.len()).rev() {
         pairs += slicer.slice_before(end);
-        if pairs > most_pairs {
+        if pairs > most_pairs || must_stop() {
             return Sliced { best: None, pairs };
         }
     }

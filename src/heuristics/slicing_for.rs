@@ -9,6 +9,7 @@
 //! room on the later ones by work alone. Both suppose that more work never takes less time, which fails only where shares
 //! snap to levels under `--shares theorem`: then it may miss plans.
 
+use super::MustStop;
 use super::intervals::{Interval, Intervals};
 use crate::cost::StageCost;
 use crate::problem::Problem;
@@ -78,14 +79,19 @@ impl<'a> SlicingFor<'a> {
     }
 
     /// The best plan below `upper_ns` whose k-th stage is an interval of the order on the k-th choice, and its objective
-    /// in ns; `None` where there is none. A stage may stay out unless all are asked for; memory is then reckoned as if it
+    /// in ns; `None` where there is none, or when it must stop. A stage may stay out unless all are asked for; memory is then reckoned as if it
     /// did not, which is never too little. With one global share every stage is weighed at its own best.
     ///
     /// # Complexity
     ///
     /// Time O(I q (d + L)) for the I <= n²/2 intervals below `upper_ns`, q stages, d transfers an item, and L to cost a
     /// stage.
-    pub fn slice(&mut self, choices: &[usize], upper_ns: u64) -> Option<(Allocation, u64)> {
+    pub fn slice(
+        &mut self,
+        choices: &[usize],
+        upper_ns: u64,
+        must_stop: MustStop<'_>,
+    ) -> Option<(Allocation, u64)> {
         let n = self.order.len();
         let must_use = self.problem.settings.all_stages;
         let room = self.room(choices, upper_ns);
@@ -98,6 +104,9 @@ impl<'a> SlicingFor<'a> {
             let from_end = choices.len() - stage;
             let mut next = vec![(u64::MAX, 0); n + 1];
             for end in room[stage + 1]..=n {
+                if must_stop() {
+                    return None;
+                }
                 next[end] = self.lay(&ways[stage], choice, from_end, end, upper_ns);
                 if !must_use && ways[stage][end].0 < next[end].0 {
                     next[end] = (ways[stage][end].0, end);

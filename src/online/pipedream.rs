@@ -61,7 +61,7 @@ pub fn laid(slot: &Slot, devices: &[usize], count: usize, stages: usize) -> Opti
     };
     let settings = Settings::resolve(&instance, &asked).ok()?;
     let workers = Workers::new(&instance.cluster, &settings).ok()?;
-    lay(&Problem::new(&instance, settings).ok()?, &workers)
+    lay(&Problem::new(&instance, settings).ok()?, &workers, &|| false)
 }
 
 /// A row of layers with the mean times of a batch, half forward and half backward, on equal devices.

@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::row::{Row, RowStatus};
 use super::task::Task;
-use crate::plan::PROOF_TOLERANCE;
 
 /// A number of which only a range is known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -88,19 +87,16 @@ impl<'a> Cell<'a> {
             false => 0.0,
         };
         let low = to(self.best_ms?);
-        // Rounding may leave a bound a little above the best plan.
+        // A bound above the best plan is a contradiction, reported as one.
         let high = to(self.bound_ms.unwrap_or(0.0)).max(low);
-        match high - low <= PROOF_TOLERANCE {
-            true => Some(Bracket { low, high: low }),
-            false => Some(Bracket { low, high }),
-        }
+        Some(Bracket { low, high })
     }
 
     /// Whether the optimum is known.
     pub fn is_solved(&self) -> bool {
         self.best_ms
             .and_then(|best| self.gap(best))
-            .is_some_and(|gap| gap.high <= PROOF_TOLERANCE)
+            .is_some_and(|gap| gap.high == 0.0)
     }
 
     /// Layers of its network and stages it allows, where some row says.
@@ -132,9 +128,7 @@ impl<'a> Cell<'a> {
         let best = self.rows.iter().find(|row| row.objective_ms == Some(best_ms));
         let best = best.map_or("", |row| row.task.method.as_str());
         let too_high = |row: &&&Row| {
-            let bound = row
-                .bound_ms
-                .is_some_and(|bound| bound > best_ms * (1.0 + PROOF_TOLERANCE));
+            let bound = row.bound_ms.is_some_and(|bound| bound > best_ms);
             bound || row.status == RowStatus::Infeasible
         };
         let describe = |row: &Row| {

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::cells::cells;
-use super::measures::SHORTEST_S;
+use super::measures::{SHORTEST_S, TIE};
 use super::row::{Row, RowStatus};
 use super::statistics::geometric_mean;
-use crate::plan::PROOF_TOLERANCE;
 
 /// What two sets of results differ in. Each list holds a sentence a difference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,9 +79,9 @@ impl Diff {
         let (Some(before), Some(after)) = (old.objective_ms, new.objective_ms) else {
             return;
         };
-        if after > before * (1.0 + PROOF_TOLERANCE) {
+        if after > before * (1.0 + TIE) {
             self.worse.push(format!("{name}: {after} ms, was {before} ms"));
-        } else if before > after * (1.0 + PROOF_TOLERANCE) {
+        } else if before > after * (1.0 + TIE) {
             self.better.push(format!("{name}: {after} ms, was {before} ms"));
         }
     }

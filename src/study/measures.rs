@@ -7,10 +7,9 @@ use serde::Serialize;
 use super::cells::{Bracket, Cell};
 use super::row::Row;
 use super::statistics::{bootstrap, geometric_mean, mean, quantile};
-use crate::plan::PROOF_TOLERANCE;
 
-/// Objectives that differ by less, relatively, are alike in the win matrix: the tolerance of a proof.
-const TIE: f64 = PROOF_TOLERANCE;
+/// Objectives that differ by less, relatively, are alike where methods or versions are compared.
+pub(super) const TIE: f64 = 1e-7;
 /// No clock measures shorter times well; ratios of times are taken from here on.
 pub const SHORTEST_S: f64 = 1e-6;
 /// Cases that are named as the worst.
@@ -119,7 +118,7 @@ pub(super) fn seconds(run: &Run) -> f64 {
 }
 
 fn is_solved(run: &Run) -> bool {
-    run.gap.is_some_and(|gap| gap.high <= PROOF_TOLERANCE)
+    run.gap.is_some_and(|gap| gap.high == 0.0)
 }
 
 pub(super) fn seconds_if_solved(run: &Run) -> f64 {

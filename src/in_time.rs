@@ -1,0 +1,124 @@
+//! Searches that nobody waits for longer than they may take.
+//!
+//! Searches look at the clock in their loops, but what they call does not always: HiGHS factorises, cuts and presolves for
+//! seconds, and a program of a million rows takes as long to build. So a search runs on a thread of its own and shows what it
+//! [knows](Known). When its time is up, it has a moment to end by itself; then whoever waits takes the plan and the bound that
+//! it has shown last, and leaves it. A search that is left ends at its next look at the clock, or with the process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::exact::control::{Control, Known, Progress};
+use crate::exact::highs::SolverError;
+use crate::plan::{Outcome, Statistics};
+use crate::problem::Problem;
+
+/// The moment: what most searches need to put their plan together, on a busy machine too.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// How often the clock and interrupts are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Stack of a search: what a process has by default.
+const STACK_BYTES: usize = 8 << 20;
+
+/// What a search and whoever waits for it share.
+#[derive(Default)]
+struct Shared {
+    interrupt: AtomicBool,
+    known: Known,
+    progress: Mutex<Vec<Progress>>,
+}
+
+/// Runs a search of a problem, as long as `control` allows and a moment more.
+///
+/// # Errors
+///
+/// Those of the search.
+///
+/// # Panics
+///
+/// Where the search does.
+pub fn run<S>(problem: &Problem, control: &Control, search: S) -> Result<Outcome, SolverError>
+where
+    S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
+{
+    let shared = Arc::new(Shared::default());
+    let (sender, receiver) = mpsc::channel();
+    let own = shared.clone();
+    let on_thread = problem.clone();
+    let &Control {
+        started,
+        time_limit,
+        gap,
+        seed,
+        reductions,
+        ..
+    } = control;
+    let body = move || {
+        let note = |progress: &Progress| {
+            if let Ok(mut noted) = own.progress.lock() {
+                noted.push(*progress);
+            }
+        };
+        let control = Control {
+            started,
+            time_limit,
+            gap,
+            seed,
+            reductions,
+            interrupt: &own.interrupt,
+            cancelled: None,
+            progress: Some(&note),
+            known: Some(&own.known),
+        };
+        // Nobody listens any more to a search that was left.
+        let _ = sender.send(search(&on_thread, &control));
+    };
+    let thread = thread::Builder::new()
+        .name("search".into())
+        .stack_size(STACK_BYTES);
+    let thread = thread.spawn(body).map_err(|error| SolverError {
+        doing: "starting a search",
+        what: error.to_string(),
+    })?;
+    let forward = || {
+        let noted = shared
+            .progress
+            .lock()
+            .map(|mut noted| std::mem::take(&mut *noted));
+        if let Some(show) = control.progress {
+            noted.iter().flatten().for_each(show);
+        }
+    };
+    let mut over: Option<Instant> = None;
+    loop {
+        let result = receiver.recv_timeout(LOOK);
+        forward();
+        match (result, control.must_stop()) {
+            (Ok(result), _) => return result,
+            (Err(RecvTimeoutError::Disconnected), _) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => unreachable!("a search that does not panic sends its result"),
+            },
+            (Err(RecvTimeoutError::Timeout), None) => {}
+            (Err(RecvTimeoutError::Timeout), Some(stopped_by)) => {
+                if control.is_interrupted() {
+                    shared.interrupt.store(true, Ordering::Relaxed);
+                }
+                if over.get_or_insert_with(Instant::now).elapsed() > MOMENT {
+                    let statistics = Statistics {
+                        seconds: control.seconds(),
+                        items: problem.items.len(),
+                        items_after_presolve: problem.items.len(),
+                        ..Statistics::default()
+                    };
+                    return Ok(shared.known.outcome(stopped_by, statistics));
+                }
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random lint bench bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -22,6 +22,11 @@ test: setup ## Run every test
 
 test-random: setup ## Hold 100,000 random problems against brute force, RANDOM_PROBLEMS of them from RANDOM_FIRST_SEED; half an hour
 	RANDOM_PROBLEMS=$${RANDOM_PROBLEMS:-100000} cargo test --release --locked --test random -- --nocapture
+
+FUZZ_SECONDS ?= 60
+FUZZ_FROM ?= $(shell date +%s)000
+fuzz: setup ## Mutated inputs of every format, FUZZ_SECONDS each; FUZZ_FORMATS names some, FUZZ_FROM repeats a run
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FROM=$(FUZZ_FROM) cargo test --release --locked --test fuzz -- --nocapture mutated
 
 test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
 	"$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python

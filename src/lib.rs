@@ -109,4 +109,5 @@ pub mod split;
 pub mod study;
 pub mod tied_cuts;
 pub mod units;
+mod whole;
 pub mod workers;

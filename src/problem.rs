@@ -326,7 +326,11 @@ impl Problem {
             })
             .sum();
         let slowest = self.workers.as_ref().map_or(1.0, Workers::slowest);
-        let time = rounds * (slowest * self.work_ns() as f64 + moving);
+        let parameters: f64 = self.items.iter().map(|item| item.parameter_bytes as f64).sum();
+        let synchronizing = self.workers.as_ref().map_or(0.0, |workers| {
+            workers.most_synchronization_ns(&self.settings, self.stages(), parameters)
+        });
+        let time = rounds * (slowest * self.work_ns() as f64 + moving) + synchronizing;
         for (found, unit) in [(time, "ns"), (held, "bytes")] {
             if found > LARGEST_EXACT as f64 {
                 faults.push(Fault::new(

@@ -224,6 +224,32 @@ fn a_device_that_fails_is_planned_around_in_the_next_slot() {
     assert!(slots(&lines, "exact")[2]["time_ms"].is_number());
 }
 
+/// All devices go, and one of them comes back: whatever it ran before, it loads again.
+#[test]
+fn a_device_that_was_away_while_nobody_had_a_plan_holds_nothing() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    // Adam's four copies of every parameter, by hand: 4 * (61161 + 64461 + 27564 + 73264) bytes at 2500 a ms are 362.32 ms, of
+    // which inference keeps one copy; the second case loads over 1000 batches.
+    for (case, slot, moving_ms) in [
+        ("online-return-of-a-device", 3, 90.58),
+        ("online-return-of-a-device-2", 2, 0.0052),
+    ] {
+        let scenario = cases.join(case).join("s.json").display().to_string();
+        let lines = lines(&Folder::new().succeed(&["online", &scenario, "--quiet"]));
+        assert_shown(&lines);
+        let of_slot: Vec<&Value> = lines
+            .iter()
+            .filter_map(|line| line.get("slot"))
+            .filter(|record| record["slot"] == slot)
+            .collect();
+        assert_eq!(of_slot.len(), 7);
+        for record in of_slot {
+            let found = number(&record["moving_ms"]);
+            assert!((found - moving_ms).abs() < 0.01 * moving_ms, "{case}: {record}");
+        }
+    }
+}
+
 #[test]
 fn a_run_goes_on_from_any_line_it_was_cut_at() {
     let folder = folder(SCENARIO);

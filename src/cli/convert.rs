@@ -23,6 +23,14 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     write(&spec, args.output.as_deref())
 }
 
+/// Serves the program that reads models.
+#[cfg(feature = "onnx")]
+pub fn infer_shapes() -> Result<Ending, CliError> {
+    let served = crate::import::onnx::isolated::serve();
+    served.map_err(|error| CliError::write(Path::new("stdout"), error))?;
+    Ok(Ending::Done)
+}
+
 /// Makes an instance.
 pub fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
     match &args.family {

@@ -6,6 +6,7 @@ use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
+use crate::whole;
 
 use super::args::FormulateArgs;
 use super::{CliError, Ending};
@@ -37,9 +38,27 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
             ));
         }
     }
-    std::fs::write(&args.output, "").map_err(|error| CliError::write(&args.output, error))?;
-    highs::write(program, &instance.name, &args.output)?;
+    whole::made(&args.output, |path| {
+        std::fs::write(path, "").map_err(Unwritten::Io)?;
+        highs::write(program, &instance.name, path).map_err(Unwritten::Solver)
+    })
+    .map_err(|unwritten| match unwritten {
+        Unwritten::Io(error) => CliError::write(&args.output, error),
+        Unwritten::Solver(error) => error.into(),
+    })?;
     Ok(Ending::Done)
+}
+
+/// Why a file was not written.
+enum Unwritten {
+    Io(std::io::Error),
+    Solver(highs::SolverError),
+}
+
+impl From<std::io::Error> for Unwritten {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// The program of the problem's workers, whatever they are.

@@ -56,6 +56,10 @@ impl From<Ending> for ExitCode {
 ///
 /// What the user must be told, with the exit code it means, see [`CliError::exit_code`].
 pub fn run(cli: Cli) -> Result<Ending, CliError> {
+    #[cfg(feature = "onnx")]
+    if let Ok(program) = std::env::current_exe() {
+        crate::import::onnx::isolated::through(program);
+    }
     match cli.command {
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
@@ -69,6 +73,8 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Study { command } => study::study(&command),
+        #[cfg(feature = "onnx")]
+        Command::InferShapes => convert::infer_shapes(),
         Command::Schema { of } => documents::schema(of),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { output } => documents::man(output.as_deref()),

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use crate::fault::InputError;
 use crate::online::controller::{self, Asked, OnlineError};
 use crate::online::record::Line;
 use crate::online::scenario::Scenario;
@@ -27,6 +28,9 @@ pub fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
         seed: args.seed.unwrap_or(scenario.spec.seed),
         time_weight: args.time_weight.unwrap_or(scenario.spec.time_weight),
     };
+    if let Some(fault) = scenario.slots_fault(asked.slots) {
+        return Err(InputError::option("--slots", fault.kind).into());
+    }
     let (done, mut sink) = match &args.output {
         None => (Vec::new(), Sink::Stdout),
         Some(path) => open(path, args.resume)?,

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use crate::report::Style;
+use crate::whole;
 
 use super::CliError;
 
@@ -46,12 +47,12 @@ pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
     }
 }
 
-/// Writes a result to a file, or to stdout.
+/// Writes a result to a file, which is then there whole or not at all, or to stdout.
 ///
 /// A reader that closes the pipe early, such as `head`, is no error.
 pub fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
     match path {
-        Some(path) => std::fs::write(path, text).map_err(|error| CliError::write(path, error)),
+        Some(path) => whole::write(path, text).map_err(|error| CliError::write(path, error)),
         None => {
             let written = anstream::stdout().write_all(text.as_bytes());
             match written {

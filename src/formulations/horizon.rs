@@ -25,6 +25,29 @@ pub enum Goal {
     Excess,
 }
 
+/// Budgets hold to this part of them: costs are counted in such parts.
+///
+/// HiGHS takes costs for equal that differ by less than its own tolerance, and then drops the plan that was a little cheaper:
+/// it called 32.7 ms optimal where two slots of 26.0 ms kept the budget to the last digit. So costs that are not equal must
+/// differ by far more than the solver could overlook.
+pub const BUDGET_TOLERANCE: f64 = 1e-9;
+
+/// By what rows of budgets are multiplied, so that a part lies a thousand times above the solver's tolerance.
+pub const BUDGET_SCALE: f64 = 1e3;
+
+/// A plan that costs more than so many whole budgets counts as one that costs as much: it is used for no more than a
+/// millionth of a slot either way, and HiGHS refuses much larger numbers.
+const MOST_BUDGETS: f64 = 1e6;
+
+/// A cost as a part of a budget over the horizon, in whole parts of [`BUDGET_TOLERANCE`], rounded down: the program never
+/// refuses plans that keep the budgets.
+fn part(cost: f64, total: f64) -> f64 {
+    /// Sums of doubles that fall short of a whole part by so little mean the part.
+    const SLIP: f64 = 1e-3;
+    let parts = (cost / total).min(MOST_BUDGETS) / BUDGET_TOLERANCE;
+    (parts + SLIP).floor() * BUDGET_TOLERANCE * BUDGET_SCALE
+}
+
 /// Builds the program; `total` is what each budget may pay over the horizon.
 pub fn build(kinds: &[Kind], total: &[f64], goal: Goal) -> Program {
     let times = kinds
@@ -49,18 +72,17 @@ pub fn build(kinds: &[Kind], total: &[f64], goal: Goal) -> Program {
                 column.add_to(&mut objective, time_ms / largest_ms);
             }
             for ((spent, cost), total) in spent.iter_mut().zip(costs).zip(total) {
-                column.add_to(spent, cost / total);
+                column.add_to(spent, part(*cost, *total));
             }
         }
         let slots = Expression::from(kind.slots);
         program.add_row(format!("one_plan[{s}]"), slots, used);
     }
-    let mut limit = Expression::from(1.0);
+    let mut limit = Expression::from(BUDGET_SCALE * (1.0 + BUDGET_TOLERANCE));
     if goal == Goal::Excess {
         let excess = program.declare(variable().min(0).name("excess"));
-        for sum in [&mut objective, &mut limit] {
-            excess.add_to(sum, 1.0);
-        }
+        excess.add_to(&mut objective, 1.0);
+        excess.add_to(&mut limit, BUDGET_SCALE);
     }
     for (i, spent) in spent.into_iter().enumerate() {
         program.add_row(format!("budget[{i}]"), spent, limit.clone());

@@ -7,7 +7,7 @@ mod dnn_partitioning;
 mod moirai;
 mod name;
 #[cfg(feature = "onnx")]
-mod onnx;
+pub mod onnx;
 mod pipedream;
 mod piper;
 mod protobuf_text;

@@ -41,6 +41,9 @@ struct Rates {
     profiles: Vec<String>,
 }
 
+/// Devices of a kind, and groups alike: far above any real cluster, far below where sums and products of them overflow.
+const MOST_DEVICES: usize = 1_000_000;
+
 /// Unknown names that are compared with all known ones.
 const MOST_COMPARED: usize = 100;
 
@@ -79,6 +82,14 @@ impl Checks {
             );
             0
         })
+    }
+
+    /// A number of devices or groups.
+    pub(super) fn count(&mut self, at: String, count: usize) {
+        if !(1..=MOST_DEVICES).contains(&count) {
+            let (found, expected) = (count as f64, "a whole number from 1 to 1000000");
+            self.add(at, FaultKind::BadNumber { found, expected });
+        }
     }
 
     fn positive(&mut self, at: String, value: Option<f64>) -> Option<f64> {
@@ -133,14 +144,8 @@ impl Checks {
                     },
                 );
             }
-            if kind.count == Some(0) {
-                self.add(
-                    format!("{at}.count"),
-                    FaultKind::BadNumber {
-                        found: 0.0,
-                        expected: "at least 1",
-                    },
-                );
+            if let Some(count) = kind.count {
+                self.count(format!("{at}.count"), count);
             }
             let flops = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);

@@ -86,7 +86,8 @@ impl Checks {
         for (i, spec) in given.iter().enumerate() {
             let at = format!("cluster.groups[{i}]");
             let count = spec.count.unwrap_or(1);
-            if count == 0 || spec.devices.values().all(|&devices| devices == 0) {
+            self.count(format!("{at}.count"), count);
+            if spec.devices.values().all(|&devices| devices == 0) {
                 let (found, expected) = (0.0, "at least 1");
                 self.add(at.clone(), FaultKind::BadNumber { found, expected });
             }
@@ -94,6 +95,9 @@ impl Checks {
             for (name, &number) in &spec.devices {
                 match cluster.kind(name) {
                     Some(kind) => {
+                        if number > 0 {
+                            self.count(format!("{at}.devices.{name}"), number);
+                        }
                         devices[kind] = number;
                         used[kind] = used[kind].saturating_add(number.saturating_mul(count));
                     }

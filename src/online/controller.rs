@@ -102,7 +102,7 @@ pub fn run(
                     record
                 }
             };
-            last.take(scenario, &record);
+            last.take(scenario, state, &record);
             records.push(record);
         }
         let summary = summary(scenario, policy, &records);

@@ -3,10 +3,11 @@
 use super::controller::{OnlineError, TOLERANCE};
 use super::fixed::Fixed;
 use super::known::Frontier;
-use super::moving::{moving_ms, present};
+use super::moving::{Held, moving_ms, present};
 use super::policies::{self, Choice, Policy, View};
 use super::record::{SlotRecord, StageRecord, all_rounded, rounded};
 use super::scenario::Scenario;
+use super::states::State;
 use crate::hybrid::check::violations;
 use crate::hybrid::plan::{HybridPlan, Layout, Stage};
 use crate::hybrid::{Reading, Slot};
@@ -17,6 +18,8 @@ pub struct Last {
     pub queues: Vec<f64>,
     /// The last layout, by position in the scenario; none before the first plan.
     layout: Option<Layout>,
+    /// Whether a device has been there ever since that layout, and so still holds its layers.
+    stayed: Vec<bool>,
 }
 
 impl Last {
@@ -25,11 +28,21 @@ impl Last {
         Self {
             queues: scenario.start_queues(),
             layout: None,
+            stayed: vec![true; scenario.devices.len()],
         }
     }
 
-    /// Goes on from a slot.
-    pub fn take(&mut self, scenario: &Scenario, record: &SlotRecord) {
+    /// What devices hold; none before the first plan.
+    fn held(&self) -> Option<Held<'_>> {
+        let layout = self.layout.as_ref()?;
+        Some(Held {
+            layout,
+            stayed: &self.stayed,
+        })
+    }
+
+    /// Goes on from a slot of that state.
+    pub fn take(&mut self, scenario: &Scenario, state: &State, record: &SlotRecord) {
         self.queues.clone_from(&record.queues);
         let position = |name: &String| scenario.devices.iter().position(|device| device.name == *name);
         let stage = |stage: &StageRecord| Stage {
@@ -40,8 +53,13 @@ impl Last {
         let layout: Layout = pipelines
             .map(|stages| stages.iter().map(stage).collect())
             .collect();
-        if !layout.is_empty() {
+        if layout.is_empty() {
+            // Nobody had a plan, and who went away in the meantime lost what it held.
+            let stayed = self.stayed.iter_mut().zip(&state.available);
+            stayed.for_each(|(stayed, is_there)| *stayed &= is_there);
+        } else {
             self.layout = Some(layout);
+            self.stayed.fill(true);
         }
     }
 }
@@ -63,7 +81,7 @@ pub fn decide(
     last: &Last,
     fixed: &Fixed,
 ) -> Result<SlotRecord, OnlineError> {
-    let moving = |layout: &Layout| moving_ms(scenario, slot, last.layout.as_ref(), layout);
+    let moving = |layout: &Layout| moving_ms(scenario, slot, last.held(), layout);
     let there = |layout: &Layout| present(scenario, slot, layout);
     let view = View {
         slot,

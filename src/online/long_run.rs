@@ -97,7 +97,7 @@ mod tests {
             of: Quantity::Slowdown,
             devices: vec![0],
             factors: vec![1.0; transitions.len()],
-            transitions,
+            transitions: transitions.into(),
             start: 0,
         }
     }

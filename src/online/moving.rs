@@ -23,16 +23,26 @@ pub fn present(scenario: &Scenario, slot: &Slot, layout: &Layout) -> Option<Layo
     (!layout.is_empty()).then_some(layout)
 }
 
+/// What devices hold, by position in the scenario.
+#[derive(Clone, Copy)]
+pub struct Held<'a> {
+    /// The last layout.
+    pub layout: &'a Layout,
+    /// Devices that have been there ever since.
+    pub stayed: &'a [bool],
+}
+
 /// Time that moving layers adds to each batch, in ms: devices load in parallel what they did not hold.
 ///
-/// `last` is by position in the scenario, `layout` by position in the slot. The first plan moves nothing.
-pub fn moving_ms(scenario: &Scenario, slot: &Slot, last: Option<&Layout>, layout: &Layout) -> f64 {
-    let Some(last) = last else { return 0.0 };
+/// `layout` is by position in the slot. The first plan moves nothing.
+pub fn moving_ms(scenario: &Scenario, slot: &Slot, held: Option<Held>, layout: &Layout) -> f64 {
+    let Some(last) = held else { return 0.0 };
     let loads = layout.iter().flatten().flat_map(|stage| {
         stage.devices.iter().map(move |&position| {
             let device = &slot.devices[position];
-            let is_it = |&d: &usize| scenario.devices[d].name == device.name;
+            let is_it = |&d: &usize| scenario.devices[d].name == device.name && last.stayed[d];
             let held = last
+                .layout
                 .iter()
                 .flatten()
                 .find(|stage| stage.devices.iter().any(is_it));

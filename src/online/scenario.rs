@@ -1,6 +1,7 @@
 //! Reading and validating scenarios.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::chain::chain;
 use super::spec::ScenarioSpec;
@@ -55,7 +56,10 @@ impl Scenario {
             scenario.recorded = trace::read(&trace, &scenario.devices)
                 .map_err(|faults| InputError::in_file(&trace, faults))?;
         }
-        Ok(scenario)
+        match validate::products(&scenario.processes, &scenario.recorded) {
+            None => Ok(scenario),
+            Some(fault) => Err(in_file(vec![fault])),
+        }
     }
 
     fn build(spec: ScenarioSpec, instance: &Instance, path: &Path) -> Result<Self, Vec<Fault>> {
@@ -84,6 +88,13 @@ impl Scenario {
                 ));
                 continue;
             };
+            if let Some(fault) = validate::devices(
+                &format!("device kind `{}`", kind.name),
+                devices.len().saturating_add(count),
+            ) {
+                faults.push(fault);
+                continue;
+            }
             let prices = spec.prices.get(&kind.name);
             let price = |budget: &String| prices.and_then(|of| of.get(budget)).copied().unwrap_or(0.0);
             devices.extend((0..count).map(|number| Device {
@@ -98,15 +109,17 @@ impl Scenario {
                 prices: budgets.iter().map(price).collect(),
             }));
         }
+        faults.extend(validate::slots(spec.slots, devices.len()));
         let mut processes = Vec::new();
         for (i, process) in spec.processes.iter().enumerate() {
             validate::process(i, process, &mut faults);
             let driven = validate::driven(i, process, &devices, &mut faults);
+            let transitions: Arc<[Vec<f64>]> = process.transitions.clone().into();
             processes.extend(driven.into_iter().map(|devices| Process {
                 of: process.of,
                 devices,
                 factors: process.factors.clone(),
-                transitions: process.transitions.clone(),
+                transitions: Arc::clone(&transitions),
                 start: process.start,
             }));
         }
@@ -151,7 +164,12 @@ impl Scenario {
         long_run::mean(self.devices.len(), &self.processes)
     }
 
-    /// The states of so many slots.
+    /// Why so many slots are too many, if they are.
+    pub fn slots_fault(&self, slots: usize) -> Option<Fault> {
+        validate::slots(slots, self.devices.len())
+    }
+
+    /// The states of so many slots, see [`Self::slots_fault`].
     pub fn states(&self, slots: usize, seed: u64) -> Vec<State> {
         states::states(self.devices.len(), slots, seed, &self.processes, &self.recorded)
     }

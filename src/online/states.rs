@@ -1,5 +1,7 @@
 //! The state of devices and links, slot by slot: Markov chains with a seed, and recorded factors.
 
+use std::sync::Arc;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -86,7 +88,7 @@ pub struct Process {
     /// Factor of each state.
     pub factors: Vec<f64>,
     /// Row `i` has the chances to go from state `i` to each.
-    pub transitions: Vec<Vec<f64>>,
+    pub transitions: Arc<[Vec<f64>]>,
     /// State of the first slot.
     pub start: usize,
 }
@@ -155,7 +157,7 @@ mod tests {
             of: Quantity::Slowdown,
             devices: vec![0],
             factors: vec![1.0; transitions.len()],
-            transitions,
+            transitions: transitions.into(),
             start: 0,
         }
     }

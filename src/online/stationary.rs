@@ -7,7 +7,7 @@ use super::scenario::Scenario;
 use super::states::State;
 use crate::exact::control::Control;
 use crate::exact::highs::{self, Stop};
-use crate::formulations::horizon::{Goal, Kind, build};
+use crate::formulations::horizon::{BUDGET_SCALE, Goal, Kind, build};
 use crate::hybrid::tentative;
 use crate::units::NS_PER_MS;
 
@@ -85,8 +85,10 @@ fn generate(
         // What a unit of cost is worth: rows divide costs by budgets, and duals of upper limits are not positive.
         let price = |i: usize| {
             let row = names.iter().position(|name| *name == format!("budget[{i}]"));
-            row.map_or(0.0, |row| -duals[row] * unit / scenario.per_slot[i])
-                .max(0.0)
+            row.map_or(0.0, |row| {
+                -duals[row] * BUDGET_SCALE * unit / scenario.per_slot[i]
+            })
+            .max(0.0)
         };
         let prices: Vec<f64> = (0..scenario.budgets.len()).map(price).collect();
         let time_weight = if goal == Goal::Excess { 0.0 } else { 1.0 };

@@ -1,9 +1,9 @@
 //! What came of a policy, from its slots.
 
-use super::controller::TOLERANCE;
 use super::policies::Policy;
 use super::record::{SlotRecord, Summary, rounded};
 use super::scenario::Scenario;
+use crate::formulations::horizon::BUDGET_TOLERANCE;
 
 /// Sums up the slots of a policy.
 pub fn summary(scenario: &Scenario, policy: &Policy, records: &[SlotRecord]) -> Summary {
@@ -26,7 +26,7 @@ pub fn summary(scenario: &Scenario, policy: &Policy, records: &[SlotRecord]) -> 
             served.iter().filter_map(|record| record.time_ms).sum(),
             served.len(),
         ),
-        keeps_budgets: kept.all(|(cost, budget)| *cost <= budget * (1.0 + TOLERANCE)),
+        keeps_budgets: kept.all(|(cost, budget)| *cost <= budget * (1.0 + BUDGET_TOLERANCE)),
         average_costs,
         queues_per_slot: last
             .map(|queues| queues.map(|queue| mean(*queue, records.len())).collect())

@@ -35,11 +35,11 @@ pub(super) fn read(path: &Path, devices: &[Device]) -> Result<Vec<Recorded>, Vec
     let rows: Vec<(u64, Row)> = table::commented_rows(source.text()?, COLUMNS)?;
     let (mut faults, mut recorded) = (Vec::new(), Vec::<Recorded>::new());
     let mut last_slot = 0;
+    let names = devices.iter().map(|device| device.name.clone());
+    let known: Vec<String> = names.chain([BACKBONE.into()]).collect();
     for (line, row) in rows {
         let at = |column: &str| format!("line {line}, column `{column}`");
         let quantity = QUANTITIES.iter().find(|(name, _)| *name == row.quantity);
-        let names = devices.iter().map(|device| device.name.clone());
-        let known: Vec<String> = names.chain([BACKBONE.into()]).collect();
         let device = known.iter().position(|name| *name == row.device);
         match (quantity, device) {
             (None, _) => faults.push(Fault::new(

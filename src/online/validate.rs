@@ -1,11 +1,29 @@
 //! What can be wrong with a scenario.
 
+use std::collections::HashMap;
+
 use super::spec::{ProcessSpec, Quantity, SCHEMA, ScenarioSpec};
+use super::states::{Process, Recorded};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::hybrid::Device;
 
+/// Prices, budgets, queues and weights beyond this, or below its inverse where 0 makes no sense, are slips: no sum or product
+/// of them may leave the range of doubles.
+const LARGEST: f64 = 1e12;
+
+/// The same for factors, and for the product of all factors that can meet on one device.
+const LARGEST_FACTOR: f64 = 1e6;
+
+/// Devices of a scenario, above what the exact method can count, and what all its slots together may hold of them: 25 bytes a device, and about nine times as much
+/// beside.
+const MOST_DEVICES: usize = 1_000;
+const MOST_DEVICE_SLOTS: usize = 20_000_000;
+
 /// How far the chances of a row may be from adding up to 1.
 const CHANCE_TOLERANCE: f64 = 1e-9;
+
+const POSITIVE: &str = "a number above 0, from 1e-12 to 1e12";
+const FROM_ZERO: &str = "a number from 0 to 1e12";
 
 /// Numbers that are out of range, and a schema of another version.
 pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
@@ -21,7 +39,8 @@ pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
             faults.push(Fault::new(at, FaultKind::BadNumber { found, expected }));
         }
     };
-    let positive = |number: f64| number.is_finite() && number > 0.0;
+    let positive = |number: f64| (1.0 / LARGEST..=LARGEST).contains(&number);
+    let from_zero = |number: f64| (0.0..=LARGEST).contains(&number);
     ask("slots", spec.slots as f64, spec.slots > 0, "a number from 1");
     ask(
         "samples",
@@ -38,38 +57,33 @@ pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {
         "a number from 1 to `samples`",
     );
     let batches = spec.batches_per_slot;
-    ask("batches_per_slot", batches, positive(batches), "a number above 0");
+    ask("batches_per_slot", batches, positive(batches), POSITIVE);
     ask(
         "time_weight",
         spec.time_weight,
         positive(spec.time_weight),
-        "a number above 0",
+        POSITIVE,
     );
     if let Some(backbone) = spec.backbone_bytes_per_s {
         ask(
             "backbone_bytes_per_s",
             backbone,
-            positive(backbone),
+            backbone.is_finite() && backbone > 0.0,
             "a number above 0",
         );
     }
     for (i, budget) in spec.budgets.iter().enumerate() {
         let at = format!("budgets[{i}].per_slot");
-        ask(
-            &at,
-            budget.per_slot,
-            positive(budget.per_slot),
-            "a number above 0",
-        );
+        ask(&at, budget.per_slot, positive(budget.per_slot), POSITIVE);
     }
     for (i, budget) in spec.budgets.iter().enumerate() {
         let (at, start) = (format!("budgets[{i}].start_queue"), budget.start_queue);
-        ask(&at, start, start.is_finite() && start >= 0.0, "a number from 0");
+        ask(&at, start, from_zero(start), FROM_ZERO);
     }
     for (kind, prices) in &spec.prices {
         for (budget, &price) in prices {
             let at = format!("prices.{kind}.{budget}");
-            ask(&at, price, price.is_finite() && price >= 0.0, "a number from 0");
+            ask(&at, price, from_zero(price), FROM_ZERO);
         }
     }
 }
@@ -100,14 +114,81 @@ pub(super) fn names(spec: &ScenarioSpec, kinds: &[String], budgets: &[String], f
     }
 }
 
+/// So many devices that not even their names fit.
+pub(super) fn devices(at: &str, count: usize) -> Option<Fault> {
+    let found = count as f64;
+    let expected = "at most 1000 devices in all";
+    (count > MOST_DEVICES).then(|| Fault::new(at, FaultKind::BadNumber { found, expected }))
+}
+
+/// So many slots that the states of all do not fit.
+pub(super) fn slots(count: usize, devices: usize) -> Option<Fault> {
+    let most = MOST_DEVICE_SLOTS / (devices + 9);
+    let found = format!("{count} slots of {devices} devices");
+    let expected = format!("at most {most} slots");
+    (count > most).then(|| Fault::new("slots", FaultKind::Contradiction { found, expected }))
+}
+
+/// Factors that a device, or the backbone, could meet all at once, and whose product is out of range.
+pub(super) fn products(processes: &[Process], recorded: &[Recorded]) -> Option<Fault> {
+    let extremes = |factors: &[f64]| {
+        let sizes = factors
+            .iter()
+            .filter(|factor| **factor > 0.0)
+            .map(|factor| factor.ln().abs());
+        sizes.fold(0.0, f64::max)
+    };
+    for of in [
+        Quantity::Slowdown,
+        Quantity::Bandwidth,
+        Quantity::Price,
+        Quantity::Backbone,
+    ] {
+        let mut sizes: HashMap<Option<usize>, f64> = HashMap::new();
+        let mut meet = |devices: &[usize], size: f64| {
+            let all = devices.iter().copied().map(Some);
+            let at: Vec<Option<usize>> = if of == Quantity::Backbone {
+                vec![None]
+            } else {
+                all.collect()
+            };
+            at.into_iter()
+                .for_each(|at| *sizes.entry(at).or_default() += size);
+        };
+        let driving = processes.iter().filter(|process| process.of == of);
+        driving.for_each(|process| meet(&process.devices, extremes(&process.factors)));
+        // Rows of one device take turns.
+        let mut rows: HashMap<&[usize], f64> = HashMap::new();
+        for row in recorded.iter().filter(|row| row.of == of) {
+            let largest = rows.entry(&row.devices).or_default();
+            *largest = largest.max(extremes(&[row.factor]));
+        }
+        rows.into_iter().for_each(|(devices, size)| meet(devices, size));
+        // A little beyond one factor at its limit, for the rounding of logarithms.
+        let most = LARGEST_FACTOR.ln() * (1.0 + CHANCE_TOLERANCE);
+        if let Some(size) = sizes.into_values().find(|size| *size > most) {
+            let found = format!(
+                "factors of one quantity whose product is as far from 1 as {:.3e}",
+                size.exp()
+            );
+            let expected = "a product from 1e-6 to 1e6".into();
+            return Some(Fault::new(
+                "processes",
+                FaultKind::Contradiction { found, expected },
+            ));
+        }
+    }
+    None
+}
+
 /// What is wrong with a factor.
 pub(super) fn factor_fault(of: Quantity, found: f64) -> Option<FaultKind> {
     let may_be_zero = matches!(of, Quantity::Price | Quantity::Availability);
-    let holds = found.is_finite() && (found > 0.0 || may_be_zero && found == 0.0);
+    let holds = (1.0 / LARGEST_FACTOR..=LARGEST_FACTOR).contains(&found) || may_be_zero && found == 0.0;
     let expected = if may_be_zero {
-        "a number from 0"
+        "0, or a number from 1e-6 to 1e6"
     } else {
-        "a number above 0"
+        "a number above 0, from 1e-6 to 1e6"
     };
     (!holds).then_some(FaultKind::BadNumber { found, expected })
 }

@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::faults::Text;
 use super::places::{Place, places};
+use super::size;
 use super::spec::{FAMILIES, MethodsSpec, OptionsSpec, StudySpec};
 use super::task::Task;
 use super::values::{self, expand, product};
@@ -19,19 +20,21 @@ use crate::options::PipelineOptions;
 pub const HEURISTICS: &str = "heuristics";
 
 /// A method with one seed and one limit.
-struct Entry {
-    families: BTreeSet<String>,
+pub(super) struct Entry {
+    pub(super) families: BTreeSet<String>,
     method: &'static str,
     seed: u64,
     time_limit_s: f64,
 }
 
-/// All tasks of a study, those of an instance together, each once.
+/// All tasks of a study, those of an instance together, each once; at most `most`, before those that are listed twice are told
+/// apart.
 ///
 /// # Errors
 ///
 /// Every fault of the file.
-pub fn tasks(spec: &StudySpec, text: &Text, base: &Path) -> Result<Vec<Task>, Vec<Fault>> {
+pub fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Result<Vec<Task>, Vec<Fault>> {
+    size::check(size::least(spec), most)?;
     let mut faults = Vec::new();
     let places = gathered(
         spec.instances.iter().map(|one| places(one, text, base)),
@@ -52,6 +55,7 @@ pub fn tasks(spec: &StudySpec, text: &Text, base: &Path) -> Result<Vec<Task>, Ve
     if !faults.is_empty() {
         return Err(faults);
     }
+    size::check(size::of(&places, &grids, &entries), most)?;
     let mut seen = BTreeSet::new();
     let mut tasks = Vec::new();
     for place in &places {
@@ -91,7 +95,7 @@ pub fn tasks(spec: &StudySpec, text: &Text, base: &Path) -> Result<Vec<Task>, Ve
     Ok(tasks)
 }
 
-fn is_for(families: &BTreeSet<String>, place: &Place) -> bool {
+pub(super) fn is_for(families: &BTreeSet<String>, place: &Place) -> bool {
     families.is_empty() || families.contains(&place.family)
 }
 

@@ -25,6 +25,7 @@ pub mod profile;
 pub mod report;
 pub mod row;
 pub mod runner;
+pub mod size;
 pub mod solve;
 pub mod spec;
 pub mod statistics;

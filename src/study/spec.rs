@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::faults::Text;
 use super::grid;
+use super::size::MOST_TASKS;
 use super::task::Task;
 use super::values::Axes;
 use crate::fault::{Fault, FaultKind, InputError};
@@ -120,12 +121,21 @@ pub struct Study {
 }
 
 impl Study {
-    /// Reads a study and lists its tasks.
+    /// Reads a study and lists its tasks, at most [`MOST_TASKS`](super::size::MOST_TASKS).
     ///
     /// # Errors
     ///
-    /// Every fault of the file at its line, among them names and files that do not exist.
+    /// Every fault of the file at its line, among them names and files that do not exist; too many tasks.
     pub fn read(path: &Path) -> Result<Self, InputError> {
+        Self::read_up_to(path, MOST_TASKS)
+    }
+
+    /// Reads a study like [`Self::read`], with another limit on its tasks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read`].
+    pub fn read_up_to(path: &Path, most_tasks: u64) -> Result<Self, InputError> {
         let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
         let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -137,7 +147,7 @@ impl Study {
             in_file(vec![Fault::new(format!("byte {at}"), kind)])
         })?;
         let spec: StudySpec = from_toml(&text).map_err(in_file)?;
-        let tasks = grid::tasks(&spec, &Text(text), base_of(path)).map_err(in_file)?;
+        let tasks = grid::tasks(&spec, &Text(text), base_of(path), most_tasks).map_err(in_file)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Self {
             name: spec.name.unwrap_or_else(|| stem.into_owned()),

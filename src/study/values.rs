@@ -30,7 +30,10 @@ pub fn expand(text: &Text, value: &Spanned<Value>) -> Result<Vec<Value>, Fault> 
     };
     let values = match value.get_ref() {
         Value::Array(values) => values.clone(),
-        Value::Table(table) => range(table).ok_or_else(|| bad("another table"))?,
+        Value::Table(table) => match range(table) {
+            Some(range) => range.map(Value::Integer).collect(),
+            None => return Err(bad("another table")),
+        },
         single => vec![single.clone()],
     };
     match values.is_empty() {
@@ -40,15 +43,27 @@ pub fn expand(text: &Text, value: &Spanned<Value>) -> Result<Vec<Value>, Fault> 
 }
 
 /// `{ from, count }`, or nothing where it is another table.
-fn range(table: &Point) -> Option<Vec<Value>> {
-    /// More values than this are a slip.
-    const MOST: i64 = 1_000_000;
+fn range(table: &Point) -> Option<Range<i64>> {
     let (from, count) = (
         table.get("from")?.as_integer()?,
         table.get("count")?.as_integer()?,
     );
-    let fits = table.len() == 2 && (1..=MOST).contains(&count) && from.checked_add(count).is_some();
-    fits.then(|| (from..from + count).map(Value::Integer).collect())
+    let end = from.checked_add(count)?;
+    (table.len() == 2 && count > 0).then_some(from..end)
+}
+
+/// How many values an entry stands for, without listing them; what stands for none counts as one, and [`expand`] says why.
+fn count(value: &Spanned<Value>) -> u64 {
+    match value.get_ref() {
+        Value::Array(values) => values.len().max(1) as u64,
+        Value::Table(table) => range(table).map_or(1, |range| range.end.abs_diff(range.start)),
+        _ => 1,
+    }
+}
+
+/// How many combinations [`product`] would make.
+pub fn combinations<'a>(axes: impl IntoIterator<Item = &'a Spanned<Value>>) -> u64 {
+    axes.into_iter().map(count).fold(1, u64::saturating_mul)
 }
 
 /// All combinations of the values of all axes; the first axis by name changes slowest. Without axes, the one empty point.

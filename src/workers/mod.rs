@@ -305,6 +305,24 @@ impl Workers {
         all_ns.div_ceil(settings.micro_batches.unwrap_or(1))
     }
 
+    /// At least what the synchronisations of all stages take together, in ns; a float, since it may be of any size.
+    pub(crate) fn most_synchronization_ns(
+        &self,
+        settings: &Settings,
+        stages: usize,
+        parameter_bytes: f64,
+    ) -> f64 {
+        if settings.synchronization == Synchronization::None {
+            return 0.0;
+        }
+        let devices = |choice: &Choice| choice.devices.iter().sum::<usize>();
+        let largest = self.choices.iter().map(devices).max().unwrap_or(0) as f64;
+        let messages = 2.0 * largest * stages as f64;
+        // A byte more for each message, since parts are rounded up.
+        let bytes = 2.0 * parameter_bytes + messages;
+        messages * (settings.link.latency_ns as f64 + 1.0) + bytes / settings.link.bandwidth_bytes_per_s * 1e9
+    }
+
     /// Adds the synchronisation of a group to what the stage costs: a device sends and receives at the same time.
     fn synchronize(&self, settings: &Settings, choice: &Choice, work: &StageWork, cost: &mut StageCost) {
         let ns = self.synchronization_ns(settings, choice, work);

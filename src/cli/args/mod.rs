@@ -87,6 +87,10 @@ stagecut solve gpt3.json --stages 16 --time-limit 60\n  \
 stagecut generate transformer --operators 10000 --output transformer.json"
     )]
     Generate(GenerateArgs),
+    /// Infer the shapes of models from stdin: see `import::onnx::isolated`
+    #[cfg(feature = "onnx")]
+    #[command(hide = true)]
+    InferShapes,
     /// Print the JSON Schema of native instances, or of scenarios
     Schema {
         /// The format

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::study::size::MOST_TASKS;
 use crate::study::submit::Engine;
 
 /// The commands of a study.
@@ -37,6 +38,10 @@ pub struct StudyArgs {
     /// Folder of results [default: the study's name with `.results`]
     #[arg(long, value_name = "FOLDER")]
     pub results: Option<PathBuf>,
+
+    /// Tasks that the study may have; more are refused before they are listed
+    #[arg(long, value_name = "N", default_value_t = MOST_TASKS)]
+    pub most_tasks: u64,
 }
 
 /// `study run`.

@@ -32,7 +32,7 @@ pub fn study(command: &StudyCommand) -> Result<Ending, CliError> {
 impl StudyArgs {
     /// The study and the folder of its results.
     fn read(&self) -> Result<(Study, PathBuf), CliError> {
-        let study = Study::read(&self.study)?;
+        let study = Study::read_up_to(&self.study, self.most_tasks)?;
         let results = self.results.clone().unwrap_or_else(|| study.results_folder());
         Ok((study, results))
     }

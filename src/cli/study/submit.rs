@@ -45,7 +45,7 @@ pub fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
             }
             std::fs::create_dir_all(&results).map_err(|error| CliError::write(&results, error))?;
             let path = results.join("missing.txt");
-            std::fs::write(&path, list).map_err(|error| CliError::write(&path, error))?;
+            crate::whole::write(&path, list).map_err(|error| CliError::write(&path, error))?;
             let mut hq = Command::new("hq");
             hq.args(["submit", "--cpus", "1", "--each-line"])
                 .arg(&path)

@@ -5,8 +5,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::quiet;
 use super::weights::VALUES_KEPT;
+use super::{isolated, quiet};
 
 /// Operators that shapes are computed with; only these are run, on few elements.
 const SHAPE_ARITHMETIC: &str = "Abs Add And Cast Ceil Concat Constant ConstantOfShape Div Equal Expand Flatten Floor Gather \
@@ -20,6 +20,8 @@ const GROWING: &str = "ConstantOfShape Expand Range Tile";
 /// An operator within bounds.
 #[derive(Clone, Debug)]
 pub struct Bounded {
+    /// Its position in the graph.
+    pub position: usize,
     /// The operator's name in ONNX.
     pub operator: String,
     /// What tract made of it.
@@ -61,6 +63,7 @@ impl InferenceOp for Bounded {
         observed: TVec<&InferenceFact>,
     ) -> TractResult<(Facts, Facts, Facts)> {
         self.visits += 1;
+        isolated::tell(self.position);
         if self.visits > MOST_VISITS {
             bail!("shapes that do not settle, as if two nodes contradicted each other");
         }

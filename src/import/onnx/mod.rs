@@ -4,11 +4,13 @@
 //! (initializers, and nodes that read nothing else) are folded into the layers that read them. A layer carries work
 //! instead of times, so the devices come from a cluster: see [`operators`] for the counts and what they assume.
 //!
-//! A file is checked before tract sees it, tract computes no values but small ones, and its panics become faults: a
-//! damaged model is refused, with the place, whatever its bytes say.
+//! A file is checked before tract sees it, tract computes no values but small ones, its panics become faults, and what
+//! cannot be caught ends a child process alone ([`isolated`]): a damaged model is refused, with the place, whatever its bytes
+//! say.
 
 mod bounded;
 mod check;
+pub mod isolated;
 mod layers;
 mod nodes;
 mod operators;
@@ -35,7 +37,7 @@ pub fn read(source: &Source) -> Imported {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let mut notes = Vec::new();
     let checked = check::check(model, folder, &mut notes)?;
-    let inferred = shapes::infer(&checked)?;
+    let inferred = isolated::infer(&checked)?;
     let network = layers::network(&checked, &inferred, &mut notes)?;
     notes.push(
         "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor"

@@ -8,14 +8,17 @@ use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{ModelProto, NodeProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
+use serde::{Deserialize, Serialize};
+
 use super::bounded::Bounded;
 use super::check::{Checked, node_name};
+use super::isolated;
 use super::quiet;
 use super::size::{TensorSize, declared};
 use crate::fault::{Fault, FaultKind};
 
 /// What is known about the tensors that nodes produce.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Inferred {
     /// Sizes, by name; a tensor that is absent has no known shape.
     pub sizes: HashMap<String, TensorSize>,
@@ -28,19 +31,10 @@ pub struct Inferred {
 /// The name that stands for an operator which tract knows but cannot build.
 const OPAQUE: &str = "stagecut.opaque";
 
-/// Infers all it can; what is missing shows in [`Inferred::reasons`].
-pub fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
-    quiet::catch(|| run(checked))
-        .and_then(|inferred| inferred.map_err(|error| format!("{error:#}")))
-        .map_err(|reason| {
-            vec![Fault::new(
-                "the graph",
-                FaultKind::Unsupported {
-                    found: format!("a graph that tract cannot read ({reason})"),
-                    expected: "one that it can infer shapes for".into(),
-                },
-            )]
-        })
+/// Infers all it can; what is missing shows in [`Inferred::reasons`]. An error is why tract cannot read the graph at all.
+pub fn infer(checked: &Checked) -> Result<Inferred, String> {
+    let inferred = quiet::catch(|| run(checked))?;
+    inferred.map_err(|error| format!("{error:#}"))
 }
 
 fn run(checked: &Checked) -> TractResult<Inferred> {
@@ -67,11 +61,12 @@ fn run(checked: &Checked) -> TractResult<Inferred> {
     let parsed = onnx.parse(&model, None)?;
     let outlets = parsed.outlets_by_name;
     let mut graph = parsed.model;
-    for node in checked.nodes() {
+    for (position, node) in checked.nodes().iter().enumerate() {
         let outlet = node.output.iter().find_map(|name| outlets.get(name));
         if let Some(outlet) = outlet {
             let node_in_graph = graph.node_mut(outlet.node);
             node_in_graph.op = Box::new(Bounded {
+                position,
                 operator: node.op_type.clone(),
                 inner: node_in_graph.op.clone(),
                 visits: 0,
@@ -127,7 +122,10 @@ fn unbuilt(onnx: &Onnx, model: &ModelProto) -> HashMap<usize, String> {
         Some(builder) => quiet::catch(|| builder(&context, node).map(|_| ()))
             .and_then(|built| built.map_err(|error| format!("{error:#}"))),
     };
-    let failed = |(position, node)| Some((position, build(node).err()?));
+    let failed = |(position, node)| {
+        isolated::tell(position);
+        Some((position, build(node).err()?))
+    };
     graph.node.iter().enumerate().filter_map(failed).collect()
 }
 

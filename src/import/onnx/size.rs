@@ -1,10 +1,11 @@
 //! Sizes and element types of tensors.
 
+use serde::{Deserialize, Serialize};
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::type_proto::Tensor;
 
 /// Shape and element type of a tensor.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TensorSize {
     /// Length along each axis.
     pub dims: Vec<usize>,

@@ -1,0 +1,382 @@
+//! The formats that are mutated: what is mutated, what lies beside it, and which commands read it.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+use super::mutate::{self, below};
+use super::onnx;
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Syntax {
+    Json,
+    Toml,
+    Text,
+    Onnx,
+}
+
+/// A format.
+pub struct Format {
+    /// Its name.
+    pub name: &'static str,
+    /// The file that is mutated.
+    pub file: &'static str,
+    /// Files beside it, as they are.
+    pub companions: &'static [(&'static str, &'static str)],
+    /// Commands that make more of them.
+    pub preparations: &'static [&'static [&'static str]],
+    /// Commands that read the file; inputs take turns.
+    pub commands: &'static [&'static [&'static str]],
+    syntax: Syntax,
+    seeds: &'static [&'static str],
+}
+
+const NET: &str = include_str!("seeds/net.json");
+const CHAIN: &str = include_str!("seeds/chain.json");
+const PLAIN: &str = include_str!("seeds/plain.json");
+const CLUSTER: &str = include_str!("seeds/cluster.toml");
+const PLAN: &str = include_str!("seeds/plan.json");
+const SEPARATE: &str = include_str!("seeds/plan-separate.json");
+
+const SOLVE: &[&[&str]] = &[
+    &[
+        "solve", "net.json", "--stages", "2", "--method", "slicing", "--quiet", "--format", "json",
+    ],
+    &["import", "net.json", "--quiet"],
+    &["solve", "net.json", "--method", "lpt", "--quiet"],
+    &[
+        "solve",
+        "net.json",
+        "--stages",
+        "3",
+        "--method",
+        "equal-layers",
+        "--objective",
+        "iteration",
+        "--micro-batches",
+        "4",
+        "--schedule",
+        "gpipe",
+        "--quiet",
+    ],
+    &[
+        "solve",
+        "net.json",
+        "--stages",
+        "2",
+        "--method",
+        "duan-wu",
+        "--worker",
+        "concurrent",
+        "--groups",
+        "assign",
+        "--quiet",
+    ],
+];
+
+const SOLVE_TOML: &[&[&str]] = &[
+    &[
+        "solve", "net.toml", "--method", "slicing", "--quiet", "--format", "json",
+    ],
+    &["import", "net.toml", "--quiet"],
+    &[
+        "solve",
+        "net.toml",
+        "--stages",
+        "2",
+        "--cuts",
+        "separate",
+        "--method",
+        "bi-partition",
+        "--quiet",
+    ],
+];
+
+/// The plain commands for a file of another planner.
+macro_rules! reads {
+    ($file:literal) => {
+        &[
+            &[
+                "solve",
+                $file,
+                "--stages",
+                "2",
+                "--method",
+                "equal-layers",
+                "--quiet",
+            ],
+            &["import", $file, "--quiet"],
+            &["solve", $file, "--stages", "2", "--method", "lpt", "--quiet"],
+        ]
+    };
+}
+
+/// Every format.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "instance-json",
+        file: "net.json",
+        companions: &[],
+        preparations: &[],
+        commands: SOLVE,
+        syntax: Syntax::Json,
+        seeds: &[NET, CHAIN, PLAIN],
+    },
+    Format {
+        name: "instance-toml",
+        file: "net.toml",
+        companions: &[],
+        preparations: &[],
+        commands: SOLVE_TOML,
+        syntax: Syntax::Toml,
+        seeds: &[NET, CHAIN, PLAIN],
+    },
+    Format {
+        name: "cluster",
+        file: "cluster.toml",
+        companions: &[("net.json", NET)],
+        preparations: &[],
+        commands: &[
+            &[
+                "solve",
+                "net.json",
+                "--cluster",
+                "cluster.toml",
+                "--stages",
+                "2",
+                "--method",
+                "lpt",
+                "--quiet",
+            ],
+            &[
+                "solve",
+                "net.json",
+                "--cluster",
+                "cluster.toml",
+                "--stages",
+                "2",
+                "--method",
+                "duan-wu",
+                "--groups",
+                "assign",
+                "--quiet",
+            ],
+        ],
+        syntax: Syntax::Toml,
+        seeds: &[CLUSTER],
+    },
+    Format {
+        name: "plan",
+        file: "plan.json",
+        companions: &[("net.json", PLAIN)],
+        preparations: &[],
+        commands: &[
+            &["check", "net.json", "plan.json", "--quiet"],
+            &["simulate", "plan.json", "--format", "json"],
+            &["check", "net.json", "plan.json", "--quiet"],
+            &["show", "net.json", "--plan", "plan.json", "--format", "svg"],
+            &["check", "net.json", "plan.json", "--quiet"],
+            &["export", "net.json", "plan.json", "--to", "json", "--quiet"],
+        ],
+        syntax: Syntax::Json,
+        seeds: &[PLAN, SEPARATE],
+    },
+    Format {
+        name: "simulation-trace",
+        file: "trace.csv",
+        companions: &[("plan.json", PLAN)],
+        preparations: &[],
+        commands: &[&["simulate", "plan.json", "--trace", "trace.csv"]],
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/trace.csv")],
+    },
+    Format {
+        name: "scenario",
+        file: "scenario.toml",
+        companions: &[
+            ("net.json", CHAIN),
+            ("cluster.toml", CLUSTER),
+            ("states.csv", STATES),
+        ],
+        preparations: &[],
+        commands: &[&["online", "scenario.toml", "--slots", "2", "--quiet"]],
+        syntax: Syntax::Toml,
+        seeds: &[SCENARIO, include_str!("seeds/groups.toml")],
+    },
+    Format {
+        name: "states",
+        file: "states.csv",
+        companions: &[
+            ("net.json", CHAIN),
+            ("cluster.toml", CLUSTER),
+            ("scenario.toml", SCENARIO),
+        ],
+        preparations: &[],
+        commands: &[&[
+            "online",
+            "scenario.toml",
+            "--slots",
+            "3",
+            "--policies",
+            "tentative,myopic",
+            "--quiet",
+        ]],
+        syntax: Syntax::Text,
+        seeds: &[STATES],
+    },
+    Format {
+        name: "study",
+        file: "study.toml",
+        companions: &[("net.json", NET), ("cluster.toml", CLUSTER)],
+        preparations: &[],
+        commands: &[&["study", "tasks", "study.toml"]],
+        syntax: Syntax::Toml,
+        seeds: &[include_str!("seeds/study.json")],
+    },
+    Format {
+        name: "onnx",
+        file: "net.onnx",
+        companions: &[],
+        preparations: &[],
+        commands: reads!("net.onnx"),
+        syntax: Syntax::Onnx,
+        seeds: &[],
+    },
+    Format {
+        name: "dnn-partitioning",
+        file: "net.json",
+        companions: &[],
+        preparations: &[],
+        commands: reads!("net.json"),
+        syntax: Syntax::Json,
+        seeds: &[include_str!("seeds/dnn-partitioning.json")],
+    },
+    Format {
+        name: "piper",
+        file: "net.json",
+        companions: &[],
+        preparations: &[],
+        commands: &[
+            &[
+                "solve",
+                "net.json",
+                "--stages",
+                "2",
+                "--method",
+                "equal-layers",
+                "--quiet",
+            ],
+            &[
+                "solve", "net.json", "--stages", "2", "--method", "duan-wu", "--groups", "assign", "--quiet",
+            ],
+            &["import", "net.json", "--quiet"],
+        ],
+        syntax: Syntax::Json,
+        seeds: &[include_str!("seeds/piper.json")],
+    },
+    Format {
+        name: "pipedream",
+        file: "graph.txt",
+        companions: &[],
+        preparations: &[],
+        commands: reads!("graph.txt"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/graph.txt")],
+    },
+    Format {
+        name: "moirai",
+        file: "table.csv",
+        companions: &[],
+        preparations: &[],
+        commands: reads!("table.csv"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/table.csv")],
+    },
+    Format {
+        name: "cost-graph",
+        file: "graph.pbtxt",
+        companions: &[],
+        preparations: &[],
+        commands: reads!("graph.pbtxt"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/graph.pbtxt")],
+    },
+    Format {
+        name: "csv",
+        file: "net.csv",
+        companions: &[("net.edges.csv", EDGES)],
+        preparations: &[],
+        commands: reads!("net.csv"),
+        syntax: Syntax::Text,
+        seeds: &[LAYERS],
+    },
+    Format {
+        name: "csv-edges",
+        file: "net.edges.csv",
+        companions: &[("net.csv", LAYERS)],
+        preparations: &[],
+        commands: reads!("net.csv"),
+        syntax: Syntax::Text,
+        seeds: &[EDGES],
+    },
+];
+
+const SCENARIO: &str = include_str!("seeds/scenario.toml");
+const STATES: &str = include_str!("seeds/states.csv");
+const LAYERS: &str = include_str!("seeds/net.csv");
+const EDGES: &str = include_str!("seeds/net.edges.csv");
+
+/// Models that are changed; others are made at random.
+const MODELS: &[&[u8]] = &[
+    include_bytes!("../../instances/alexnet.onnx"),
+    include_bytes!("../../instances/zfnet.onnx"),
+];
+
+/// The format of that name.
+pub fn find(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+impl Format {
+    /// The input of that number: the same whenever and wherever it is asked.
+    pub fn input(&self, number: u64) -> Vec<u8> {
+        let mut rng = ChaCha8Rng::seed_from_u64(number);
+        let rng = &mut rng;
+        if self.syntax == Syntax::Onnx {
+            return match below(rng, 8) {
+                0 => onnx::changed(rng, MODELS[below(rng, MODELS.len())]),
+                _ => onnx::model(rng),
+            };
+        }
+        let seed = self.seeds[below(rng, self.seeds.len())];
+        let tree = match self.syntax {
+            Syntax::Text | Syntax::Onnx => None,
+            Syntax::Json | Syntax::Toml => tree(seed),
+        };
+        let Some(tree) = tree else {
+            return mutate::text(rng, seed);
+        };
+        // Most changes keep the syntax, which readers refuse early.
+        let (tree, is_text) = match below(rng, 5) {
+            0 => (tree, true),
+            _ => (mutate::tree(rng, &tree), false),
+        };
+        let written = match self.syntax {
+            // Some trees, such as lists of mixed types, have no TOML.
+            Syntax::Toml => toml::to_string(&tree).unwrap_or_else(|_| seed.to_owned()),
+            _ => tree.to_string(),
+        };
+        match is_text {
+            true => mutate::text(rng, &written),
+            false => written.into_bytes(),
+        }
+    }
+}
+
+/// A seed as a tree, whichever of both syntaxes it has.
+fn tree(seed: &str) -> Option<Value> {
+    serde_json::from_str(seed)
+        .ok()
+        .or_else(|| toml::from_str(seed).ok())
+}

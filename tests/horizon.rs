@@ -12,7 +12,7 @@ use stagecut::hybrid::plan::{Layout, Rule, Stage, plan_of};
 use stagecut::hybrid::{Reading, Slot};
 use stagecut::online::controller::{Asked, run};
 use stagecut::online::known::Known;
-use stagecut::online::moving::moving_ms;
+use stagecut::online::moving::{Held, moving_ms};
 use stagecut::online::policies::POLICIES;
 use stagecut::online::record::Line;
 use stagecut::online::scenario::Scenario;
@@ -178,7 +178,11 @@ fn least_ms(scenario: &Scenario, slots: &[Slot], last: Option<&Layout>, left: f6
             continue;
         };
         if plan.costs[0] <= left + 1e-9 {
-            let own_ms = plan.time_ms + moving_ms(scenario, slot, last, &plan.layout);
+            let held = last.map(|layout| Held {
+                layout,
+                stayed: &[true; 2],
+            });
+            let own_ms = plan.time_ms + moving_ms(scenario, slot, held, &plan.layout);
             let rest_ms = least_ms(scenario, rest, Some(&plan.layout), left - plan.costs[0]);
             least = least.min(own_ms + rest_ms);
         }

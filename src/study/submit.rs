@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use super::size::MOST_TASKS;
+
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
@@ -31,6 +33,8 @@ pub struct Submission<'a> {
     pub cores: usize,
     /// Minutes of an element.
     pub minutes: u64,
+    /// Tasks that the study may have.
+    pub most_tasks: u64,
     /// Address of Dask's scheduler.
     pub scheduler: Option<&'a str>,
 }
@@ -47,21 +51,31 @@ pub fn slurm(asked: &Submission) -> String {
         "#!/bin/sh\n#SBATCH --job-name=stagecut-study\n#SBATCH --array=1-{parts}\n#SBATCH --cpus-per-task={cores}\n\
          #SBATCH --time={minutes}\n#SBATCH --requeue\n\
          # What is there already is not run again: submit the same script until nothing is missing.\n\
-         exec {} study run {} --results {} --part \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs \"${{SLURM_CPUS_PER_TASK:-{cores}}}\" --quiet\n",
+         exec {} study run {} --results {}{} --part \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs \"${{SLURM_CPUS_PER_TASK:-{cores}}}\" --quiet\n",
         shell(asked.program),
         shell(asked.study),
-        shell(asked.results)
+        shell(asked.results),
+        most_tasks(asked)
     )
 }
 
 /// The command that a HyperQueue task runs; the line of its task is in `HQ_ENTRY`.
 pub fn hyperqueue(asked: &Submission) -> String {
     format!(
-        "exec {} study run-task {} --results {} \"$HQ_ENTRY\"",
+        "exec {} study run-task {} --results {}{} \"$HQ_ENTRY\"",
         shell(asked.program),
         shell(asked.study),
-        shell(asked.results)
+        shell(asked.results),
+        most_tasks(asked)
     )
+}
+
+/// The flag for a study that may have more tasks than usual.
+fn most_tasks(asked: &Submission) -> String {
+    match asked.most_tasks {
+        MOST_TASKS => String::new(),
+        most => format!(" --most-tasks {most}"),
+    }
 }
 
 /// The driver of Dask, in Python.

@@ -344,8 +344,9 @@ impl Format {
         let mut rng = ChaCha8Rng::seed_from_u64(number);
         let rng = &mut rng;
         if self.syntax == Syntax::Onnx {
+            let seed = MODELS[below(rng, MODELS.len())];
             return match below(rng, 8) {
-                0 => onnx::changed(rng, MODELS[below(rng, MODELS.len())]),
+                0 => onnx::changed(rng, seed),
                 _ => onnx::model(rng),
             };
         }

@@ -1,7 +1,8 @@
 //! Fuzzing: mutated files of every format through the commands that read them. No input may panic, end the process, take more
 //! than [`SOON`], or more memory than [`MEMORY_BYTES`].
 //!
-//! `cargo test` spends a few seconds on each format; `make fuzz` as long as it is told:
+//! `cargo test` reads the first [`FEW`] inputs of each format, or as many as a few seconds allow; `make fuzz` as many as the time
+//! that it is told:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -23,6 +24,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use formats::{FORMATS, Format};
+
+/// Inputs of a format in a short run: the same in every run, so that it finds what it found before.
+const FEW: u64 = 2_000;
 
 /// No input of these sizes may take longer.
 const SOON: Duration = Duration::from_secs(2);
@@ -47,14 +51,15 @@ struct Tally {
 }
 
 /// Runs workers on a format until its time is over: one that dies is followed by another behind the input that it died of.
-fn fuzz(format: &Format, from: u64, seconds: f64) -> Tally {
+fn fuzz(format: &Format, from: u64, most: u64, seconds: f64) -> Tally {
     let folder = tempfile::tempdir_in(memory()).expect("a folder");
     let said = folder.path().join("said");
     let progress = folder.path().join("progress");
     let started = Instant::now();
     let mut tally = Tally::default();
     let mut next = from;
-    while started.elapsed().as_secs_f64() < seconds {
+    let end = from.saturating_add(most);
+    while started.elapsed().as_secs_f64() < seconds && next < end {
         std::fs::write(&progress, next.to_le_bytes()).expect("a file");
         std::fs::write(&said, "").expect("a file");
         let left = seconds - started.elapsed().as_secs_f64();
@@ -71,6 +76,7 @@ fn fuzz(format: &Format, from: u64, seconds: f64) -> Tally {
             .env("FUZZ_FOLDER", folder.path())
             .env("FUZZ_FROM", next.to_string())
             .env("FUZZ_SECONDS", left.to_string())
+            .env("FUZZ_END", end.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -138,7 +144,9 @@ fn memory() -> &'static str {
 #[test]
 fn mutated_inputs_of_every_format_do_no_harm() {
     let set = |name: &str| std::env::var(name).ok();
-    let seconds: f64 = set("FUZZ_SECONDS").map_or(2.5, |text| text.parse().expect("seconds"));
+    let seconds = set("FUZZ_SECONDS").map(|text| text.parse::<f64>().expect("seconds"));
+    let most = if seconds.is_some() { u64::MAX } else { FEW };
+    let seconds = seconds.unwrap_or(3.0);
     let from: u64 = set("FUZZ_FROM").map_or(0, |text| text.parse().expect("a number"));
     let wanted = set("FUZZ_FORMATS");
     let is_wanted = |format: &&Format| {
@@ -149,7 +157,7 @@ fn mutated_inputs_of_every_format_do_no_harm() {
     let mut broken = String::new();
     for format in FORMATS.iter().filter(is_wanted) {
         let started = Instant::now();
-        let tally = fuzz(format, from, seconds);
+        let tally = fuzz(format, from, most, seconds);
         println!(
             "{:<18} {:>9} inputs, {:>8} accepted, {:>3} broken, {:>6.0} s",
             format.name,

@@ -27,6 +27,7 @@ fn works() {
     let folder = PathBuf::from(set("FUZZ_FOLDER").expect("a folder"));
     let from: u64 = set("FUZZ_FROM").expect("a number").parse().expect("a number");
     let seconds: f64 = set("FUZZ_SECONDS").expect("seconds").parse().expect("seconds");
+    let end: u64 = set("FUZZ_END").expect("a number").parse().expect("a number");
     let format = formats::find(&name).expect("a format");
     let mut said = File::options()
         .append(true)
@@ -53,7 +54,7 @@ fn works() {
     limit_memory();
     let started = Instant::now();
     let (mut number, mut accepted) = (from, 0_u64);
-    while started.elapsed().as_secs_f64() < seconds {
+    while started.elapsed().as_secs_f64() < seconds && number < end {
         progress.write_at(&number.to_le_bytes(), 0).expect("a file");
         let (is_accepted, elapsed) = one(&mut command, format, number);
         let why = match (is_accepted, elapsed > SOON) {

@@ -25,6 +25,7 @@ pub fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
         parts: args.parts as usize,
         cores: args.cores as usize,
         minutes: args.minutes,
+        most_tasks: args.study.most_tasks,
         scheduler: args.scheduler.as_deref(),
     };
     match args.engine {

@@ -35,8 +35,8 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// Time of the processor for a model, and what a megabyte of it may take beyond; weights are not sent and do not count.
 /// Networks of `instances/` take a hundredth of it.
-const ALLOWED: Duration = Duration::from_millis(1_000);
-const ALLOWED_PER_MEGABYTE: Duration = Duration::from_secs(2);
+const ALLOWED: Duration = Duration::from_millis(600);
+const ALLOWED_PER_MEGABYTE: Duration = Duration::from_millis(1_000);
 
 /// How many times as long by the clock: the machine may be busy, but nobody waits for ever.
 const PATIENCE: u32 = 20;

@@ -37,6 +37,17 @@ pub fn all() -> Vec<Method> {
         .collect()
 }
 
+/// What a plan names as its method that none of these made.
+pub const OTHER: &str = "other";
+
+/// Whether a plan may name this as what made it: a method, the command that computes bounds alone, or [`OTHER`].
+pub fn may_be_named(name: &str) -> bool {
+    [BOUND, OTHER].contains(&name) || find(name).is_some()
+}
+
+/// What `stagecut bound` names as its method.
+pub const BOUND: &str = "bound";
+
 /// The method of that name.
 pub fn find(name: &str) -> Option<Method> {
     all().into_iter().find(|method| method.name() == name)

@@ -1,7 +1,12 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
+mod read;
+
+pub use read::{parse, read};
+
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, PhaseCost, StageCost};
@@ -17,7 +22,8 @@ use crate::workers::{Allocation, StageLoad, Workers};
 pub const SCHEMA: &str = "stagecut-plan/1";
 
 /// A plan as files and reports hold it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The format's version.
     pub schema: String,
@@ -52,7 +58,7 @@ pub struct Plan {
 }
 
 /// What a search found. Whether it is proved has one answer: `optimal` and `infeasible` are, the others are not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// A plan whose objective meets the bound.
@@ -66,7 +72,7 @@ pub enum Status {
 }
 
 /// Why a search stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoppedBy {
     /// It was done: the method has nothing left to try.
@@ -122,7 +128,8 @@ pub struct LeastMemory {
 }
 
 /// One stage of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct PlanStage {
     /// Position in the pipeline, from 1.
     pub index: usize,
@@ -159,7 +166,8 @@ pub struct PlanStage {
 }
 
 /// What a stage moves for one micro-batch, by phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Transfers {
     /// During forward propagation.
     pub forward: Moved,
@@ -168,7 +176,8 @@ pub struct Transfers {
 }
 
 /// Transfers of one stage in one phase, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Moved {
     /// Received.
     pub in_ms: f64,
@@ -177,7 +186,8 @@ pub struct Moved {
 }
 
 /// How a plan was found. What does not apply to a method is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Statistics {
     /// Wall-clock seconds from the problem to the plan.
     pub seconds: f64,
@@ -262,7 +272,11 @@ impl Plan {
             instance: instance.name.clone(),
             method: method.into(),
             status,
-            stopped_by: outcome.stopped_by,
+            // A proof completes the search, even one that comes with the limit.
+            stopped_by: match status {
+                Status::Optimal | Status::Infeasible => StoppedBy::Completed,
+                Status::Feasible | Status::Unknown => outcome.stopped_by,
+            },
             objective_ms: objective_ns.map(ns_to_ms),
             bound_ms: bound_ns.map(ns_to_ms),
             gap,

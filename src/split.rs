@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::instance::Instance;
@@ -12,7 +13,8 @@ use crate::plan::PlanStage;
 use crate::settings::Settings;
 
 /// All layers of a plan with separate cuts that are split, and what they move together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Split {
     /// Bytes of stash that move between stages for every micro-batch.
     pub stash_bytes_moved: u64,
@@ -23,7 +25,8 @@ pub struct Split {
 }
 
 /// A layer whose forward and backward pass lie on different stages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SplitLayer {
     /// Its name.
     pub layer: String,

@@ -10,6 +10,7 @@ use stagecut::check::{Violation, check};
 use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
+use stagecut::options::Mode;
 use stagecut::plan::{Outcome, Plan, PlanStage, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 
@@ -66,6 +67,10 @@ fn solved() -> Vec<Solved> {
 
 fn is_stated(name: &'static str) -> impl Fn(&Violation) -> bool {
     move |violation| matches!(violation, Violation::Stated { field, .. } if field.contains(name))
+}
+
+fn is_field(name: &'static str) -> impl Fn(&Violation) -> bool {
+    move |violation| matches!(violation, Violation::Field { field, .. } if field.contains(name))
 }
 
 fn is_claim(violation: &Violation) -> bool {
@@ -149,8 +154,11 @@ fn wrong_numbers(case: &Solved) {
             case.rejects(
                 name,
                 |plan| *count(&mut plan.stages[k]).get_or_insert(5) += 1,
-                is_stated(name),
+                |violation| is_stated(name)(violation) || is_field(name)(violation),
             );
+            if case.problem.settings.mode == Mode::Training {
+                case.rejects(name, |plan| *count(&mut plan.stages[k]) = None, is_field(name));
+            }
         }
     }
     case.rejects("no objective", |plan| plan.objective_ms = None, is_claim);
@@ -185,6 +193,27 @@ fn wrong_claims(case: &Solved) {
         };
         case.rejects("false proof", unproved, is_claim);
     }
+    let is_proved = matches!(case.plan.status, Status::Optimal);
+    if is_proved {
+        let late = |plan: &mut Plan| plan.stopped_by = StoppedBy::TimeLimit;
+        case.rejects("a proof at the time limit", late, is_claim);
+        let modest = |plan: &mut Plan| plan.status = Status::Feasible;
+        case.rejects("feasible at the bound", modest, is_claim);
+    }
+    let twice = |plan: &mut Plan| {
+        let bounds = &mut plan.statistics.bounds_ms;
+        bounds.insert("largest item".into(), 2.0 * objective + 1.0);
+    };
+    case.rejects("a bound above the bound", twice, is_claim);
+    let many = |plan: &mut Plan| plan.statistics.items_after_presolve = plan.statistics.items + 1;
+    case.rejects("items that presolve adds", many, is_claim);
+    case.rejects("too many items", |plan| plan.statistics.items = 1_000, is_claim);
+    case.rejects("no time", |plan| plan.statistics.seconds = -1.0, is_claim);
+    case.rejects(
+        "another instance",
+        |plan| plan.instance += "x",
+        is_field("instance"),
+    );
     case.rejects(
         "another schema",
         |plan| plan.schema = "stagecut-plan/9".into(),

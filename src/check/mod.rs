@@ -1,35 +1,51 @@
 //! The checker: whether a plan is what it says, recomputed from the instance on a path of its own.
 //!
 //! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
-//! returns every violation with its amount.
+//! returns every violation with its amount. Which problem a plan is checked against, the instance and whoever asks decide,
+//! not the plan: [`pose`].
 
+mod claims;
+mod costs;
 mod passes;
+mod problem;
 mod violation;
 mod workers;
 
+pub use problem::{Posed, pose};
 pub use violation::Violation;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::instance::Instance;
-use crate::network::{Layer, Tensor};
-use crate::options::{Communication, Cuts, Mode, Objective, Schedule, WorkerMode};
-use crate::plan::{Plan, PlanStage, SCHEMA, Status};
-use crate::settings::Settings;
-use crate::units::{NS_PER_MS, ns_to_ms};
+use costs::{Load, charge};
 
-/// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
-/// printing a number in decimal may lose.
-const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
+use crate::instance::Instance;
+use crate::network::Layer;
+use crate::options::{Cuts, Mode};
+use crate::plan::{Plan, PlanStage, SCHEMA};
+use crate::settings::Settings;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Everything that is wrong.
+    pub violations: Vec<Violation>,
+    /// The objective in ms, recomputed; `None` without stages, or where some stage has no time at all.
+    pub objective_ms: Option<f64>,
+}
+
+/// Checks a plan against an instance and settings: the violations of [`examine`].
+pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Violation> {
+    examine(instance, settings, plan).violations
+}
 
 /// Checks a plan against an instance and settings.
 ///
-/// Returns every violation; none means that the plan can be run, costs what it says, and claims no more than its bound
-/// allows. Whether the bound itself is right only a proof can say: solve again with another method.
+/// No violation means that the plan can be run, costs what it says, and claims no more than its bound allows. Whether the
+/// bound itself is right only a proof can say: solve again with another method.
 ///
 /// Time O(layers + tensors and their consumers), times the longest run of forward operators whose ties have no backward ones, where
 /// an explicit backward graph is cut separately.
-pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Violation> {
+pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict {
     let mut check = Checker {
         instance,
         settings,
@@ -39,6 +55,8 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         violations: Vec::new(),
     };
     check.header(plan);
+    check.problem(plan);
+    let mut objective_ms = None;
     if !plan.stages.is_empty() {
         check.staff = workers::staff(instance, settings, plan, &mut check.violations);
         workers::same_everywhere(instance, settings, plan, &mut check.violations);
@@ -47,11 +65,14 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
         check.order();
         check.order_of_ties();
         check.stage_count(plan);
-        check.costs(plan);
+        objective_ms = check.costs(plan);
         check.counts(plan);
     }
     check.claims(plan);
-    check.violations
+    Verdict {
+        violations: check.violations,
+        objective_ms,
+    }
 }
 
 struct Checker<'a> {
@@ -64,57 +85,6 @@ struct Checker<'a> {
     /// Devices of every stage.
     staff: Vec<workers::Staff>,
     violations: Vec<Violation>,
-}
-
-/// Times of one stage, in ns.
-#[derive(Clone, Copy, Default)]
-struct Load {
-    work: u64,
-    received: u64,
-    sent: u64,
-}
-
-impl Load {
-    /// What the worker is busy with.
-    fn worker(&self, mode: Communication) -> u64 {
-        match mode {
-            Communication::Blocking => self.work + self.moved(mode),
-            Communication::Overlapped | Communication::Ignored => self.work,
-        }
-    }
-
-    /// Transfers as they cost time: one after the other, or side by side on two links.
-    fn moved(&self, mode: Communication) -> u64 {
-        match mode {
-            Communication::Ignored => 0,
-            Communication::Blocking => self.received + self.sent,
-            Communication::Overlapped => self.received.max(self.sent),
-        }
-    }
-
-    fn busiest(&self, mode: Communication) -> u64 {
-        self.worker(mode).max(self.moved(mode))
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            work: self.work + other.work,
-            received: self.received + other.received,
-            sent: self.sent + other.sent,
-        }
-    }
-}
-
-/// Charges every stage that sends or receives once.
-fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
-    senders.iter().for_each(|&k| loads[k].sent += ns);
-    receivers.iter().for_each(|&k| loads[k].received += ns);
-}
-
-/// Stages other than the producer's, each once.
-fn elsewhere(home: usize, mut stages: BTreeSet<usize>) -> Vec<usize> {
-    stages.remove(&home);
-    stages.into_iter().collect()
 }
 
 /// Positions in [`Checker::stage_of`].
@@ -131,12 +101,18 @@ impl Checker<'_> {
     }
 
     fn header(&mut self, plan: &Plan) {
-        if plan.schema != SCHEMA {
-            self.violations.push(Violation::Field {
-                field: "schema".into(),
-                found: format!("`{}`", plan.schema),
-                expected: format!("`{SCHEMA}`"),
-            });
+        let names = [
+            ("schema", &plan.schema, SCHEMA),
+            ("instance", &plan.instance, &self.instance.name),
+        ];
+        for (field, found, expected) in names {
+            if found != expected {
+                self.violations.push(Violation::Field {
+                    field: field.into(),
+                    found: format!("`{found}`"),
+                    expected: format!("`{expected}`"),
+                });
+            }
         }
         for (position, stage) in plan.stages.iter().enumerate() {
             if stage.index != position + 1 {
@@ -360,255 +336,5 @@ impl Checker<'_> {
                 },
             });
         }
-    }
-
-    /// Stated times and sizes against recomputed ones.
-    fn costs(&mut self, plan: &Plan) {
-        let stages = plan.stages.len();
-        let mut forward = vec![Load::default(); stages];
-        let mut backward = vec![Load::default(); stages];
-        let mut bytes = vec![0u64; stages];
-        let mut parameter_bytes = vec![0u64; stages];
-        // Times of each stage by kind.
-        let mut sums: Vec<BTreeMap<usize, [u64; 2]>> = vec![BTreeMap::new(); stages];
-        for at in 0..self.instance.network.layers.len() {
-            if !self.kept(at) {
-                continue;
-            }
-            let places = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]);
-            for (pass, k) in places.into_iter().enumerate() {
-                let Some(k) = k else {
-                    continue;
-                };
-                for &kind in self.staff[k].keys() {
-                    let times = self.layer(at).times[kind].unwrap_or_default();
-                    let sum = sums[k].entry(kind).or_default();
-                    sum[pass] += [times.forward_ns, times.backward_ns][pass];
-                }
-            }
-            self.hold(at, places, stages, &mut bytes);
-            if let Some(k) = places[BACKWARD].or(places[FORWARD]) {
-                parameter_bytes[k] += self.layer(at).parameter_bytes;
-            }
-        }
-        for (k, stage) in plan.stages.iter().enumerate() {
-            let (instance, settings) = (self.instance, self.settings);
-            let times = workers::times_ns(
-                instance,
-                settings,
-                (k, stage),
-                &self.staff[k],
-                &sums[k],
-                &mut self.violations,
-            );
-            [forward[k].work, backward[k].work] = times;
-        }
-        for tensor in &self.instance.network.tensors {
-            self.transfer(tensor, &mut forward, &mut backward);
-        }
-        for at in 0..self.instance.network.layers.len() {
-            self.moved_between_passes(at, &mut forward, &mut backward);
-        }
-        self.devices_at_work(&mut forward, &mut backward, &parameter_bytes);
-        for (k, stage) in plan.stages.iter().enumerate() {
-            let both = forward[k].plus(backward[k]);
-            let mode = self.settings.communication;
-            let transfers = stage.transfers.unwrap_or_default();
-            let stated = [
-                ("forward_ms", stage.forward_ms, forward[k].work),
-                ("backward_ms", stage.backward_ms, backward[k].work),
-                ("communication_ms", stage.communication_ms, both.moved(mode)),
-                ("load_ms", stage.load_ms, self.load(&forward[k], &backward[k])),
-                (
-                    "transfers.forward.in_ms",
-                    transfers.forward.in_ms,
-                    forward[k].received,
-                ),
-                (
-                    "transfers.forward.out_ms",
-                    transfers.forward.out_ms,
-                    forward[k].sent,
-                ),
-                (
-                    "transfers.backward.in_ms",
-                    transfers.backward.in_ms,
-                    backward[k].received,
-                ),
-                (
-                    "transfers.backward.out_ms",
-                    transfers.backward.out_ms,
-                    backward[k].sent,
-                ),
-            ];
-            for (field, stated, recomputed_ns) in stated {
-                self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
-            }
-            self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes[k]);
-            let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]);
-            if let Some(limit) = limit.filter(|&limit| bytes[k] > limit) {
-                self.violations.push(Violation::Memory {
-                    stage: k + 1,
-                    bytes: bytes[k],
-                    over: bytes[k] - limit,
-                });
-            }
-        }
-        let objective_ns = self.objective(&forward, &backward);
-        match plan.objective_ms {
-            Some(stated) => self.stated_time("objective_ms".into(), stated, objective_ns),
-            None => self
-                .violations
-                .push(Violation::Claim("stages are given, but no `objective_ms`".into())),
-        }
-    }
-
-    /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
-    fn devices_at_work(&self, forward: &mut [Load], backward: &mut [Load], parameter_bytes: &[u64]) {
-        for (k, staff) in self.staff.iter().enumerate().filter(|_| self.settings.mixed) {
-            if !workers::pays(self.instance, staff) {
-                for load in [&mut forward[k], &mut backward[k]] {
-                    (load.received, load.sent) = (0, 0);
-                }
-                continue;
-            }
-            let ns = workers::synchronization_ns(self.settings, staff, parameter_bytes[k]);
-            match self.settings.communication {
-                Communication::Ignored => {}
-                Communication::Blocking => backward[k].sent += ns,
-                Communication::Overlapped => {
-                    backward[k].sent += ns;
-                    backward[k].received += ns;
-                }
-            }
-        }
-    }
-
-    /// What a stage's worker is busy with: both phases in turn, or the longer one.
-    fn load(&self, forward: &Load, backward: &Load) -> u64 {
-        match self.settings.worker {
-            WorkerMode::Sequential => forward.plus(*backward).worker(self.settings.communication),
-            WorkerMode::Concurrent => forward.work.max(backward.work),
-        }
-    }
-
-    /// The busiest of a stage's worker and links.
-    fn busiest(&self, forward: &Load, backward: &Load) -> u64 {
-        let moved = match self.settings.communication {
-            // Part of the load.
-            Communication::Blocking => 0,
-            mode => forward.plus(*backward).moved(mode),
-        };
-        self.load(forward, backward).max(moved)
-    }
-
-    fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u64) {
-        let recomputed = ns_to_ms(recomputed_ns);
-        // A comparison that is false for NaN too.
-        let agrees = (stated - recomputed).abs() <= TIME_TOLERANCE_MS;
-        if !agrees {
-            self.violations.push(Violation::Stated {
-                field,
-                stated,
-                recomputed,
-            });
-        }
-    }
-
-    fn stated_count(&mut self, field: String, stated: u64, recomputed: u64) {
-        if stated != recomputed {
-            self.violations.push(Violation::Stated {
-                field,
-                stated: stated as f64,
-                recomputed: recomputed as f64,
-            });
-        }
-    }
-
-    /// Charges a tensor, and in training its gradient, to every stage it touches.
-    fn transfer(&self, tensor: &Tensor, forward: &mut [Load], backward: &mut [Load]) {
-        if !self.kept(tensor.producer) {
-            return;
-        }
-        let ns = self.settings.transfer_ns(tensor);
-        let kept = || tensor.consumers.iter().filter(|&&to| self.kept(to));
-        let own = kept().filter_map(|&to| self.own_stage(to)).collect();
-        let phase = match self.layer(tensor.producer).backward {
-            true => &mut *backward,
-            false => forward,
-        };
-        if let Some(home) = self.own_stage(tensor.producer) {
-            let away = elsewhere(home, own);
-            if !away.is_empty() {
-                charge(phase, &[home], &away, ns);
-            }
-        }
-        let has_gradient = self.settings.mode == Mode::Training && !self.has_explicit_backward;
-        if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
-            let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
-            let away = elsewhere(home, back);
-            if !away.is_empty() {
-                charge(backward, &away, &[home], ns);
-            }
-        }
-    }
-
-    fn objective(&self, forward: &[Load], backward: &[Load]) -> u64 {
-        let both: Vec<Load> = forward.iter().zip(backward).map(|(f, b)| f.plus(*b)).collect();
-        let mode = self.settings.communication;
-        let busiest = |loads: &[Load]| loads.iter().map(|load| load.busiest(mode)).max().unwrap_or(0);
-        let stages = forward.iter().zip(backward);
-        let period = stages.map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
-        if self.settings.objective == Objective::Period {
-            return period;
-        }
-        let once: u64 = both.iter().map(|load| load.worker(mode)).sum();
-        let again = self.settings.micro_batches.unwrap_or(1) - 1;
-        once + again
-            * match self.settings.schedule {
-                Schedule::Gpipe => busiest(forward) + busiest(backward),
-                _ => period,
-            }
-    }
-
-    /// Status, bound and gap against each other.
-    fn claims(&mut self, plan: &Plan) {
-        let mut claim = |holds: bool, text: String| {
-            if !holds {
-                self.violations.push(Violation::Claim(text));
-            }
-        };
-        let has_plan = matches!(plan.status, Status::Optimal | Status::Feasible);
-        let stages = plan.stages.len();
-        claim(
-            has_plan == (stages > 0),
-            format!("status `{}` with {stages} stages", plan.status),
-        );
-        let (Some(objective), Some(bound)) = (plan.objective_ms, plan.bound_ms) else {
-            claim(
-                !has_plan,
-                format!("status `{}` without objective or bound", plan.status),
-            );
-            return;
-        };
-        claim(
-            bound <= objective + TIME_TOLERANCE_MS,
-            format!("bound {bound} above the objective {objective}"),
-        );
-        claim(
-            plan.status != Status::Optimal || objective - bound <= TIME_TOLERANCE_MS,
-            format!("status `optimal` with objective {objective} above the bound {bound}"),
-        );
-        let gap = if objective > 0.0 {
-            (objective - bound) / objective
-        } else {
-            0.0
-        };
-        claim(
-            plan.gap.is_some_and(|stated| (stated - gap).abs() <= 1e-9),
-            match plan.gap {
-                Some(stated) => format!("gap {stated} stated, {gap} recomputed"),
-                None => format!("no gap stated, {gap} recomputed"),
-            },
-        );
     }
 }

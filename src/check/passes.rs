@@ -27,22 +27,23 @@ impl Checker<'_> {
     ///
     /// Weights lie wherever a pass is, everything else with the backward pass: gradients, state, resident bytes, and the
     /// stash of every micro-batch between the two passes.
-    pub(super) fn hold(&self, at: usize, places: [Option<usize>; 2], stages: usize, bytes: &mut [u64]) {
+    pub(super) fn hold(&self, at: usize, places: [Option<usize>; 2], stages: usize, bytes: &mut [u128]) {
         let (layer, settings) = (self.layer(at), self.settings);
         let Some(home) = places[BACKWARD].or(places[FORWARD]) else {
             return;
         };
-        bytes[home] += layer.resident_bytes + layer.parameter_bytes;
+        let [parameter_bytes, stash_bytes] = [layer.parameter_bytes, layer.stash_bytes].map(u128::from);
+        bytes[home] += u128::from(layer.resident_bytes) + parameter_bytes;
         if settings.mode == Mode::Inference {
             return;
         }
         let other = places[FORWARD].unwrap_or(home);
-        let [in_flight, versions] = self.between((stages - other) as u64, (stages - home) as u64);
-        let gradients_and_state = 1 + settings.optimizer.states_per_parameter();
-        bytes[home] +=
-            (versions - 1 + gradients_and_state) * layer.parameter_bytes + in_flight * layer.stash_bytes;
+        let between = self.between((stages - other) as u64, (stages - home) as u64);
+        let [in_flight, versions] = between.map(u128::from);
+        let gradients_and_state = 1 + u128::from(settings.optimizer.states_per_parameter());
+        bytes[home] += (versions - 1 + gradients_and_state) * parameter_bytes + in_flight * stash_bytes;
         if other != home {
-            bytes[other] += layer.parameter_bytes;
+            bytes[other] += parameter_bytes;
         }
     }
 
@@ -82,17 +83,32 @@ impl Checker<'_> {
                 ("weight_versions", stage.weight_versions, versions),
             ];
             for (name, stated, recomputed) in counts {
-                // A plan need not state them.
-                self.stated_count(
-                    format!("stages[{k}].{name}"),
-                    stated.unwrap_or(recomputed),
-                    recomputed,
-                );
+                let field = format!("stages[{k}].{name}");
+                match (stated, self.settings.mode) {
+                    (Some(stated), Mode::Training) => self.stated_count(field, stated, recomputed.into()),
+                    (None, Mode::Inference) => {}
+                    (stated, mode) => self.violations.push(Violation::Field {
+                        field,
+                        found: stated.map_or("nothing".into(), |stated| stated.to_string()),
+                        expected: match mode {
+                            Mode::Training => recomputed.to_string(),
+                            Mode::Inference => "nothing in inference".into(),
+                        },
+                    }),
+                }
             }
         }
         let mut expected = self.split_layers(stages);
+        if plan.split.is_some() != (self.settings.cuts == Cuts::Separate) {
+            self.violations.push(Violation::Field {
+                field: "split".into(),
+                found: if plan.split.is_some() { "one" } else { "none" }.into(),
+                expected: format!("what fits `{}` cuts", self.settings.cuts),
+            });
+        }
         let stated = plan.split.clone().unwrap_or_default();
-        let sum = |field: usize| expected.values().map(|numbers| numbers[field]).sum();
+        let sum =
+            |field: usize| -> u128 { expected.values().map(|numbers| u128::from(numbers[field])).sum() };
         let totals = [
             ("stash_bytes_moved", stated.stash_bytes_moved, sum(4)),
             ("weight_bytes_moved", stated.weight_bytes_moved, sum(5)),
@@ -118,7 +134,8 @@ impl Checker<'_> {
                 ("weight_bytes", layer.weight_bytes),
             ];
             for ((name, stated), recomputed) in fields.into_iter().zip(recomputed) {
-                self.stated_count(format!("split `{}`.{name}", layer.layer), stated, recomputed);
+                let field = format!("split `{}`.{name}", layer.layer);
+                self.stated_count(field, stated, recomputed.into());
             }
         }
         for layer in expected.into_keys() {

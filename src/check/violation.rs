@@ -83,6 +83,14 @@ pub enum Violation {
         /// What is wrong with it.
         reason: String,
     },
+    /// A phase with work that no resource of the stage serves.
+    #[error("stage {stage}: {phase} propagation has work, but no part of a resource")]
+    Unserved {
+        /// The stage.
+        stage: usize,
+        /// Forward or backward.
+        phase: &'static str,
+    },
     /// A share that is missing, unknown, or not what the problem allows.
     #[error("stage {stage}: `{resource}` has the share {share}, which the problem does not allow")]
     Share {
@@ -99,9 +107,9 @@ pub enum Violation {
         /// The stage.
         stage: usize,
         /// What it needs.
-        bytes: u64,
+        bytes: u128,
         /// How much too much.
-        over: u64,
+        over: u128,
     },
     /// A stated number that is not the recomputed one.
     #[error("{field}: stated {stated}, recomputed {recomputed} (off by {})", stated - recomputed)]
@@ -116,4 +124,25 @@ pub enum Violation {
     /// A claim about the proof that the numbers do not bear out.
     #[error("{0}")]
     Claim(String),
+}
+
+impl Violation {
+    /// The kind in a word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Field { .. } => "field",
+            Self::UnknownLayer { .. } => "unknown-layer",
+            Self::Placement { .. } => "placement",
+            Self::Apart { .. } => "apart",
+            Self::Order { .. } => "order",
+            Self::StageCount { .. } => "stage-count",
+            Self::CannotRun { .. } => "cannot-run",
+            Self::Device { .. } => "device",
+            Self::Unserved { .. } => "unserved",
+            Self::Share { .. } => "share",
+            Self::Memory { .. } => "memory",
+            Self::Stated { .. } => "stated",
+            Self::Claim(_) => "claim",
+        }
+    }
 }

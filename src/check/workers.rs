@@ -58,6 +58,13 @@ pub(super) fn staff(
         }
     }
     groups(instance, settings, &staff, violations);
+    // Where workers are alike it is known what a stage runs on, whatever its devices are called.
+    for staff in staff
+        .iter_mut()
+        .filter(|staff| staff.is_empty() && !settings.mixed)
+    {
+        staff.insert(settings.kind, 1);
+    }
     staff
 }
 
@@ -106,29 +113,31 @@ pub(super) fn pays(instance: &Instance, staff: &Staff) -> bool {
 }
 
 /// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ns.
-pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u64) -> u64 {
-    let devices = staff.values().sum::<usize>() as u64;
+pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u128) -> u128 {
+    let devices = staff.values().sum::<usize>() as u128;
     if settings.synchronization != Synchronization::Ring || settings.mode == Mode::Inference || devices < 2 {
         return 0;
     }
     let link = settings.link;
-    let message = transfer_ns(
-        parameter_bytes.div_ceil(devices),
-        link.bandwidth_bytes_per_s,
-        link.latency_ns,
-    );
-    (2 * (devices - 1) * message).div_ceil(settings.micro_batches.unwrap_or(1))
+    let part = u64::try_from(parameter_bytes.div_ceil(devices)).unwrap_or(u64::MAX);
+    let message = u128::from(transfer_ns(part, link.bandwidth_bytes_per_s, link.latency_ns));
+    (2 * (devices - 1) * message).div_ceil(u128::from(settings.micro_batches.unwrap_or(1)))
 }
 
-/// Forward and backward time of a stage in ns, from the times of its layers on every kind that runs it.
+/// Times from here on are none: 30 million years, in ns. Sums of as many as a plan may have stages and micro-batches stay
+/// within 128 bits.
+const ENDLESS_NS: f64 = 1e24;
+
+/// Forward and backward time of a stage in ns, from the times of its layers on every kind that runs it; `None` where some
+/// work never ends.
 pub(super) fn times_ns(
     instance: &Instance,
     settings: &Settings,
     (k, stage): (usize, &PlanStage),
     staff: &Staff,
-    sums: &BTreeMap<usize, [u64; 2]>,
+    sums: &BTreeMap<usize, [u128; 2]>,
     violations: &mut Vec<Violation>,
-) -> [u64; 2] {
+) -> Option<[u128; 2]> {
     let concurrent = settings.worker == WorkerMode::Concurrent;
     let idle = [0, 1].map(|phase| sums.values().any(|times| times[phase] == 0));
     let mut speed = [0.0; 2];
@@ -190,16 +199,23 @@ pub(super) fn times_ns(
             share,
         });
     }
-    let [forward, backward] = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
-    let whole_ns = |ns: f64| ns.round() as u64;
-    match concurrent {
+    let ns = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
+    for (phase, ns) in ["forward", "backward"].into_iter().zip(ns) {
+        // NaN counts as endless; a stage without a device has been told so.
+        if !(ns < ENDLESS_NS || staff.is_empty()) {
+            violations.push(Violation::Unserved { stage: k + 1, phase });
+        }
+    }
+    let [forward, backward] = ns;
+    let whole_ns = |ns: f64| ns.round() as u128;
+    (forward + backward < ENDLESS_NS).then(|| match concurrent {
         // Phases that run in turn are rounded together.
         false => [
             whole_ns(forward),
             whole_ns(forward + backward) - whole_ns(forward),
         ],
         true => [whole_ns(forward), whole_ns(backward)],
-    }
+    })
 }
 
 /// With one share for all stages, whether it is one: every type of resource needs a share from which all that is stated for it

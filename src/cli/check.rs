@@ -1,82 +1,117 @@
 //! `check`.
 
-use std::path::Path;
+use serde::Serialize;
 
-use crate::check;
-use crate::fault::{Fault, FaultKind, InputError, printable};
-use crate::import;
-use crate::plan::{Plan, SCHEMA};
-use crate::problem::Problem;
-use crate::settings::Settings;
+use crate::check::{Posed, Verdict, Violation, pose};
+use crate::fault::printable;
+use crate::instance::Instance;
+use crate::plan::{self, Plan, Status};
 
-use super::args::CheckArgs;
+use super::args::{CheckArgs, CheckFormat};
+use super::plans::verdict;
 use super::{CliError, Ending, output};
 
 /// Recomputes a plan and lists what is wrong with it.
 pub fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let instance = args.problem.read(args.quiet)?;
-    let plan = read_plan(&args.plan)?;
-    let options = args.problem.options.clone().or(&plan.problem);
-    let settings = Settings::resolve(&instance, &options)?;
-    // The checker adds up without looking out for overflow; a problem that can be formed has none.
-    let Problem { settings, .. } = Problem::new(&instance, settings)?;
-    let violations = check::check(&instance, &settings, &plan);
-    let shown = args.plan.display();
-    if violations.is_empty() {
-        let objective = plan
-            .objective_ms
-            .map_or_else(String::new, |ms| format!(", objective {ms:.6} ms"));
-        let text = format!(
-            "`{shown}` passes: {} plan in {} stages{objective}\n",
-            plan.status,
-            plan.stages.len()
-        );
-        output::write(&text, None)?;
-        return Ok(Ending::Done);
-    }
-    let plural = if violations.len() == 1 {
-        "violation"
-    } else {
-        "violations"
+    let plan = plan::read(&args.plan)?;
+    let posed = pose(&instance, &args.problem.options, &plan)?;
+    let verdict = verdict(&instance, &posed, &plan);
+    let text = match args.format {
+        CheckFormat::Text => text(args, &instance, &plan, &posed, &verdict),
+        CheckFormat::Json => json(&plan, &posed, &verdict)?,
     };
-    let mut text = format!("`{shown}` fails: {} {plural}\n", violations.len());
-    for violation in &violations {
-        text.push_str(&format!("  {}\n", printable(&violation.to_string())));
-    }
     output::write(&text, None)?;
-    Ok(Ending::CheckFailed)
+    Ok(match verdict.violations.is_empty() {
+        true => Ending::Done,
+        false => Ending::CheckFailed,
+    })
 }
 
-/// The fields that tell a plan from other files.
-#[derive(serde::Deserialize)]
-struct Kind {
-    schema: Option<String>,
-}
+/// The most violations that people are shown; a plan with more has one cause.
+const MOST_SHOWN: usize = 30;
 
-/// Reads a plan in JSON.
-pub fn read_plan(path: &Path) -> Result<Plan, CliError> {
-    let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-    let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
-    // Named so that a plan is read as JSON whatever its extension.
-    let source = import::Source {
-        path: Path::new("plan.json"),
-        bytes: &bytes,
-    };
-    // A file of another kind is told so, not that it lacks the fields of a plan.
-    let kind: Kind = import::from_structured(&source).map_err(in_file)?;
-    if kind.schema.as_deref() != Some(SCHEMA) {
-        let kind = match kind.schema {
-            Some(found) => FaultKind::UnknownValue {
-                found,
-                known: vec![SCHEMA.into()],
-            },
-            None => FaultKind::Missing {
-                what: "field `schema`".into(),
-                expected: format!("`{SCHEMA}`"),
-                remedy: "write the plan with `stagecut solve --format json`".into(),
-            },
-        };
-        return Err(in_file(vec![Fault::new("schema", kind)]).into());
+fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &Verdict) -> String {
+    let mut lines = Vec::new();
+    if !posed.claimed.is_empty() {
+        let claimed = posed.claimed.join(" ");
+        lines.push(format!(
+            "checked as the plan claims: {claimed}, which the instance does not say"
+        ));
     }
-    Ok(import::from_structured(&source).map_err(in_file)?)
+    let shown = args.plan.display();
+    let recomputed = match verdict.objective_ms {
+        Some(ms) => format!("{ms:.6} ms"),
+        None => "none, since not every stage has a time".into(),
+    };
+    let violations = &verdict.violations;
+    if violations.is_empty() {
+        let stages = plan.stages.len();
+        lines.push(match plan.status {
+            Status::Optimal | Status::Feasible => format!(
+                "`{shown}` passes: {} plan in {stages} stages, objective {recomputed}",
+                plan.status
+            ),
+            status => format!("`{shown}` passes: {status} plan in {stages} stages"),
+        });
+        return lines.join("\n") + "\n";
+    }
+    let plural = if violations.len() == 1 { "" } else { "s" };
+    lines.push(format!("`{shown}` fails: {} violation{plural}", violations.len()));
+    let violation = |violation: &Violation| format!("  {violation}");
+    lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
+    if violations.len() > MOST_SHOWN {
+        lines.push(format!("  and {} more", violations.len() - MOST_SHOWN));
+    }
+    if !plan.stages.is_empty() {
+        lines.push(format!("recomputed objective: {recomputed}"));
+    }
+    if plan.instance != instance.name {
+        lines.push(format!(
+            "hint: it is a plan of `{}`; check it against that instance",
+            plan.instance
+        ));
+    }
+    lines.iter().map(|line| printable(line) + "\n").collect()
+}
+
+/// What a check found, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    instance: &'a str,
+    passes: bool,
+    status: Status,
+    /// Options that the plan alone says.
+    claimed: &'a [String],
+    /// Stated.
+    stated_objective_ms: Option<f64>,
+    /// Recomputed.
+    objective_ms: Option<f64>,
+    violations: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    kind: &'static str,
+    message: String,
+}
+
+fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
+    let line = |violation: &Violation| Line {
+        kind: violation.kind(),
+        message: violation.to_string(),
+    };
+    let report = Report {
+        schema: "stagecut-check/1",
+        instance: &plan.instance,
+        passes: verdict.violations.is_empty(),
+        status: plan.status,
+        claimed: &posed.claimed,
+        stated_objective_ms: plan.objective_ms,
+        objective_ms: verdict.objective_ms,
+        violations: verdict.violations.iter().map(line).collect(),
+    };
+    let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok(text + "\n")
 }

@@ -17,6 +17,7 @@ use super::{CliError, Ending, output, solve};
 /// Runs the methods one after the other and reports them side by side.
 pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
+    let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     catch_interrupts();
     let mut rows = Vec::new();
@@ -51,7 +52,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         rows.push(row);
     }
     let path = args.output.output.as_deref();
-    let text = match args.output.format {
+    let text = match format {
         Format::Text => report::comparison(&rows, &output::style(path)),
         Format::Json => report::comparison_json(&rows),
         Format::Csv => report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,

@@ -13,6 +13,8 @@ use super::{CliError, Ending, output};
 
 /// Converts a file to a native instance, once it is known to be a valid one.
 pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
+    let path = args.output.as_deref();
+    format(path)?;
     let (mut spec, notes) = read_spec(&args.file)?;
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
@@ -20,7 +22,7 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);
-    write(&spec, args.output.as_deref())
+    write(&spec, path)
 }
 
 /// Serves the program that reads models.
@@ -39,12 +41,23 @@ pub fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
     }
 }
 
-/// Writes an instance as TOML, where the path says so, or JSON.
+/// Formats of instances.
+#[derive(Clone, Copy)]
+enum Format {
+    Json,
+    Toml,
+}
+
+/// TOML, where the path says so, or JSON.
+fn format(path: Option<&Path>) -> Result<Format, CliError> {
+    let known = [("json", Format::Json), ("toml", Format::Toml)];
+    output::format(path, None, Format::Json, &known)
+}
+
 fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
-    let is_toml = path.is_some_and(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    let text = match is_toml {
-        true => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
-        false => {
+    let text = match format(path)? {
+        Format::Toml => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
+        Format::Json => {
             serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
         }
     };

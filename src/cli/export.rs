@@ -1,24 +1,24 @@
 //! `export`.
 
-use crate::check;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
-use crate::problem::Problem;
-use crate::settings::Settings;
+use crate::plan;
 
 use super::args::ExportArgs;
-use super::check::read_plan;
+use super::plans::accept;
 use super::{CliError, Ending, output};
 
 /// Writes a plan for a framework, once it is known to be a plan of the instance.
 pub fn export(args: &ExportArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
+    let known: Vec<(&str, ())> = args.target.extensions.iter().map(|name| (*name, ())).collect();
+    output::format(path, None, (), &known)?;
     let instance = Instance::read(&args.instance, args.cluster.as_deref())?;
     if !args.quiet {
         instance.notes.iter().for_each(|note| output::note(note));
     }
-    let plan = read_plan(&args.plan)?;
+    let plan = plan::read(&args.plan)?;
     let in_plan = |fault: Fault| CliError::from(InputError::in_file(&args.plan, [fault]));
     if plan.stages.is_empty() {
         let kind = FaultKind::Missing {
@@ -28,18 +28,7 @@ pub fn export(args: &ExportArgs) -> Result<Ending, CliError> {
         };
         return Err(in_plan(Fault::new("stages", kind)));
     }
-    let settings = Settings::resolve(&instance, &plan.problem)?;
-    let Problem { settings, .. } = Problem::new(&instance, settings)?;
-    if let Some(violation) = check::check(&instance, &settings, &plan).first() {
-        let kind = FaultKind::Contradiction {
-            found: violation.to_string(),
-            expected: format!(
-                "a plan of `{}` that passes `stagecut check`",
-                args.instance.display()
-            ),
-        };
-        return Err(in_plan(Fault::new("the plan", kind)));
-    }
+    accept(&instance, &args.instance, &plan, &args.plan)?;
     let text = (args.target.write)(&instance, &plan).map_err(in_plan)?;
     output::write(&text, path)?;
     Ok(Ending::Done)

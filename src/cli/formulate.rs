@@ -2,9 +2,11 @@
 
 use crate::exact::allocation_program::Form;
 use crate::exact::{bounds, highs};
+use crate::fault::printable;
 use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
+use crate::instance::Instance;
 use crate::problem::Problem;
 use crate::whole;
 
@@ -25,28 +27,38 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     let program = program(&problem, &labels)?;
     if !args.quiet {
         super::output::note(&format!(
-            "one unit of time in the program is {} ns; {} binaries, {} rows",
+            "one unit of time in the program is {} ns; {} binaries, {} rows; comments in the file say how to read its objective",
             program.scale_ns,
             program.binaries(),
             program.rows.len()
         ));
-        // Files have no constants: see `formulations/groups.md` for what this one means.
-        if program.constant() != 0.0 {
-            super::output::note(&format!(
-                "the objective is minus the pace, one unit of time over the period; its constant {} is not written",
-                program.constant()
-            ));
-        }
     }
+    let comments = comments(&instance, &problem, &program, extension);
     whole::made(&args.output, |path| {
         std::fs::write(path, "").map_err(Unwritten::Io)?;
-        highs::write(program, &instance.name, path).map_err(Unwritten::Solver)
+        highs::write(program, &instance.name, path).map_err(Unwritten::Solver)?;
+        let text = std::fs::read_to_string(path).map_err(Unwritten::Io)?;
+        std::fs::write(path, comments + &text).map_err(Unwritten::Io)
     })
     .map_err(|unwritten| match unwritten {
         Unwritten::Io(error) => CliError::write(&args.output, error),
         Unwritten::Solver(error) => error.into(),
     })?;
     Ok(Ending::Done)
+}
+
+/// What a reader of the file needs to know, as comments of its format.
+fn comments(instance: &Instance, problem: &Problem, program: &Program, extension: Option<&str>) -> String {
+    let mark = if extension == Some("lp") { '\\' } else { '*' };
+    // A name may hold what ends a comment.
+    let name = printable(&instance.name);
+    let settings = &problem.settings;
+    let asked = format!(
+        "stagecut: least {} of `{name}`, at most {} stages",
+        settings.objective, settings.stages
+    );
+    let lines = [asked].into_iter().chain(program.reading());
+    lines.map(|line| format!("{mark} {line}\n")).collect()
 }
 
 /// Why a file was not written.

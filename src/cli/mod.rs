@@ -13,6 +13,7 @@ mod export;
 mod formulate;
 mod online;
 mod output;
+mod plans;
 mod progress;
 mod show;
 mod simulate;

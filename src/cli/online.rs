@@ -18,6 +18,7 @@ use super::{CliError, Ending, output};
 /// Runs the policies over the scenario's slots and writes a line for each, as it goes.
 pub fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
+    output::format(args.output.as_deref(), None, (), &[("jsonl", ())])?;
     let scenario = Scenario::read(&args.scenario)?;
     if !args.quiet {
         scenario.notes.iter().for_each(|note| output::note(note));

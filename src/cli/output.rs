@@ -26,6 +26,43 @@ pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
+/// Extensions of files that some command writes, in a format of their own.
+const WRITTEN: [&str; 11] = [
+    "csv", "dot", "gv", "html", "json", "jsonl", "lp", "mps", "py", "svg", "toml",
+];
+
+/// The format of a result: the one asked for, or else what the name of the file promises, or else `default`.
+///
+/// # Errors
+///
+/// A name that promises a format which is not among the `known` ones of the command, by extension.
+pub fn format<F: Copy>(
+    path: Option<&Path>,
+    asked: Option<F>,
+    default: F,
+    known: &[(&str, F)],
+) -> Result<F, CliError> {
+    let extension = path.and_then(Path::extension).and_then(std::ffi::OsStr::to_str);
+    let (Some(path), Some(extension), None) = (path, extension, asked) else {
+        return Ok(asked.unwrap_or(default));
+    };
+    let extension = extension.to_ascii_lowercase();
+    if let Some((_, format)) = known.iter().find(|(name, _)| *name == extension) {
+        return Ok(*format);
+    }
+    match WRITTEN.contains(&extension.as_str()) {
+        false => Ok(default),
+        true => {
+            let names: Vec<String> = known.iter().map(|(name, _)| format!("`.{name}`")).collect();
+            Err(CliError::Usage(format!(
+                "found output `{}`, expected a name that ends in {}, which is what this command writes",
+                path.display(),
+                names.join(" or ")
+            )))
+        }
+    }
+}
+
 /// Whether a result could be written there at all: asked before a long search, not after it.
 pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
     let Some(path) = path else {

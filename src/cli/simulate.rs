@@ -1,17 +1,30 @@
 //! `simulate`.
 
+use crate::instance::Instance;
+use crate::plan;
 use crate::report;
 use crate::simulate::{Jitter, Request, Trace};
 
 use super::args::{SimulateArgs, SimulationFormat};
-use super::check::read_plan;
+use super::plans::accept;
 use super::{CliError, Ending, output};
 
 /// Runs a plan and reports what came of it.
 pub fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
-    let plan = read_plan(&args.plan)?;
+    let known = [
+        ("svg", SimulationFormat::Svg),
+        ("csv", SimulationFormat::Csv),
+        ("json", SimulationFormat::Json),
+        ("txt", SimulationFormat::Text),
+    ];
+    let format = output::format(path, args.format, SimulationFormat::Text, &known)?;
+    let plan = plan::read(&args.plan)?;
+    if let Some(path) = &args.instance {
+        let instance = Instance::read(path, args.cluster.as_deref())?;
+        accept(&instance, path, &plan, &args.plan)?;
+    }
     let trace = match &args.trace {
         Some(trace) => Trace::read(trace, &plan)?,
         None => Trace::default(),
@@ -27,16 +40,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
         }),
     };
     let simulation = crate::simulate::simulate(&plan, &request)?;
-    let by_extension = path
-        .and_then(|path| path.extension())
-        .and_then(|extension| extension.to_str())
-        .and_then(|extension| match extension {
-            "svg" => Some(SimulationFormat::Svg),
-            "csv" => Some(SimulationFormat::Csv),
-            "json" => Some(SimulationFormat::Json),
-            _ => None,
-        });
-    let text = match args.format.or(by_extension).unwrap_or(SimulationFormat::Text) {
+    let text = match format {
         SimulationFormat::Text => report::simulation(&simulation, &output::style(path)),
         SimulationFormat::Json => report::simulation_json(&simulation),
         SimulationFormat::Csv => {

@@ -24,6 +24,7 @@ use super::{CliError, Ending, output};
 /// Finds a plan and reports it, once the checker has accepted it.
 pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
+    args.output.format()?;
     let instance = args.problem.read(args.output.quiet)?;
     let settings = args.problem.settings(&instance)?;
     let problem = match Problem::new(&instance, settings.clone()) {
@@ -127,6 +128,7 @@ fn confirm(
 /// Computes bounds and reports them.
 pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
+    let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let labels = item_labels(&instance, &problem);
     let outcome = searched(args, |control| {
@@ -135,9 +137,9 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
         };
         in_time::run(&problem, control, search)
     })?;
-    let mut plan = Plan::new(&instance, &problem, "bound", outcome);
+    let mut plan = Plan::new(&instance, &problem, methods::BOUND, outcome);
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
-    match args.output.format {
+    match format {
         Format::Text => output::write(&report::bounds(&plan), args.output.output.as_deref())?,
         _ => write(&instance, &plan, &args.output)?,
     }
@@ -170,7 +172,7 @@ pub fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Result<(),
 
 fn write(instance: &Instance, plan: &Plan, args: &OutputArgs) -> Result<(), CliError> {
     let path = args.output.as_deref();
-    let text = match args.format {
+    let text = match args.format()? {
         Format::Text => report::text(instance, plan, &output::style(path)),
         Format::Json => report::json(plan),
         Format::Csv => report::csv(plan).map_err(|error| CliError::Usage(error.to_string()))?,

@@ -25,6 +25,8 @@ pub struct Target {
     pub name: &'static str,
     /// One line for help.
     pub summary: &'static str,
+    /// Extensions of what it writes, as far as they have a meaning; other names are free.
+    pub extensions: &'static [&'static str],
     /// Writes a plan that has stages and passes the checker.
     pub write: fn(&Instance, &Plan) -> Exported,
 }
@@ -34,26 +36,31 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "torch",
         summary: "Python program that splits a PyTorch model for torch.distributed.pipelining",
+        extensions: &["py"],
         write: torch::write,
     },
     Target {
         name: "deepspeed",
         summary: "Python module with a DeepSpeed `PipelineModule` of the plan's partition",
+        extensions: &["py"],
         write: deepspeed::write,
     },
     Target {
         name: "megatron",
         summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of equal transformer blocks",
+        extensions: &["txt"],
         write: megatron::write,
     },
     Target {
         name: "onnx",
         summary: "Python program that writes one ONNX file a stage",
+        extensions: &["py"],
         write: onnx::write,
     },
     Target {
         name: "json",
         summary: "stages and the transfers between them, for programs of one's own; takes every plan",
+        extensions: &["json"],
         write: json::write,
     },
 ];

@@ -8,7 +8,7 @@ use super::load::add_transfers;
 use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
-use super::{Column, Program};
+use super::{Column, Meaning, Program};
 use crate::cost::{StageCost, without_empty_stages};
 use crate::options::{Communication, Groups as GroupOption, Mode, Shares, Synchronization};
 use crate::problem::Problem;
@@ -254,6 +254,7 @@ impl Groups {
         builder.work();
         builder.links();
         builder.program.objective = Expression::from(1.0) - pace.expression();
+        builder.program.meaning = Meaning::Pace;
         Self {
             program: builder.program,
             columns: Columns {

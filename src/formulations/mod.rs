@@ -17,6 +17,7 @@ pub mod splits;
 pub mod staging;
 pub mod three_block;
 
+use crate::units::NS_PER_MS;
 use good_lp::variable::VariableDefinition;
 use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};
 
@@ -30,12 +31,43 @@ pub struct Program {
     pub objective: Expression,
     /// One unit of time in the program, in ns: times are divided by it, so that they lie near 1.
     pub scale_ns: f64,
+    /// What the objective says of the plan's.
+    pub meaning: Meaning,
+}
+
+/// What the objective of a program says of the plan's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It is a time, in units of the scale: a period or an iteration.
+    Time,
+    /// It is 1 less the pace, which is one unit of time over the period.
+    Pace,
 }
 
 impl Program {
     /// The part of the objective that depends on no variable; files leave it out, as solvers may.
     pub fn constant(&self) -> f64 {
         self.objective.constant()
+    }
+
+    /// How to read the objective value that a solver finds for the program as it is written, which leaves out the constant:
+    /// sentences that a file may carry.
+    pub fn reading(&self) -> [String; 2] {
+        let scale_ms = self.scale_ns / NS_PER_MS;
+        let constant = self.constant();
+        let [kind, formula] = match self.meaning {
+            Meaning::Time => ["a time", &format!("{scale_ms} * (value + {constant})")],
+            Meaning::Pace => [
+                "1 less the unit over the period",
+                &format!("{scale_ms} / (1 - (value + {constant}))"),
+            ],
+        };
+        [
+            format!(
+                "one unit of time is {scale_ms} ms; the objective is {kind}, written without its constant {constant}"
+            ),
+            format!("a plan of objective `value` takes {formula} ms"),
+        ]
     }
 
     /// An empty program.
@@ -45,6 +77,7 @@ impl Program {
             rows: Vec::new(),
             objective: Expression::default(),
             scale_ns,
+            meaning: Meaning::Time,
         }
     }
 

@@ -188,6 +188,9 @@ fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(InputError::in_file(path, [empty_file()]));
     }
+    if let Some(fault) = other_document(&source) {
+        return Err(InputError::in_file(path, [fault]));
+    }
     let format = FORMATS
         .iter()
         .find(|format| (format.detect)(&source))
@@ -202,6 +205,28 @@ pub(crate) fn from_structured<T: DeserializeOwned>(source: &Source) -> Result<T,
         true => text::from_toml(text),
         false => text::from_json(text),
     }
+}
+
+/// A file of ours that is no instance: a plan, most of all.
+fn other_document(source: &Source) -> Option<Fault> {
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        schema: String,
+    }
+    let kind: Kind = match starts_with(source, b'{') {
+        true => serde_json::from_slice(source.bytes).ok()?,
+        false => return None,
+    };
+    (kind.schema == crate::plan::SCHEMA).then(|| {
+        let kind = FaultKind::Conflict {
+            found: "a plan".into(),
+            expected: "an instance".into(),
+            remedy: "give the instance that it is a plan of; `stagecut check INSTANCE PLAN` checks a plan, `stagecut \
+                     simulate PLAN` runs it"
+                .into(),
+        };
+        Fault::new("schema", kind)
+    })
 }
 
 fn empty_file() -> Fault {

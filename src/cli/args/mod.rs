@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use super::study::StudyCommand;
 
 pub use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
-pub use plans::{CheckArgs, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
+pub use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
 pub use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
 pub use shared::{Format, OutputArgs, SearchArgs};
 
@@ -46,7 +46,8 @@ stagecut compare net.toml --methods exact,slicing --format csv"
     /// Check a plan against its instance, without the solver
     #[command(
         after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
-stagecut check net.toml plan.json\n\nThe plan records its problem; problem options override it."
+stagecut check net.toml plan.json\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
+hold more or links are faster: give `--memory-limit` and `--bandwidth` here too."
     )]
     Check(CheckArgs),
     /// Write the mixed-integer program as LP or MPS, with readable names

@@ -76,9 +76,22 @@ pub struct CheckArgs {
     #[arg(help_heading = None::<&'static str>)]
     pub plan: PathBuf,
 
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text, help_heading = "Output")]
+    pub format: CheckFormat,
+
     /// No notes on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// Formats of what a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// `formulate`.

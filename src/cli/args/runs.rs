@@ -13,7 +13,7 @@ pub(super) const SIMULATE_EXAMPLES: &str = "Examples:\n  stagecut simulate plan.
 stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline.svg\n  \
 stagecut simulate plan.json --jitter 0.1 --seed 7 --format json\n\n\
 A trace has the columns time_ms,device,multiplier: from that time on, the device's work takes so many times as long.\n\
-Times are the plan's; the instance is not needed.";
+Times are the plan's; the instance is not needed, and refuses what is no plan of it where it is given.";
 
 pub(super) const ONLINE_EXAMPLES: &str = "Examples:\n  stagecut online instances/online/spot.toml --slots 20\n  \
 stagecut online instances/online/stragglers.toml --policies tentative,static --output run.jsonl\n  \
@@ -25,6 +25,14 @@ A line of JSON for each slot as it is decided, then a summary of each policy, th
 pub struct SimulateArgs {
     /// Plan in JSON, as `solve --format json` writes it
     pub plan: PathBuf,
+
+    /// Refuse a plan that is not one of this instance
+    #[arg(long, value_name = "FILE")]
+    pub instance: Option<PathBuf>,
+
+    /// Replace the cluster of the instance, as when the plan was made: a preset's name or a file
+    #[arg(long, value_name = "FILE|PRESET", requires = "instance")]
+    pub cluster: Option<String>,
 
     /// Micro-batches to run [default: the plan's, else four a stage and at least eight]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]

@@ -62,9 +62,9 @@ pub struct OutputArgs {
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
-    /// Format of the result
-    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
-    pub format: Format,
+    /// Format of the result [default: by the extension of --output, else text]
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub format: Option<Format>,
 
     /// No notes and no progress on stderr
     #[arg(long, short, help_heading = "Output")]
@@ -76,6 +76,16 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// The format of the result.
+    pub fn format(&self) -> Result<Format, CliError> {
+        let known = [
+            ("json", Format::Json),
+            ("csv", Format::Csv),
+            ("txt", Format::Text),
+        ];
+        output::format(self.output.as_deref(), self.format, Format::Text, &known)
+    }
+
     /// Measured seconds as they are to be reported: none where two runs must not differ.
     pub fn seconds(&self, measured: f64) -> f64 {
         if self.reproducible { 0.0 } else { measured }

@@ -53,19 +53,17 @@ fn tasks(args: &TasksArgs) -> Result<Ending, CliError> {
 }
 
 fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
-    output::check_path(args.output.as_deref())?;
+    let path = args.output.as_deref();
+    output::check_path(path)?;
+    let known = [("jsonl", RowFormat::Jsonl), ("csv", RowFormat::Csv)];
+    let format = output::format(path, args.format, RowFormat::Jsonl, &known)?;
     let sets = args.inputs.iter().map(|input| collect::rows(input));
     let rows = collect::merged(sets.collect::<Result<_, _>>()?);
-    let is_csv = args
-        .output
-        .as_ref()
-        .is_some_and(|path| path.extension().is_some_and(|extension| extension == "csv"));
-    let by_extension = if is_csv { RowFormat::Csv } else { RowFormat::Jsonl };
-    let text = match args.format.unwrap_or(by_extension) {
+    let text = match format {
         RowFormat::Jsonl => collect::jsonl(&rows),
         RowFormat::Csv => row::csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
     };
-    output::write(&text, args.output.as_deref())?;
+    output::write(&text, path)?;
     Ok(Ending::Done)
 }
 

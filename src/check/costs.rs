@@ -1,0 +1,314 @@
+//! What the stages of a plan cost, recomputed: times, transfers, bytes, and the objective.
+//!
+//! Sums are of 128 bits: what a plan makes of the numbers of its instance, each below 2^53, stays far below that, so that no
+//! plan overflows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{BACKWARD, Checker, FORWARD, Violation, workers};
+use crate::network::Tensor;
+use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
+use crate::plan::{Plan, PlanStage};
+use crate::units::NS_PER_MS;
+
+/// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
+/// printing a number in decimal may lose.
+pub(super) const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
+
+/// Times of one stage, in ns.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Load {
+    work: u128,
+    received: u128,
+    sent: u128,
+}
+
+impl Load {
+    /// What the worker is busy with.
+    fn worker(&self, mode: Communication) -> u128 {
+        match mode {
+            Communication::Blocking => self.work + self.moved(mode),
+            Communication::Overlapped | Communication::Ignored => self.work,
+        }
+    }
+
+    /// Transfers as they cost time: one after the other, or side by side on two links.
+    fn moved(&self, mode: Communication) -> u128 {
+        match mode {
+            Communication::Ignored => 0,
+            Communication::Blocking => self.received + self.sent,
+            Communication::Overlapped => self.received.max(self.sent),
+        }
+    }
+
+    fn busiest(&self, mode: Communication) -> u128 {
+        self.worker(mode).max(self.moved(mode))
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            work: self.work + other.work,
+            received: self.received + other.received,
+            sent: self.sent + other.sent,
+        }
+    }
+}
+
+/// Charges every stage that sends or receives once.
+pub(super) fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
+    senders.iter().for_each(|&k| loads[k].sent += u128::from(ns));
+    receivers
+        .iter()
+        .for_each(|&k| loads[k].received += u128::from(ns));
+}
+
+/// Stages other than the producer's, each once.
+fn elsewhere(home: usize, mut stages: BTreeSet<usize>) -> Vec<usize> {
+    stages.remove(&home);
+    stages.into_iter().collect()
+}
+
+fn ns_to_ms(ns: u128) -> f64 {
+    ns as f64 / NS_PER_MS
+}
+
+/// What the layers of every stage come to.
+struct Sums {
+    /// Forward and backward times by kind, in ns.
+    times: Vec<BTreeMap<usize, [u128; 2]>>,
+    bytes: Vec<u128>,
+    /// Parameters that lie with their backward pass.
+    parameter_bytes: Vec<u128>,
+}
+
+impl Checker<'_> {
+    /// Stated times and sizes against recomputed ones. Returns the objective in ms, unless some stage has no time at all.
+    pub(super) fn costs(&mut self, plan: &Plan) -> Option<f64> {
+        let sums = self.sums(plan.stages.len());
+        let mut forward = vec![Load::default(); plan.stages.len()];
+        let mut backward = forward.clone();
+        let mut is_known = vec![true; plan.stages.len()];
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let (instance, settings) = (self.instance, self.settings);
+            let times = workers::times_ns(
+                instance,
+                settings,
+                (k, stage),
+                &self.staff[k],
+                &sums.times[k],
+                &mut self.violations,
+            );
+            is_known[k] = times.is_some();
+            [forward[k].work, backward[k].work] = times.unwrap_or_default();
+        }
+        for tensor in &self.instance.network.tensors {
+            self.transfer(tensor, &mut forward, &mut backward);
+        }
+        for at in 0..self.instance.network.layers.len() {
+            self.moved_between_passes(at, &mut forward, &mut backward);
+        }
+        self.devices_at_work(&mut forward, &mut backward, &sums.parameter_bytes);
+        for (k, stage) in plan.stages.iter().enumerate() {
+            self.stated_times((k, stage), &forward[k], &backward[k], is_known[k]);
+            self.memory((k, stage), sums.bytes[k]);
+        }
+        if is_known.contains(&false) {
+            return None;
+        }
+        let objective_ns = self.objective(&forward, &backward);
+        if let Some(stated) = plan.objective_ms {
+            self.stated_time("objective_ms".into(), stated, objective_ns);
+        }
+        Some(ns_to_ms(objective_ns))
+    }
+
+    fn sums(&self, stages: usize) -> Sums {
+        let mut sums = Sums {
+            times: vec![BTreeMap::new(); stages],
+            bytes: vec![0; stages],
+            parameter_bytes: vec![0; stages],
+        };
+        for at in 0..self.instance.network.layers.len() {
+            if !self.kept(at) {
+                continue;
+            }
+            let places = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]);
+            for (pass, k) in places.into_iter().enumerate() {
+                let Some(k) = k else {
+                    continue;
+                };
+                for &kind in self.staff[k].keys() {
+                    let times = self.layer(at).times[kind].unwrap_or_default();
+                    let sum = sums.times[k].entry(kind).or_default();
+                    sum[pass] += u128::from([times.forward_ns, times.backward_ns][pass]);
+                }
+            }
+            self.hold(at, places, stages, &mut sums.bytes);
+            if let Some(k) = places[BACKWARD].or(places[FORWARD]) {
+                sums.parameter_bytes[k] += u128::from(self.layer(at).parameter_bytes);
+            }
+        }
+        sums
+    }
+
+    fn stated_times(
+        &mut self,
+        (k, stage): (usize, &PlanStage),
+        forward: &Load,
+        backward: &Load,
+        has_times: bool,
+    ) {
+        let mode = self.settings.communication;
+        let transfers = stage.transfers.unwrap_or_default();
+        let work = [
+            ("forward_ms", stage.forward_ms, forward.work),
+            ("backward_ms", stage.backward_ms, backward.work),
+            ("load_ms", stage.load_ms, self.load(forward, backward)),
+        ];
+        let moved = [
+            (
+                "communication_ms",
+                stage.communication_ms,
+                forward.plus(*backward).moved(mode),
+            ),
+            (
+                "transfers.forward.in_ms",
+                transfers.forward.in_ms,
+                forward.received,
+            ),
+            ("transfers.forward.out_ms", transfers.forward.out_ms, forward.sent),
+            (
+                "transfers.backward.in_ms",
+                transfers.backward.in_ms,
+                backward.received,
+            ),
+            (
+                "transfers.backward.out_ms",
+                transfers.backward.out_ms,
+                backward.sent,
+            ),
+        ];
+        for (field, stated, recomputed_ns) in work.into_iter().filter(|_| has_times).chain(moved) {
+            self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
+        }
+    }
+
+    fn memory(&mut self, (k, stage): (usize, &PlanStage), bytes: u128) {
+        self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes);
+        let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]).map(u128::from);
+        if let Some(limit) = limit.filter(|&limit| bytes > limit) {
+            self.violations.push(Violation::Memory {
+                stage: k + 1,
+                bytes,
+                over: bytes - limit,
+            });
+        }
+    }
+
+    /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
+    fn devices_at_work(&self, forward: &mut [Load], backward: &mut [Load], parameter_bytes: &[u128]) {
+        for (k, staff) in self.staff.iter().enumerate().filter(|_| self.settings.mixed) {
+            if !workers::pays(self.instance, staff) {
+                for load in [&mut forward[k], &mut backward[k]] {
+                    (load.received, load.sent) = (0, 0);
+                }
+                continue;
+            }
+            let ns = workers::synchronization_ns(self.settings, staff, parameter_bytes[k]);
+            match self.settings.communication {
+                Communication::Ignored => {}
+                Communication::Blocking => backward[k].sent += ns,
+                Communication::Overlapped => {
+                    backward[k].sent += ns;
+                    backward[k].received += ns;
+                }
+            }
+        }
+    }
+
+    /// What a stage's worker is busy with: both phases in turn, or the longer one.
+    fn load(&self, forward: &Load, backward: &Load) -> u128 {
+        match self.settings.worker {
+            WorkerMode::Sequential => forward.plus(*backward).worker(self.settings.communication),
+            WorkerMode::Concurrent => forward.work.max(backward.work),
+        }
+    }
+
+    /// The busiest of a stage's worker and links.
+    fn busiest(&self, forward: &Load, backward: &Load) -> u128 {
+        let moved = match self.settings.communication {
+            // Part of the load.
+            Communication::Blocking => 0,
+            mode => forward.plus(*backward).moved(mode),
+        };
+        self.load(forward, backward).max(moved)
+    }
+
+    fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u128) {
+        let recomputed = ns_to_ms(recomputed_ns);
+        // A comparison that is false for NaN too.
+        let agrees = (stated - recomputed).abs() <= TIME_TOLERANCE_MS;
+        if !agrees {
+            self.violations.push(Violation::Stated {
+                field,
+                stated,
+                recomputed,
+            });
+        }
+    }
+
+    pub(super) fn stated_count(&mut self, field: String, stated: u64, recomputed: u128) {
+        if u128::from(stated) != recomputed {
+            self.violations.push(Violation::Stated {
+                field,
+                stated: stated as f64,
+                recomputed: recomputed as f64,
+            });
+        }
+    }
+
+    /// Charges a tensor, and in training its gradient, to every stage it touches.
+    fn transfer(&self, tensor: &Tensor, forward: &mut [Load], backward: &mut [Load]) {
+        if !self.kept(tensor.producer) {
+            return;
+        }
+        let ns = self.settings.transfer_ns(tensor);
+        let kept = || tensor.consumers.iter().filter(|&&to| self.kept(to));
+        let own = kept().filter_map(|&to| self.own_stage(to)).collect();
+        let phase = match self.layer(tensor.producer).backward {
+            true => &mut *backward,
+            false => forward,
+        };
+        if let Some(home) = self.own_stage(tensor.producer) {
+            let away = elsewhere(home, own);
+            if !away.is_empty() {
+                charge(phase, &[home], &away, ns);
+            }
+        }
+        let has_gradient = self.settings.mode == Mode::Training && !self.has_explicit_backward;
+        if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
+            let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
+            let away = elsewhere(home, back);
+            if !away.is_empty() {
+                charge(backward, &away, &[home], ns);
+            }
+        }
+    }
+
+    fn objective(&self, forward: &[Load], backward: &[Load]) -> u128 {
+        let mode = self.settings.communication;
+        let busiest = |loads: &[Load]| loads.iter().map(|load| load.busiest(mode)).max().unwrap_or(0);
+        let stages = || forward.iter().zip(backward);
+        let period = stages().map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
+        if self.settings.objective == Objective::Period {
+            return period;
+        }
+        let once: u128 = stages().map(|(f, b)| f.plus(*b).worker(mode)).sum();
+        let again = u128::from(self.settings.micro_batches.unwrap_or(1).saturating_sub(1));
+        once + again
+            * match self.settings.schedule {
+                Schedule::Gpipe => busiest(forward) + busiest(backward),
+                _ => period,
+            }
+    }
+}

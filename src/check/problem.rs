@@ -1,0 +1,165 @@
+//! Which problem a plan is checked against.
+//!
+//! The instance and whoever asks decide it. Where both are silent the plan may: a number of stages, or that transfers are
+//! ignored, is a question like any other, and an answer to it can be checked; what it took from nowhere else is told. It may
+//! not say that devices hold more, or that links are faster, than the instance says: such a claim is left out, and what the
+//! plan states then differs from the problem.
+
+use serde_json::{Map, Value};
+
+use super::{Checker, Violation};
+use crate::fault::InputError;
+use crate::instance::Instance;
+use crate::options::{Cuts, PipelineOptions};
+use crate::plan::Plan;
+use crate::settings::Settings;
+
+/// The problem of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posed {
+    /// The problem to check it against.
+    pub settings: Settings,
+    /// What it owes to the plan alone, as options of the command line.
+    pub claimed: Vec<String>,
+}
+
+/// Poses the problem of a plan: what is asked, what the instance says, and where both are silent what the plan claims.
+///
+/// # Errors
+///
+/// Options that contradict each other or the instance.
+pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result<Posed, InputError> {
+    let said = asked.clone().or(&instance.pipeline);
+    // What has no default may have to come from the plan.
+    let needed = PipelineOptions {
+        stages: plan.problem.stages,
+        micro_batches: plan.problem.micro_batches,
+        ..PipelineOptions::default()
+    };
+    let with_needed = || Settings::resolve(instance, &said.clone().or(&needed));
+    let claims = credible(instance, &plan.problem);
+    let settings = Settings::resolve(instance, &said.clone().or(&claims));
+    // Claims that contradict the instance are left out, and told as differences.
+    let settings = settings.or_else(|error| with_needed().map_err(|_| of_plan(error, &said)))?;
+    let own = match Settings::resolve(instance, &said) {
+        Ok(settings) => table(&settings.to_options(instance)),
+        Err(_) => {
+            let mut own = with_needed().map_or_else(|_| Map::new(), |own| table(&own.to_options(instance)));
+            table(&needed).keys().for_each(|name| drop(own.remove(name)));
+            own.extend(table(&said));
+            own
+        }
+    };
+    let posed = table(&settings.to_options(instance));
+    let differs = |name: &str| posed.contains_key(name) && posed.get(name) != own.get(name);
+    let claimed = flags()
+        .into_iter()
+        .filter(|(name, _)| differs(name))
+        .map(|(name, flag)| in_words(&flag, &posed[&name]))
+        .collect();
+    Ok(Posed { settings, claimed })
+}
+
+/// Faults of options that the plan alone says, with their place in it.
+fn of_plan(mut error: InputError, said: &PipelineOptions) -> InputError {
+    let said = table(said);
+    for fault in &mut error.faults {
+        let option = flags().into_iter().find(|(_, flag)| *flag == fault.at);
+        if let Some((name, _)) = option.filter(|(name, _)| !said.contains_key(name)) {
+            fault.at = format!("problem.{name} of the plan");
+        }
+    }
+    error
+}
+
+/// The claims of a plan without those that would loosen what the instance says of its devices and links, and without
+/// devices that it does not have.
+fn credible(instance: &Instance, claims: &PipelineOptions) -> PipelineOptions {
+    let cluster = &instance.cluster;
+    let mut claims = claims.clone();
+    let is_known = |name: &String| cluster.kind(name).is_some();
+    claims.device_kinds = claims
+        .device_kinds
+        .filter(|names| !names.is_empty() && names.iter().all(is_known));
+    let named = |name: &String| {
+        claims
+            .device_kinds
+            .as_ref()
+            .is_none_or(|names| names.contains(name))
+    };
+    let in_play: Vec<_> = cluster.kinds.iter().filter(|kind| named(&kind.name)).collect();
+    claims.memory_limit = claims.memory_limit.filter(|limit| {
+        let claimed = limit.bytes().unwrap_or(u64::MAX);
+        in_play
+            .iter()
+            .all(|kind| kind.memory_bytes.is_none_or(|own| claimed <= own))
+    });
+    claims.bandwidth_bytes_per_s = claims
+        .bandwidth_bytes_per_s
+        .filter(|&claimed| claimed <= cluster.link.bandwidth_bytes_per_s);
+    claims
+}
+
+/// Options by name, as files have them.
+fn table(options: &PipelineOptions) -> Map<String, Value> {
+    let options = PipelineOptions {
+        // Tied cuts are what options without the word mean.
+        cuts: options.cuts.filter(|&cuts| cuts == Cuts::Separate),
+        ..options.clone()
+    };
+    match serde_json::to_value(options) {
+        Ok(Value::Object(table)) => table,
+        _ => Map::new(),
+    }
+}
+
+/// Names of the options in files and on the command line.
+fn flags() -> Vec<(String, String)> {
+    let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("check"));
+    let named = command.get_arguments().filter_map(|argument| {
+        let flag = argument.get_long()?;
+        Some((argument.get_id().to_string(), format!("--{flag}")))
+    });
+    named.collect()
+}
+
+/// An option as it would stand on the command line.
+fn in_words(flag: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(true) => flag.to_owned(),
+        Value::String(text) => format!("{flag} {text}"),
+        Value::Array(values) => {
+            let words: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            format!("{flag} {}", words.join(","))
+        }
+        value => format!("{flag} {value}"),
+    }
+}
+
+impl Checker<'_> {
+    /// The problem that a plan states against the one that it is checked against.
+    pub(super) fn problem(&mut self, plan: &Plan) {
+        let expected = table(&self.settings.to_options(self.instance));
+        let found = table(&plan.problem);
+        let shown = |value: Option<&Value>| match value {
+            Some(Value::String(text)) => format!("`{text}`"),
+            Some(value) => format!("`{value}`"),
+            None => "nothing".into(),
+        };
+        for (name, flag) in flags() {
+            let [found, expected] = [found.get(&name), expected.get(&name)];
+            if found == expected {
+                continue;
+            }
+            let otherwise = match found {
+                Some(found) => format!(", unless `{}` is asked for here too", in_words(&flag, found)),
+                None => String::new(),
+            };
+            self.violations.push(Violation::Field {
+                field: format!("problem.{name}"),
+                found: shown(found),
+                expected: format!("{}{otherwise}", shown(expected)),
+            });
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Every field of plans of every kind, changed in every way that its type allows: what changes the meaning of a plan is
+//! rejected, and nothing makes the checker panic.
+
+mod common;
+
+use common::mixed::random_mixed;
+use common::{random_problem, separate_problem};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+use stagecut::check::{examine, pose};
+use stagecut::exact::control::Control;
+use stagecut::instance::Instance;
+use stagecut::methods;
+use stagecut::options::PipelineOptions;
+use stagecut::plan::{self, Plan};
+use stagecut::problem::Problem;
+
+/// Problems of each kind.
+const SEEDS: u64 = 60;
+
+/// Random problems of a kind.
+type Draw = fn(u64) -> Option<(Instance, Problem)>;
+
+/// Steps from the top of a plan to a value.
+type Path = Vec<String>;
+
+/// What one may say of a search without being contradicted by anything in the plan: how long it took, which method and bound it was.
+const FREE: [&str; 9] = [
+    "method",
+    "bound_source",
+    "stopped_by",
+    "statistics.seconds",
+    "statistics.nodes",
+    "statistics.binaries",
+    "statistics.ideals",
+    "statistics.items",
+    "statistics.items_after_presolve",
+];
+
+#[test]
+fn changes_that_matter_are_rejected_and_none_panics() {
+    let kinds: [(&str, Draw); 3] = [
+        ("alike", random_problem),
+        ("separate", separate_problem),
+        ("mixed", random_mixed),
+    ];
+    for (kind, draw) in kinds {
+        let changed: Vec<usize> = (0..SEEDS)
+            .into_par_iter()
+            .filter_map(|seed| Some(mutate(kind, seed, draw(seed)?)))
+            .collect();
+        let total: usize = changed.iter().sum();
+        assert!(
+            changed.len() > 20 && total > 3_000,
+            "{kind}: {} plans, {total} changes",
+            changed.len()
+        );
+    }
+}
+
+/// Changes each value of a plan, and counts the changes.
+fn mutate(kind: &str, seed: u64, (instance, problem): (Instance, Problem)) -> usize {
+    let exact = methods::find("exact").expect("a registered method");
+    let plan = exact
+        .run(&instance, &problem, &Control::default())
+        .expect("HiGHS works");
+    let original = serde_json::to_value(&plan).expect("a plan is JSON");
+    let text = original.to_string();
+    assert_eq!(plan::parse(text.as_bytes()), Ok(plan.clone()), "{kind} {seed}");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut places = Vec::new();
+    list(&original, &mut Vec::new(), &mut places);
+    let mut count = 0;
+    for path in &places {
+        let value = at(&original, path);
+        for change in changes(&value, &original, &mut rng) {
+            let mut changed = original.clone();
+            match change {
+                Some(new) => *at_mut(&mut changed, path) = new,
+                None => remove(&mut changed, path),
+            }
+            count += 1;
+            if let Some(accepted) = accepted(&instance, &changed)
+                && means_another(&plan, &accepted, path)
+            {
+                panic!(
+                    "{kind} {seed}: {} is now {} and passes: {text}",
+                    path.join("."),
+                    at(&changed, path)
+                );
+            }
+        }
+    }
+    count
+}
+
+/// The plan, if it passes without owing anything to claims of its own.
+fn accepted(instance: &Instance, changed: &Value) -> Option<Plan> {
+    let plan = plan::parse(changed.to_string().as_bytes()).ok()?;
+    let posed = pose(instance, &PipelineOptions::default(), &plan).ok()?;
+    let verdict = examine(instance, &posed.settings, &plan);
+    (verdict.violations.is_empty() && posed.claimed.is_empty()).then_some(plan)
+}
+
+/// Whether the plans differ in more than what is free, names of devices alike, and the order in which layers are listed.
+fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
+    let is_free = FREE.contains(&path.join(".").as_str())
+        || path[0] == "statistics" && path.get(1).is_some_and(|name| name == "bounds_ms");
+    let plain = |plan: &Plan| {
+        let mut plan = plan.clone();
+        for stage in &mut plan.stages {
+            stage.forward.sort();
+            stage.backward.sort();
+            // A device of the same kind is as good, as long as no other stage has it.
+            for device in &mut stage.devices {
+                *device = device.split(':').next().unwrap_or_default().to_owned();
+            }
+            stage.devices.sort();
+        }
+        if let Some(split) = &mut plan.split {
+            split.layers.sort_by(|one, other| one.layer.cmp(&other.layer));
+        }
+        plan
+    };
+    !is_free && !nearly(plain(plan), plain(changed))
+}
+
+/// Whether plans are the same up to differences that a check cannot see: times of less than a nanosecond.
+fn nearly(plan: Plan, changed: Plan) -> bool {
+    let [plan, changed] = [plan, changed].map(|plan| serde_json::to_value(plan).expect("a plan is JSON"));
+    same(&plan, &changed)
+}
+
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => {
+            (a.as_f64().unwrap_or(0.0) - b.as_f64().unwrap_or(0.0)).abs() <= 1.01e-6
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Every value in a plan.
+fn list(value: &Value, path: &mut Path, places: &mut Vec<Path>) {
+    if !path.is_empty() {
+        places.push(path.clone());
+    }
+    let mut visit = |name: String, value: &Value| {
+        path.push(name);
+        list(value, path, places);
+        path.pop();
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| visit(name.clone(), value)),
+        Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .for_each(|(at, value)| visit(at.to_string(), value)),
+        _ => {}
+    }
+}
+
+fn pointer(path: &[String]) -> String {
+    path.iter()
+        .map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+        .collect()
+}
+
+fn at(plan: &Value, path: &[String]) -> Value {
+    plan.pointer(&pointer(path)).cloned().unwrap_or(Value::Null)
+}
+
+fn at_mut<'a>(plan: &'a mut Value, path: &[String]) -> &'a mut Value {
+    plan.pointer_mut(&pointer(path)).expect("a listed path")
+}
+
+fn remove(plan: &mut Value, path: &[String]) {
+    let (last, above) = path.split_last().expect("a path below the top");
+    match at_mut(plan, above) {
+        Value::Object(fields) => drop(fields.remove(last)),
+        Value::Array(values) => drop(values.remove(last.parse().expect("a position"))),
+        _ => {}
+    }
+}
+
+/// Other values for a place; `None` leaves it out.
+fn changes(value: &Value, plan: &Value, rng: &mut ChaCha8Rng) -> Vec<Option<Value>> {
+    let mut changes = vec![None, Some(Value::Null)];
+    match value {
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or(0.0);
+            let others = [
+                0.0,
+                number + 1.0,
+                number - 1.0,
+                2.0 * number,
+                0.5 * number,
+                -number,
+                rng.random_range(0.0..100.0),
+                1e300,
+                -1e300,
+                1e-300,
+                18446744073709.55,
+            ];
+            changes.extend(others.map(|other| Some(json!(other))));
+            let whole = [
+                0,
+                1,
+                2,
+                1 << 53,
+                u64::MAX,
+                number as u64 + 1,
+                (number as u64).wrapping_sub(1),
+            ];
+            changes.extend(whole.map(|other| Some(json!(other))));
+        }
+        Value::String(text) => {
+            let (mut places, mut words) = (Vec::new(), Vec::new());
+            list(plan, &mut Vec::new(), &mut places);
+            words.extend(
+                places
+                    .iter()
+                    .filter_map(|path| at(plan, path).as_str().map(str::to_owned)),
+            );
+            let other = words[rng.random_range(0..words.len())].clone();
+            let numbered = [
+                format!("{text}:99999"),
+                format!("{text}9"),
+                text.replace('1', "18446744073709551616"),
+            ];
+            let fixed = [
+                "",
+                "none",
+                "other",
+                "optimal",
+                "feasible",
+                "infeasible",
+                "time-limit",
+                "gpu:99",
+            ];
+            changes.extend(fixed.map(|other| Some(json!(other))));
+            changes.extend(numbered.map(|other| Some(json!(other))));
+            changes.push(Some(json!(other)));
+        }
+        Value::Bool(value) => changes.push(Some(json!(!value))),
+        Value::Array(values) => {
+            changes.push(Some(json!([])));
+            changes.push(Some(Value::Array(values.iter().rev().cloned().collect())));
+            if let Some(first) = values.first() {
+                let doubled = values.iter().cloned().chain([first.clone()]);
+                changes.push(Some(Value::Array(doubled.collect())));
+            }
+        }
+        Value::Object(fields) => {
+            let mut more: Map<String, Value> = fields.clone();
+            more.insert("nonsense".into(), json!(1.0));
+            changes.push(Some(Value::Object(more)));
+            changes.push(Some(json!({})));
+        }
+        Value::Null => changes.extend([json!(1.0), json!("optimal")].map(Some)),
+    }
+    changes
+}

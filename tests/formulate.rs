@@ -1,0 +1,144 @@
+//! Programs in files: what they say of themselves is enough to read what any solver finds for them.
+
+#[path = "common/command.rs"]
+mod command;
+
+use std::path::Path;
+
+use command::{Folder, NET};
+use serde_json::Value;
+
+/// The optimum that HiGHS finds for a model file, read as any other program would read it.
+#[expect(unsafe_code, reason = "the `highs` crate cannot read files")]
+fn optimum_of_file(path: &Path) -> f64 {
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the pointer comes from `Highs_create`, is used by this thread alone and not after `Highs_destroy`; the
+    // strings end with NUL and outlive the calls.
+    unsafe {
+        let highs = highs_sys::Highs_create();
+        highs_sys::Highs_setBoolOptionValue(highs, c"output_flag".as_ptr(), 0);
+        let is_read = highs_sys::Highs_readModel(highs, path.as_ptr()) == highs_sys::STATUS_OK;
+        let is_solved = highs_sys::Highs_run(highs) == highs_sys::STATUS_OK;
+        let optimum = highs_sys::Highs_getObjectiveValue(highs);
+        highs_sys::Highs_destroy(highs);
+        assert!(is_read && is_solved, "{path:?}");
+        optimum
+    }
+}
+
+/// [`NET`] on two fast devices and a slow one.
+fn mixed_net() -> String {
+    let kinds = r#"[
+    { name = "fast", count = 2, resources = [{ name = "gpu", forward_rate = 2 }] },
+    { name = "slow", count = 1, resources = [{ name = "gpu", forward_rate = 1 }] },
+]"#;
+    let mut net: toml::Table = NET.parse().unwrap();
+    let cluster = net["cluster"].as_table_mut().unwrap();
+    let kinds: toml::Table = format!("device_kinds = {kinds}").parse().unwrap();
+    cluster.insert("device_kinds".into(), kinds["device_kinds"].clone());
+    net.to_string()
+}
+
+const GROUPS: &[&str] = &["--groups", "assign", "--communication", "overlapped"];
+
+/// The time in ms that a file's comments make of an objective value, as a reader would work it out.
+fn ms_by_comments(text: &str, mark: char, value: f64) -> f64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{mark} a plan of objective `value` takes ")))
+        .expect("a line that says how to read the objective");
+    let formula = line.strip_suffix(" ms").expect("a time in ms");
+    let number = |text: &str| {
+        text.trim_matches(|c| "()".contains(c))
+            .parse::<f64>()
+            .expect("a number")
+    };
+    let words: Vec<&str> = formula.split_whitespace().collect();
+    match words[..] {
+        [scale, "*", "(value", "+", constant] => number(scale) * (value + number(constant)),
+        [scale, "/", "(1", "-", "(value", "+", constant] => {
+            number(scale) / (1.0 - (value + number(constant)))
+        }
+        _ => panic!("{formula}"),
+    }
+}
+
+/// Writes the program of a problem, solves the file and reads it by its comments: the same as what `solve` finds.
+fn mean_the_same(folder: &Folder, problem: &[&str], row: &str) {
+    let solve = folder.succeed(&[&["solve"], problem, &["--format", "json"]].concat());
+    let solve: Value = serde_json::from_str(&solve).expect("a plan in JSON");
+    let known_ms = solve["objective_ms"].as_f64().expect("a plan");
+    for (file, mark) in [("net.lp", '\\'), ("net.mps", '*')] {
+        folder.succeed(&[&["formulate"], problem, &["--output", file]].concat());
+        let text = folder.read(file);
+        assert!(text.contains(row), "{file} lacks {row}");
+        let found_ms = ms_by_comments(&text, mark, optimum_of_file(&folder.path(file)));
+        assert!(
+            (found_ms - known_ms).abs() < 2e-6,
+            "{file}: {found_ms} and {known_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn programs_mean_the_same_to_whoever_reads_them() {
+    let folder = Folder::with("net.toml", NET);
+    let iteration = ["--objective", "iteration", "--micro-batches", "5"];
+    let cases: [&[&str]; 4] = [
+        &[],
+        &iteration,
+        &["--communication", "overlapped"],
+        &["--cuts", "separate"],
+    ];
+    for options in cases {
+        let problem = [&["net.toml", "--stages", "2"], options].concat();
+        mean_the_same(&folder, &problem, "precedence");
+    }
+    let gpipe = ["net.toml", "--stages", "3", "--schedule", "gpipe"];
+    mean_the_same(&folder, &[&gpipe[..], &iteration].concat(), "precedence");
+}
+
+/// Files of the groups program minimise a pace, those of devices a time.
+#[test]
+fn programs_of_workers_that_differ_mean_the_same_to_whoever_reads_them() {
+    let folder = Folder::with("net.toml", mixed_net());
+    let problem = ["net.toml", "--stages", "2", "--all-stages"];
+    mean_the_same(&folder, &[&problem[..], GROUPS].concat(), "stock");
+    let blocking = ["--communication", "blocking"];
+    mean_the_same(&folder, &[&problem[..], &blocking].concat(), "one_choice");
+}
+
+#[test]
+fn what_no_program_can_say_is_refused_with_the_reason() {
+    let folder = Folder::with("net.toml", mixed_net());
+    // The theorem's shares differ from device to device where ratios of rates do, which is no linear constraint.
+    let uneven = mixed_net().replace("forward_rate = 2", "forward_rate = 2\nbackward_rate = 3");
+    folder.write("net.toml", uneven);
+    let options = [
+        "net.toml",
+        "--stages",
+        "2",
+        "--worker",
+        "concurrent",
+        "--shares",
+        "theorem",
+        "--communication",
+        "overlapped",
+        "--groups",
+        "assign",
+    ];
+    for command in [
+        &["formulate", "--output", "net.lp"][..],
+        &["solve", "--method", "milp"],
+    ] {
+        let run = folder.run(&[command, &options].concat());
+        assert_eq!(
+            (run.code, run.stdout.as_str()),
+            (2, ""),
+            "{command:?}: {}",
+            run.stderr
+        );
+        assert!(run.stderr.contains("linear"), "{command:?}: {}", run.stderr);
+    }
+    folder.succeed(&[&["solve"], &options[..]].concat());
+}

@@ -53,8 +53,42 @@ pub struct Plan {
     /// How much memory a plan would need; absent unless there is no plan for lack of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_memory: Option<LeastMemory>,
+    /// Stages that hold more than their memory once so many micro-batches are in flight as hide overlapped transfers: the plan
+    /// runs with the schedule's own number of them and a longer period. Absent where all stages fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overruns: Vec<Overrun>,
     /// How it was found.
     pub statistics: Statistics,
+}
+
+/// A stage that has no room for as many micro-batches as hide its transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Overrun {
+    /// The stage, from 1.
+    pub stage: usize,
+    /// Micro-batches in flight that hide its transfers.
+    pub in_flight: u64,
+    /// Bytes that it would hold then.
+    pub memory_bytes: u64,
+    /// By how much they exceed its memory.
+    pub over_bytes: u64,
+}
+
+impl std::fmt::Display for Overrun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            stage,
+            in_flight,
+            memory_bytes,
+            over_bytes,
+        } = self;
+        write!(
+            f,
+            "stage {stage} needs {in_flight} micro-batches in flight to hide its transfers, and {memory_bytes} bytes for \
+             them, {over_bytes} more than it has"
+        )
+    }
 }
 
 /// What a search found. Whether it is proved has one answer: `optimal` and `infeasible` are, the others are not.
@@ -114,7 +148,7 @@ impl std::fmt::Display for StoppedBy {
 }
 
 /// How much memory a plan needs, the same for every stage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeastMemory {
     /// It is proved that no plan fits less, in bytes.
@@ -285,6 +319,7 @@ impl Plan {
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
             least_memory: None,
+            overruns: Vec::new(),
             statistics: outcome.statistics,
         }
     }
@@ -305,6 +340,7 @@ impl Plan {
             stages: Vec::new(),
             split: None,
             least_memory: None,
+            overruns: Vec::new(),
             statistics: Statistics::default(),
         }
     }

@@ -156,7 +156,7 @@ fn json_tells_violations_and_the_recomputed_objective() {
     let passed = changed(&folder, |_| {}, &options);
     let expected = json!({
         "schema": "stagecut-check/1", "instance": "cnt", "passes": true, "status": "optimal", "claimed": [],
-        "stated_objective_ms": 2.0, "objective_ms": 2.0, "violations": [],
+        "stated_objective_ms": 2.0, "objective_ms": 2.0, "violations": [], "overruns": [],
     });
     assert_eq!((passed.code, report(&passed)), (0, expected));
     let failed = changed(

@@ -55,6 +55,7 @@ fn plan(times: Times) -> Plan {
         stages: times.iter().enumerate().map(stage).collect(),
         split: None,
         least_memory: None,
+        overruns: Vec::new(),
         statistics: Statistics::default(),
     }
 }

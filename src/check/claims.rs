@@ -51,6 +51,10 @@ impl Checker<'_> {
                 || format!("`{name}` of {}", stated.unwrap_or_default()),
             );
         }
+        self.claim(
+            plan.least_memory.is_none() || *status == Status::Infeasible,
+            || format!("status `{status}` with the least memory that a plan needs"),
+        );
         let (Some(objective), Some(bound)) = (plan.objective_ms, plan.bound_ms) else {
             return;
         };

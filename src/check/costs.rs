@@ -73,10 +73,10 @@ fn ns_to_ms(ns: u128) -> f64 {
 }
 
 /// What the layers of every stage come to.
-struct Sums {
+pub(super) struct Sums {
     /// Forward and backward times by kind, in ns.
     times: Vec<BTreeMap<usize, [u128; 2]>>,
-    bytes: Vec<u128>,
+    pub(super) bytes: Vec<u128>,
     /// Parameters that lie with their backward pass.
     parameter_bytes: Vec<u128>,
 }
@@ -122,7 +122,7 @@ impl Checker<'_> {
         Some(ns_to_ms(objective_ns))
     }
 
-    fn sums(&self, stages: usize) -> Sums {
+    pub(super) fn sums(&self, stages: usize) -> Sums {
         let mut sums = Sums {
             times: vec![BTreeMap::new(); stages],
             bytes: vec![0; stages],

@@ -6,6 +6,7 @@
 
 mod claims;
 mod costs;
+mod held;
 mod passes;
 mod problem;
 mod violation;
@@ -21,7 +22,7 @@ use costs::{Load, charge};
 use crate::instance::Instance;
 use crate::network::Layer;
 use crate::options::{Cuts, Mode};
-use crate::plan::{Plan, PlanStage, SCHEMA};
+use crate::plan::{Overrun, Plan, PlanStage, SCHEMA};
 use crate::settings::Settings;
 
 /// What a check found.
@@ -31,6 +32,8 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// The objective in ms, recomputed; `None` without stages, or where some stage has no time at all.
     pub objective_ms: Option<f64>,
+    /// Stages that hold more than their memory if overlapped transfers are to be hidden, whatever the plan says of them.
+    pub overruns: Vec<Overrun>,
 }
 
 /// Checks a plan against an instance and settings: the violations of [`examine`].
@@ -52,11 +55,13 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         has_explicit_backward: instance.network.layers.iter().any(|layer| layer.backward),
         stage_of: [(); 2].map(|()| vec![None; instance.network.layers.len()]),
         staff: Vec::new(),
+        in_flight: Vec::new(),
         violations: Vec::new(),
     };
     check.header(plan);
     check.problem(plan);
     let mut objective_ms = None;
+    let mut overruns = Vec::new();
     if !plan.stages.is_empty() {
         check.staff = workers::staff(instance, settings, plan, &mut check.violations);
         workers::same_everywhere(instance, settings, plan, &mut check.violations);
@@ -67,11 +72,14 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.stage_count(plan);
         objective_ms = check.costs(plan);
         check.counts(plan);
+        overruns = check.overruns(plan);
     }
     check.claims(plan);
+    check.stated_overruns(plan, &overruns);
     Verdict {
         violations: check.violations,
         objective_ms,
+        overruns,
     }
 }
 
@@ -84,6 +92,8 @@ struct Checker<'a> {
     stage_of: [Vec<Option<usize>>; 2],
     /// Devices of every stage.
     staff: Vec<workers::Staff>,
+    /// Micro-batches in flight on every stage, where they are more than the schedule's own; empty while those count.
+    in_flight: Vec<u64>,
     violations: Vec<Violation>,
 }
 

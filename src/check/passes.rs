@@ -10,7 +10,7 @@ use crate::units::transfer_ns;
 impl Checker<'_> {
     /// Micro-batches in flight and versions of the weights between a forward pass and a backward pass that lie so many
     /// stages from the end.
-    fn between(&self, forward: u64, backward: u64) -> [u64; 2] {
+    pub(super) fn between(&self, forward: u64, backward: u64) -> [u64; 2] {
         let settings = self.settings;
         let longer = forward.max(backward);
         let all = settings.micro_batches.unwrap_or(u64::MAX);
@@ -38,7 +38,7 @@ impl Checker<'_> {
             return;
         }
         let other = places[FORWARD].unwrap_or(home);
-        let between = self.between((stages - other) as u64, (stages - home) as u64);
+        let between = self.between_held((stages - other) as u64, (stages - home) as u64);
         let [in_flight, versions] = between.map(u128::from);
         let gradients_and_state = 1 + u128::from(settings.optimizer.states_per_parameter());
         bytes[home] += (versions - 1 + gradients_and_state) * parameter_bytes + in_flight * stash_bytes;

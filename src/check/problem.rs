@@ -30,14 +30,15 @@ pub struct Posed {
 /// Options that contradict each other or the instance.
 pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result<Posed, InputError> {
     let said = asked.clone().or(&instance.pipeline);
+    let claims = credible(instance, &plan.problem);
     // What has no default may have to come from the plan.
     let needed = PipelineOptions {
         stages: plan.problem.stages,
+        devices: claims.devices,
         micro_batches: plan.problem.micro_batches,
         ..PipelineOptions::default()
     };
     let with_needed = || Settings::resolve(instance, &said.clone().or(&needed));
-    let claims = credible(instance, &plan.problem);
     let settings = Settings::resolve(instance, &said.clone().or(&claims));
     // Claims that contradict the instance are left out, and told as differences.
     let settings = settings.or_else(|error| with_needed().map_err(|_| of_plan(error, &said)))?;
@@ -93,6 +94,11 @@ fn credible(instance: &Instance, claims: &PipelineOptions) -> PipelineOptions {
         in_play
             .iter()
             .all(|kind| kind.memory_bytes.is_none_or(|own| claimed <= own))
+    });
+    claims.devices = claims.devices.filter(|&claimed| {
+        in_play
+            .iter()
+            .all(|kind| kind.count.is_none_or(|own| claimed <= own))
     });
     claims.bandwidth_bytes_per_s = claims
         .bandwidth_bytes_per_s

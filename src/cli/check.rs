@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::check::{Posed, Verdict, Violation, pose};
 use crate::fault::printable;
 use crate::instance::Instance;
-use crate::plan::{self, Plan, Status};
+use crate::plan::{self, Overrun, Plan, Status};
 
 use super::args::{CheckArgs, CheckFormat};
 use super::plans::verdict;
@@ -39,6 +39,7 @@ fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdi
             "checked as the plan claims: {claimed}, which the instance does not say"
         ));
     }
+    lines.extend(verdict.overruns.iter().map(|overrun| format!("note: {overrun}")));
     let shown = args.plan.display();
     let recomputed = match verdict.objective_ms {
         Some(ms) => format!("{ms:.6} ms"),
@@ -89,6 +90,8 @@ struct Report<'a> {
     /// Recomputed.
     objective_ms: Option<f64>,
     violations: Vec<Line>,
+    /// Stages that hold more than their memory if transfers are to be hidden.
+    overruns: &'a [Overrun],
 }
 
 #[derive(Serialize)]
@@ -111,6 +114,7 @@ fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliErro
         stated_objective_ms: plan.objective_ms,
         objective_ms: verdict.objective_ms,
         violations: verdict.violations.iter().map(line).collect(),
+        overruns: &verdict.overruns,
     };
     let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(text + "\n")

@@ -12,7 +12,7 @@ use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
 use crate::narrower;
-use crate::plan::{LeastMemory, Plan, Status, StoppedBy};
+use crate::plan::{LeastMemory, Overrun, Plan, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::report;
 use crate::settings::Settings;
@@ -42,7 +42,7 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
         )));
     }
     let mut plan = searched(args, |control| args.method.run(&instance, &problem, control))?;
-    accept(&instance, &problem, &plan)?;
+    plan.overruns = accept(&instance, &problem, &plan)?;
     if args.confirm {
         confirm(args, &instance, &problem, &mut plan)?;
     }
@@ -163,9 +163,12 @@ fn searched<T>(
 }
 
 /// Every plan goes through the checker before anyone sees it.
-pub fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Result<(), CliError> {
-    match check::check(instance, &problem.settings, plan).first() {
-        None => Ok(()),
+///
+/// Returns what it overruns once its transfers are hidden.
+pub fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Result<Vec<Overrun>, CliError> {
+    let verdict = check::examine(instance, &problem.settings, plan);
+    match verdict.violations.first() {
+        None => Ok(verdict.overruns),
         Some(violation) => Err(CliError::BadPlan(violation.to_string())),
     }
 }

@@ -49,7 +49,7 @@ pub fn ranks(bands: &[usize], fans: &[Fan]) -> Vec<usize> {
 }
 
 /// A topological order: of the vertices whose producers are all out, the first in the file comes next.
-fn topological(above: &[Vec<usize>], below: &[Vec<usize>]) -> Vec<usize> {
+pub fn topological(above: &[Vec<usize>], below: &[Vec<usize>]) -> Vec<usize> {
     use std::cmp::Reverse;
     let mut missing: Vec<usize> = above.iter().map(Vec::len).collect();
     let ready = (0..above.len()).filter(|&v| missing[v] == 0).map(Reverse);

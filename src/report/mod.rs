@@ -7,6 +7,7 @@
 mod bounds;
 mod comparison;
 mod csv;
+mod cut_points;
 mod dot;
 pub(crate) mod format;
 mod gain;

@@ -36,6 +36,24 @@ pub fn in_flight(plan: &Plan) -> Option<String> {
     Some(format!("{in_flight}; {versions}"))
 }
 
+/// Where memory is short of what hides the transfers, worst first; nothing where it is not.
+pub fn overrun(plan: &Plan) -> Option<String> {
+    let worst = plan.overruns.iter().max_by_key(|overrun| overrun.over_bytes)?;
+    let own = plan.stages.get(worst.stage.checked_sub(1)?)?.in_flight?;
+    let others = match plan.overruns.len() - 1 {
+        0 => String::new(),
+        others => format!("; {} overrun as well", count(others, "more stage")),
+    };
+    Some(format!(
+        "as simulated, stage {} hides its transfers with {} in flight, which take {}, {} more than it has{others}. With the {own} \
+         that are counted here the plan fits, and its period is longer: `stagecut simulate --in-flight standard`",
+        worst.stage,
+        micro_batches(worst.in_flight),
+        bytes(worst.memory_bytes),
+        bytes(worst.over_bytes),
+    ))
+}
+
 /// How many layers are split, and what that moves; nothing with tied cuts.
 pub fn cuts(instance: &Instance, plan: &Plan) -> Option<String> {
     let split = plan.split.as_ref()?;

@@ -1,8 +1,9 @@
-//! The layers of a stage in few words: ranges of names in file order.
+//! The layers of a stage in few words: ranges of names in a topological order, that of the file where it is one.
 
 use std::collections::HashMap;
 
 use super::format::{shorten, width};
+use super::layout::topological;
 use crate::instance::Instance;
 use crate::plan::{Plan, PlanStage};
 
@@ -12,7 +13,7 @@ pub struct Ranges<'a> {
     backward: HashMap<&'a str, usize>,
 }
 
-/// Layers that follow each other in the file.
+/// Layers that follow each other.
 struct Range<'a> {
     first: &'a str,
     last: &'a str,
@@ -20,12 +21,24 @@ struct Range<'a> {
 }
 
 impl<'a> Ranges<'a> {
-    /// Numbers the layers of a plan in the file order of its instance.
+    /// Numbers the layers of a plan: of those whose producers all have a number, the first in the file comes next.
     pub fn new(instance: &'a Instance, plan: &Plan) -> Self {
+        let network = &instance.network;
+        let (mut above, mut below) = (
+            vec![Vec::new(); network.layers.len()],
+            vec![Vec::new(); network.layers.len()],
+        );
+        for tensor in &network.tensors {
+            for &to in &tensor.consumers {
+                above[to].push(tensor.producer);
+                below[tensor.producer].push(to);
+            }
+        }
+        let order = topological(&above, &below);
         let numbered = |phase: fn(&PlanStage) -> &Vec<String>| {
             let planned: std::collections::HashSet<&str> =
                 plan.stages.iter().flat_map(phase).map(String::as_str).collect();
-            let ids = instance.network.layers.iter().map(|layer| layer.id.as_str());
+            let ids = order.iter().map(|&at| network.layers[at].id.as_str());
             let kept = ids.filter(|id| planned.contains(id));
             kept.enumerate().map(|(at, id)| (id, at)).collect()
         };
@@ -33,6 +46,12 @@ impl<'a> Ranges<'a> {
             forward: numbered(|stage| &stage.forward),
             backward: numbered(|stage| &stage.backward),
         }
+    }
+
+    /// Position of a layer among those of its phase.
+    pub fn position(&self, id: &str, backward: bool) -> Option<usize> {
+        let phase = if backward { &self.backward } else { &self.forward };
+        phase.get(id).copied()
     }
 
     /// Whether the phases of a stage have to be told apart: some phase has layers that the other does not have.

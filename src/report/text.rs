@@ -3,6 +3,7 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
+use super::cut_points::cut_points;
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
 use super::{memory, passes, stages};
 use crate::instance::Instance;
@@ -31,7 +32,8 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
         .as_ref()
         .map(|known| format!("memory: {}", memory::least(known)));
     let hint = hint(plan).map(|hint| format!("hint: {hint}"));
-    let notes = [memory::without_limit(instance, plan), least, hint];
+    let overrun = passes::overrun(plan).map(|overrun| format!("memory: {overrun}"));
+    let notes = [memory::without_limit(instance, plan), overrun, least, hint];
     for note in notes.into_iter().flatten() {
         out += &wrap(&note, style.width, 6);
         out.push('\n');
@@ -196,6 +198,7 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
     facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));
+    facts.extend(cut_points(instance, plan).map(|points| ("cut at", points)));
     if style.statistics {
         facts.push(("search", search(plan)));
         let bounds = plan.statistics.bounds_ms.iter();

@@ -129,6 +129,23 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
     Ok(Simulation::new(&simulated))
 }
 
+/// Micro-batches in flight on every stage of a plan, as many as hide overlapped transfers: what [`InFlight::Hiding`] lets the
+/// simulation have, and never more than there are.
+///
+/// # Errors
+///
+/// Those of [`simulate`] with times beyond what can be counted exactly.
+pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
+    let pipeline = Pipeline::from_plan(plan)?;
+    let order = order_of(plan, &pipeline, None)?;
+    let streams = Streams::new(&pipeline);
+    check_times(&streams, 2.0, 1.0)?;
+    let micro_batches = plan.problem.micro_batches.unwrap_or(u64::MAX);
+    let leads = Leads::new(&pipeline, &streams, order, InFlight::Hiding, micro_batches);
+    let leads = leads.in_flight.into_iter();
+    Ok(leads.map(|lead| lead.min(micro_batches)).collect())
+}
+
 /// The schedule asked for, or the plan's, if the plan's workers can run it.
 fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result<Schedule, InputError> {
     let is_split = pipeline.channels == Channels::Split;
@@ -170,13 +187,18 @@ fn check_size(streams: &Streams, micro_batches: u64, request: &Request) -> Resul
             },
         ));
     }
+    let slowest = request.trace.largest() * (1.0 + request.jitter.map_or(0.0, |jitter| jitter.fraction));
+    check_times(streams, micro_batches as f64, slowest)
+}
+
+/// Refuses times that so many micro-batches push out of the exact range, when every task takes `slowest` times as long.
+fn check_times(streams: &Streams, micro_batches: f64, slowest: f64) -> Result<(), InputError> {
     let once: u64 = streams
         .streams
         .iter()
         .map(|stream| stream.total_ns())
         .fold(0, u64::saturating_add);
-    let slowest = request.trace.largest() * (1.0 + request.jitter.map_or(0.0, |jitter| jitter.fraction));
-    let rounds = micro_batches as f64 + 2.0 * streams.positions.len() as f64;
+    let rounds = micro_batches + 2.0 * streams.positions.len() as f64;
     let found = once as f64 * rounds * slowest;
     match found > LARGEST_EXACT as f64 {
         true => Err(InputError {

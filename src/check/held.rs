@@ -1,0 +1,81 @@
+//! What a plan holds once so many micro-batches are in flight as hide its overlapped transfers.
+//!
+//! The schedule's own number of micro-batches, which plans count, is enough where transfers take a worker's time or none. A
+//! transfer beside the work keeps a micro-batch away for longer: to reach the period, a stage may need more of them, as the
+//! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
+
+use super::{Checker, Violation, workers};
+use crate::options::{Communication, Mode, Schedule};
+use crate::plan::{Overrun, Plan};
+use crate::simulate;
+
+impl Checker<'_> {
+    /// Stages that hold more than their memory if transfers are to be hidden.
+    pub(super) fn overruns(&mut self, plan: &Plan) -> Vec<Overrun> {
+        let settings = self.settings;
+        if settings.mode == Mode::Inference || settings.communication != Communication::Overlapped {
+            return Vec::new();
+        }
+        let limits = self.staff.iter().map(|staff| {
+            let bytes = workers::memory_bytes(self.instance, settings, staff);
+            bytes.filter(|&bytes| bytes < u64::MAX)
+        });
+        let limits: Vec<Option<u64>> = limits.collect();
+        if limits.iter().all(Option::is_none) {
+            return Vec::new();
+        }
+        // What cannot be simulated has other faults, which are told; so has a plan with more stages than passes.
+        if plan.stages.len() > 2 * self.instance.network.layers.len() {
+            return Vec::new();
+        }
+        let Ok(in_flight) = simulate::in_flight(plan) else {
+            return Vec::new();
+        };
+        self.in_flight = in_flight;
+        let bytes = self.sums(plan.stages.len()).bytes;
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let stages = limits.into_iter().zip(bytes).zip(in_flight).zip(1..);
+        let overrun = |(((limit, bytes), in_flight), stage): (((Option<u64>, u128), u64), usize)| {
+            let memory_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            let over_bytes = memory_bytes.checked_sub(limit?).filter(|&over| over > 0)?;
+            Some(Overrun {
+                stage,
+                in_flight,
+                memory_bytes,
+                over_bytes,
+            })
+        };
+        stages.filter_map(overrun).collect()
+    }
+
+    /// A plan need not say that it overruns, but must not say so wrongly.
+    pub(super) fn stated_overruns(&mut self, plan: &Plan, overruns: &[Overrun]) {
+        if !plan.overruns.is_empty() && plan.overruns != overruns {
+            let shown = |overruns: &[Overrun]| match overruns {
+                [] => "none".to_owned(),
+                all => all.iter().map(Overrun::to_string).collect::<Vec<_>>().join("; "),
+            };
+            self.violations.push(Violation::Field {
+                field: "overruns".into(),
+                found: shown(&plan.overruns),
+                expected: shown(overruns),
+            });
+        }
+    }
+
+    /// Micro-batches and versions of the weights between passes that lie so many stages from the end, where stages may have
+    /// more in flight than the schedule's own: as many as the stage of the two that is further from the end.
+    pub(super) fn between_held(&self, forward: u64, backward: u64) -> [u64; 2] {
+        let own = self.between(forward, backward);
+        let longer = forward.max(backward);
+        let stage = self.in_flight.len().checked_sub(longer as usize);
+        let Some(&needed) = stage.and_then(|stage| self.in_flight.get(stage)) else {
+            return own;
+        };
+        match (needed > self.between(longer, longer)[0], self.settings.schedule) {
+            (false, _) => own,
+            (true, Schedule::Pipedream) => [needed, needed],
+            (true, _) => [needed, own[1]],
+        }
+    }
+}

@@ -387,7 +387,7 @@ fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
 }
 
 /// A layer that no stage could hold, even if it held nothing else.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TooLarge {
     /// The layer.

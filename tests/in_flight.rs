@@ -62,12 +62,12 @@ fn the_check_counts_with_at_least_what_simulations_have_in_flight() {
         let Some((instance, problem)) = random_problem(seed) else {
             continue;
         };
-        problem.settings.communication = Communication::Overlapped;
         let settings = &problem.settings;
-        if settings.mode == Mode::Inference
-            || settings.memory_limit.is_none()
-            || settings.cuts == Cuts::Separate
-        {
+        let is_counted = settings.communication == Communication::Overlapped
+            && settings.mode == Mode::Training
+            && settings.cuts == Cuts::Tied
+            && settings.memory_limit.is_some();
+        if !is_counted {
             continue;
         }
         let plan = exact

@@ -66,7 +66,7 @@
 //! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
 //!   program in `heuristics`. `hybrid` knows no other part of the library.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
-//!   before anyone sees it.
+//!   before anyone sees it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
 //! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
 //!   `unsafe` is in one file, HiGHS's C interface.
 //! * Times are whole nanoseconds inside, milliseconds outside ([`units`]); a validated network's totals are exact in a double.

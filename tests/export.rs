@@ -340,7 +340,7 @@ fn plans_of_other_instances_and_no_plans_are_refused() {
         &folder,
         "other.toml",
         "torch",
-        &["the plan: found", "`fc`", "passes `stagecut check`"],
+        &["instance: found a plan of `net`, expected a plan of `other`"],
     );
     let run = folder.run(&["export", "net.toml", "plan.json", "--to", "tourch"]);
     assert_eq!(run.code, 2);

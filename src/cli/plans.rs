@@ -47,7 +47,7 @@ pub fn accept(
     let kind = FaultKind::Conflict {
         found: violation.to_string(),
         expected: format!(
-            "a plan that `stagecut check` passes for `{}`",
+            "a plan of `{}` that passes `stagecut check`",
             instance_path.display()
         ),
         remedy: "`stagecut check` lists all that is wrong; solve again, or correct the plan".into(),

@@ -49,7 +49,7 @@ pub fn beaten(
         }
     }
     if tied_cuts::applies(problem).is_ok() {
-        let outcome = tied_cuts::solve(instance, problem, control)?;
+        let outcome = tied_cuts::solve(problem, &tied_cuts::labels(instance, problem), control)?;
         let plan = Plan::new(instance, problem, tied_cuts::NAME, outcome);
         found.push(("--cuts tied".into(), plan.objective_ms.and_then(ms_to_ns)));
     }

@@ -35,9 +35,9 @@ fn chain(times_ms: &[[f64; 2]]) -> Problem {
     };
     let spec = InstanceSpec {
         network: NetworkSpec {
-            file: None,
             layers: times_ms.iter().enumerate().map(layer).collect(),
             tensors: (1..times_ms.len()).map(tensor).collect(),
+            ..NetworkSpec::default()
         },
         pipeline: PipelineOptions {
             stages: Some(2),

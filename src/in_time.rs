@@ -4,6 +4,9 @@
 //! seconds, and a program of a million rows takes as long to build. So a search runs on a thread of its own and shows what it
 //! [knows](Known). When its time is up, it has a moment to end by itself; then whoever waits takes the plan and the bound that
 //! it has shown last, and leaves it. A search that is left ends at its next look at the clock, or with the process.
+//!
+//! On a thread of rayon's pool a search runs where it is asked for: it may need the pool itself, and workers that wait for
+//! it would leave it none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -46,6 +49,9 @@ pub fn run<S>(problem: &Problem, control: &Control, search: S) -> Result<Outcome
 where
     S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
 {
+    if rayon::current_thread_index().is_some() {
+        return search(problem, control);
+    }
     let shared = Arc::new(Shared::default());
     let (sender, receiver) = mpsc::channel();
     let own = shared.clone();

@@ -93,7 +93,11 @@ fn programs_agree_with_brute_force() {
             assert!(solved.bound_ns <= *best_ns, "seed {seed}, {kind:?}");
             if form.rounding_ns() <= 0.5 {
                 let is_right = is_proved(objective_ns, solved.bound_ns) && is_proved(objective_ns, *best_ns);
-                assert!(is_right, "seed {seed}, {kind:?}");
+                assert!(
+                    is_right,
+                    "seed {seed}, {kind:?}: {objective_ns} and {best_ns}, bound {}",
+                    solved.bound_ns
+                );
                 proved += 1;
             }
         }

@@ -301,12 +301,6 @@ impl Plan {
             Some(allocation) => plan_stages(instance, problem, allocation),
         };
         let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
-        // No bound is told above the one that is.
-        let mut statistics = outcome.statistics;
-        if let Some(bound_ns) = bound_ns {
-            let bounds = statistics.bounds_ms.values_mut();
-            bounds.for_each(|ms| *ms = ms.min(ns_to_ms(bound_ns)));
-        }
         Self {
             schema: SCHEMA.into(),
             instance: instance.name.clone(),
@@ -326,7 +320,7 @@ impl Plan {
             stages,
             least_memory: None,
             overruns: Vec::new(),
-            statistics,
+            statistics: outcome.statistics,
         }
     }
 

@@ -268,5 +268,6 @@ pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
             .into_iter()
             .all(|bytes| bytes <= limit)
     });
-    keeps_order(problem, assignment) && enough && fits
+    let in_range = assignment.iter().all(|&stage| stage < problem.stages());
+    in_range && keeps_order(problem, assignment) && enough && fits
 }

@@ -13,7 +13,7 @@ use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
-use stagecut::options::{Communication, Groups, PipelineOptions, Shares};
+use stagecut::options::{Communication, Groups, PipelineOptions, Shares, WorkerMode};
 use stagecut::oracles::{allocations, chains, groupings};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
@@ -32,6 +32,12 @@ fn mixed(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Wor
 /// Those that ask for a period, which is all that the oracles of this file know.
 fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Workers)> {
     mixed(seeds).filter(|(_, problem, _)| problem.iteration_micro_batches().is_none())
+}
+
+/// A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way. Seed 810: a third of
+/// two, for 13,498,249 ns, is 20,247,373.5 ns.
+fn rounding_ns(problem: &Problem) -> u64 {
+    u64::from(problem.settings.worker == WorkerMode::Concurrent)
 }
 
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
@@ -66,7 +72,7 @@ fn no_heuristic_beats_brute_force() {
             };
             // Shares found as real numbers may round to either side.
             let own_ns = objective_ns(&problem, &plan);
-            let slack_ns = u64::from(problem.settings.shares == Shares::Global);
+            let slack_ns = rounding_ns(&problem);
             assert!(
                 own_ns + slack_ns >= *best_ns,
                 "seed {seed}: {name} {own_ns} {best_ns}"
@@ -204,11 +210,7 @@ fn no_heuristic_claims_a_proof_it_does_not_have() {
             let plan = method.run(&instance, &problem, &Control::default()).unwrap();
             let name = method.name();
             // Shares found as real numbers may round to either side.
-            let slack_ms = if problem.settings.shares == Shares::Global {
-                2e-6
-            } else {
-                0.0
-            };
+            let slack_ms = if rounding_ns(&problem) > 0 { 2e-6 } else { 0.0 };
             assert!(
                 plan.bound_ms.unwrap() <= best_ms + slack_ms,
                 "{}: {name}",
@@ -243,7 +245,7 @@ fn a_seed_gives_one_plan() {
 
 #[test]
 fn local_search_and_alternation_only_improve() {
-    for (seed, problem, _) in mixed(0..2500) {
+    for (seed, problem, _) in periods(0..2500) {
         let run = |name| find(name).unwrap().plan(&problem, seed, &|| false);
         let [greedy, local, lpt, alternate] = ["duan-wu", "duan-wu-local", "lpt", "alternate"].map(run);
         let cost = |plan: &Option<Allocation>| {
@@ -251,7 +253,8 @@ fn local_search_and_alternation_only_improve() {
                 .map_or(u64::MAX, |plan| objective_ns(&problem, plan))
         };
         assert!(cost(&local) <= cost(&greedy), "seed {seed}");
-        assert!(cost(&alternate) <= cost(&local).min(cost(&lpt)), "seed {seed}");
+        let costs = [&alternate, &local, &lpt].map(cost);
+        assert!(costs[0] <= costs[1].min(costs[2]), "seed {seed}: {costs:?}");
     }
 }
 
@@ -269,7 +272,13 @@ fn the_program_over_prefixes_is_brute_force_on_chains() {
             continue;
         };
         let ns = |best: &Option<(Allocation, u64)>| best.as_ref().map(|(_, ns)| *ns);
-        assert_eq!(ns(&by_prefix), ns(&by_force), "seed {seed}");
+        match (ns(&by_prefix), ns(&by_force)) {
+            (Some(one), Some(other)) => assert!(
+                one.abs_diff(other) <= rounding_ns(&problem),
+                "seed {seed}: {one} and {other}"
+            ),
+            (one, other) => assert_eq!(one, other, "seed {seed}"),
+        }
         if let Some((plan, own_ns)) = &by_prefix {
             assert!(workers.is_feasible(&problem, plan), "seed {seed}");
             assert_eq!(objective_ns(&problem, plan), *own_ns, "seed {seed}");
@@ -292,9 +301,10 @@ fn no_grouping_of_a_partition_beats_brute_force() {
         };
         // The partition is that of a best plan, so its best grouping is that plan's objective.
         let (grouped, grouped_ns) = grouped.unwrap();
-        assert_eq!(grouped_ns, best_ns, "seed {seed}");
+        let same = |ns: u64| ns.abs_diff(best_ns) <= rounding_ns(&problem);
+        assert!(same(grouped_ns), "seed {seed}: {grouped_ns} and {best_ns}");
         assert!(workers.is_feasible(&problem, &grouped), "seed {seed}");
-        assert_eq!(objective_ns(&problem, &grouped), best_ns, "seed {seed}");
+        assert!(same(objective_ns(&problem, &grouped)), "seed {seed}");
         let grouping = Grouping::new(&problem, &workers, &plan.assignment, stages);
         for choices in [grouping.greedy(), grouping.deal()].into_iter().flatten() {
             let mut choices = choices;
@@ -305,10 +315,10 @@ fn no_grouping_of_a_partition_beats_brute_force() {
             let before_ns = cost(&choices);
             grouping.improve(&mut choices, &|| false);
             assert!(
-                best_ns <= cost(&choices) && cost(&choices) <= before_ns,
+                best_ns <= cost(&choices) + rounding_ns(&problem) && cost(&choices) <= before_ns,
                 "seed {seed}"
             );
-            optimal += usize::from(cost(&choices) == best_ns);
+            optimal += usize::from(same(cost(&choices)));
             compared += 1;
         }
     }

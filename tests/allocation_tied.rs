@@ -10,7 +10,9 @@ use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::instance::spec::{GroupSpec, InstanceSpec};
 use stagecut::methods;
-use stagecut::options::{Cuts, Groups, Mode, Objective, PipelineOptions, Schedule, Synchronization};
+use stagecut::options::{
+    Cuts, Groups, Mode, Objective, PipelineOptions, Schedule, Synchronization, WorkerMode,
+};
 use stagecut::oracles::allocations;
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
@@ -37,12 +39,24 @@ fn agrees(seed: u64, instance: &Instance, problem: &Problem) -> bool {
     let plan = exact(instance, problem);
     assert_eq!(plan.stopped_by, StoppedBy::Completed, "seed {seed}");
     let best_ms = best.map(|(_, ns)| ns as f64 / 1e6);
-    assert_eq!(plan.objective_ms, best_ms, "seed {seed}");
+    // A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way.
+    let is_concurrent = problem.settings.worker == WorkerMode::Concurrent;
+    let rounding_ms = if is_concurrent { 1e-6 } else { 0.0 } + 1e-12;
+    let same = match (plan.objective_ms, best_ms) {
+        (Some(own), Some(best)) => (own - best).abs() <= rounding_ms,
+        (own, best) => own == best,
+    };
+    assert!(same, "seed {seed}: {:?} and {best_ms:?}", plan.objective_ms);
     let proved = match best_ms {
         Some(_) => Status::Optimal,
         None => Status::Infeasible,
     };
-    assert_eq!(plan.status, proved, "seed {seed}");
+    // There, a ns may stay open, and the answer says so.
+    let is_open = is_concurrent
+        && plan
+            .gap
+            .is_some_and(|gap| gap * best_ms.unwrap_or(0.0) <= 1.01e-6);
+    assert!(plan.status == proved || is_open, "seed {seed}: {}", plan.status);
     true
 }
 

@@ -119,6 +119,10 @@ fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
                 *device = device.split(':').next().unwrap_or_default().to_owned();
             }
             stage.devices.sort();
+            // Whatever a stage without work is given, it takes no time.
+            if stage.load_ms < 1e-6 {
+                stage.shares.clear();
+            }
         }
         if let Some(split) = &mut plan.split {
             split.layers.sort_by(|one, other| one.layer.cmp(&other.layer));

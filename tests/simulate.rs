@@ -263,7 +263,11 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
         let Some((instance, problem)) = common::mixed::random_mixed(seed) else {
             continue;
         };
-        if problem.settings.schedule == Schedule::Gpipe || problem.settings.shares == Shares::Global {
+        let asks_for_a_period = problem.iteration_micro_batches().is_none();
+        if problem.settings.schedule == Schedule::Gpipe
+            || problem.settings.shares == Shares::Global
+            || !asks_for_a_period
+        {
             continue;
         }
         let plan = exact

@@ -127,7 +127,7 @@ fn broken_traces_and_requests() {
             "\"forward_ms\": -3.0",
             "stages[0].forward_ms: found -3, expected a time",
         ),
-        ("\"transfers\"", "\"other\"", "found no field `transfers`"),
+        ("\"transfers\"", "\"other\"", "found unknown field `other`"),
     ] {
         let broken = text.replacen(from, to, 1);
         assert_ne!(broken, text, "{from}: {text}");

@@ -182,11 +182,11 @@ impl Method {
         let is_joint = problem.memory_is_joint();
         let is_blocking = problem.settings.communication == Communication::Blocking;
         match self {
-            Self::Ideals if is_joint => &[Incumbents, Bounds],
+            Self::Ideals if is_joint => &[Bounds, Incumbents],
             Self::Exact if is_period && !is_joint && problem.items.len() * problem.stages() > MOST_PLACES => {
                 &[
-                    Incumbents,
                     Bounds,
+                    Incumbents,
                     Anchored,
                     Ideals(STEPS_AT_FIRST),
                     Evolution,
@@ -197,8 +197,8 @@ impl Method {
             }
             // Fronts tell much where transfers are blocking.
             Self::Exact if is_period && !is_joint && is_blocking => &[
-                Incumbents,
                 Bounds,
+                Incumbents,
                 Anchored,
                 IdealPairs(STEPS_OF_PAIRS),
                 Program(Extent::Few),
@@ -209,8 +209,8 @@ impl Method {
                 Ideals(u64::MAX),
             ],
             Self::Exact if is_period && !is_joint => &[
-                Incumbents,
                 Bounds,
+                Incumbents,
                 Anchored,
                 Program(Extent::Few),
                 WorkAlone,
@@ -222,8 +222,8 @@ impl Method {
                 Ideals(u64::MAX),
             ],
             Self::Exact => &[
-                Incumbents,
                 Bounds,
+                Incumbents,
                 Period,
                 Anchored,
                 Evolution,
@@ -231,15 +231,15 @@ impl Method {
                 LabelledIdeals,
             ],
             Self::Milp => &[
-                Incumbents,
                 Bounds,
+                Incumbents,
                 Period,
                 Anchored,
                 Evolution,
                 Program(Extent::Presolved),
             ],
-            Self::Ideals if is_period => &[Incumbents, Bounds, Ideals(u64::MAX)],
-            Self::Ideals => &[Incumbents, Bounds, LabelledIdeals],
+            Self::Ideals if is_period => &[Bounds, Incumbents, Ideals(u64::MAX)],
+            Self::Ideals => &[Bounds, Incumbents, LabelledIdeals],
             Self::Textbook => &[Program(Extent::Textbook)],
         }
     }
@@ -322,7 +322,7 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         return Ok(allocation::bound(problem, workers, control));
     }
     let mut search = Search::new(problem, control);
-    for step in [Incumbents, Bounds, Anchored, Period, ThreeBlock] {
+    for step in [Bounds, Incumbents, Anchored, Period, ThreeBlock] {
         take(step, &mut search, labels)?;
     }
     let outcome = search.finish(control.must_stop().unwrap_or(StoppedBy::Completed));

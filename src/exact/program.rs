@@ -176,6 +176,8 @@ fn run(
         .for_each(|assignment| search.offer_reduced(assignment));
     match solved.stop {
         Stop::Infeasible => search.exhausted("program"),
+        // What HiGHS proves around solutions of its own is not trusted, see `search`.
+        _ if found.is_some() => {}
         _ => {
             let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
             search.raise("program", bound_ns.min(search.unproved_ns()));

@@ -187,12 +187,17 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The largest objective that is still of interest: one grain below the incumbent.
+    /// The largest objective that is still of interest: one grain below the incumbent, or more where a gap is allowed.
     pub fn target_ns(&self) -> u64 {
         match self.incumbent {
-            Some(_) => self.upper_ns.saturating_sub(self.grain_ns),
+            Some(_) => self.upper_ns.saturating_sub(self.grain_ns.max(self.allowed_ns())),
             None => u64::MAX,
         }
+    }
+
+    /// What the gap that is asked for leaves open below the incumbent.
+    fn allowed_ns(&self) -> u64 {
+        (self.upper_ns as f64 * self.control.gap) as u64
     }
 
     /// The largest bottleneck of a plan of interest; `None` if there can be no such plan.
@@ -210,6 +215,7 @@ impl<'a> Search<'a> {
     pub fn exhausted(&mut self, source: &'static str) {
         match self.target_ns() {
             u64::MAX => self.raise(source, u64::MAX),
+            target if self.allowed_ns() > self.grain_ns => self.raise(source, target + 1),
             _ => self.raise(source, self.upper_ns),
         }
     }

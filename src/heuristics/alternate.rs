@@ -51,7 +51,10 @@ fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>)
     for start in starts.into_iter().flatten() {
         let filled = global_shares::fill(problem, workers, start, must_stop);
         if let Some(start) = if_runs(problem, workers, filled) {
-            keep(duan_wu_local::improve(problem, workers, start.clone(), must_stop));
+            let improved = duan_wu_local::improve(problem, workers, start.clone(), must_stop);
+            if_runs(problem, workers, improved)
+                .into_iter()
+                .for_each(&mut keep);
             keep(start);
         }
     }
@@ -69,11 +72,11 @@ fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>)
     let start = best.clone().or_else(|| search.random_start())?;
     let searched = search.improve(start);
     let searched = duan_wu_local::improve(problem, workers, searched, must_stop);
-    let plan = match best {
-        Some(best) => better(problem, workers, searched, best),
-        None => searched,
-    };
-    if_runs(problem, workers, plan)
+    // Groups are improved by what they cost alone, and may then hold too much.
+    match (if_runs(problem, workers, searched), best) {
+        (Some(searched), Some(best)) => Some(better(problem, workers, searched, best)),
+        (searched, best) => searched.or(best),
+    }
 }
 
 struct Search<'a> {

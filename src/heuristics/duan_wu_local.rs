@@ -30,7 +30,10 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>
         global_shares::fill(problem, workers, start, must_stop),
     )?;
     let improved = improve(problem, workers, start.clone(), must_stop);
-    Some(better(problem, workers, improved, start))
+    Some(match if_runs(problem, workers, improved) {
+        Some(improved) => better(problem, workers, improved, start),
+        None => start,
+    })
 }
 
 /// A plan no worse than a feasible one, apart from a global share, which is filled in anew.

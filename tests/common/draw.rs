@@ -40,6 +40,7 @@ pub fn draw(name: String, seed: u64, scope: Scope) -> InstanceSpec {
         measured_transfers: may(0.3),
         unlike_times: may(0.25),
         unrelated_kinds: may(0.3),
+        only_on_first: seed.is_multiple_of(7),
         some_levels: may(0.5),
         concurrent: scope.mixed && may(0.6),
         separate: training && scope.cuts.map_or_else(|| may(0.3), |cuts| cuts == Cuts::Separate),
@@ -59,6 +60,8 @@ struct Draw {
     unlike_times: bool,
     /// Layers are measured on each kind by itself.
     unrelated_kinds: bool,
+    /// The first layer runs on the first kind alone.
+    only_on_first: bool,
     /// Some resources have levels, be it beside others that have none.
     some_levels: bool,
     concurrent: bool,
@@ -247,6 +250,13 @@ impl Draw {
             if only_some && !layer.times.is_empty() {
                 (layer.forward_ms, layer.backward_ms) = (None, None);
             }
+        } else if self.scope.mixed && self.only_on_first && i == 0 {
+            // Kinds that take the same time, where they can run the layer at all.
+            let times = TimesSpec {
+                forward_ms: layer.forward_ms.take(),
+                backward_ms: layer.backward_ms.take(),
+            };
+            layer.times.insert(kinds[0].name.clone(), times);
         }
         // Small bytes where the limit is one of the problem, as many as take a transfer's time where devices have their own.
         let unit = if self.scope.mixed { BYTES_PER_MS } else { 1.0 };

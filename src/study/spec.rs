@@ -121,7 +121,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Reads a study and lists its tasks, at most [`MOST_TASKS`](super::size::MOST_TASKS).
+    /// Reads a study and lists its tasks, at most `size::MOST_TASKS`.
     ///
     /// # Errors
     ///

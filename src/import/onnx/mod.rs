@@ -2,7 +2,7 @@
 //!
 //! The protobuf graph gives names, operators and attributes; tract infers the shape and type of every tensor. Constants
 //! (initializers, and nodes that read nothing else) are folded into the layers that read them. A layer carries work
-//! instead of times, so the devices come from a cluster: see [`operators`] for the counts and what they assume.
+//! instead of times, so the devices come from a cluster: see `operators` for the counts and what they assume.
 //!
 //! A file is checked before tract sees it, tract computes no values but small ones, its panics become faults, and what
 //! cannot be caught ends a child process alone ([`isolated`]): a damaged model is refused, with the place, whatever its bytes

@@ -231,7 +231,7 @@ pub fn solve(
 }
 
 /// Runs that found nothing better and proved nothing either, after which a search gives up.
-const MOST_RETREATS: u64 = 3;
+const MOST_RETREATS: u64 = 6;
 
 /// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
 const RETREAT: f64 = 1e-8;
@@ -272,8 +272,8 @@ impl Search<'_> {
         if self.upper_ns == u64::MAX {
             return self.form.most_ns();
         }
-        // What the solver could not tell from the incumbent is left open, more of it each time.
-        let retreat_ns = self.upper_ns as f64 * RETREAT * self.retreats as f64;
+        // What the solver could not tell from the incumbent is left open, twice as much of it each time.
+        let retreat_ns = self.upper_ns as f64 * RETREAT * ((1u64 << self.retreats) - 1) as f64;
         let target_ns = self.upper_ns.saturating_sub(1) as f64 - retreat_ns.ceil();
         // Midway to the incumbent: with half a ns of rounding or less, better plans lie below and the incumbent does not.
         target_ns + if self.form.rounding_ns() <= 0.5 { 0.5 } else { 0.0 }

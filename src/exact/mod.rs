@@ -269,7 +269,8 @@ pub fn solve(
         if search.is_over() {
             break;
         }
-        if let Some(limit) = control.must_stop() {
+        // Bounds cost nothing, and a plan there is to be even without time.
+        if let Some(limit) = control.must_stop().filter(|_| !matches!(step, Step::Bounds)) {
             stopped_by = limit;
             break;
         }

@@ -22,7 +22,7 @@ enum Expects {
     Optimal(u64),
     /// A plan of so many ns or less.
     AtMost(u64),
-    /// A comparison to its end, in which this method has no plan and others have.
+    /// A comparison to its end, in which nothing fits, as `exact` proves, and this method has no plan.
     NoPlanOf(&'static str),
 }
 

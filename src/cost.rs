@@ -189,12 +189,14 @@ pub fn stage_costs_under(problem: &Problem, assignment: &Assignment, mode: Commu
     costs
 }
 
-/// The objective of the problem for stages of these costs, in ns: the busiest stage, or [`iteration_ns`].
+/// The objective of the problem for stages of these costs, up to whole ns: the busiest stage, or [`iteration_ns`].
 pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
-    match problem.iteration_micro_batches() {
-        None => most(stages, StageCost::bottleneck_ns),
-        Some(micro_batches) => iteration_ns(stages, micro_batches, problem.phases_apart()),
-    }
+    problem
+        .settings
+        .whole_ns(match problem.iteration_micro_batches() {
+            None => most(stages, StageCost::bottleneck_ns),
+            Some(micro_batches) => iteration_ns(stages, micro_batches, problem.phases_apart()),
+        })
 }
 
 /// Time of an iteration of M micro-batches by the standard formulas, in ns.

@@ -91,6 +91,6 @@ fn objective_with(
             _ => Vec::new(),
         };
         let here_ns = workers.objective_ns(problem, &Allocation { global, ..plan });
-        there_ns.min(here_ns)
+        there_ns.min(here_ns) / problem.settings.ticks_per_ns
     }))
 }

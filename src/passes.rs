@@ -190,7 +190,7 @@ impl Passes {
             return moved.costs;
         }
         for tensor in &instance.network.tensors {
-            let ns = settings.transfer_ns(tensor);
+            let ns = settings.ticks_per_ns * settings.transfer_ns(tensor);
             let node = |layer: usize| self.forward_of[layer].or(self.backward_of[layer]);
             let consumers = tensor.consumers.iter().filter_map(|&to| node(to));
             let is_backward = instance.network.layers[tensor.producer].backward;
@@ -243,20 +243,20 @@ impl Passes {
     }
 }
 
-/// Time to move a layer's stash for one micro-batch, in ns.
+/// Time to move a layer's stash for one micro-batch, in ticks.
 fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
     let link = settings.link;
-    transfer_ns(layer.stash_bytes, link.bandwidth_bytes_per_s, link.latency_ns)
+    settings.ticks_per_ns * transfer_ns(layer.stash_bytes, link.bandwidth_bytes_per_s, link.latency_ns)
 }
 
 /// Time to move a layer's weights after an update, as far as each micro-batch bears it: all of it where there is no flush,
-/// else its part of an iteration, in ns.
+/// else its part of an iteration, in ticks.
 fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
     let link = settings.link;
     let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
     match settings.schedule {
-        Schedule::Pipedream => all_ns,
-        _ => all_ns.div_ceil(settings.micro_batches.unwrap_or(1)),
+        Schedule::Pipedream => settings.ticks_per_ns * all_ns,
+        _ => settings.shared_out(all_ns),
     }
 }
 

@@ -15,7 +15,6 @@ use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
 use crate::split::Split;
-use crate::units::ns_to_ms;
 use crate::workers::{Allocation, StageLoad, Workers};
 
 /// The value of `schema` in plans of this version.
@@ -311,8 +310,8 @@ impl Plan {
                 Status::Optimal | Status::Infeasible => StoppedBy::Completed,
                 Status::Feasible | Status::Unknown => outcome.stopped_by,
             },
-            objective_ms: objective_ns.map(ns_to_ms),
-            bound_ms: bound_ns.map(ns_to_ms),
+            objective_ms: objective_ns.map(|ns| problem.settings.ms(ns)),
+            bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
             gap,
             bound_source: outcome.bound_source.into(),
             problem: problem.settings.to_options(instance),
@@ -391,11 +390,11 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         backward: names(backward),
         devices: staffed.devices,
         shares: staffed.shares,
-        load_ms: ns_to_ms(staffed.load_ns),
-        forward_ms: ns_to_ms(staffed.cost.forward.work_ns),
-        backward_ms: ns_to_ms(staffed.cost.backward.work_ns),
-        communication_ms: ns_to_ms(communication_ns(&staffed.cost)),
-        transfers: transfers(&staffed.moved),
+        load_ms: settings.ms(staffed.load_ns),
+        forward_ms: settings.ms(staffed.cost.forward.work_ns),
+        backward_ms: settings.ms(staffed.cost.backward.work_ns),
+        communication_ms: settings.ms(communication_ns(&staffed.cost)),
+        transfers: transfers(settings, &staffed.moved),
         memory_bytes: memory[k],
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),
@@ -474,10 +473,10 @@ fn communication_ns(cost: &StageCost) -> u64 {
 }
 
 /// What the links of a stage move, if anything.
-fn transfers(cost: &StageCost) -> Option<Transfers> {
+fn transfers(settings: &Settings, cost: &StageCost) -> Option<Transfers> {
     let moved = |phase: &PhaseCost| Moved {
-        in_ms: ns_to_ms(phase.link_in_ns),
-        out_ms: ns_to_ms(phase.link_out_ns),
+        in_ms: settings.ms(phase.link_in_ns),
+        out_ms: settings.ms(phase.link_out_ns),
     };
     let transfers = Transfers {
         forward: moved(&cost.forward),

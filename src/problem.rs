@@ -141,12 +141,17 @@ impl Problem {
             item.times = vec![Some(Times::default()); classes];
             for node in members.iter().map(|&member| passes.nodes[member]) {
                 let layer = &network.layers[node.layer];
-                let times = node.times(settings.longest_times(layer));
+                let times = node
+                    .times(settings.longest_times(layer))
+                    .scaled(settings.ticks_per_ns);
                 item.forward_ns += times.forward_ns;
                 item.backward_ns += times.backward_ns;
                 for (class, sum) in item.times.iter_mut().enumerate() {
                     let times = settings.times_on(layer, settings.kinds[class]);
-                    *sum = plus(*sum, times.map(|times| node.times(times)));
+                    *sum = plus(
+                        *sum,
+                        times.map(|times| node.times(times).scaled(settings.ticks_per_ns)),
+                    );
                 }
                 if node.forward {
                     item.layers.push(node.layer);

@@ -8,7 +8,7 @@ use crate::options::{
     Communication, Cuts, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
     Synchronization, WorkerMode,
 };
-use crate::units::{LARGEST_EXACT, transfer_ns};
+use crate::units::{LARGEST_EXACT, NS_PER_MS, transfer_ns};
 
 /// Options of a planning problem, complete and valid for its instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,10 @@ pub struct Settings {
     pub mixed: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
+    /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
+    /// what happens once an iteration is shared out over micro-batches: then as many as make a micro-batch's part whole, or
+    /// as many as [`LARGEST_EXACT`] has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
+    pub ticks_per_ns: u64,
 }
 
 impl Settings {
@@ -89,7 +93,8 @@ impl Settings {
             true => (Schedule::Concurrent, Communication::Overlapped),
             false => (Schedule::OneFOneB, Communication::Blocking),
         };
-        let settings = Self {
+        let mut settings = Self {
+            ticks_per_ns: 1,
             mode: options
                 .mode
                 .unwrap_or(match instance.network.layers.iter().any(trains) {
@@ -134,6 +139,7 @@ impl Settings {
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
         };
         let faults = settings.faults(instance, &options);
+        settings.ticks_per_ns = settings.ticks(instance);
         match faults.is_empty() {
             true => Ok(settings),
             false => Err(InputError { path: None, faults }),
@@ -400,6 +406,58 @@ impl Settings {
             forward_ns: longest.forward_ns.max(times.forward_ns),
             backward_ns: longest.backward_ns.max(times.backward_ns),
         })
+    }
+
+    /// A micro-batch's part of what takes so many ns once an iteration, in ticks; rounded up where ticks are too few.
+    pub fn shared_out(&self, ns: u64) -> u64 {
+        let ticks = u128::from(ns) * u128::from(self.ticks_per_ns);
+        let micro_batches = u128::from(self.micro_batches.unwrap_or(1));
+        u64::try_from(ticks.div_ceil(micro_batches)).unwrap_or(u64::MAX)
+    }
+
+    /// Ticks rounded up to a whole ns, in which objectives count.
+    pub fn whole_ns(&self, ticks: u64) -> u64 {
+        ticks
+            .checked_next_multiple_of(self.ticks_per_ns)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Ticks of a problem as ms.
+    pub fn ms(&self, ticks: u64) -> f64 {
+        ticks as f64 / (self.ticks_per_ns as f64 * NS_PER_MS)
+    }
+
+    /// As many ticks a ns as there are micro-batches to share what happens once an iteration, if something does, and if twice
+    /// what all layers and tensors could come to in an iteration stays exact.
+    fn ticks(&self, instance: &Instance) -> u64 {
+        let is_shared = self.cuts == Cuts::Separate || self.synchronization == Synchronization::Ring;
+        if !is_shared || self.mode == Mode::Inference || self.communication == Communication::Ignored {
+            return 1;
+        }
+        let link = self.link;
+        let moved = |bytes| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns) as f64;
+        let of_layer = |layer: &Layer| {
+            let times = self.longest_times(layer);
+            let between_passes = moved(layer.stash_bytes) + 2.0 * moved(layer.parameter_bytes);
+            (times.forward_ns + times.backward_ns) as f64 * self.slowest(instance) + 2.0 * between_passes
+        };
+        let of_tensor =
+            |tensor: &Tensor| 2.0 * self.transfer_ns(tensor) as f64 * (1 + tensor.consumers.len()) as f64;
+        let layers = instance.network.layers.iter().map(of_layer);
+        let all = layers.chain(instance.network.tensors.iter().map(of_tensor));
+        let rounds = 1.0 + self.micro_batches.unwrap_or(1) as f64;
+        let room = LARGEST_EXACT as f64 / (2.0 * rounds * all.sum::<f64>().max(1.0));
+        self.micro_batches.unwrap_or(1).clamp(1, (room as u64).max(1))
+    }
+
+    /// How many times longer than at rate 1 a phase may take on any device in play.
+    fn slowest(&self, instance: &Instance) -> f64 {
+        let resources = self
+            .kinds
+            .iter()
+            .flat_map(|&kind| &instance.cluster.kinds[kind].resources);
+        let least_rate = resources.map(|resource| resource.forward_rate.min(resource.backward_rate));
+        1.0 / least_rate.fold(1.0, f64::min)
     }
 
     /// Time to move a tensor once, in ns.

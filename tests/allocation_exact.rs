@@ -3,12 +3,12 @@
 mod common;
 
 use common::mixed::{mixed_spec, random_mixed};
-use common::problem_of;
+use common::{plan_ns, problem_of, rounding_ns, whole_ns};
 use stagecut::check::check;
 use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::{Cuts, Mode, Shares, WorkerMode};
+use stagecut::options::{Cuts, Mode, Shares};
 use stagecut::oracles::allocations;
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
@@ -20,7 +20,8 @@ fn agree(seed: u64, instance: &Instance, problem: &Problem, methods: &[&str]) ->
     let Ok(best) = allocations::solve(problem, workers) else {
         return false;
     };
-    let best_ms = best.map(|(_, objective_ns)| objective_ns as f64 / 1e6);
+    let best_ms = best.as_ref().map(|&(_, ticks)| problem.settings.ms(ticks));
+    let best_ns = best.map(|(_, ticks)| whole_ns(problem, ticks));
     for name in methods {
         let method = methods::find(name).expect("a method");
         let plan = method
@@ -30,11 +31,11 @@ fn agree(seed: u64, instance: &Instance, problem: &Problem, methods: &[&str]) ->
         assert_eq!(violations, [], "seed {seed}: {name}");
         let of_plan = plan.objective_ms.unwrap_or(f64::INFINITY);
         let best = best_ms.unwrap_or(f64::INFINITY);
-        // A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way.
-        let is_concurrent = problem.settings.worker == WorkerMode::Concurrent;
-        let rounding_ms = if is_concurrent { 1e-6 } else { 0.0 } + 1e-12;
         let right = format!("seed {seed}: {name} finds {of_plan}, not {best}");
-        let agrees = of_plan == best || (of_plan - best).abs() <= rounding_ms;
+        let agrees = match (plan_ns(&plan), best_ns) {
+            (Some(own), Some(best)) => own.abs_diff(best) <= rounding_ns(problem),
+            (own, best) => own == best,
+        };
         assert!(agrees, "{right}");
         let expected = match best_ms {
             Some(_) => Status::Optimal,

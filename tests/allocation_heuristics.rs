@@ -3,7 +3,7 @@
 mod common;
 
 use common::mixed::{mixed_spec, random_mixed};
-use common::{is_chain, problem_of};
+use common::{is_chain, problem_of, rounding_ns, whole_ns};
 use stagecut::cost;
 use stagecut::exact::control::Control;
 use stagecut::heuristics::grouping::Grouping;
@@ -13,7 +13,7 @@ use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
 use stagecut::instance::spec::{
     ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
-use stagecut::options::{Communication, Groups, PipelineOptions, Shares, WorkerMode};
+use stagecut::options::{Communication, Groups, PipelineOptions, Shares};
 use stagecut::oracles::{allocations, chains, groupings};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
@@ -34,12 +34,6 @@ fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, W
     mixed(seeds).filter(|(_, problem, _)| problem.iteration_micro_batches().is_none())
 }
 
-/// A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way. Seed 810: a third of
-/// two, for 13,498,249 ns, is 20,247,373.5 ns.
-fn rounding_ns(problem: &Problem) -> u64 {
-    u64::from(problem.settings.worker == WorkerMode::Concurrent)
-}
-
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
@@ -48,7 +42,13 @@ fn methods() -> impl Iterator<Item = &'static Heuristic> {
 
 fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {
     let workers = problem.workers.as_ref().unwrap();
-    workers.objective_ns(problem, plan)
+    whole_ns(problem, workers.objective_ns(problem, plan))
+}
+
+/// The best plan by brute force, in whole ns; an error where that would take too long.
+fn by_force(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation, u64)>, allocations::Refusal> {
+    let best = allocations::solve(problem, workers)?;
+    Ok(best.map(|(plan, ticks)| (plan, whole_ns(problem, ticks))))
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn no_heuristic_beats_brute_force() {
     let mut optimal = [0; 5];
     let mut plans = 0;
     for (seed, problem, workers) in mixed(0..2500) {
-        let Ok(best) = allocations::solve(&problem, &workers) else {
+        let Ok(best) = by_force(&problem, &workers) else {
             continue;
         };
         plans += usize::from(best.is_some());
@@ -136,16 +136,17 @@ fn slicing_for_fixed_workers_is_optimal() {
         let order: Vec<usize> = (0..problem.items.len()).collect();
         let sliced = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, u64::MAX, &|| false);
         let least_ns = least_slicing_ns(&problem, &workers, &plan.choices);
-        assert_eq!(
-            sliced.as_ref().map_or(u64::MAX, |(_, ns)| *ns),
-            least_ns,
-            "seed {seed}"
-        );
-        let none = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, least_ns, &|| false);
+        let sliced_ns = sliced.as_ref().map_or(u64::MAX, |(_, ns)| *ns);
+        assert_eq!(settings.whole_ns(sliced_ns), least_ns, "seed {seed}");
+        let none = SlicingFor::new(&problem, &workers, &order).slice(&plan.choices, sliced_ns, &|| false);
         assert_eq!(none, None, "seed {seed}");
         if let Some((sliced, sliced_ns)) = sliced {
             assert!(workers.is_feasible(&problem, &sliced), "seed {seed}");
-            assert_eq!(objective_ns(&problem, &sliced), sliced_ns, "seed {seed}");
+            assert_eq!(
+                objective_ns(&problem, &sliced),
+                whole_ns(&problem, sliced_ns),
+                "seed {seed}"
+            );
         }
         compared += 1;
     }
@@ -201,7 +202,7 @@ fn no_heuristic_claims_a_proof_it_does_not_have() {
     let mut proved = 0;
     for (instance, problem) in (0..1500).filter_map(random_mixed) {
         let workers = problem.workers.as_ref().unwrap();
-        let Ok(Some((_, best_ns))) = allocations::solve(&problem, workers) else {
+        let Ok(Some((_, best_ns))) = by_force(&problem, workers) else {
             continue;
         };
         let best_ms = best_ns as f64 / 1e6;
@@ -268,9 +269,10 @@ fn the_program_over_prefixes_is_brute_force_on_chains() {
             continue;
         }
         let Ok(by_prefix) = by_prefix else { continue };
-        let Ok(by_force) = allocations::solve(&problem, &workers) else {
+        let Ok(by_force) = by_force(&problem, &workers) else {
             continue;
         };
+        let by_prefix = by_prefix.map(|(plan, ticks)| (plan, whole_ns(&problem, ticks)));
         let ns = |best: &Option<(Allocation, u64)>| best.as_ref().map(|(_, ns)| *ns);
         match (ns(&by_prefix), ns(&by_force)) {
             (Some(one), Some(other)) => assert!(
@@ -292,7 +294,7 @@ fn the_program_over_prefixes_is_brute_force_on_chains() {
 fn no_grouping_of_a_partition_beats_brute_force() {
     let (mut compared, mut optimal) = (0, 0);
     for (seed, problem, workers) in periods(0..2500) {
-        let Ok(Some((plan, best_ns))) = allocations::solve(&problem, &workers) else {
+        let Ok(Some((plan, best_ns))) = by_force(&problem, &workers) else {
             continue;
         };
         let stages = plan.choices.len();
@@ -302,6 +304,7 @@ fn no_grouping_of_a_partition_beats_brute_force() {
         // The partition is that of a best plan, so its best grouping is that plan's objective.
         let (grouped, grouped_ns) = grouped.unwrap();
         let same = |ns: u64| ns.abs_diff(best_ns) <= rounding_ns(&problem);
+        let grouped_ns = whole_ns(&problem, grouped_ns);
         assert!(same(grouped_ns), "seed {seed}: {grouped_ns} and {best_ns}");
         assert!(workers.is_feasible(&problem, &grouped), "seed {seed}");
         assert!(same(objective_ns(&problem, &grouped)), "seed {seed}");
@@ -310,7 +313,7 @@ fn no_grouping_of_a_partition_beats_brute_force() {
             let mut choices = choices;
             let cost = |choices: &[usize]| {
                 let costs = (0..stages).map(|stage| grouping.cost_ns(stage, choices[stage]));
-                costs.max().unwrap_or(0)
+                whole_ns(&problem, costs.max().unwrap_or(0))
             };
             let before_ns = cost(&choices);
             grouping.improve(&mut choices, &|| false);

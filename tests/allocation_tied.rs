@@ -4,15 +4,13 @@
 mod common;
 
 use common::mixed::{mixed_spec, random_mixed};
-use common::problem_of;
+use common::{plan_ns, problem_of, rounding_ns, whole_ns};
 use stagecut::check::check;
 use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::instance::spec::{GroupSpec, InstanceSpec};
 use stagecut::methods;
-use stagecut::options::{
-    Cuts, Groups, Mode, Objective, PipelineOptions, Schedule, Synchronization, WorkerMode,
-};
+use stagecut::options::{Cuts, Groups, Mode, Objective, PipelineOptions, Schedule, Synchronization};
 use stagecut::oracles::allocations;
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
@@ -38,24 +36,22 @@ fn agrees(seed: u64, instance: &Instance, problem: &Problem) -> bool {
     };
     let plan = exact(instance, problem);
     assert_eq!(plan.stopped_by, StoppedBy::Completed, "seed {seed}");
-    let best_ms = best.map(|(_, ns)| ns as f64 / 1e6);
-    // A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way.
-    let is_concurrent = problem.settings.worker == WorkerMode::Concurrent;
-    let rounding_ms = if is_concurrent { 1e-6 } else { 0.0 } + 1e-12;
-    let same = match (plan.objective_ms, best_ms) {
-        (Some(own), Some(best)) => (own - best).abs() <= rounding_ms,
+    let best_ns = best.map(|(_, ticks)| whole_ns(problem, ticks));
+    let same = match (plan_ns(&plan), best_ns) {
+        (Some(own), Some(best)) => own.abs_diff(best) <= rounding_ns(problem),
         (own, best) => own == best,
     };
-    assert!(same, "seed {seed}: {:?} and {best_ms:?}", plan.objective_ms);
-    let proved = match best_ms {
+    assert!(same, "seed {seed}: {:?} and {best_ns:?}", plan.objective_ms);
+    let proved = match best_ns {
         Some(_) => Status::Optimal,
         None => Status::Infeasible,
     };
     // There, a ns may stay open, and the answer says so.
-    let is_open = is_concurrent
-        && plan
-            .gap
-            .is_some_and(|gap| gap * best_ms.unwrap_or(0.0) <= 1.01e-6);
+    let open_ms = plan
+        .objective_ms
+        .zip(plan.bound_ms)
+        .map(|(plan, bound)| plan - bound);
+    let is_open = open_ms.is_some_and(|ms| ms * 1e6 <= 1.01 * rounding_ns(problem) as f64);
     assert!(plan.status == proved || is_open, "seed {seed}: {}", plan.status);
     true
 }

@@ -20,7 +20,6 @@ use stagecut::instance::spec::{InstanceSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::oracles::brute_force;
 use stagecut::plan::Status;
-use stagecut::units::ns_to_ms;
 
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.
 const SEEDS: std::ops::Range<u64> = 0..3000;
@@ -40,7 +39,7 @@ fn agrees_with_brute_force(method: &str) {
                 .expect("HiGHS works");
             assert_eq!(
                 plan.objective_ms,
-                truth.as_ref().map(|(_, ns)| ns_to_ms(*ns)),
+                truth.as_ref().map(|(_, ns)| problem.settings.ms(*ns)),
                 "seed {seed}"
             );
             let proved = if truth.is_some() {
@@ -262,7 +261,7 @@ fn twins_keep_to_an_order_at_no_cost() {
                 .expect("HiGHS works");
             assert_eq!(
                 plan.objective_ms,
-                truth.map(|(_, ns)| ns_to_ms(ns)),
+                truth.map(|(_, ns)| problem.settings.ms(ns)),
                 "seed {seed}"
             );
             let none = Reductions {

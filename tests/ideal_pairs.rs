@@ -175,6 +175,7 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
             match pairs.pass(limit_ns, most_steps) {
                 Pass::Found(plan) => {
                     assert!(cost::is_feasible(problem, &plan), "{name}");
+                    let limit_ns = problem.settings.whole_ns(limit_ns);
                     assert!(cost::assignment_ns(problem, &plan) <= limit_ns, "{name}");
                 }
                 Pass::Stopped(_) if most_steps < u64::MAX => {}
@@ -182,7 +183,9 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
             }
         }
     }
-    for limit_ns in (best_ns / 2..best_ns).rev().step_by(1_000_000) {
+    // Objectives are whole ns: nothing lies between the best one and a ns less.
+    let below_ns = best_ns.saturating_sub(problem.settings.ticks_per_ns);
+    for limit_ns in (best_ns / 2..=below_ns).rev().step_by(1_000_000) {
         let pass = pairs.pass(limit_ns, u64::MAX);
         assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
     }
@@ -197,7 +200,7 @@ fn look_near(pairs: &mut PairSearch, problem: &Problem, best: &Assignment, name:
             // Where a stage could take more it does, which may lead out of a corridor.
             other => assert!(width < 1_000 && other == Pass::Exhausted, "{name}: {other:?}"),
         }
-        let better = pairs.near(best, width, best_ns - 1, u64::MAX);
+        let better = pairs.near(best, width, best_ns - problem.settings.ticks_per_ns, u64::MAX);
         assert_eq!(better, Pass::Exhausted, "{name}: {width}");
     }
 }
@@ -241,7 +244,7 @@ fn ideals_that_count_are_enough() {
                     "seed {seed}: {pass:?}"
                 ),
             }
-            if let Some(below_ns) = best_ns.checked_sub(1) {
+            if let Some(below_ns) = best_ns.checked_sub(problem.settings.ticks_per_ns) {
                 let pass = pairs.pass(within_ns.min(below_ns), u64::MAX);
                 assert_eq!(pass, Pass::Exhausted, "seed {seed}");
             }
@@ -337,11 +340,16 @@ fn passes_agree_with_the_program() {
                 assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}");
                 return 1;
             };
-            let best_ns = (best_ms * 1e6).round() as u64;
+            let ticks_per_ns = problem.settings.ticks_per_ns;
+            let best_ns = (best_ms * 1e6).round() as u64 * ticks_per_ns;
             assert!(matches!(pairs.pass(best_ns, u64::MAX), Pass::Found(_)), "{name}");
-            assert_eq!(pairs.pass(best_ns - 1, u64::MAX), Pass::Exhausted, "{name}");
+            assert_eq!(
+                pairs.pass(best_ns - ticks_per_ns, u64::MAX),
+                Pass::Exhausted,
+                "{name}"
+            );
             let mut ideals = IdealSearch::new(&problem, &control, u64::MAX);
-            assert_eq!(ideals.pass(best_ns - 1), Pass::Exhausted, "{name}");
+            assert_eq!(ideals.pass(best_ns - ticks_per_ns), Pass::Exhausted, "{name}");
             1
         })
         .sum();

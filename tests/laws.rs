@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{any_spec, problem_of};
+use common::{any_spec, plan_ns, problem_of, rounding_ns};
 use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::exact::control::Control;
@@ -14,7 +14,6 @@ use stagecut::narrower;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Shares, WorkerMode};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
-use stagecut::units::ms_to_ns;
 
 /// Draws, each with all its narrower problems.
 const SEEDS: u64 = 600;
@@ -120,7 +119,7 @@ const NARROWER: &[(&str, Narrow)] = &[
 ];
 
 fn ns(plan: &Plan) -> u64 {
-    plan.objective_ms.and_then(ms_to_ns).unwrap_or(u64::MAX)
+    plan_ns(plan).unwrap_or(u64::MAX)
 }
 
 fn run(method: Method, instance: &Instance, problem: &Problem) -> Plan {
@@ -143,8 +142,7 @@ fn an_optimum_is_never_worse_than_a_plan_of_a_narrower_problem() {
             if !matches!(best.status, Status::Optimal | Status::Infeasible) {
                 return None;
             }
-            // A time on shares may round either way.
-            let rounding_ns = u64::from(problem.settings.worker == WorkerMode::Concurrent);
+            let rounding_ns = rounding_ns(&problem);
             let of = |(what, narrow): &(&str, Narrow)| {
                 let Some((instance, narrower)) = narrow(&spec, &problem).as_ref().and_then(problem_of) else {
                     return 0;

@@ -62,7 +62,9 @@ fn checked_ns(method: &str, instance: &Instance, problem: &Problem) -> Option<u6
         .run(instance, problem, &Control::default())
         .expect("no solver is asked");
     assert_eq!(check(instance, &problem.settings, &plan), [], "{}", instance.name);
-    plan.objective_ms.map(|ms| (ms * 1e6).round() as u64)
+    let ticks_per_ns = problem.settings.ticks_per_ns;
+    plan.objective_ms
+        .map(|ms| (ms * 1e6).round() as u64 * ticks_per_ns)
 }
 
 #[test]
@@ -361,7 +363,10 @@ fn replicated_ns(problem: &Problem, workers: &Workers, plan: &Assignment, stage:
         || settings.mode == stagecut::options::Mode::Inference;
     let ring_ns = match is_free {
         true => 0,
-        false => (2 * (m - 1) * part_ns).div_ceil(settings.micro_batches.unwrap_or(1)),
+        false => {
+            let all = 2 * (m - 1) * part_ns * settings.ticks_per_ns;
+            all.div_ceil(settings.micro_batches.unwrap_or(1))
+        }
     };
     ring_ns.max((alone_ns / m as f64).round() as u64)
 }
@@ -418,7 +423,7 @@ fn no_replicated_plan_has_a_smaller_bottleneck() {
             exact += 1;
             // Speeds are added up in another order, which may round to either side.
             assert!(
-                costed.unwrap_or(0).abs_diff(best.unwrap_or(0)) <= 1,
+                costed.unwrap_or(0).abs_diff(best.unwrap_or(0)) <= problem.settings.ticks_per_ns,
                 "seed {seed}"
             );
         }

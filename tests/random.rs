@@ -6,14 +6,13 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{any_problem, any_spec};
+use common::{any_problem, any_spec, rounding_ns, whole_ns};
 use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::exact::control::Control;
 use stagecut::heuristics;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::WorkerMode;
 use stagecut::oracles::{allocations, brute_force};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
@@ -30,7 +29,7 @@ fn from_environment(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a whole number"))
 }
 
-/// The best objective in ns by brute force, `Some(None)` where there is no plan; `None` where it would take too long.
+/// The best objective in whole ns by brute force, `Some(None)` where there is no plan; `None` where it would take too long.
 fn by_force(problem: &Problem) -> Option<Option<u64>> {
     let choices = problem
         .workers
@@ -42,10 +41,11 @@ fn by_force(problem: &Problem) -> Option<Option<u64>> {
     if plans.min(assignments * groups) > MOST_PLANS {
         return None;
     }
-    match &problem.workers {
-        None => Some(brute_force::solve(problem).ok()?.map(|(_, ns)| ns)),
-        Some(workers) => Some(allocations::solve(problem, workers).ok()?.map(|(_, ns)| ns)),
-    }
+    let best = match &problem.workers {
+        None => brute_force::solve(problem).ok()?.map(|(_, ticks)| ticks),
+        Some(workers) => allocations::solve(problem, workers).ok()?.map(|(_, ticks)| ticks),
+    };
+    Some(best.map(|ticks| whole_ns(problem, ticks)))
 }
 
 /// What is wrong with a plan of a method, if anything.
@@ -57,8 +57,7 @@ fn wrong(instance: &Instance, problem: &Problem, plan: &Plan, best_ns: Option<u6
     let best_ns = best_ns.unwrap_or(u64::MAX);
     let ns = |ms: Option<f64>| ms.and_then(ms_to_ns).unwrap_or(u64::MAX);
     let (objective_ns, bound_ns) = (ns(plan.objective_ms), plan.bound_ms.map_or(0, |ms| ns(Some(ms))));
-    // A time on shares is one over a sum of doubles: half-way between two ns its rounding may go either way.
-    let rounding_ns = u64::from(problem.settings.worker == WorkerMode::Concurrent);
+    let rounding_ns = rounding_ns(problem);
     let is_wrong = match plan.status {
         Status::Optimal => objective_ns.abs_diff(best_ns) > rounding_ns,
         Status::Infeasible => best_ns < u64::MAX,

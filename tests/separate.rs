@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::separate_problem;
+use common::{problem_of, separate_problem};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::check::{Violation, check};
@@ -26,7 +26,7 @@ fn exact_methods_agree_with_brute_force() {
             continue;
         };
         let best = brute_force::solve(&problem).expect("few items");
-        let best_ms = best.map(|(_, objective_ns)| objective_ns as f64 / 1e6);
+        let best_ms = best.map(|(_, objective_ns)| problem.settings.ms(objective_ns));
         for name in ["exact", "milp", "ideals", "textbook"] {
             let method = methods::find(name).expect("a method");
             if method.applies(&problem).is_err() {
@@ -212,4 +212,57 @@ fn every_wrong_count_of_a_split_layer_is_rejected() {
         changed += 1;
     }
     assert!(changed > 300, "{changed}");
+}
+
+/// What happens once an iteration is shared out exactly: rounded up for each micro-batch, it once made the iteration of such
+/// a plan half as long again. Only the objective is rounded, up to a ns.
+#[test]
+fn weights_are_not_rounded_for_each_micro_batch() {
+    // A pass of 1000 ns each way; 5 bytes at 1 GB/s are 5 ns an iteration, 2.5 ns a micro-batch of two.
+    let chain = |layers: usize, micro_batches: u64, objective: Objective| {
+        let layer = |at: usize| {
+            serde_json::json!({
+                "id": format!("l{at}"), "forward_ms": 1e-3, "backward_ms": 1e-3, "parameter_bytes": 5,
+            })
+        };
+        let layers: Vec<_> = (0..layers).map(layer).collect();
+        let tensors: Vec<_> = (1..layers.len())
+            .map(|at| serde_json::json!({"producer": format!("l{}", at - 1), "consumers": [format!("l{at}")], "bytes": 0}))
+            .collect();
+        let spec = serde_json::json!({
+            "name": "weights",
+            "network": {"layers": layers, "tensors": tensors},
+            "cluster": {"device_kinds": [{"name": "gpu", "count": 2}], "link": {"bandwidth_bytes_per_s": 1e9}},
+            "pipeline": {
+                "stages": 2, "all_stages": true, "cuts": "separate", "micro_batches": micro_batches,
+                "objective": objective.to_string(),
+            },
+        });
+        let spec = serde_json::from_value(spec).expect("an instance");
+        problem_of(&spec).expect("a problem")
+    };
+    for (layers, micro_batches, objective, expected_ns) in [
+        // One stage forwards, one backwards: 1002.5 ns each.
+        (1, 2, Objective::Period, 1_003.0),
+        // 2 * 1002.5 for the first micro-batch, 1002.5 for the second.
+        (1, 2, Objective::Iteration, 3_008.0),
+        // 5 ns for 1000: 1000.005 each, and an iteration of 1001 of them.
+        (1, 1_000, Objective::Period, 1_001.0),
+        (1, 1_000, Objective::Iteration, 1_001_006.0),
+    ] {
+        let (instance, problem) = chain(layers, micro_batches, objective);
+        for name in ["exact", "milp", "ideals", "textbook"] {
+            let method = methods::find(name).expect("a method");
+            let plan = method
+                .run(&instance, &problem, &Control::default())
+                .expect("HiGHS works");
+            assert_eq!(check(&instance, &problem.settings, &plan), [], "{name}");
+            let found = (plan.objective_ms, plan.status);
+            assert_eq!(
+                found,
+                (Some(expected_ns / 1e6), Status::Optimal),
+                "{name}: {micro_batches}, {objective}"
+            );
+        }
+    }
 }

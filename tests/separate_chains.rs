@@ -34,7 +34,8 @@ fn proved(instance: &Instance, problem: &Problem) -> Option<u64> {
         "{}",
         plan.status
     );
-    plan.objective_ms.and_then(ms_to_ns)
+    let ticks_per_ns = problem.settings.ticks_per_ns;
+    plan.objective_ms.and_then(ms_to_ns).map(|ns| ns * ticks_per_ns)
 }
 
 /// The oracle's objective, once its plan is one and costs as much.
@@ -221,7 +222,7 @@ fn a_frontier_of_150_layers_takes_seconds() {
     let started = Instant::now();
     let best = frontier::solve(&problem).expect("a chain, compute only");
     assert!(started.elapsed() < Duration::from_secs(10));
-    let best_ms = costed(&problem, 1, Some(best)).map(ns_to_ms);
+    let best_ms = costed(&problem, 1, Some(best)).map(|ns| problem.settings.ms(ns));
     let control = Control {
         time_limit: Some(Duration::from_secs(2)),
         ..Control::default()

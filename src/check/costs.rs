@@ -15,7 +15,7 @@ use crate::units::NS_PER_MS;
 /// printing a number in decimal may lose.
 pub(super) const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
 
-/// Times of one stage, in ns.
+/// Times of one stage, in [ticks](Settings::ticks_per_ns).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
     work: u128,
@@ -55,21 +55,15 @@ impl Load {
 }
 
 /// Charges every stage that sends or receives once.
-pub(super) fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ns: u64) {
-    senders.iter().for_each(|&k| loads[k].sent += u128::from(ns));
-    receivers
-        .iter()
-        .for_each(|&k| loads[k].received += u128::from(ns));
+pub(super) fn charge(loads: &mut [Load], senders: &[usize], receivers: &[usize], ticks: u128) {
+    senders.iter().for_each(|&k| loads[k].sent += ticks);
+    receivers.iter().for_each(|&k| loads[k].received += ticks);
 }
 
 /// Stages other than the producer's, each once.
 fn elsewhere(home: usize, mut stages: BTreeSet<usize>) -> Vec<usize> {
     stages.remove(&home);
     stages.into_iter().collect()
-}
-
-fn ns_to_ms(ns: u128) -> f64 {
-    ns as f64 / NS_PER_MS
 }
 
 /// What the layers of every stage come to.
@@ -119,7 +113,7 @@ impl Checker<'_> {
         if let Some(stated) = plan.objective_ms {
             self.stated_time("objective_ms".into(), stated, objective_ns);
         }
-        Some(ns_to_ms(objective_ns))
+        Some(self.ms(objective_ns))
     }
 
     pub(super) fn sums(&self, stages: usize) -> Sums {
@@ -140,7 +134,7 @@ impl Checker<'_> {
                 for &kind in self.staff[k].keys() {
                     let times = self.layer(at).times[kind].unwrap_or_default();
                     let sum = sums.times[k].entry(kind).or_default();
-                    sum[pass] += u128::from([times.forward_ns, times.backward_ns][pass]);
+                    sum[pass] += self.ticks([times.forward_ns, times.backward_ns][pass]);
                 }
             }
             self.hold(at, places, stages, &mut sums.bytes);
@@ -244,8 +238,17 @@ impl Checker<'_> {
         self.load(forward, backward).max(moved)
     }
 
+    /// Ns of an instance in ticks.
+    pub(super) fn ticks(&self, ns: u64) -> u128 {
+        u128::from(ns) * u128::from(self.settings.ticks_per_ns)
+    }
+
+    fn ms(&self, ticks: u128) -> f64 {
+        ticks as f64 / (self.settings.ticks_per_ns as f64 * NS_PER_MS)
+    }
+
     fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u128) {
-        let recomputed = ns_to_ms(recomputed_ns);
+        let recomputed = self.ms(recomputed_ns);
         // A comparison that is false for NaN too.
         let agrees = (stated - recomputed).abs() <= TIME_TOLERANCE_MS;
         if !agrees {
@@ -272,7 +275,7 @@ impl Checker<'_> {
         if !self.kept(tensor.producer) {
             return;
         }
-        let ns = self.settings.transfer_ns(tensor);
+        let ticks = self.ticks(self.settings.transfer_ns(tensor));
         let kept = || tensor.consumers.iter().filter(|&&to| self.kept(to));
         let own = kept().filter_map(|&to| self.own_stage(to)).collect();
         let phase = match self.layer(tensor.producer).backward {
@@ -282,7 +285,7 @@ impl Checker<'_> {
         if let Some(home) = self.own_stage(tensor.producer) {
             let away = elsewhere(home, own);
             if !away.is_empty() {
-                charge(phase, &[home], &away, ns);
+                charge(phase, &[home], &away, ticks);
             }
         }
         let has_gradient = self.settings.mode == Mode::Training && !self.has_explicit_backward;
@@ -290,7 +293,7 @@ impl Checker<'_> {
             let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
             let away = elsewhere(home, back);
             if !away.is_empty() {
-                charge(backward, &away, &[home], ns);
+                charge(backward, &away, &[home], ticks);
             }
         }
     }
@@ -300,15 +303,16 @@ impl Checker<'_> {
         let busiest = |loads: &[Load]| loads.iter().map(|load| load.busiest(mode)).max().unwrap_or(0);
         let stages = || forward.iter().zip(backward);
         let period = stages().map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
+        let whole_ns = |ticks: u128| ticks.next_multiple_of(u128::from(self.settings.ticks_per_ns));
         if self.settings.objective == Objective::Period {
-            return period;
+            return whole_ns(period);
         }
         let once: u128 = stages().map(|(f, b)| f.plus(*b).worker(mode)).sum();
         let again = u128::from(self.settings.micro_batches.unwrap_or(1).saturating_sub(1));
-        once + again
-            * match self.settings.schedule {
-                Schedule::Gpipe => busiest(forward) + busiest(backward),
-                _ => period,
-            }
+        let round = match self.settings.schedule {
+            Schedule::Gpipe => busiest(forward) + busiest(backward),
+            _ => period,
+        };
+        whole_ns(once + again * round)
     }
 }

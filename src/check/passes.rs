@@ -60,16 +60,12 @@ impl Checker<'_> {
         let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
         let updates_every = match self.settings.schedule {
             Schedule::Pipedream => 1,
-            _ => self.settings.micro_batches.unwrap_or(1),
+            _ => u128::from(self.settings.micro_batches.unwrap_or(1)),
         };
         let layer = self.layer(at);
-        charge(forward, &[f], &[b], ns(layer.stash_bytes));
-        charge(
-            backward,
-            &[b],
-            &[f],
-            ns(layer.parameter_bytes).div_ceil(updates_every),
-        );
+        charge(forward, &[f], &[b], self.ticks(ns(layer.stash_bytes)));
+        let weights = self.ticks(ns(layer.parameter_bytes)).div_ceil(updates_every);
+        charge(backward, &[b], &[f], weights);
     }
 
     /// Stated counts and bytes against recomputed ones.

@@ -112,7 +112,7 @@ pub(super) fn pays(instance: &Instance, staff: &Staff) -> bool {
         .any(|&kind| instance.cluster.kinds[kind].pays_communication)
 }
 
-/// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ns.
+/// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ticks.
 pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u128) -> u128 {
     let devices = staff.values().sum::<usize>() as u128;
     if settings.synchronization != Synchronization::Ring || settings.mode == Mode::Inference || devices < 2 {
@@ -121,7 +121,8 @@ pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_b
     let link = settings.link;
     let part = u64::try_from(parameter_bytes.div_ceil(devices)).unwrap_or(u64::MAX);
     let message = u128::from(transfer_ns(part, link.bandwidth_bytes_per_s, link.latency_ns));
-    (2 * (devices - 1) * message).div_ceil(u128::from(settings.micro_batches.unwrap_or(1)))
+    let all = 2 * (devices - 1) * message * u128::from(settings.ticks_per_ns);
+    all.div_ceil(u128::from(settings.micro_batches.unwrap_or(1)))
 }
 
 /// Times from here on are none: 30 million years, in ns. Sums of as many as a plan may have stages and micro-batches stay

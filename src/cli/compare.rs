@@ -37,7 +37,7 @@ pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
             Err(reason) => row.note = Some(reason.into()),
             Ok(()) => {
                 let line = StatusLine::new(args.output.quiet);
-                let show = |progress: &Progress| line.show(|| of_search(progress));
+                let show = |progress: &Progress| line.show(|| of_search(progress, &problem.settings));
                 let plan = method.run(&instance, &problem, &control(&args.search, Some(&show)));
                 line.clear();
                 let plan = plan?;

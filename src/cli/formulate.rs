@@ -28,7 +28,7 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     if !args.quiet {
         super::output::note(&format!(
             "one unit of time in the program is {} ns; {} binaries, {} rows; comments in the file say how to read its objective",
-            program.scale_ns,
+            program.scale_ns / problem.settings.ticks_per_ns as f64,
             program.binaries(),
             program.rows.len()
         ));
@@ -57,7 +57,7 @@ fn comments(instance: &Instance, problem: &Problem, program: &Program, extension
         "stagecut: least {} of `{name}`, at most {} stages",
         settings.objective, settings.stages
     );
-    let lines = [asked].into_iter().chain(program.reading());
+    let lines = [asked].into_iter().chain(program.reading(settings.ticks_per_ns));
     lines.map(|line| format!("{mark} {line}\n")).collect()
 }
 

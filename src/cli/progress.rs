@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exact::control::{Control, Progress};
-use crate::units::ns_to_ms;
+use crate::settings::Settings;
 
 use super::args::SearchArgs;
 
@@ -48,13 +48,13 @@ impl StatusLine {
 }
 
 /// A search in words.
-pub fn of_search(progress: &Progress) -> String {
-    let bound = format!("bound {:.3} ms", ns_to_ms(progress.bound_ns));
+pub fn of_search(progress: &Progress, settings: &Settings) -> String {
+    let bound = format!("bound {:.3} ms", settings.ms(progress.bound_ns));
     match progress.incumbent_ns {
         None => format!("{:.1} s  no plan yet  {bound}", progress.seconds),
         Some(ns) => {
             let gap = ns.saturating_sub(progress.bound_ns) as f64 / ns.max(1) as f64;
-            let (seconds, plan) = (progress.seconds, ns_to_ms(ns));
+            let (seconds, plan) = (progress.seconds, settings.ms(ns));
             let gap = 100.0 * gap;
             format!("{seconds:.1} s  plan {plan:.3} ms  {bound}  gap {gap:.2} %  Ctrl-C keeps the plan")
         }

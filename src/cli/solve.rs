@@ -41,7 +41,9 @@ pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
             args.method.name()
         )));
     }
-    let mut plan = searched(args, |control| args.method.run(&instance, &problem, control))?;
+    let mut plan = searched(args, &settings, |control| {
+        args.method.run(&instance, &problem, control)
+    })?;
     plan.overruns = accept(&instance, &problem, &plan)?;
     if args.confirm {
         confirm(args, &instance, &problem, &mut plan)?;
@@ -101,7 +103,9 @@ fn confirm(
         output::note("nothing to confirm: the result is not proved");
         return Ok(());
     }
-    match searched(args, |control| methods::confirm(instance, problem, plan, control))? {
+    match searched(args, &problem.settings, |control| {
+        methods::confirm(instance, problem, plan, control)
+    })? {
         Confirmation::Confirmed(method) => plan.statistics.confirmed_by = Some(method.into()),
         Confirmation::Undecided(_, StoppedBy::NoMethod) => {
             output::note("not confirmed: no second method proves this kind of problem");
@@ -116,7 +120,9 @@ fn confirm(
             )));
         }
     }
-    match searched(args, |control| narrower::beaten(instance, problem, plan, control))? {
+    match searched(args, &problem.settings, |control| {
+        narrower::beaten(instance, problem, plan, control)
+    })? {
         None => Ok(()),
         Some(better) => Err(CliError::Contradiction(format!(
             "`{}` finds {} at {:?} ms, and with `{}`, which allows no more, a plan takes {:?} ms",
@@ -131,7 +137,7 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let labels = item_labels(&instance, &problem);
-    let outcome = searched(args, |control| {
+    let outcome = searched(args, &problem.settings, |control| {
         let search = move |problem: &Problem, control: &exact::control::Control| {
             exact::bound(problem, &labels, control)
         };
@@ -152,11 +158,12 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
 /// Runs a search with a progress line and Ctrl-C.
 fn searched<T>(
     args: &SolveArgs,
+    settings: &Settings,
     search: impl FnOnce(&exact::control::Control) -> Result<T, SolverError>,
 ) -> Result<T, CliError> {
     catch_interrupts();
     let line = StatusLine::new(args.output.quiet);
-    let show = |progress: &Progress| line.show(|| of_search(progress));
+    let show = |progress: &Progress| line.show(|| of_search(progress, settings));
     let result = search(&control(&args.search, Some(&show)));
     line.clear();
     Ok(result?)

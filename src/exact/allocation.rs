@@ -15,7 +15,7 @@ use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
-use crate::units::{LARGEST_EXACT, ns_to_ms};
+use crate::units::LARGEST_EXACT;
 use crate::workers::{Allocation, Choice, Workers};
 
 /// What a search for an allocation knows.
@@ -77,11 +77,11 @@ impl<'a> Search<'a> {
 
     /// Takes a bound on the objective.
     pub fn raise(&mut self, bound: Bound) {
-        let ns = bound.bottleneck_ns;
+        let ns = self.problem.settings.whole_ns(bound.bottleneck_ns);
         if ns < u64::MAX {
             self.statistics
                 .bounds_ms
-                .insert(bound.source.into(), ns_to_ms(ns));
+                .insert(bound.source.into(), self.problem.settings.ms(ns));
         }
         if ns > self.lower_ns {
             self.lower_ns = ns;
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
     pub fn target_ns(&self) -> u64 {
         match self.upper_ns {
             u64::MAX => LARGEST_EXACT,
-            upper_ns => upper_ns.saturating_sub(1),
+            upper_ns => upper_ns.saturating_sub(self.problem.settings.ticks_per_ns),
         }
     }
 

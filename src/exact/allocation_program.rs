@@ -236,6 +236,9 @@ const MOST_RETREATS: u64 = 6;
 /// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
 const RETREAT: f64 = 1e-8;
 
+/// What sums of doubles may be off by, relatively: more than that of a million.
+const DOUBLES: f64 = 1e-10;
+
 struct Search<'a> {
     form: &'a Form<'a>,
     control: &'a Control<'a>,
@@ -274,9 +277,16 @@ impl Search<'_> {
         }
         // What the solver could not tell from the incumbent is left open, twice as much of it each time.
         let retreat_ns = self.upper_ns as f64 * RETREAT * ((1u64 << self.retreats) - 1) as f64;
-        let target_ns = self.upper_ns.saturating_sub(1) as f64 - retreat_ns.ceil();
-        // Midway to the incumbent: with half a ns of rounding or less, better plans lie below and the incumbent does not.
-        target_ns + if self.form.rounding_ns() <= 0.5 { 0.5 } else { 0.0 }
+        let grain_ns = self.form.problem.settings.ticks_per_ns;
+        let target_ns = self.upper_ns.saturating_sub(grain_ns) as f64 - retreat_ns.ceil();
+        // What rounding takes off, up to midway to the incumbent: then better plans lie below and the incumbent does not.
+        let rounding_ns = self.form.rounding_ns().max(0.5);
+        target_ns
+            + if rounding_ns <= grain_ns as f64 / 2.0 {
+                rounding_ns
+            } else {
+                0.0
+            }
     }
 
     /// Records that every plan takes more than `limit_ns` in real numbers.
@@ -285,7 +295,8 @@ impl Search<'_> {
             u64::MAX => u64::MAX,
             _ => {
                 let whole_ns = (limit_ns - self.form.rounding_ns()).floor() + 1.0;
-                self.solved.bound_ns.max(whole_ns.max(0.0) as u64)
+                let whole_ns = self.form.problem.settings.whole_ns(whole_ns.max(0.0) as u64);
+                self.solved.bound_ns.max(whole_ns)
             }
         };
     }
@@ -293,9 +304,7 @@ impl Search<'_> {
     /// One run of the program; returns whether another one is of use.
     fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<bool, SolverError> {
         let (limit_ns, least_ns) = (self.limit_ns(), self.form.least_ns());
-        // Half a ns below, so that rounding of doubles takes nothing away.
-        let least_ns = (least_ns - 0.5).max(least_ns / 2.0);
-        if limit_ns < least_ns {
+        if limit_ns < least_ns * (1.0 - DOUBLES) {
             self.exhausted(limit_ns);
             return Ok(false);
         }

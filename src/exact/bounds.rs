@@ -29,7 +29,7 @@ pub fn grain_ns(problem: &Problem) -> u64 {
 }
 
 /// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
-pub fn objective_grain_ns(problem: &Problem) -> u64 {
+pub fn time_grain_ns(problem: &Problem) -> u64 {
     let works = problem
         .items
         .iter()
@@ -39,6 +39,14 @@ pub fn objective_grain_ns(problem: &Problem) -> u64 {
         .iter()
         .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
     works.chain(moved).fold(0, greatest_common_divisor).max(1)
+}
+
+/// What objectives are multiples of: they are made of such times, and whole ns.
+pub fn objective_grain_ns(problem: &Problem) -> u64 {
+    match (time_grain_ns(problem), problem.settings.ticks_per_ns) {
+        (times, ticks) if times.is_multiple_of(ticks) => times,
+        (_, ticks) => ticks,
+    }
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {

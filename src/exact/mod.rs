@@ -338,10 +338,8 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
 pub fn simple_bound(problem: &Problem) -> (Bound, u64) {
     let Some(workers) = &problem.workers else {
         let bound = bounds::simple(problem)[0];
-        return (
-            bound,
-            bounds::objective_from_bottleneck(problem, bound.bottleneck_ns),
-        );
+        let objective_ns = bounds::objective_from_bottleneck(problem, bound.bottleneck_ns);
+        return (bound, problem.settings.whole_ns(objective_ns));
     };
     let capacity = Capacity::new(problem, workers);
     let [work, item] = capacity.bounds(problem, workers);
@@ -349,10 +347,8 @@ pub fn simple_bound(problem: &Problem) -> (Bound, u64) {
         true => item,
         false => work,
     };
-    (
-        bound,
-        capacity.objective_from_bottleneck(problem, bound.bottleneck_ns),
-    )
+    let objective_ns = capacity.objective_from_bottleneck(problem, bound.bottleneck_ns);
+    (bound, problem.settings.whole_ns(objective_ns))
 }
 
 /// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.

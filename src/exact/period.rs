@@ -20,7 +20,9 @@ pub(super) fn raise(search: &mut Search, labels: &[String]) -> Result<(), Solver
     if !is_iteration || !search.control.reductions.period {
         return Ok(());
     }
-    let problem = search.problem.for_the_period();
+    let mut problem = search.problem.for_the_period();
+    // Its objective stands for a bottleneck, which is not rounded up to whole ns.
+    problem.settings.ticks_per_ns = 1;
     let control = search.control.elsewhere();
     let mut period = Search::new(&problem, &control);
     for step in [

@@ -2,6 +2,7 @@
 
 use super::anchored;
 use super::boundaries::{self, Limits};
+use super::bounds;
 use super::control::Control;
 use super::highs::{self, SolverError, Stop};
 use super::highs_c::Report;
@@ -144,7 +145,7 @@ fn run(
         bottleneck_from_ns: search.lower_bottleneck_ns,
         bottleneck_to_ns: limit_ns,
         objective_to_ns: Some(target_ns),
-        grain_ns: search.grain_ns,
+        grain_ns: bounds::time_grain_ns(problem),
     };
     let Partition { mut program, columns } = Partition::build(problem, windows, interest, &labels);
     for (at, assignment) in excluded.iter().enumerate() {

@@ -7,7 +7,6 @@ use crate::cost;
 use crate::heuristics::local_moves;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
-use crate::units::ns_to_ms;
 use crate::workers::Allocation;
 
 /// The state of a search.
@@ -143,7 +142,7 @@ impl<'a> Search<'a> {
             .unwrap_or(u64::MAX);
         if objective_ns < u64::MAX {
             let best_ms = self.statistics.bounds_ms.entry(source.into()).or_default();
-            *best_ms = best_ms.max(ns_to_ms(objective_ns));
+            *best_ms = best_ms.max(self.problem.settings.ms(objective_ns));
         }
         if objective_ns > self.lower_ns {
             self.lower_ns = objective_ns;

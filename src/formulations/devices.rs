@@ -17,6 +17,11 @@ use crate::workers::{Allocation, Workers};
 /// Items times stages times choices that a program takes at most.
 const MOST_PLACES: usize = 200_000;
 
+/// How far the bottleneck's lower bound stays below what is proved, in units of the scale: ten times the solver's tolerance. Where
+/// rows ask for more than that bound, but for less than the tolerance more, presolve of HiGHS 1.15 calls a program infeasible
+/// that is not.
+const CLEARANCE: f64 = 1e-8;
+
 /// A devices program, with what is needed to read its solutions.
 pub struct Devices {
     /// The program: its objective is the period.
@@ -121,7 +126,7 @@ impl Devices {
         let charges = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
         let most = most_ns / scale_ns;
         let period = variable()
-            .bounds((least_ns / scale_ns).min(most)..=most)
+            .bounds((least_ns / scale_ns - CLEARANCE).clamp(0.0, most)..=most)
             .name("bottleneck");
         let period = program.declare(period);
         let runs_on = declare_choices(&mut program, problem, pools);

@@ -52,8 +52,8 @@ impl Program {
 
     /// How to read the objective value that a solver finds for the program as it is written, which leaves out the constant:
     /// sentences that a file may carry.
-    pub fn reading(&self) -> [String; 2] {
-        let scale_ms = self.scale_ns / NS_PER_MS;
+    pub fn reading(&self, ticks_per_ns: u64) -> [String; 2] {
+        let scale_ms = self.scale_ns / (ticks_per_ns as f64 * NS_PER_MS);
         let constant = self.constant();
         let [kind, formula] = match self.meaning {
             Meaning::Time => ["a time", &format!("{scale_ms} * (value + {constant})")],

@@ -21,7 +21,7 @@ pub struct Interest {
     pub bottleneck_to_ns: u64,
     /// Nor one of a larger objective, where given: then cut-offs lie midway to the next objective that a plan may have.
     pub objective_to_ns: Option<u64>,
-    /// What objectives are multiples of.
+    /// What all times are multiples of, and so what sums and maxima of them are.
     pub grain_ns: u64,
 }
 

@@ -227,8 +227,8 @@ fn ring(problem: &Problem, workers: &Workers, choice: &Choice) -> Option<Ring> {
         || settings.communication == Communication::Ignored
         || devices < 2
         || !workers.pays(choice);
-    let micro_batches = settings.micro_batches.unwrap_or(1) as f64;
-    let messages = 2.0 * (devices as f64 - 1.0) / micro_batches;
+    let ticks = settings.ticks_per_ns as f64 / settings.micro_batches.unwrap_or(1) as f64;
+    let messages = 2.0 * (devices as f64 - 1.0) * ticks;
     (!is_free).then(|| Ring {
         byte_ns: messages / devices as f64 * 1e9 / settings.link.bandwidth_bytes_per_s,
         latency_ns: messages * settings.link.latency_ns as f64,

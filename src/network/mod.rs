@@ -56,6 +56,16 @@ pub struct Times {
     pub backward_ns: u64,
 }
 
+impl Times {
+    /// Both so many times as long.
+    pub fn scaled(self, by: u64) -> Self {
+        Self {
+            forward_ns: self.forward_ns * by,
+            backward_ns: self.backward_ns * by,
+        }
+    }
+}
+
 /// A tensor: one producer, many consumers, one cost however many edges it has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {

@@ -177,6 +177,7 @@ impl Search<'_> {
             allocation.global = global;
             objective_ns = objective_ns.max(phases_ns);
         }
+        objective_ns = settings.whole_ns(objective_ns);
         let is_better = self.best.as_ref().is_none_or(|&(_, best)| objective_ns < best);
         if is_better && objective_ns < u64::MAX && self.workers.is_feasible(self.problem, &allocation) {
             self.best = Some((allocation, objective_ns));

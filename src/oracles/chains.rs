@@ -198,6 +198,6 @@ impl<'a> Program<'a> {
                 .map(|(takes, digit)| takes * digit)
                 .sum::<usize>();
         }
-        Some((plan, objective_ns(&best)))
+        Some((plan, self.problem.settings.whole_ns(objective_ns(&best))))
     }
 }

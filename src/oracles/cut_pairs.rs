@@ -151,7 +151,9 @@ impl Program<'_> {
         }
         Some((
             self.chains.assignment(&cuts),
-            self.formula.objective_ns(&end.label),
+            self.problem
+                .settings
+                .whole_ns(self.formula.objective_ns(&end.label)),
         ))
     }
 }

@@ -107,7 +107,7 @@ pub fn solve(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<S
         best: best.map(|(r, end)| {
             (
                 ideals.assignment(&steps, r, *end),
-                formula.objective_ns(&end.label),
+                problem.settings.whole_ns(formula.objective_ns(&end.label)),
             )
         }),
         ideals: ideals.sets.len(),

@@ -285,7 +285,7 @@ impl Workers {
         present.any(|class| self.classes[class].pays_communication)
     }
 
-    /// The ring all-reduce of a group's gradients, once an iteration, as far as each micro-batch bears it, in ns: every
+    /// The ring all-reduce of a group's gradients, once an iteration, as far as each micro-batch bears it, in ticks: every
     /// device sends and receives 2 (m - 1) / m of the parameters in 2 (m - 1) messages (P. Patarasuk, X. Yuan, *Bandwidth
     /// optimal all-reduce algorithms for clusters of workstations*, JPDC 69(2), 2009).
     pub(crate) fn synchronization_ns(&self, settings: &Settings, choice: &Choice, work: &StageWork) -> u64 {
@@ -301,11 +301,10 @@ impl Workers {
         let link = settings.link;
         let part_bytes = work.parameter_bytes.div_ceil(devices as u64);
         let messages = 2 * (devices as u64 - 1);
-        let all_ns = messages * transfer_ns(part_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
-        all_ns.div_ceil(settings.micro_batches.unwrap_or(1))
+        settings.shared_out(messages * transfer_ns(part_bytes, link.bandwidth_bytes_per_s, link.latency_ns))
     }
 
-    /// At least what the synchronisations of all stages take together, in ns; a float, since it may be of any size.
+    /// At least what the synchronisations of all stages take together, in ns, an update; a float, since it may be of any size.
     pub(crate) fn most_synchronization_ns(
         &self,
         settings: &Settings,
@@ -382,11 +381,12 @@ impl Workers {
         works
     }
 
-    /// The objective of an allocation in ns; `u64::MAX` if some worker cannot run its stage.
+    /// The objective of an allocation, up to whole ns; `u64::MAX` if some worker cannot run its stage.
     pub fn objective_ns(&self, problem: &Problem, allocation: &Allocation) -> u64 {
         let loads = self.loads(problem, allocation);
         loads.map_or(u64::MAX, |loads| {
-            objective_of(problem, &loads.iter().collect::<Vec<_>>())
+            let ticks = objective_of(problem, &loads.iter().collect::<Vec<_>>());
+            problem.settings.whole_ns(ticks)
         })
     }
 
@@ -432,7 +432,7 @@ impl Workers {
     }
 }
 
-/// The objective of stages of these loads in ns: the longest period, or [`cost::iteration_ns`], which only workers that take
+/// What stages of these loads come to in ticks: the longest period, or [`cost::iteration_ns`], which only workers that take
 /// turns are asked for. More stages never make it less.
 pub fn objective_of(problem: &Problem, loads: &[&StageLoad]) -> u64 {
     match problem.iteration_micro_batches() {

@@ -148,3 +148,13 @@ fn studies_of_very_many_tasks_are_refused_before_they_are_listed() {
     let asked = ["study", "tasks", "study-hang.toml", "--most-tasks", "1000"];
     refused("study", &asked, &["65540 tasks or more", "at most 1000;"]);
 }
+
+#[test]
+fn simulations_of_very_many_tasks_are_refused() {
+    let asked = ["simulate", "million-micro-batches.json", "--format", "json"];
+    refused(
+        "simulate",
+        &asked,
+        &["--micro-batches: found 1000000", "500000 tasks"],
+    );
+}

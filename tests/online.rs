@@ -286,6 +286,62 @@ fn a_run_goes_on_from_any_line_it_was_cut_at() {
     );
 }
 
+/// Lines are held against the scenario: a slot that its policy cannot have decided is not built on.
+#[test]
+fn lines_that_were_changed_are_refused() {
+    let folder = folder(SCENARIO);
+    let args = [
+        "online",
+        "scenario.toml",
+        "--policies",
+        "even",
+        "--slots",
+        "4",
+        "--quiet",
+    ];
+    let whole = folder.succeed(&args);
+    let resumed = [&args[..], &["--output", "run.jsonl", "--resume"]].concat();
+    let first: Value = serde_json::from_str(whole.lines().nth(1).expect("a slot")).expect("JSON");
+    let changes: [(&str, Value, &str); 8] = [
+        (
+            "costs",
+            serde_json::json!([]),
+            "0 costs and 1 queues for 1 budgets",
+        ),
+        ("costs", serde_json::json!([0.25]), "budget 0 pays"),
+        ("queues", serde_json::json!([9.5]), "queue of 9.5, expected"),
+        ("devices", serde_json::json!(77), "77 devices where"),
+        ("time_ms", serde_json::json!(1.0), "a batch takes"),
+        ("moving_ms", serde_json::json!(-1.0), "a batch takes"),
+        ("optimum", serde_json::json!(0.0), "optimum of 0, expected"),
+        (
+            "pipelines",
+            serde_json::json!([[{"layers": [3, 1], "devices": ["gpu:0"], "samples": [12.0]}]]),
+            "unknown devices or layers",
+        ),
+    ];
+    for (field, value, expected) in changes {
+        let mut line = first.clone();
+        line["slot"][field] = value;
+        let lines = whole.lines().enumerate();
+        let changed: String = lines
+            .map(|(at, old)| {
+                if at == 1 {
+                    format!("{line}\n")
+                } else {
+                    format!("{old}\n")
+                }
+            })
+            .collect();
+        folder.write("run.jsonl", changed);
+        let run = folder.run(&resumed);
+        assert_eq!(run.code, 2, "{field}: {}", run.stderr);
+        let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("slot 0 of `even` has"), "{field}: {said}");
+        assert!(said.contains(expected), "{field}: {said}");
+    }
+}
+
 #[test]
 fn a_killed_run_goes_on() {
     let folder = folder(SCENARIO);

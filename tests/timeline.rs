@@ -110,7 +110,7 @@ fn broken_traces_and_requests() {
         ),
         (
             &["plan.json", "--micro-batches", "9999999"],
-            &["found 9999999", "five million tasks"],
+            &["found 9999999", "500000 tasks"],
         ),
         (&["plan.json", "--jitter", "2"], &["a fraction from 0 to 1"]),
         (&["net.toml"], &["1 fault in `net.toml`"]),

@@ -5,6 +5,7 @@ use super::fixed::Fixed;
 use super::known::Known;
 use super::policies::Policy;
 use super::record::{Header, Line, SCHEMA, SlotRecord, Summary, Yardsticks, all_rounded, rounded};
+use super::resumed;
 use super::scenario::Scenario;
 use super::stationary;
 use super::summary::summary;
@@ -88,12 +89,22 @@ pub fn run(
         let mut records: Vec<SlotRecord> = Vec::with_capacity(asked.slots);
         let mut last = Last::new(scenario);
         for (t, state) in states.iter().enumerate() {
-            let record = match lines.slot(policy, t)? {
-                Some(record) => record,
+            let there = lines.slot(policy, t)?;
+            let slot = scenario.slot(state, asked.time_weight, last.queues.clone());
+            let (_, frontier) = known.plans(state)?;
+            let record = match there {
+                Some(record) => {
+                    if let Some(why) = resumed::contradiction(scenario, &slot, &frontier, &last, &record) {
+                        let text = format!(
+                            "the lines are of another run: slot {t} of `{}` has {why}",
+                            policy.name
+                        );
+                        return Err(OnlineError::OtherRun(text));
+                    }
+                    record
+                }
                 None => {
                     progress(policy.name, t);
-                    let slot = scenario.slot(state, asked.time_weight, last.queues.clone());
-                    let (_, frontier) = known.plans(state)?;
                     let record = decide(scenario, policy, t, &slot, &frontier, &last, &fixed)?;
                     lines.put(Line::Slot(record.clone()))?;
                     if control.must_stop().is_some() {

@@ -41,6 +41,11 @@ impl Last {
         })
     }
 
+    /// Time that moving to a layout of the slot adds to each batch, in ms.
+    pub fn moving_ms(&self, scenario: &Scenario, slot: &Slot, layout: &Layout) -> f64 {
+        moving_ms(scenario, slot, self.held(), layout)
+    }
+
     /// Goes on from a slot of that state.
     pub fn take(&mut self, scenario: &Scenario, state: &State, record: &SlotRecord) {
         self.queues.clone_from(&record.queues);
@@ -81,7 +86,7 @@ pub fn decide(
     last: &Last,
     fixed: &Fixed,
 ) -> Result<SlotRecord, OnlineError> {
-    let moving = |layout: &Layout| moving_ms(scenario, slot, last.held(), layout);
+    let moving = |layout: &Layout| last.moving_ms(scenario, slot, layout);
     let there = |layout: &Layout| present(scenario, slot, layout);
     let view = View {
         slot,
@@ -128,11 +133,16 @@ pub fn decide(
         (record.value, record.optimum) = (rounded(value), rounded(optimum));
         record.pipelines = pipelines(slot, plan);
     }
-    let queues = last.queues.iter().zip(&record.costs).zip(&scenario.per_slot);
-    record.queues = queues
-        .map(|((queue, cost), budget)| rounded((queue + cost - budget).max(0.0)))
-        .collect();
+    record.queues = after(scenario, last, &record.costs);
     Ok(record)
+}
+
+/// The virtual queues after a slot of these costs.
+pub fn after(scenario: &Scenario, last: &Last, costs: &[f64]) -> Vec<f64> {
+    let queues = last.queues.iter().zip(costs).zip(&scenario.per_slot);
+    queues
+        .map(|((queue, cost), budget)| rounded((queue + cost - budget).max(0.0)))
+        .collect()
 }
 
 fn pipelines(slot: &Slot, plan: &HybridPlan) -> Vec<Vec<StageRecord>> {

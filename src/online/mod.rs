@@ -11,6 +11,7 @@ pub mod moving;
 pub mod pipedream;
 pub mod policies;
 pub mod record;
+mod resumed;
 pub mod scenario;
 pub mod spec;
 pub mod states;

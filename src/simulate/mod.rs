@@ -175,15 +175,15 @@ fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result
 
 /// Refuses what would not fit memory or whole nanoseconds.
 fn check_size(streams: &Streams, micro_batches: u64, request: &Request) -> Result<(), InputError> {
-    /// Tasks; each takes some hundred bytes until it is written.
-    const MOST_TASKS: f64 = 5e6;
+    /// Tasks; each has up to three events, of some hundred bytes until they are written.
+    const MOST_TASKS: f64 = 5e5;
     let tasks = streams.streams.len() as f64 * micro_batches as f64;
     if micro_batches == 0 || tasks > MOST_TASKS {
         return Err(InputError::option(
             "--micro-batches",
             FaultKind::BadNumber {
                 found: micro_batches as f64,
-                expected: "a whole number from 1, and no more than five million tasks in all",
+                expected: "a whole number from 1, and no more than 500000 tasks in all",
             },
         ));
     }

@@ -11,6 +11,8 @@ use super::onnx;
 #[derive(Clone, Copy, PartialEq)]
 enum Syntax {
     Json,
+    /// A tree of JSON a line.
+    JsonLines,
     Toml,
     Text,
     Onnx,
@@ -24,8 +26,6 @@ pub struct Format {
     pub file: &'static str,
     /// Files beside it, as they are.
     pub companions: &'static [(&'static str, &'static str)],
-    /// Commands that make more of them.
-    pub preparations: &'static [&'static [&'static str]],
     /// Commands that read the file; inputs take turns.
     pub commands: &'static [&'static [&'static str]],
     syntax: Syntax,
@@ -112,31 +112,38 @@ macro_rules! reads {
     };
 }
 
+/// A file that needs no other.
+const ALONE: Format = Format {
+    name: "",
+    file: "",
+    companions: &[],
+    commands: &[],
+    syntax: Syntax::Text,
+    seeds: &[],
+};
+
 /// Every format.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "instance-json",
         file: "net.json",
-        companions: &[],
-        preparations: &[],
         commands: SOLVE,
         syntax: Syntax::Json,
         seeds: &[NET, CHAIN, PLAIN],
+        ..ALONE
     },
     Format {
         name: "instance-toml",
         file: "net.toml",
-        companions: &[],
-        preparations: &[],
         commands: SOLVE_TOML,
         syntax: Syntax::Toml,
         seeds: &[NET, CHAIN, PLAIN],
+        ..ALONE
     },
     Format {
         name: "cluster",
         file: "cluster.toml",
         companions: &[("net.json", NET)],
-        preparations: &[],
         commands: &[
             &[
                 "solve",
@@ -170,7 +177,6 @@ pub const FORMATS: &[Format] = &[
         name: "plan",
         file: "plan.json",
         companions: &[("net.json", PLAIN)],
-        preparations: &[],
         commands: &[
             &["check", "net.json", "plan.json", "--quiet"],
             &["simulate", "plan.json", "--format", "json"],
@@ -186,7 +192,6 @@ pub const FORMATS: &[Format] = &[
         name: "simulation-trace",
         file: "trace.csv",
         companions: &[("plan.json", PLAN)],
-        preparations: &[],
         commands: &[&["simulate", "plan.json", "--trace", "trace.csv"]],
         syntax: Syntax::Text,
         seeds: &[include_str!("seeds/trace.csv")],
@@ -199,7 +204,6 @@ pub const FORMATS: &[Format] = &[
             ("cluster.toml", CLUSTER),
             ("states.csv", STATES),
         ],
-        preparations: &[],
         commands: &[&["online", "scenario.toml", "--slots", "2", "--quiet"]],
         syntax: Syntax::Toml,
         seeds: &[SCENARIO, include_str!("seeds/groups.toml")],
@@ -212,7 +216,6 @@ pub const FORMATS: &[Format] = &[
             ("cluster.toml", CLUSTER),
             ("scenario.toml", SCENARIO),
         ],
-        preparations: &[],
         commands: &[&[
             "online",
             "scenario.toml",
@@ -229,34 +232,65 @@ pub const FORMATS: &[Format] = &[
         name: "study",
         file: "study.toml",
         companions: &[("net.json", NET), ("cluster.toml", CLUSTER)],
-        preparations: &[],
         commands: &[&["study", "tasks", "study.toml"]],
         syntax: Syntax::Toml,
         seeds: &[include_str!("seeds/study.json")],
     },
     Format {
+        name: "run-lines",
+        file: "run.jsonl",
+        companions: &[
+            ("net.json", CHAIN),
+            ("cluster.toml", CLUSTER),
+            ("states.csv", STATES),
+            ("scenario.toml", SCENARIO),
+        ],
+        commands: &[&[
+            "online",
+            "scenario.toml",
+            "--slots",
+            "3",
+            "--policies",
+            "tentative,myopic",
+            "--output",
+            "run.jsonl",
+            "--resume",
+            "--quiet",
+        ]],
+        syntax: Syntax::JsonLines,
+        seeds: &[include_str!("seeds/run.jsonl")],
+    },
+    Format {
+        name: "study-rows",
+        file: "rows.jsonl",
+        companions: &[("old.jsonl", ROWS)],
+        commands: &[
+            &["study", "report", "rows.jsonl"],
+            &["study", "diff", "old.jsonl", "rows.jsonl"],
+            &["study", "collect", "rows.jsonl", "old.jsonl", "--format", "csv"],
+        ],
+        syntax: Syntax::JsonLines,
+        seeds: &[ROWS],
+    },
+    Format {
         name: "onnx",
         file: "net.onnx",
-        companions: &[],
-        preparations: &[],
         commands: reads!("net.onnx"),
         syntax: Syntax::Onnx,
         seeds: &[],
+        ..ALONE
     },
     Format {
         name: "dnn-partitioning",
         file: "net.json",
-        companions: &[],
-        preparations: &[],
         commands: reads!("net.json"),
         syntax: Syntax::Json,
         seeds: &[include_str!("seeds/dnn-partitioning.json")],
+        ..ALONE
     },
     Format {
         name: "piper",
         file: "net.json",
-        companions: &[],
-        preparations: &[],
         commands: &[
             &[
                 "solve",
@@ -274,39 +308,36 @@ pub const FORMATS: &[Format] = &[
         ],
         syntax: Syntax::Json,
         seeds: &[include_str!("seeds/piper.json")],
+        ..ALONE
     },
     Format {
         name: "pipedream",
         file: "graph.txt",
-        companions: &[],
-        preparations: &[],
         commands: reads!("graph.txt"),
         syntax: Syntax::Text,
         seeds: &[include_str!("seeds/graph.txt")],
+        ..ALONE
     },
     Format {
         name: "moirai",
         file: "table.csv",
-        companions: &[],
-        preparations: &[],
         commands: reads!("table.csv"),
         syntax: Syntax::Text,
         seeds: &[include_str!("seeds/table.csv")],
+        ..ALONE
     },
     Format {
         name: "cost-graph",
         file: "graph.pbtxt",
-        companions: &[],
-        preparations: &[],
         commands: reads!("graph.pbtxt"),
         syntax: Syntax::Text,
         seeds: &[include_str!("seeds/graph.pbtxt")],
+        ..ALONE
     },
     Format {
         name: "csv",
         file: "net.csv",
         companions: &[("net.edges.csv", EDGES)],
-        preparations: &[],
         commands: reads!("net.csv"),
         syntax: Syntax::Text,
         seeds: &[LAYERS],
@@ -315,7 +346,6 @@ pub const FORMATS: &[Format] = &[
         name: "csv-edges",
         file: "net.edges.csv",
         companions: &[("net.csv", LAYERS)],
-        preparations: &[],
         commands: reads!("net.csv"),
         syntax: Syntax::Text,
         seeds: &[EDGES],
@@ -324,6 +354,7 @@ pub const FORMATS: &[Format] = &[
 
 const SCENARIO: &str = include_str!("seeds/scenario.toml");
 const STATES: &str = include_str!("seeds/states.csv");
+const ROWS: &str = include_str!("seeds/rows.jsonl");
 const LAYERS: &str = include_str!("seeds/net.csv");
 const EDGES: &str = include_str!("seeds/net.edges.csv");
 
@@ -351,8 +382,14 @@ impl Format {
             };
         }
         let seed = self.seeds[below(rng, self.seeds.len())];
+        if self.syntax == Syntax::JsonLines && below(rng, 4) > 0 {
+            let mut lines: Vec<String> = seed.lines().map(str::to_owned).collect();
+            let at = below(rng, lines.len());
+            lines[at] = mutate::tree(rng, &tree(&lines[at]).unwrap_or_default()).to_string();
+            return lines.join("\n").into_bytes();
+        }
         let tree = match self.syntax {
-            Syntax::Text | Syntax::Onnx => None,
+            Syntax::Text | Syntax::JsonLines | Syntax::Onnx => None,
             Syntax::Json | Syntax::Toml => tree(seed),
         };
         let Some(tree) = tree else {

@@ -48,9 +48,6 @@ fn works() {
         std::fs::write(name, contents).expect("a file");
     }
     let mut command = Cli::command();
-    for preparation in format.preparations {
-        assert!(read(&mut command, preparation), "{preparation:?}: {}", panicked());
-    }
     limit_memory();
     let started = Instant::now();
     let (mut number, mut accepted) = (from, 0_u64);

@@ -61,7 +61,7 @@ where
         time_limit,
         gap,
         seed,
-        reductions,
+        switches,
         ..
     } = control;
     let body = move || {
@@ -75,7 +75,7 @@ where
             time_limit,
             gap,
             seed,
-            reductions,
+            switches,
             interrupt: &own.interrupt,
             cancelled: None,
             progress: Some(&note),

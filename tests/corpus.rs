@@ -158,3 +158,18 @@ fn simulations_of_very_many_tasks_are_refused() {
         &["--micro-batches: found 1000000", "500000 tasks"],
     );
 }
+
+#[test]
+fn classes_of_very_unlike_speeds_are_weighed() {
+    let asked = [
+        "solve",
+        "dnn-unlike.json",
+        "--stages",
+        "2",
+        "--method",
+        "lpt",
+        "--quiet",
+    ];
+    let (code, said) = replay("native", &asked);
+    assert_eq!(code, 4, "{said}");
+}

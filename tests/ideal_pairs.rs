@@ -13,7 +13,7 @@ use stagecut::exact::coarse::coarsened;
 use stagecut::exact::control::Control;
 use stagecut::exact::ideal_pairs::{Caps, PairSearch};
 use stagecut::exact::ideals::{IdealSearch, Pass};
-use stagecut::exact::presolve::Reductions;
+use stagecut::exact::switches::Switches;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Communication, Mode, PipelineOptions};
@@ -67,18 +67,18 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     if problem.memory_is_joint() {
         return Seen::default();
     }
-    let all = Reductions::default();
+    let all = Switches::default();
     let mut best = None;
     let usual = Caps::new(problem.settings.communication);
     // With so few pairs that are looked at one by one, fronts stay coarse.
     let coarse = Caps { pairs: 64, ..usual };
-    let fronts = Reductions { fronts: false, ..all };
-    let dominance = Reductions {
+    let fronts = Switches { fronts: false, ..all };
+    let dominance = Switches {
         dominance: false,
         ..all
     };
-    let dives = Reductions { dives: false, ..all };
-    for (reductions, caps) in [
+    let dives = Switches { dives: false, ..all };
+    for (switches, caps) in [
         (all, usual),
         (all, coarse),
         (all, Caps { pairs: 0, ..usual }),
@@ -89,7 +89,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
         (dives, coarse),
     ] {
         let control = Control {
-            reductions,
+            switches,
             ..Control::default()
         };
         let everything_ns = bounds::all_in_one_ns(problem);
@@ -97,7 +97,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
             return Seen::default();
         };
         let best = best.get_or_insert_with(|| brute_force::solve(problem).expect("few items"));
-        let name = format!("seed {seed}, {reductions:?}, {caps:?}");
+        let name = format!("seed {seed}, {switches:?}, {caps:?}");
         match best.as_ref().map(|&(_, best_ns)| best_ns) {
             None => assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}"),
             Some(best_ns) => {

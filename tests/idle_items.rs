@@ -5,8 +5,9 @@ mod common;
 use common::{problem_of, random_spec, separate_spec};
 use rayon::prelude::*;
 use stagecut::cost;
-use stagecut::exact::presolve::{self, Reductions};
+use stagecut::exact::presolve;
 use stagecut::exact::relaxed::WithoutDeadEnds;
+use stagecut::exact::switches::Switches;
 use stagecut::instance::spec::InstanceSpec;
 use stagecut::oracles::brute_force;
 use stagecut::problem::Problem;
@@ -47,10 +48,10 @@ fn best(problem: &Problem) -> Option<(Vec<usize>, u64)> {
 
 #[test]
 fn following_freely_costs_nothing() {
-    let only = Reductions {
+    let only = Switches {
         apart: false,
         twins: false,
-        ..Reductions::default()
+        ..Switches::default()
     };
     let joined: usize = idle_problems(20_000)
         .map(|(seed, problem)| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exact::control::{Control, Progress};
+use crate::exact::switches::Switches;
 use crate::settings::Settings;
 
 use super::args::SearchArgs;
@@ -80,6 +81,7 @@ pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + 
         time_limit: args.time_limit.map(Duration::from_secs_f64),
         gap: args.gap,
         seed: args.seed,
+        switches: Switches::without(args.without.iter().copied()).unwrap_or_default(),
         interrupt: &INTERRUPTED,
         progress,
         ..Control::default()

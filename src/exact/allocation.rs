@@ -153,13 +153,17 @@ pub(super) fn solve(
     let mut search = Search::new(problem, workers, control);
     if method != Method::Textbook {
         search.raise_simple_bounds();
-        find_incumbents(&mut search);
+        if control.switches.incumbents {
+            find_incumbents(&mut search);
+        }
         if problem.iteration_micro_batches().is_none() {
-            use_one_class(&mut search)?;
+            if control.switches.one_class {
+                use_one_class(&mut search)?;
+            }
             use_anchors(&mut search, labels)?;
         }
     }
-    let steps = steps(method, problem, workers);
+    let (steps, switches) = (steps(method, problem, workers), control.switches);
     let mut stopped_by = match steps.is_empty() {
         true => StoppedBy::NoMethod,
         false => StoppedBy::Completed,
@@ -169,10 +173,14 @@ pub(super) fn solve(
             break;
         }
         stopped_by = match step {
-            Step::Ideals(most_steps) => bisect(&mut search, most_steps),
-            Step::Iteration => use_labels(&mut search),
-            Step::Tree(most_steps) => use_tree(&mut search, most_steps),
-            Step::Program { presolve } => use_program(&mut search, presolve, labels)?,
+            Step::Ideals(most_steps) if switches.ideals => bisect(&mut search, most_steps),
+            Step::Iteration if switches.labelled_ideals => use_labels(&mut search),
+            Step::Tree(most_steps) if switches.tree => use_tree(&mut search, most_steps),
+            Step::Program { presolve } if switches.program || !presolve => {
+                use_program(&mut search, presolve, labels)?
+            }
+            // Switched off: left to other steps.
+            _ => StoppedBy::SizeLimit,
         };
         if let Some(limit) = control.must_stop() {
             stopped_by = limit;
@@ -288,7 +296,7 @@ fn use_tree(search: &mut Search, most_steps: u64) -> StoppedBy {
 /// Solves the program of what presolve leaves for better plans.
 fn use_program(search: &mut Search, presolve: bool, labels: &[String]) -> Result<StoppedBy, SolverError> {
     let reduced = match presolve {
-        true => presolve::reduce(search.problem, search.target_ns(), &search.control.reductions),
+        true => presolve::reduce(search.problem, search.target_ns(), &search.control.switches),
         false => Reduced::identity(search.problem),
     };
     search.statistics.items_after_presolve = reduced.problem.items.len();
@@ -379,11 +387,11 @@ fn use_one_class(search: &mut Search) -> Result<(), SolverError> {
 fn use_anchors(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let workers = search.workers;
     let all_single = workers.choices.iter().all(|choice| workers.is_single(choice));
-    if search.is_done() || search.incumbent.is_none() || !all_single || !search.control.reductions.anchored {
+    if search.is_done() || search.incumbent.is_none() || !all_single || !search.control.switches.anchored {
         return Ok(());
     }
     let target_ns = search.target_ns();
-    let reduced = presolve::reduce(search.problem, target_ns, &search.control.reductions);
+    let reduced = presolve::reduce(search.problem, target_ns, &search.control.switches);
     let labels = reduced.labels(labels);
     let alone = |class: usize| reduced.problem.on_class(class);
     let classes: Vec<Option<Problem>> = (0..search.workers.classes.len()).map(alone).collect();
@@ -427,7 +435,7 @@ fn bisect(search: &mut Search, most_steps: u64) -> StoppedBy {
         search
             .control
             .report(search.incumbent.is_some().then_some(search.upper_ns), low);
-        let reduced = presolve::reduce(search.problem, limit_ns, &search.control.reductions);
+        let reduced = presolve::reduce(search.problem, limit_ns, &search.control.switches);
         search.statistics.items_after_presolve = reduced.problem.items.len();
         let capacity = Capacity::new(&reduced.problem, search.workers);
         let left = most_steps - steps;

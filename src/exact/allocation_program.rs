@@ -205,8 +205,7 @@ pub fn solve(
     let mut search = Search {
         form,
         control,
-        narrowing: (presolve && control.reductions.windows)
-            .then(|| (Reach::new(form.problem), form.demands())),
+        narrowing: (presolve && control.switches.windows).then(|| (Reach::new(form.problem), form.demands())),
         solved: Solved {
             allocation: None,
             bound_ns: lower_ns,

@@ -21,7 +21,7 @@ const MOST_PROGRAMS: usize = 8;
 pub fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let Some(target_ns) = search
         .target_bottleneck_ns()
-        .filter(|_| search.control.reductions.anchored)
+        .filter(|_| search.control.switches.anchored)
     else {
         return Ok(());
     };

@@ -35,8 +35,9 @@ pub(super) fn search(
     };
     let mut program = search.under(&control);
     let by_ideals = || {
-        let over_pairs = passes::over_ideal_pairs(search, STEPS_OF_PAIRS_BESIDE);
-        let stopped_by = match over_pairs {
+        let has_pairs = control.switches.ideal_pairs;
+        let over_pairs = has_pairs.then(|| passes::over_ideal_pairs(search, STEPS_OF_PAIRS_BESIDE));
+        let stopped_by = match over_pairs.flatten() {
             Some(stopped_by) if search.is_over() => stopped_by,
             _ => passes::over_ideals(search, most_steps),
         };

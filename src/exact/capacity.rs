@@ -5,6 +5,7 @@ use crate::network::Times;
 use crate::options::{Groups, WorkerMode};
 use crate::problem::{Item, Problem};
 use crate::shares::Level;
+use crate::units::LARGEST_EXACT;
 use crate::workers::{Choice, Class, Workers};
 
 /// Slack for the rounding of doubles, relative.
@@ -209,21 +210,25 @@ impl Capacity {
     }
 }
 
-/// λ of each class: what makes the items that it can run worth as much as on the first class.
+/// λ of each class: what makes the items that it can run worth as much as on the first class, as far as weights stay exact.
 fn values(problem: &Problem, workers: &Workers) -> Vec<f64> {
     let value = |class: usize| {
-        let (mut first, mut own) = (0.0, 0.0);
+        let (mut first, mut own, mut all) = (0.0, 0.0, 0.0);
         for item in &problem.items {
-            if let (Some(a), Some(b)) = (item.times[0], item.times[class]) {
+            let Some(times) = item.times[class] else { continue };
+            let time = (times.forward_ns + times.backward_ns) as f64;
+            all += time;
+            if let Some(a) = item.times[0] {
                 first += (a.forward_ns + a.backward_ns) as f64;
-                own += (b.forward_ns + b.backward_ns) as f64;
+                own += time;
             }
         }
-        if first > 0.0 && own > 0.0 {
+        let same = if first > 0.0 && own > 0.0 {
             first / own
         } else {
             1.0
-        }
+        };
+        same.min(LARGEST_EXACT as f64 / f64::max(all, 1.0))
     };
     (0..workers.classes.len()).map(value).collect()
 }

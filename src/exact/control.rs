@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::presolve::Reductions;
+use super::switches::Switches;
 use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::workers::Allocation;
 
@@ -19,8 +19,8 @@ pub struct Control<'a> {
     pub gap: f64,
     /// Seed of everything random.
     pub seed: u64,
-    /// Reductions and bounds it may use.
-    pub reductions: Reductions,
+    /// Switches and bounds it may use.
+    pub switches: Switches,
     /// Set by Ctrl-C or a caller: stop with the best plan so far.
     pub interrupt: &'a AtomicBool,
     /// Set by the search itself where a part of it is no longer needed.
@@ -89,7 +89,7 @@ impl Default for Control<'_> {
             time_limit: None,
             gap: 0.0,
             seed: 0,
-            reductions: Reductions::default(),
+            switches: Switches::default(),
             interrupt: &NEVER,
             cancelled: None,
             progress: None,

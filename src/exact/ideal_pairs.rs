@@ -192,7 +192,7 @@ impl<'a> PairSearch<'a> {
         from_end: &Reached,
         most_steps: u64,
     ) -> Option<Assignment> {
-        if !self.control.reductions.dives {
+        if !self.control.switches.dives {
             return None;
         }
         self.stages.until = self.steps().saturating_add(most_steps);

@@ -48,6 +48,7 @@ mod reached;
 pub mod relaxed;
 mod room;
 mod search;
+pub mod switches;
 mod three_block;
 mod twins;
 pub mod windows;
@@ -147,8 +148,6 @@ const MOST_PLACES: usize = 100_000;
 enum Step {
     /// Quick heuristics.
     Incumbents,
-    /// Bounds that cost nothing.
-    Bounds,
     /// The anchored stage bound.
     Anchored,
     /// What can be proved of the period, for iterations.
@@ -182,10 +181,9 @@ impl Method {
         let is_joint = problem.memory_is_joint();
         let is_blocking = problem.settings.communication == Communication::Blocking;
         match self {
-            Self::Ideals if is_joint => &[Bounds, Incumbents],
+            Self::Ideals if is_joint => &[Incumbents],
             Self::Exact if is_period && !is_joint && problem.items.len() * problem.stages() > MOST_PLACES => {
                 &[
-                    Bounds,
                     Incumbents,
                     Anchored,
                     Ideals(STEPS_AT_FIRST),
@@ -197,7 +195,6 @@ impl Method {
             }
             // Fronts tell much where transfers are blocking.
             Self::Exact if is_period && !is_joint && is_blocking => &[
-                Bounds,
                 Incumbents,
                 Anchored,
                 IdealPairs(STEPS_OF_PAIRS),
@@ -209,7 +206,6 @@ impl Method {
                 Ideals(u64::MAX),
             ],
             Self::Exact if is_period && !is_joint => &[
-                Bounds,
                 Incumbents,
                 Anchored,
                 Program(Extent::Few),
@@ -222,7 +218,6 @@ impl Method {
                 Ideals(u64::MAX),
             ],
             Self::Exact => &[
-                Bounds,
                 Incumbents,
                 Period,
                 Anchored,
@@ -231,15 +226,14 @@ impl Method {
                 LabelledIdeals,
             ],
             Self::Milp => &[
-                Bounds,
                 Incumbents,
                 Period,
                 Anchored,
                 Evolution,
                 Program(Extent::Presolved),
             ],
-            Self::Ideals if is_period => &[Bounds, Incumbents, Ideals(u64::MAX)],
-            Self::Ideals => &[Bounds, Incumbents, LabelledIdeals],
+            Self::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
+            Self::Ideals => &[Incumbents, LabelledIdeals],
             Self::Textbook => &[Program(Extent::Textbook)],
         }
     }
@@ -260,6 +254,10 @@ pub fn solve(
         return allocation::solve(problem, workers, method, labels, control);
     }
     let mut search = Search::new(problem, control);
+    // Bounds cost nothing; a plan there is to be even without time, so quick heuristics start before the clock is looked at.
+    if method != Method::Textbook {
+        find_bounds(&mut search);
+    }
     let mut stopped_by = StoppedBy::Completed;
     for &step in method.steps(problem) {
         stopped_by = take(step, &mut search, labels)?;
@@ -269,8 +267,7 @@ pub fn solve(
         if search.is_over() {
             break;
         }
-        // Bounds cost nothing, and a plan there is to be even without time.
-        if let Some(limit) = control.must_stop().filter(|_| !matches!(step, Step::Bounds)) {
+        if let Some(limit) = control.must_stop() {
             stopped_by = limit;
             break;
         }
@@ -280,9 +277,10 @@ pub fn solve(
 
 /// Takes a step; returns why it stopped.
 fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy, SolverError> {
+    let switches = search.control.switches;
     match step {
-        Step::Incumbents => find_incumbents(search),
-        Step::Bounds => find_bounds(search),
+        Step::Incumbents if switches.incumbents => find_incumbents(search),
+        Step::Incumbents => {}
         Step::Anchored => anchored::raise(search, labels)?,
         Step::Period => period::raise(search, labels)?,
         Step::ThreeBlock => three_block::raise(search, labels)?,
@@ -292,22 +290,35 @@ fn take(step: Step, search: &mut Search, labels: &[String]) -> Result<StoppedBy,
         Step::IdealPairs(_) | Step::Ideals(_) | Step::LabelledIdeals if search.problem.memory_is_joint() => {
             return Ok(StoppedBy::SizeLimit);
         }
-        Step::IdealPairs(most_steps) if search.control.reductions.ideals => {
-            let stopped_by = passes::over_ideal_pairs(search, most_steps);
-            return Ok(stopped_by.unwrap_or_else(|| passes::over_coarse_pairs(search)));
+        Step::IdealPairs(most_steps) => {
+            let all = switches
+                .ideal_pairs
+                .then(|| passes::over_ideal_pairs(search, most_steps));
+            return Ok(match all {
+                Some(Some(stopped_by)) => stopped_by,
+                _ if switches.coarse => passes::over_coarse_pairs(search),
+                _ => StoppedBy::SizeLimit,
+            });
         }
-        Step::IdealPairs(_) => {}
-        Step::Ideals(most_steps) if search.control.reductions.ideals => {
-            return Ok(passes::over_ideals(search, most_steps));
-        }
-        Step::Ideals(_) => {}
-        Step::LabelledIdeals => return Ok(passes::over_labelled_ideals(search)),
-        Step::Evolution => evolve(search, labels)?,
-        Step::Program(extent) => return program::search(search, extent, labels),
-        Step::Beside(most_steps) if search.control.reductions.ideals => {
+        Step::Ideals(most_steps) if switches.ideals => return Ok(passes::over_ideals(search, most_steps)),
+        Step::LabelledIdeals if switches.labelled_ideals => return Ok(passes::over_labelled_ideals(search)),
+        Step::Evolution if switches.evolution => evolve(search, labels)?,
+        Step::Evolution => {}
+        Step::Program(Extent::Few) if !switches.few_binaries => {}
+        Step::Program(Extent::Textbook) => return program::search(search, Extent::Textbook, labels),
+        Step::Program(extent) if switches.program => return program::search(search, extent, labels),
+        Step::Beside(most_steps) if switches.beside && switches.ideals && switches.program => {
             return beside::search(search, most_steps, labels);
         }
-        Step::Beside(_) => return program::search(search, Extent::Presolved, labels),
+        Step::Beside(most_steps) => {
+            take(Step::Ideals(most_steps), search, labels)?;
+            if search.is_over() || search.control.must_stop().is_some() {
+                return Ok(StoppedBy::Completed);
+            }
+            return take(Step::Program(Extent::Presolved), search, labels);
+        }
+        // Switched off: left to other steps.
+        Step::Ideals(_) | Step::LabelledIdeals | Step::Program(_) => return Ok(StoppedBy::SizeLimit),
     }
     Ok(StoppedBy::Completed)
 }
@@ -323,7 +334,8 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         return Ok(allocation::bound(problem, workers, control));
     }
     let mut search = Search::new(problem, control);
-    for step in [Bounds, Incumbents, Anchored, Period, ThreeBlock] {
+    find_bounds(&mut search);
+    for step in [Incumbents, Anchored, Period, ThreeBlock] {
         take(step, &mut search, labels)?;
     }
     let outcome = search.finish(control.must_stop().unwrap_or(StoppedBy::Completed));

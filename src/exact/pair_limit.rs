@@ -43,7 +43,7 @@ impl Limit {
         if windows.some_is_empty() {
             return None;
         }
-        let reductions = &control.reductions;
+        let switches = &control.switches;
         let must_stop = || control.must_stop().is_some();
         let mut known = None;
         if let Some(ground) = ground {
@@ -58,7 +58,7 @@ impl Limit {
                 boundaries: problem.stages() - 1,
             };
             known = Some(fronts::fronts(&within, looser, &must_stop)?);
-        } else if reductions.boundaries {
+        } else if switches.boundaries {
             let limits = Limits {
                 bottleneck_ns: limit_ns,
                 least_bottleneck_ns: 0,

@@ -115,9 +115,9 @@ impl<'a> Stages<'a> {
             false => (1..=problem.stages()).map(bytes).collect(),
         };
         let is_blocking = problem.settings.communication == Communication::Blocking;
-        let dominates = is_blocking && !problem.settings.all_stages && control.reductions.dominance;
+        let dominates = is_blocking && !problem.settings.all_stages && control.switches.dominance;
         let cross = Cross::new(problem, &parts);
-        let has_fronts = is_blocking && control.reductions.fronts;
+        let has_fronts = is_blocking && control.switches.fronts;
         Some(Self {
             ground: has_fronts.then(|| Ground::new(&parts, &cross, caps.pairs)),
             dominance: dominates.then(|| Dominance::new(&parts)),

@@ -4,7 +4,7 @@ use super::bounds::Bound;
 use super::highs::SolverError;
 use super::program::Extent;
 use super::search::Search;
-use super::{STEPS_AT_FIRST, Step, take};
+use super::{STEPS_AT_FIRST, Step, find_bounds, take};
 
 /// Raises the bound of an iteration by the least period, if quick steps prove one, and takes the plans they find.
 ///
@@ -17,17 +17,15 @@ use super::{STEPS_AT_FIRST, Step, take};
 /// [`SolverError`] where HiGHS breaks down.
 pub(super) fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let is_iteration = search.problem.iteration_micro_batches().is_some();
-    if !is_iteration || !search.control.reductions.period {
+    if !is_iteration || !search.control.switches.period {
         return Ok(());
     }
-    let mut problem = search.problem.for_the_period();
-    // Its objective stands for a bottleneck, which is not rounded up to whole ns.
-    problem.settings.ticks_per_ns = 1;
+    let problem = search.problem.for_the_period().in_ticks();
     let control = search.control.elsewhere();
     let mut period = Search::new(&problem, &control);
+    find_bounds(&mut period);
     for step in [
         Step::Incumbents,
-        Step::Bounds,
         Step::Anchored,
         Step::Program(Extent::Few),
         Step::Ideals(STEPS_AT_FIRST),

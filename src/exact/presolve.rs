@@ -4,65 +4,12 @@
 use petgraph::Direction;
 use petgraph::algo::has_path_connecting;
 
+use super::switches::Switches;
 use super::twins;
 use crate::cost::{PhaseCost, Side, StageCost};
 use crate::options::Communication;
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
-
-/// Which reductions and bounds a search may use. All of them, unless a test asks what happens without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reductions {
-    /// Items that no plan of interest can separate become one.
-    pub apart: bool,
-    /// Items join the neighbour that pays for them anyway.
-    pub absorb: bool,
-    /// Items that could change places in any plan keep to an order.
-    pub twins: bool,
-    /// Prefix variables outside an item's stage window are fixed.
-    pub windows: bool,
-    /// Windows take account of what must cross the boundaries between stages.
-    pub boundaries: bool,
-    /// Pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
-    pub fronts: bool,
-    /// Pairs of ideals are left out where another is reached that can only be better.
-    pub dominance: bool,
-    /// A few pairs of ideals are gone on from before all of them, or where all are too many.
-    pub dives: bool,
-    /// The anchored stage bound.
-    pub anchored: bool,
-    /// What is proved of the period, for iterations.
-    pub period: bool,
-    /// What is proved without transfers, for overlapped ones.
-    pub work_alone: bool,
-    /// What is proved without items that take no time and hang on one other.
-    pub dead_ends: bool,
-    /// The three-block bound.
-    pub three_block: bool,
-    /// The dynamic program over ideals, in the portfolio.
-    pub ideals: bool,
-}
-
-impl Default for Reductions {
-    fn default() -> Self {
-        Self {
-            apart: true,
-            absorb: true,
-            twins: true,
-            windows: true,
-            boundaries: true,
-            fronts: true,
-            dominance: true,
-            dives: true,
-            anchored: true,
-            period: true,
-            work_alone: true,
-            dead_ends: true,
-            three_block: true,
-            ideals: true,
-        }
-    }
-}
 
 /// A smaller problem, and the way back.
 #[derive(Clone, Debug)]
@@ -117,14 +64,14 @@ impl Reduced {
 /// Some plan of at most that much, if there is any, survives; the best one's objective does not change.
 ///
 /// Time O(n + e + c) a round for n items, e order pairs and c consumers, beside the contraction's logarithm; rounds are few.
-pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Reduced {
+pub fn reduce(problem: &Problem, limit_ns: u64, switches: &Switches) -> Reduced {
     let mut reduced = Reduced::identity(problem);
     loop {
         let mut together = Vec::new();
-        if reductions.apart {
+        if switches.apart {
             together.extend(inseparable(&reduced.problem, limit_ns));
         }
-        if reductions.absorb && !problem.settings.all_stages {
+        if switches.absorb && !problem.settings.all_stages {
             together.extend(absorbed(&reduced.problem));
         }
         if together.is_empty() {
@@ -136,7 +83,7 @@ pub fn reduce(problem: &Problem, limit_ns: u64, reductions: &Reductions) -> Redu
             item_of: reduced.item_of.iter().map(|&item| item_of[item]).collect(),
         };
     }
-    if reductions.twins {
+    if switches.twins {
         for (first, second) in twins::pairs(&reduced.problem) {
             let order = &mut reduced.problem.order;
             order.add_edge((first as u32).into(), (second as u32).into(), ());
@@ -363,9 +310,9 @@ mod tests {
     #[test]
     fn a_transfer_above_the_limit_joins_its_ends() {
         let problem = chain(&[1.0, 1.0, 1.0], &[9.0, 1.0]);
-        let apart_alone = Reductions {
+        let apart_alone = Switches {
             absorb: false,
-            ..Reductions::default()
+            ..Switches::default()
         };
         let reduced = reduce(&problem, 9_000_000, &apart_alone);
         assert_eq!(reduced.item_of, vec![0, 0, 1]);
@@ -374,20 +321,20 @@ mod tests {
     #[test]
     fn a_weightless_item_follows_the_dearer_of_its_transfers() {
         let problem = chain(&[9.0, 0.0, 9.0, 9.0], &[5.0, 3.0, 3.0]);
-        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        let reduced = reduce(&problem, u64::MAX, &Switches::default());
         assert_eq!(reduced.item_of, vec![0, 0, 1, 2]);
         let problem = chain(&[9.0, 0.0, 9.0, 9.0], &[3.0, 5.0, 3.0]);
-        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        let reduced = reduce(&problem, u64::MAX, &Switches::default());
         assert_eq!(reduced.item_of, vec![0, 1, 1, 2]);
     }
 
     #[test]
     fn an_item_that_costs_less_than_it_saves_follows_where_transfers_are_blocking() {
         let problem = chain(&[9.0, 1.0, 9.0, 9.0], &[5.0, 4.0, 4.0]);
-        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        let reduced = reduce(&problem, u64::MAX, &Switches::default());
         assert_eq!(reduced.item_of, vec![0, 0, 1, 2]);
         let problem = chain(&[9.0, 1.5, 9.0, 9.0], &[5.0, 4.0, 4.0]);
-        let reduced = reduce(&problem, u64::MAX, &Reductions::default());
+        let reduced = reduce(&problem, u64::MAX, &Switches::default());
         assert_eq!(reduced.item_of, vec![0, 1, 2, 3]);
     }
 }

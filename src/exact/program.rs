@@ -66,7 +66,7 @@ pub(super) fn search(
             search.presolve(limit_ns);
         }
         let problem = &search.reduced.problem;
-        let windows = match presolve && search.control.reductions.windows {
+        let windows = match presolve && search.control.switches.windows {
             true => windows_within(search, limit_ns, extent),
             false => Some(Windows::all(problem)),
         };
@@ -109,7 +109,7 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
     let mut windows = windows::within(problem, &reach, limit_ns);
     // Boundaries hardly ever close more than half of what is open.
     let is_hopeless = extent == Extent::Few && windows.open() > 2 * FEW_BINARIES;
-    if windows.some_is_empty() || is_hopeless || !search.control.reductions.boundaries {
+    if windows.some_is_empty() || is_hopeless || !search.control.switches.boundaries {
         return (!windows.some_is_empty()).then_some(windows);
     }
     let limits = Limits {

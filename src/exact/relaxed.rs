@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::bounds::Bound;
 use super::highs::SolverError;
 use super::search::Search;
-use super::{Step, take};
+use super::{Step, find_bounds, take};
 use crate::cost;
 use crate::options::Communication;
 use crate::problem::{Assignment, Item, Problem, Transfer};
@@ -21,7 +21,7 @@ const MOST_STEPS: u64 = 4_000_000_000;
 /// [`SolverError`] where HiGHS breaks down.
 pub(super) fn work_alone(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let overlaps = search.problem.settings.communication == Communication::Overlapped;
-    if !overlaps || search.problem.transfers.is_empty() || !search.control.reductions.work_alone {
+    if !overlaps || search.problem.transfers.is_empty() || !search.control.switches.work_alone {
         return Ok(());
     }
     let relaxed = search.problem.without_transfers();
@@ -44,7 +44,7 @@ pub(super) fn work_alone(search: &mut Search, labels: &[String]) -> Result<(), S
 pub(super) fn dead_ends(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let Some(limit_ns) = search
         .target_bottleneck_ns()
-        .filter(|_| search.control.reductions.dead_ends)
+        .filter(|_| search.control.switches.dead_ends)
     else {
         return Ok(());
     };
@@ -233,14 +233,13 @@ fn raise(
     labels: &[String],
 ) -> Result<(), SolverError> {
     let control = search.control.elsewhere();
-    let mut alone = Search::new(relaxed, &control);
+    let relaxed = relaxed.in_ticks();
+    let mut alone = Search::new(&relaxed, &control);
+    find_bounds(&mut alone);
     search.plans.iter().for_each(|plan| alone.offer(restrict(plan)));
     let known = alone.plans.len();
-    for step in [Step::Bounds, Step::IdealPairs(MOST_STEPS)] {
-        take(step, &mut alone, labels)?;
-        if alone.is_over() {
-            break;
-        }
+    if !alone.is_over() {
+        take(Step::IdealPairs(MOST_STEPS), &mut alone, labels)?;
     }
     search.raise_bottleneck(Bound {
         source,

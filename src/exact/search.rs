@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
 
     /// Reduces the problem for plans whose busiest stage is at most `limit_ns`.
     pub fn presolve(&mut self, limit_ns: u64) {
-        self.reduced = presolve::reduce(self.problem, limit_ns, &self.control.reductions);
+        self.reduced = presolve::reduce(self.problem, limit_ns, &self.control.switches);
         self.statistics.items_after_presolve = self.reduced.problem.items.len();
     }
 

@@ -17,7 +17,7 @@ const MOST_NODES: u64 = 50;
 pub(super) fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
     let Some(target_ns) = search
         .target_bottleneck_ns()
-        .filter(|_| search.control.reductions.three_block && !search.is_over())
+        .filter(|_| search.control.switches.three_block && !search.is_over())
     else {
         return Ok(());
     };

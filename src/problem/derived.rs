@@ -144,6 +144,18 @@ impl Problem {
         }
     }
 
+    /// The same problem with an objective that is not rounded up to whole ns: what is proved of it holds for bottlenecks.
+    pub fn in_ticks(&self) -> Self {
+        let settings = Settings {
+            ticks_per_ns: 1,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            ..self.clone()
+        }
+    }
+
     /// What transfers cost between other items that stand for these, if some does; those with the same ends become one.
     fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
         let mut costs = Costs::new();

@@ -87,7 +87,13 @@ fn one(command: &mut clap::Command, format: &Format, number: u64) -> (Option<boo
 
 /// Runs a command as the program does, messages rendered; true if it has no complaint.
 fn read(command: &mut clap::Command, args: &[&str]) -> bool {
-    let args = std::iter::once("stagecut").chain(args.iter().copied());
+    // Heuristics end by themselves, but where nothing fits the least memory that would do is searched for.
+    let limit: &[&str] = if args[0] == "solve" {
+        &["--time-limit", "1"]
+    } else {
+        &[]
+    };
+    let args = ["stagecut"].iter().chain(args).chain(limit);
     let matches = command.try_get_matches_from_mut(args).expect("a command of ours");
     match run(Cli::from_arg_matches(&matches).expect("a command of ours")) {
         Ok(_) => true,

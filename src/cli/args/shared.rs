@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CliError, output};
+use crate::exact::switches::Switches;
 use crate::instance::Instance;
 use crate::options::PipelineOptions;
 use crate::problem::Problem;
@@ -122,6 +123,25 @@ pub struct SearchArgs {
     /// Seed of everything random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+
+    /// Parts of the exact engine to leave out, separated by commas, to see what they are worth: for its developers
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = part, hide_short_help = true, long_help = without_help())]
+    pub without: Vec<&'static str>,
+}
+
+fn without_help() -> String {
+    format!(
+        "Parts of the exact engine to leave out, separated by commas, to see what they are worth; answers stay right, proofs \
+         may take longer or be missed. For its developers. Parts: {}",
+        Switches::NAMES.join(", ")
+    )
+}
+
+fn part(name: &str) -> Result<&'static str, String> {
+    let known = Switches::NAMES.iter().find(|known| **known == name);
+    known
+        .copied()
+        .ok_or_else(|| format!("expected one of {}", Switches::NAMES.join(", ")))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

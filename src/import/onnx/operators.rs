@@ -16,7 +16,7 @@
 //! | Mul, Div, Max, Min | `y` a term | `y` an operand | activations read |
 //! | Sigmoid, Tanh, Exp, Sqrt | `4 y` | `2 y` | output |
 //! | Gelu, Erf, Pow and the like | `4 y` | `4 y` | input |
-//! | reductions | `x` | `x` | nothing, or the input |
+//! | switches | `x` | `x` | nothing, or the input |
 //! | Concat, Slice, Transpose, Gather and the like | 0 | 0 | integer inputs |
 //! | Reshape, Flatten, Identity and the like | 0 | 0 | nothing: views move nothing |
 //! | any other | `y` | `y` | activations read |

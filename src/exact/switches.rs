@@ -1,0 +1,106 @@
+//! What an exact search is made of, each part with a switch: all on, unless a developer asks what one is worth.
+
+/// Declares the switches, with the list of their names and access by name: one line a switch.
+macro_rules! switches {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Which parts an exact search may use. Whatever is off, answers stay right: searches take longer, or prove less.
+        ///
+        /// Every switch is held against brute force by `tests/exact.rs`, which takes them from [`Switches::NAMES`], and what each
+        /// is worth is measured by `benches/ablation`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Switches {
+            $($(#[doc = $doc])+ pub $name: bool,)+
+        }
+
+        impl Switches {
+            /// The names of all switches.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// Everything on.
+            pub const ALL: Self = Self { $($name: true,)+ };
+
+            /// Everything off.
+            pub const NONE: Self = Self { $($name: false,)+ };
+
+            /// The switch of that name.
+            pub fn get_mut(&mut self, name: &str) -> Option<&mut bool> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+switches! {
+    /// Quick heuristics before anything else.
+    incumbents,
+    /// The thorough heuristic between the quick steps and the slow ones.
+    evolution,
+    /// Items that no plan of interest can separate become one.
+    apart,
+    /// Items join the neighbour that pays for them anyway.
+    absorb,
+    /// Items that could change places in any plan keep to an order.
+    twins,
+    /// Prefix variables outside an item's stage window are fixed.
+    windows,
+    /// Windows take account of what must cross the boundaries between stages.
+    boundaries,
+    /// The anchored stage bound.
+    anchored,
+    /// What is proved of the period, for iterations.
+    period,
+    /// What is proved without transfers, for overlapped ones.
+    work_alone,
+    /// What is proved without items that take no time and hang on one other.
+    dead_ends,
+    /// The three-block bound.
+    three_block,
+    /// The mixed-integer program.
+    program,
+    /// The program before slower steps, where it has few binaries.
+    few_binaries,
+    /// The program beside the ideals, on a second thread.
+    beside,
+    /// The dynamic program over ideals, in the portfolio; where workers differ over ideals and devices.
+    ideals,
+    /// The dynamic program over ideals with labels, for iterations.
+    labelled_ideals,
+    /// The dynamic program over pairs of ideals.
+    ideal_pairs,
+    /// Pairs of ideals over joined items, where those of all items are too many.
+    coarse,
+    /// Pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
+    fronts,
+    /// Pairs of ideals are left out where another is reached that can only be better.
+    dominance,
+    /// A few pairs of ideals are gone on from before all of them, or where all are too many.
+    dives,
+    /// Where workers differ: what one class of them can do alone.
+    one_class,
+    /// Where workers differ: exhaustive search over few items.
+    tree,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl Switches {
+    /// Everything but the parts of these names.
+    ///
+    /// # Errors
+    ///
+    /// The first name that is none.
+    pub fn without<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
+        let mut switches = Self::ALL;
+        for name in names {
+            *switches.get_mut(name).ok_or(name)? = false;
+        }
+        Ok(switches)
+    }
+}

@@ -19,7 +19,7 @@ use stagecut::problem::Problem;
 use stagecut::units::ms_to_ns;
 
 /// Draws, of which about two in three are problems.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 10_000;
 
 /// Most plans of a problem, so that brute force takes milliseconds.
 const MOST_PLANS: f64 = 3e5;

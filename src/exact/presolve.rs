@@ -7,7 +7,7 @@ use petgraph::algo::has_path_connecting;
 use super::switches::Switches;
 use super::twins;
 use crate::cost::{PhaseCost, Side, StageCost};
-use crate::options::Communication;
+use crate::options::{Communication, Synchronization};
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::workers::{Choice, StageWork};
 
@@ -185,11 +185,16 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
 }
 
 /// An item, and one that it can follow into any stage: by order its last predecessor or its first successor, or any item where it
-/// has no order. The item has no memory where that can bind, and no work unless transfers are blocking.
+/// has no order. The item has no memory where that can bind, no parameters where groups synchronise them, and no work unless
+/// transfers are blocking.
 fn host(problem: &Problem, item: usize) -> Option<usize> {
     let own = &problem.items[item];
     let may_carry = problem.settings.communication == Communication::Blocking && problem.workers.is_none();
     if own.work_ns() > 0 && !may_carry || own.times.iter().any(Option::is_none) {
+        return None;
+    }
+    // A group sends the gradients of its parameters round a ring.
+    if own.parameter_bytes > 0 && problem.settings.synchronization == Synchronization::Ring {
         return None;
     }
     // Where the other pass of its layer lies changes what a stage must hold.

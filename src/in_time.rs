@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::exact::control::{Control, Known, Progress};
-use crate::exact::highs::SolverError;
+use crate::control::{Control, Known, Progress};
 use crate::plan::{Outcome, Statistics};
 use crate::problem::Problem;
+use crate::solver::SolverError;
 
 /// The moment: what most searches need to put their plan together, on a busy machine too.
 const MOMENT: Duration = Duration::from_millis(200);

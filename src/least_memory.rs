@@ -8,14 +8,14 @@
 use std::time::{Duration, Instant};
 
 use crate::check;
+use crate::control::Control;
 use crate::exact;
-use crate::exact::control::Control;
-use crate::exact::highs::SolverError;
 use crate::instance::Instance;
 use crate::methods::Method;
 use crate::plan::{LeastMemory, Plan, Status};
 use crate::problem::{Problem, too_large};
 use crate::settings::Settings;
+use crate::solver::SolverError;
 
 /// How long a search may take where nobody said so: it is an answer to a question that was not asked.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@
 //! ```no_run
 //! use std::path::Path;
 //!
-//! use stagecut::exact::control::Control;
+//! use stagecut::control::Control;
 //! use stagecut::instance::Instance;
 //! use stagecut::methods;
 //! use stagecut::options::PipelineOptions;
@@ -46,7 +46,8 @@
 //! | what a plan costs | [`cost`], and on its own path [`check`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
-//! | a bound, a reduction | [`exact`] |
+//! | a bound, a reduction | [`exact`], and its name in [`switches`] |
+//! | HiGHS: options, limits, what its answers mean | [`solver`] |
 //! | what is said where no plan fits the memory | [`least_memory`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
@@ -55,21 +56,22 @@
 //! | a report | [`report`] |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | [`study`] |
-//! | time limits and interrupts | [`exact::control`] (asked in every loop), [`in_time`] (where nobody asks) |
+//! | time limits and interrupts | [`control`] (asked in every loop), [`in_time`] (where nobody asks) |
 //! | a command | [`cli`] |
 //!
 //! # Invariants
 //!
 //! * Dependencies point one way: `cli` → `study` → `report`, `least_memory` → `methods`, `narrower` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
-//!   → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
+//!   → `solver`, `control` → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
 //!   `export` sees `plan` and `instance` alone.
 //! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
 //!   program in `heuristics`. `hybrid` knows no other part of the library.
 //! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
 //!   before anyone sees it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
-//! * good_lp and highs are named in [`formulations`] and [`exact`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
+//! * good_lp and highs are named in [`formulations`] and [`solver`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
 //!   `unsafe` is in one file, HiGHS's C interface.
-//! * Times are whole nanoseconds inside, milliseconds outside ([`units`]); a validated network's totals are exact in a double.
+//! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
+//!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double.
 //! * Layers are known by their position in the network, items by their position in the problem. Positions never change.
 //! * Why a search stopped and what it found are two facts ([`plan::StoppedBy`], [`plan::Status`]); `optimal` means that the
 //!   objective, computed again, meets the bound.
@@ -78,6 +80,7 @@
 pub mod check;
 pub mod cli;
 pub mod cluster;
+pub mod control;
 pub mod cost;
 pub mod exact;
 pub mod export;
@@ -105,8 +108,10 @@ pub mod report;
 pub mod settings;
 pub mod shares;
 pub mod simulate;
+pub mod solver;
 pub mod split;
 pub mod study;
+pub mod switches;
 pub mod tied_cuts;
 pub mod units;
 mod whole;

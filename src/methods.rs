@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
+use crate::control::Control;
 use crate::exact;
-use crate::exact::allocation_program::Form;
-use crate::exact::control::Control;
-use crate::exact::highs::SolverError;
+use crate::exact::allocation::program::Form;
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
 use crate::in_time;
 use crate::instance::Instance;
 use crate::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use crate::problem::Problem;
+use crate::solver::SolverError;
 use crate::tied_cuts;
 
 /// A method by name.

@@ -5,14 +5,14 @@
 //! best plans of all narrower settings: these are found by other branches of the engine, and a mistake in what a setting means
 //! shows here although every method makes it.
 
+use crate::control::Control;
 use crate::exact;
-use crate::exact::control::Control;
-use crate::exact::highs::SolverError;
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::options::{Shares, WorkerMode};
 use crate::plan::Plan;
 use crate::problem::Problem;
+use crate::solver::SolverError;
 use crate::tied_cuts;
 use crate::units::{ms_to_ns, ns_to_ms};
 use crate::workers::{Allocation, Workers};

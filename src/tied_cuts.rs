@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::control::Control;
 use crate::exact;
-use crate::exact::control::Control;
-use crate::exact::highs::SolverError;
 use crate::exact::presolve::Reduced;
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
 use crate::options::Cuts;
 use crate::plan::{Outcome, Statistics};
 use crate::problem::Problem;
+use crate::solver::SolverError;
 use crate::workers::Allocation;
 
 /// Name on the command line.

@@ -5,7 +5,7 @@ mod common;
 use common::mixed::{mixed_spec, random_mixed};
 use common::{plan_ns, problem_of, rounding_ns, whole_ns};
 use stagecut::check::check;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Cuts, Mode, Shares};

@@ -4,8 +4,8 @@ mod common;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::{is_chain, problem_of, rounding_ns, whole_ns};
+use stagecut::control::Control;
 use stagecut::cost;
-use stagecut::exact::control::Control;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, find};

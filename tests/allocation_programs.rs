@@ -4,8 +4,8 @@ mod common;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::problem_of;
-use stagecut::exact::allocation_program::{self, Form, Kind, Solved};
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
+use stagecut::exact::allocation::program::{self, Form, Kind, Solved};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
@@ -23,8 +23,7 @@ const MOST_CHOICES: usize = 20;
 fn solve(form: &Form, presolve: bool, instance: &Instance, problem: &Problem) -> Solved {
     let labels = item_labels(instance, problem);
     let windows = Windows::all(problem);
-    allocation_program::solve(form, &windows, presolve, None, 0, &labels, &Control::default())
-        .expect("HiGHS works")
+    program::solve(form, &windows, presolve, None, 0, &labels, &Control::default()).expect("HiGHS works")
 }
 
 /// The best plan of brute force is a plan and costs what it says; most draws have one.
@@ -162,7 +161,7 @@ fn a_given_partition_gets_its_best_devices() {
         };
         let labels = item_labels(&instance, &problem);
         let control = Control::default();
-        let found = allocation_program::for_partition(&form, &best.assignment, &labels, &control);
+        let found = program::for_partition(&form, &best.assignment, &labels, &control);
         let found = found.expect("HiGHS works").allocation.expect("a plan");
         assert_eq!(found.assignment, best.assignment);
         assert!(workers.objective_ns(&problem, &found).abs_diff(best_ns) <= ROUNDING_NS);

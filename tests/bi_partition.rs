@@ -4,8 +4,8 @@ mod common;
 
 use common::{is_chain, problem_of, random_problem, separate_problem};
 use stagecut::check::check;
+use stagecut::control::Control;
 use stagecut::cost;
-use stagecut::exact::control::Control;
 use stagecut::heuristics::find;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;

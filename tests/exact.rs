@@ -5,13 +5,11 @@ mod common;
 use common::{any_problem, larger_problem, problem_of, random_problem, random_spec, rounding_ns};
 use rayon::prelude::*;
 use stagecut::check;
+use stagecut::control::Control;
 use stagecut::cost;
-use stagecut::exact::boundaries::{self, Limits};
-use stagecut::exact::control::Control;
-use stagecut::exact::highs::{self, Stop};
 use stagecut::exact::presolve;
-use stagecut::exact::reach::Reach;
-use stagecut::exact::switches::Switches;
+use stagecut::exact::windows::boundaries::{self, Limits};
+use stagecut::exact::windows::reach::Reach;
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
@@ -21,6 +19,8 @@ use stagecut::instance::spec::{InstanceSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::oracles::brute_force;
 use stagecut::plan::{Plan, Status};
+use stagecut::solver::{self, Stop};
+use stagecut::switches::Switches;
 use stagecut::units::ms_to_ns;
 
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.
@@ -186,7 +186,7 @@ fn three_blocks_hold_every_best_plan() {
                 let program = three_block::build(&three, before, after, best_ns, &labels);
                 let scale_ns = program.scale_ns;
                 let solved =
-                    highs::solve(program, None, None, &Control::default(), &|_| ()).expect("HiGHS works");
+                    solver::solve(program, None, None, &Control::default(), &|_| ()).expect("HiGHS works");
                 assert_eq!(solved.stop, Stop::Optimal, "seed {seed}, {before} before");
                 assert!(
                     solved.bound * scale_ns <= best_ns as f64 * (1.0 + 1e-9) + 1e-3,

@@ -11,7 +11,7 @@ use std::process::Command;
 use command::{Folder, snapshots, solved};
 use common::{problem_of, random_spec};
 use serde_json::Value;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::export::{TARGETS, find};
 use stagecut::methods;
 use stagecut::options::Communication;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::mixed::random_mixed;
 use common::{random_problem, separate_problem};
-use stagecut::exact::allocation_program::{Form, Kind};
+use stagecut::exact::allocation::program::{Form, Kind};
 use stagecut::exact::bounds;
 use stagecut::formulations::Program;
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
@@ -131,5 +131,37 @@ fn the_program_is_as_large_as_its_page_says() {
         let rows = q.saturating_sub(2) * n + (q - 1) * problem.order.edge_count() + 2 * q * consumers;
         let others = q + 6 * q + q + 3;
         assert!(program.rows.len() <= rows + others, "{} rows", program.rows.len());
+    }
+}
+
+/// The index lists every page, and beside it a file or folder that is there.
+#[test]
+fn the_index_lists_every_page() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let index = include_str!("../formulations/README.md");
+    let rows = index.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split('`');
+        Some((cells.next()?.strip_suffix(".md")?, cells.nth(1)?))
+    });
+    let rows: std::collections::BTreeMap<&str, &str> = rows.collect();
+    let pages = std::fs::read_dir(root.join("formulations"))
+        .expect("a folder")
+        .flatten();
+    let names = pages.map(|page| {
+        page.path()
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
+    });
+    let pages: BTreeSet<String> = names.filter(|name| name != "README").collect();
+    let listed: BTreeSet<String> = rows.keys().map(|&page| page.to_owned()).collect();
+    assert_eq!(listed, pages);
+    for (page, module) in rows {
+        let file = root.join("src").join(module.replace("::", "/"));
+        assert!(
+            file.is_dir() || file.with_extension("rs").is_file(),
+            "{page}: no `{module}`"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Generated instances: the same for a seed, as large as asked, and valid.
 
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::generate::random::{Random, random};
 use stagecut::generate::transformer::{Granularity, PRESETS, Precision, Transformer, transformer};
 use stagecut::instance::Instance;

@@ -4,8 +4,7 @@
 mod command;
 
 use command::Folder;
-use stagecut::exact::control::Control;
-use stagecut::exact::highs;
+use stagecut::control::Control;
 use stagecut::formulations::horizon::{Goal, Kind, build};
 use stagecut::hybrid::exact::Front;
 use stagecut::hybrid::plan::{Layout, Rule, Stage, plan_of};
@@ -19,6 +18,7 @@ use stagecut::online::scenario::Scenario;
 use stagecut::online::states::State;
 use stagecut::online::stationary::optimum_ms;
 use stagecut::online::yardsticks::{Kinds, bound_ms};
+use stagecut::solver;
 
 /// Two states, worked by hand: with a budget of 1.5 a slot, one of the two slow slots takes its dear plan.
 #[test]
@@ -37,7 +37,7 @@ fn the_horizon_program_by_hand() {
     let value = |total: f64, goal: Goal| {
         let program = build(&kinds, &[total], goal);
         let scale = program.scale_ns / 1e6;
-        let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
+        let solved = solver::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
         solved.bound * scale
     };
     assert!((value(4.5, Goal::WholeSlots) - 19.0).abs() < 1e-6);
@@ -133,7 +133,7 @@ fn swaps_of_equal_devices_change_no_bound() {
     let budget = 2.0 * f64::from(slots);
     let program = build(&apart, &[budget], Goal::Time);
     let scale_ms = program.scale_ns / 1e6 / f64::from(slots);
-    let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
+    let solved = solver::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
     let apart_ms = solved.bound * scale_ms;
     let together_ms = bound_ms(&together, &[2.0], slots as usize, &Control::default())
         .expect("it solves")
@@ -304,7 +304,7 @@ fn column_generation_is_enumeration() {
             .collect();
         let program = build(&kinds, &[budget, 5.0], Goal::Time);
         let scale_ms = program.scale_ns / 1e6;
-        let all = highs::solve(program, None, None, &control, &|_| {}).expect("it solves");
+        let all = solver::solve(program, None, None, &control, &|_| {}).expect("it solves");
         match found {
             None => {
                 assert!(all.bound.is_infinite(), "seed {seed}: {}", all.bound);

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slots::{draw_chain, draw_slot};
-use stagecut::exact::control::Control;
-use stagecut::exact::highs::{self, Stop};
+use stagecut::control::Control;
 use stagecut::formulations::hybrid_program::build;
 use stagecut::hybrid::check::violations;
 use stagecut::hybrid::counts::Counts;
 use stagecut::hybrid::exact::{self, Front};
 use stagecut::hybrid::{Chain, Device, Reading, Slot, tentative};
 use stagecut::oracles::hybrid::least_value;
+use stagecut::solver::{self, Stop};
 
 const READINGS: [Reading; 2] = [Reading::ParallelPipelines, Reading::PipelineOfGroups];
 
@@ -216,7 +216,7 @@ fn the_program_is_brute_force() {
         let expected = least_value(&slot);
         let program = build(&slot).expect("few devices");
         let names = program.variable_names();
-        let solved = highs::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
+        let solved = solver::solve(program, None, None, &Control::default(), &|_| {}).expect("it solves");
         match solved.values {
             None => {
                 assert_eq!(solved.stop, Stop::Infeasible, "seed {seed}");

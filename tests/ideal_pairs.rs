@@ -7,18 +7,18 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::bounds;
-use stagecut::exact::coarse::coarsened;
-use stagecut::exact::control::Control;
+use stagecut::exact::ideal_pairs::coarse::coarsened;
 use stagecut::exact::ideal_pairs::{Caps, PairSearch};
 use stagecut::exact::ideals::{IdealSearch, Pass};
-use stagecut::exact::switches::Switches;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::oracles::brute_force;
 use stagecut::problem::{Assignment, Problem};
+use stagecut::switches::Switches;
 
 const SEEDS: std::ops::Range<u64> = 0..6_000;
 

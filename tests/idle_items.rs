@@ -5,12 +5,12 @@ mod common;
 use common::{problem_of, random_spec, separate_spec};
 use rayon::prelude::*;
 use stagecut::cost;
+use stagecut::exact::portfolio::relaxed::WithoutDeadEnds;
 use stagecut::exact::presolve;
-use stagecut::exact::relaxed::WithoutDeadEnds;
-use stagecut::exact::switches::Switches;
 use stagecut::instance::spec::InstanceSpec;
 use stagecut::oracles::brute_force;
 use stagecut::problem::Problem;
+use stagecut::switches::Switches;
 
 /// The same network with about every second pass taking no time.
 fn idle(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {

@@ -8,7 +8,7 @@ use command::Folder;
 use common::random_problem;
 use serde_json::{Value, json};
 use stagecut::check::examine;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, Mode, Schedule};
 use stagecut::simulate::{self, Request};

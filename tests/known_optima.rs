@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use approx::assert_relative_eq;
 use serde::Deserialize;
 use stagecut::check;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Communication, PipelineOptions};

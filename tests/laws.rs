@@ -5,7 +5,7 @@ mod common;
 use common::{any_spec, plan_ns, problem_of, rounding_ns};
 use rayon::prelude::*;
 use stagecut::check::check;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::heuristics::{self, Heuristic};
 use stagecut::instance::Instance;
 use stagecut::instance::spec::InstanceSpec;

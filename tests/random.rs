@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{any_problem, any_spec, rounding_ns, whole_ns};
 use rayon::prelude::*;
 use stagecut::check::check;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::heuristics;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};

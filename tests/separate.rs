@@ -8,7 +8,7 @@ use common::{problem_of, separate_problem};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::check::{Violation, check};
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOptions, Schedule};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{problem_of, separate_chain};
+use stagecut::control::Control;
 use stagecut::cost;
-use stagecut::exact::control::Control;
 use stagecut::instance::Instance;
 use stagecut::instance::spec::InstanceSpec;
 use stagecut::methods;

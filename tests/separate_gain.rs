@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{problem_of, separate_spec};
 use stagecut::check::{Violation, check};
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;

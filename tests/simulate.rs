@@ -10,7 +10,7 @@ use command::Folder;
 use common::{problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::exact::control::Control;
+use stagecut::control::Control;
 use stagecut::methods;
 use stagecut::options::{
     Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, Shares, WorkerMode,

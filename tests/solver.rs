@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use stagecut::control::{Control, Progress};
 use stagecut::cost;
 use stagecut::exact::bounds;
-use stagecut::exact::control::{Control, Progress};
-use stagecut::exact::highs::{Stop, solve};
 use stagecut::formulations::Program;
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
@@ -20,6 +19,7 @@ use stagecut::options::{Groups, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
+use stagecut::solver::{Stop, solve};
 
 /// Layers side by side behind one source, with costly tensors between: easy to plan, hard to prove.
 fn wide(layers: usize) -> InstanceSpec {

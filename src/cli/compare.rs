@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::exact::control::Progress;
+use crate::control::Progress;
 use crate::heuristics;
 use crate::methods::{self, Method};
 use crate::problem::Problem;

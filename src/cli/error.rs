@@ -9,8 +9,8 @@ use miette::{
     SourceCode, SourceSpan, SpanContents,
 };
 
-use crate::exact::highs::SolverError;
 use crate::fault::{Excerpt, Fault, InputError, printable};
+use crate::solver::SolverError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]

@@ -1,13 +1,14 @@
 //! `formulate`.
 
-use crate::exact::allocation_program::Form;
-use crate::exact::{bounds, highs};
+use crate::exact::allocation::program::Form;
+use crate::exact::bounds;
 use crate::fault::printable;
 use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
 use crate::instance::Instance;
 use crate::problem::Problem;
+use crate::solver;
 use crate::whole;
 
 use super::args::FormulateArgs;
@@ -36,7 +37,7 @@ pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     let comments = comments(&instance, &problem, &program, extension);
     whole::made(&args.output, |path| {
         std::fs::write(path, "").map_err(Unwritten::Io)?;
-        highs::write(program, &instance.name, path).map_err(Unwritten::Solver)?;
+        solver::write(program, &instance.name, path).map_err(Unwritten::Solver)?;
         let text = std::fs::read_to_string(path).map_err(Unwritten::Io)?;
         std::fs::write(path, comments + &text).map_err(Unwritten::Io)
     })
@@ -64,7 +65,7 @@ fn comments(instance: &Instance, problem: &Problem, program: &Program, extension
 /// Why a file was not written.
 enum Unwritten {
     Io(std::io::Error),
-    Solver(highs::SolverError),
+    Solver(solver::SolverError),
 }
 
 impl From<std::io::Error> for Unwritten {

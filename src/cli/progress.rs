@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::exact::control::{Control, Progress};
-use crate::exact::switches::Switches;
+use crate::control::{Control, Progress};
 use crate::settings::Settings;
+use crate::switches::Switches;
 
 use super::args::SearchArgs;
 

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::check;
+use crate::control::{Control, Progress};
 use crate::exact;
-use crate::exact::control::Progress;
-use crate::exact::highs::SolverError;
 use crate::formulations::partition::item_labels;
 use crate::in_time;
 use crate::instance::Instance;
@@ -16,6 +15,7 @@ use crate::plan::{LeastMemory, Overrun, Plan, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::report;
 use crate::settings::Settings;
+use crate::solver::SolverError;
 
 use super::args::{Format, OutputArgs, SolveArgs};
 use super::progress::{StatusLine, catch_interrupts, control, of_search};
@@ -138,9 +138,7 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let labels = item_labels(&instance, &problem);
     let outcome = searched(args, &problem.settings, |control| {
-        let search = move |problem: &Problem, control: &exact::control::Control| {
-            exact::bound(problem, &labels, control)
-        };
+        let search = move |problem: &Problem, control: &Control| exact::bound(problem, &labels, control);
         in_time::run(&problem, control, search)
     })?;
     let mut plan = Plan::new(&instance, &problem, methods::BOUND, outcome);
@@ -159,7 +157,7 @@ pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
 fn searched<T>(
     args: &SolveArgs,
     settings: &Settings,
-    search: impl FnOnce(&exact::control::Control) -> Result<T, SolverError>,
+    search: impl FnOnce(&Control) -> Result<T, SolverError>,
 ) -> Result<T, CliError> {
     catch_interrupts();
     let line = StatusLine::new(args.output.quiet);

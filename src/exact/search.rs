@@ -1,9 +1,9 @@
 //! What an exact search knows: the best plan, the best bound, and which bound that was.
 
-use super::bounds;
-use super::control::Control;
-use super::presolve::{self, Reduced};
+use crate::control::Control;
 use crate::cost;
+use crate::exact::bounds;
+use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};

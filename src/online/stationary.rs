@@ -5,10 +5,10 @@ use super::controller::OnlineError;
 use super::known::Known;
 use super::scenario::Scenario;
 use super::states::State;
-use crate::exact::control::Control;
-use crate::exact::highs::{self, Stop};
+use crate::control::Control;
 use crate::formulations::horizon::{BUDGET_SCALE, Goal, Kind, build};
 use crate::hybrid::tentative;
+use crate::solver::{self, Stop};
 use crate::units::NS_PER_MS;
 
 /// By how much, relative to what the master has, a plan must be worth less to become a column: rows and duals hold to 1e-9.
@@ -78,7 +78,7 @@ fn generate(
             Goal::Excess => 1.0,
         };
         let names = program.row_names();
-        let solved = highs::solve(program, None, None, control, &|_| {})?;
+        let solved = solver::solve(program, None, None, control, &|_| {})?;
         let (Stop::Optimal, Some(duals)) = (solved.stop, solved.duals) else {
             return Ok(None);
         };

@@ -2,9 +2,9 @@
 
 use super::known::Frontier;
 use super::record::{Yardsticks, rounded};
-use crate::exact::control::Control;
-use crate::exact::highs::{self, SolverError, Stop};
+use crate::control::Control;
 use crate::formulations::horizon::{Goal, Kind, build};
+use crate::solver::{self, SolverError, Stop};
 use crate::units::NS_PER_MS;
 
 /// Slots of a horizon, counted by state. States without any plan are left out: no policy is served there.
@@ -95,6 +95,6 @@ fn solve(
         ..control.clone()
     };
     let most_nodes = (goal == Goal::WholeSlots).then_some(MOST_NODES);
-    let solved = highs::solve(program, None, most_nodes, &control, &|_| {})?;
+    let solved = solver::solve(program, None, most_nodes, &control, &|_| {})?;
     Ok((solved.stop == Stop::Optimal).then_some(solved.bound * scale))
 }

@@ -10,7 +10,7 @@ use super::row::{Row, RowStatus};
 use super::store::Store;
 use super::task::{Source, Task};
 use crate::check;
-use crate::exact::control::Control;
+use crate::control::Control;
 use crate::fault::InputError;
 use crate::generate;
 use crate::instance::Instance;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CliError, output};
-use crate::exact::switches::Switches;
 use crate::instance::Instance;
 use crate::options::PipelineOptions;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::switches::Switches;
 
 /// An instance and the problem asked of it.
 #[derive(Debug, Args)]

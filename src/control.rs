@@ -1,0 +1,170 @@
+//! What steers a search from outside: limits, seed, interrupts, and where progress goes.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::plan::{Outcome, Statistics, StoppedBy};
+use crate::switches::Switches;
+use crate::workers::Allocation;
+
+/// Limits and wishes of a search.
+#[derive(Clone)]
+pub struct Control<'a> {
+    /// When the search started.
+    pub started: Instant,
+    /// How long it may take.
+    pub time_limit: Option<Duration>,
+    /// Relative gap at which it may stop.
+    pub gap: f64,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Switches and bounds it may use.
+    pub switches: Switches,
+    /// Set by Ctrl-C or a caller: stop with the best plan so far.
+    pub interrupt: &'a AtomicBool,
+    /// Set by the search itself where a part of it is no longer needed.
+    pub cancelled: Option<&'a AtomicBool>,
+    /// Called now and then, from any thread.
+    pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
+    /// Where the best plan and bound go as they are found, for whoever may not wait for the end.
+    pub known: Option<&'a Known>,
+}
+
+/// How far a search has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Wall-clock seconds since the start.
+    pub seconds: f64,
+    /// Objective of the best plan, in ns.
+    pub incumbent_ns: Option<u64>,
+    /// The best bound, in ns.
+    pub bound_ns: u64,
+}
+
+/// What a search has found so far: its best plan and bound.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<Best>);
+
+#[derive(Debug)]
+struct Best {
+    allocation: Option<Allocation>,
+    objective_ns: u64,
+    bound_ns: u64,
+    bound_source: &'static str,
+}
+
+impl Default for Best {
+    fn default() -> Self {
+        Self {
+            allocation: None,
+            objective_ns: u64::MAX,
+            bound_ns: 0,
+            bound_source: "none",
+        }
+    }
+}
+
+impl Known {
+    /// What a search that shows no more has come to.
+    pub fn outcome(&self, stopped_by: StoppedBy, statistics: Statistics) -> Outcome {
+        let best = self.0.lock().map(|mut best| std::mem::take(&mut *best));
+        let best = best.unwrap_or_default();
+        Outcome {
+            allocation: best.allocation,
+            bound_ns: best.bound_ns,
+            bound_source: best.bound_source,
+            stopped_by,
+            statistics,
+        }
+    }
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl Default for Control<'_> {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            time_limit: None,
+            gap: 0.0,
+            seed: 0,
+            switches: Switches::default(),
+            interrupt: &NEVER,
+            cancelled: None,
+            progress: None,
+            known: None,
+        }
+    }
+}
+
+impl Control<'_> {
+    /// The same limits for another problem: what is found there is no plan of this one, and no bound.
+    pub fn elsewhere(&self) -> Self {
+        Self {
+            progress: None,
+            known: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether Ctrl-C or a caller ends the search.
+    pub fn is_interrupted(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        is_set(self.interrupt) || self.cancelled.is_some_and(is_set)
+    }
+
+    /// Why the search must stop now, if it must.
+    pub fn must_stop(&self) -> Option<StoppedBy> {
+        if self.is_interrupted() {
+            return Some(StoppedBy::Interrupt);
+        }
+        match self.remaining() {
+            Some(left) if left.is_zero() => Some(StoppedBy::TimeLimit),
+            _ => None,
+        }
+    }
+
+    /// Time left, if there is a limit.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.time_limit
+            .map(|limit| limit.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Shows a plan and its objective in ns, the best so far.
+    pub fn show_plan(&self, allocation: &Allocation, objective_ns: u64) {
+        let Some(Ok(mut best)) = self.known.map(|known| known.0.lock()) else {
+            return;
+        };
+        if objective_ns < best.objective_ns {
+            best.objective_ns = objective_ns;
+            best.allocation = Some(allocation.clone());
+        }
+    }
+
+    /// Shows a bound in ns, the best so far.
+    pub fn show_bound(&self, source: &'static str, bound_ns: u64) {
+        let Some(Ok(mut best)) = self.known.map(|known| known.0.lock()) else {
+            return;
+        };
+        if bound_ns > best.bound_ns {
+            (best.bound_ns, best.bound_source) = (bound_ns, source);
+        }
+    }
+
+    /// Tells whoever listens how far the search has come.
+    pub fn report(&self, incumbent_ns: Option<u64>, bound_ns: u64) {
+        if let Some(progress) = self.progress {
+            progress(&Progress {
+                seconds: self.seconds(),
+                incumbent_ns,
+                bound_ns,
+            });
+        }
+    }
+}

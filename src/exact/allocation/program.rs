@@ -1,0 +1,391 @@
+//! The mixed-integer programs of workers that differ, solved until nothing better is left.
+
+use crate::control::Control;
+use crate::exact::windows::demands::{self, Demand};
+use crate::exact::windows::reach::Reach;
+use crate::formulations::Program;
+use crate::formulations::devices::{self, Devices};
+use crate::formulations::groups::{self, Groups};
+use crate::formulations::pools::{Pool, Unsupported};
+use crate::formulations::staging::Windows;
+use crate::options::WorkerMode;
+use crate::plan::{StoppedBy, is_proved};
+use crate::problem::{Assignment, Problem};
+use crate::solver::Report;
+use crate::solver::{self, SolverError, Stop};
+use crate::workers::{Allocation, Workers};
+
+/// What came of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solved {
+    /// The best plan that was found, if any.
+    pub allocation: Option<Allocation>,
+    /// No plan costs less, in ns; `u64::MAX` if there is none.
+    pub bound_ns: u64,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// Branch-and-bound nodes.
+    pub nodes: u64,
+    /// Integer variables of the last program.
+    pub binaries: usize,
+}
+
+/// A program that can express a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The devices program: a binary for every choice and stage.
+    Devices,
+    /// The groups program: a number of devices for every class and stage.
+    Groups,
+}
+
+/// A program for a problem, with the pools it needs.
+pub struct Form<'a> {
+    problem: &'a Problem,
+    workers: &'a Workers,
+    kind: Kind,
+    pools: Vec<Pool>,
+}
+
+impl<'a> Form<'a> {
+    /// The first program that can express the problem: groups, else devices.
+    ///
+    /// # Errors
+    ///
+    /// Why neither can.
+    pub fn new(problem: &'a Problem, workers: &'a Workers) -> Result<Self, Unsupported> {
+        Self::of_kind(Kind::Groups, problem, workers)
+            .or_else(|_| Self::of_kind(Kind::Devices, problem, workers))
+    }
+
+    /// One program.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot express the problem.
+    pub fn of_kind(kind: Kind, problem: &'a Problem, workers: &'a Workers) -> Result<Self, Unsupported> {
+        if problem.memory_is_joint() {
+            return Err("memory that depends on where both passes of a layer lie, on workers that differ");
+        }
+        if problem.iteration_micro_batches().is_some() {
+            return Err("an iteration of groups of devices");
+        }
+        let pools = match kind {
+            Kind::Groups => groups::singles(problem, workers)?,
+            Kind::Devices => devices::pools(problem, workers)?,
+        };
+        Ok(Self {
+            problem,
+            workers,
+            kind,
+            pools,
+        })
+    }
+
+    /// Which program it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The program of all plans, without windows and cut-off, to be written to a file.
+    pub fn program(&self, labels: &[String]) -> Program {
+        let windows = Windows::all(self.problem);
+        self.build(&windows, [self.least_ns(), self.most_ns()], labels).0
+    }
+
+    /// A period that no plan beats, in real ns.
+    fn least_ns(&self) -> f64 {
+        if self.kind == Kind::Groups {
+            return groups::least_ns(self.problem, self.workers, &self.pools);
+        }
+        let largest = |demand: &Demand| demand.work.iter().copied().fold(0.0, f64::max);
+        self.demands().iter().map(largest).fold(0.0, f64::max)
+    }
+
+    /// By how many ns at most rounding makes a plan cheaper than it is in real numbers; up to half a ns it leaves proofs whole.
+    pub fn rounding_ns(&self) -> f64 {
+        let of_pools = self.pools.iter().map(Pool::rounding_ns).fold(0.0, f64::max);
+        match self.kind {
+            Kind::Devices => of_pools,
+            // Groups pool rates, which are not whole even where those of single devices are.
+            Kind::Groups => 0.5,
+        }
+    }
+
+    /// What stages must get done and can do, for windows.
+    fn demands(&self) -> Vec<Demand> {
+        if self.kind == Kind::Groups {
+            let demands = groups::demands(self.problem, self.workers, &self.pools);
+            let demand = |(work, capacity)| Demand { work, capacity };
+            return demands.into_iter().map(demand).collect();
+        }
+        // An item that nothing can run needs no window: the program has no place for it.
+        let least = |time: &dyn Fn(&Pool) -> Option<f64>| {
+            let least = self.pools.iter().filter_map(time).fold(f64::INFINITY, f64::min);
+            if least.is_finite() { least } else { 0.0 }
+        };
+        let items = || 0..self.problem.items.len();
+        let work: Vec<Vec<f64>> = match self.problem.settings.worker {
+            WorkerMode::Sequential => {
+                vec![items().map(|i| least(&|pool| pool.least_ns(i))).collect()]
+            }
+            WorkerMode::Concurrent => (0..2)
+                .map(|phase| {
+                    let of_phase = |i: usize| least(&|pool| Some(pool.phases_ns(i)?[phase]));
+                    items().map(of_phase).collect()
+                })
+                .collect(),
+        };
+        let capacity: Vec<f64> = (0..=self.problem.stages()).map(|k| k as f64).collect();
+        let demand = |work| Demand {
+            work,
+            capacity: capacity.clone(),
+        };
+        work.into_iter().map(demand).collect()
+    }
+
+    fn build(&self, windows: &Windows, periods_ns: [f64; 2], labels: &[String]) -> (Program, Columns) {
+        let (problem, workers, pools) = (self.problem, self.workers, &self.pools);
+        match self.kind {
+            Kind::Devices => {
+                let built = Devices::build(problem, workers, pools, windows, periods_ns, labels);
+                (built.program, Columns::Devices(built.columns))
+            }
+            Kind::Groups => {
+                let built = Groups::build(problem, workers, pools, windows, periods_ns, labels);
+                (built.program, Columns::Groups(built.columns))
+            }
+        }
+    }
+
+    /// More than any plan costs, in real ns.
+    fn most_ns(&self) -> f64 {
+        let problem = self.problem;
+        let moving = problem.transfers.iter().map(|transfer| {
+            let sides = 1 + transfer.consumers.len() as u64;
+            (transfer.total_ns() * sides) as f64
+        });
+        let parameters: u64 = problem.items.iter().map(|item| item.parameter_bytes).sum();
+        let rings = self.pools.iter().filter_map(|pool| pool.synchronization);
+        let ring_ns = rings.map(|ring| ring.byte_ns * parameters as f64 + ring.latency_ns + ring.messages);
+        let work_ns = self.workers.slowest() * problem.work_ns() as f64;
+        // Half or a third of every part for either phase, or the least measured speed, which is in `slowest`.
+        3.0 * work_ns + moving.sum::<f64>() + ring_ns.fold(0.0, f64::max) + 2.0
+    }
+}
+
+/// Solves a problem of workers that differ.
+///
+/// * `form`: the program, see [`Form::new`];
+/// * `windows`: stages an item may lie in; with one stage each, the best choices for a given partition;
+/// * `presolve`: whether windows are narrowed for each incumbent;
+/// * `incumbent_ns`: the objective of a plan to beat; if no plan is returned, none does;
+/// * `lower_ns`: a bound that is known;
+/// * `labels`: a name for each item.
+///
+/// As for plans of like workers, every run asks for a plan better than the last, and only a run without any solution proves
+/// the best one: HiGHS sometimes calls a solution optimal that is not.
+///
+/// Programs count in real numbers and plans in whole ns for each phase. A run therefore asks for real periods up to what
+/// rounding could still make better than the incumbent, as far as that leaves the incumbent itself out; where it cannot, the
+/// bound that is proved stays below the incumbent by what rounding makes, a ns for workers that take turns.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn solve(
+    form: &Form,
+    windows: &Windows,
+    presolve: bool,
+    incumbent_ns: Option<u64>,
+    lower_ns: u64,
+    labels: &[String],
+    control: &Control,
+) -> Result<Solved, SolverError> {
+    let mut search = Search {
+        form,
+        control,
+        narrowing: (presolve && control.switches.windows).then(|| (Reach::new(form.problem), form.demands())),
+        solved: Solved {
+            allocation: None,
+            bound_ns: lower_ns,
+            stopped_by: StoppedBy::Completed,
+            nodes: 0,
+            binaries: 0,
+        },
+        upper_ns: incumbent_ns.unwrap_or(u64::MAX),
+        retreats: 0,
+    };
+    // Every run finds a better plan, is the last, or is one of few retreats.
+    while !search.is_done() {
+        if !search.run(windows, labels)? {
+            break;
+        }
+        if let Some(limit) = control.must_stop() {
+            search.solved.stopped_by = limit;
+            break;
+        }
+    }
+    Ok(search.solved)
+}
+
+/// Runs that found nothing better and proved nothing either, after which a search gives up.
+const MOST_RETREATS: u64 = 6;
+
+/// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
+const RETREAT: f64 = 1e-8;
+
+/// What sums of doubles may be off by, relatively: more than that of a million.
+const DOUBLES: f64 = 1e-10;
+
+struct Search<'a> {
+    form: &'a Form<'a>,
+    control: &'a Control<'a>,
+    /// What narrows windows, where it is asked for.
+    narrowing: Option<(Reach, Vec<Demand>)>,
+    solved: Solved,
+    upper_ns: u64,
+    /// Runs since the last better plan.
+    retreats: u64,
+}
+
+impl Search<'_> {
+    fn is_done(&self) -> bool {
+        self.upper_ns < u64::MAX && is_proved(self.upper_ns, self.solved.bound_ns)
+    }
+
+    /// Takes a plan if it is one and better; its objective is computed here.
+    fn offer(&mut self, allocation: Allocation) {
+        let Form { problem, workers, .. } = *self.form;
+        if !workers.is_feasible(problem, &allocation) {
+            return;
+        }
+        let objective_ns = workers.objective_ns(problem, &allocation);
+        if objective_ns < self.upper_ns {
+            self.upper_ns = objective_ns;
+            self.solved.allocation = Some(allocation);
+            self.retreats = 0;
+            self.control.report(Some(objective_ns), self.solved.bound_ns);
+        }
+    }
+
+    /// The largest period of interest, in real ns.
+    fn limit_ns(&self) -> f64 {
+        if self.upper_ns == u64::MAX {
+            return self.form.most_ns();
+        }
+        // What the solver could not tell from the incumbent is left open, twice as much of it each time.
+        let retreat_ns = self.upper_ns as f64 * RETREAT * ((1u64 << self.retreats) - 1) as f64;
+        let grain_ns = self.form.problem.settings.ticks_per_ns;
+        let target_ns = self.upper_ns.saturating_sub(grain_ns) as f64 - retreat_ns.ceil();
+        // What rounding takes off, up to midway to the incumbent: then better plans lie below and the incumbent does not.
+        let rounding_ns = self.form.rounding_ns().max(0.5);
+        target_ns
+            + if rounding_ns <= grain_ns as f64 / 2.0 {
+                rounding_ns
+            } else {
+                0.0
+            }
+    }
+
+    /// Records that every plan takes more than `limit_ns` in real numbers.
+    fn exhausted(&mut self, limit_ns: f64) {
+        self.solved.bound_ns = match self.upper_ns {
+            u64::MAX => u64::MAX,
+            _ => {
+                let whole_ns = (limit_ns - self.form.rounding_ns()).floor() + 1.0;
+                let whole_ns = self.form.problem.settings.whole_ns(whole_ns.max(0.0) as u64);
+                self.solved.bound_ns.max(whole_ns)
+            }
+        };
+    }
+
+    /// One run of the program; returns whether another one is of use.
+    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<bool, SolverError> {
+        let (limit_ns, least_ns) = (self.limit_ns(), self.form.least_ns());
+        if limit_ns < least_ns * (1.0 - DOUBLES) {
+            self.exhausted(limit_ns);
+            return Ok(false);
+        }
+        let mut windows = windows.clone();
+        if let Some((reach, demands)) = &self.narrowing {
+            demands::narrow(self.form.problem, reach, demands, limit_ns, &mut windows);
+        }
+        if windows.some_is_empty() {
+            self.exhausted(limit_ns);
+            return Ok(false);
+        }
+        let (program, columns) = self.form.build(&windows, [least_ns, limit_ns], labels);
+        self.solved.binaries = program.binaries();
+        let scale_ns = program.scale_ns;
+        let (known, bound_ns) = (self.upper_ns, self.solved.bound_ns);
+        let period_ns = |objective: f64| match self.form.kind {
+            Kind::Devices => objective * scale_ns,
+            // The objective is 1 - θ.
+            Kind::Groups => scale_ns / (1.0 - objective).max(f64::MIN_POSITIVE),
+        };
+        let watch = |report: Report| {
+            let found = report
+                .primal_bound
+                .is_finite()
+                .then(|| period_ns(report.primal_bound));
+            let best = found.map_or(known, |ns| known.min(ns as u64));
+            let bound = (period_ns(report.dual_bound) as u64).max(bound_ns).min(best);
+            self.control.report((best < u64::MAX).then_some(best), bound);
+        };
+        let solved = solver::solve(program, None, None, self.control, &watch)?;
+        self.solved.nodes += solved.nodes;
+        let found = solved.values.as_deref().and_then(|values| match &columns {
+            Columns::Devices(columns) => columns.allocation(&self.form.pools, values),
+            Columns::Groups(columns) => columns.allocation(self.form.workers, values),
+        });
+        found.into_iter().for_each(|allocation| self.offer(allocation));
+        let improved = self.upper_ns < known;
+        match solved.stop {
+            Stop::Infeasible => {
+                self.exhausted(limit_ns);
+                Ok(false)
+            }
+            Stop::Limit(stopped_by) => {
+                self.solved.stopped_by = stopped_by;
+                Ok(false)
+            }
+            Stop::Optimal if improved => Ok(true),
+            // A solution that rounding, or a tolerance of the solver, makes no better than the incumbent.
+            Stop::Optimal => {
+                self.retreats += 1;
+                Ok(self.upper_ns < u64::MAX && self.retreats <= MOST_RETREATS)
+            }
+        }
+    }
+}
+
+/// What the columns of either program mean.
+enum Columns {
+    Devices(devices::Columns),
+    Groups(groups::Columns),
+}
+
+/// The best groups or devices for a partition without empty stages: the same program with items fixed.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn for_partition(
+    form: &Form,
+    assignment: &Assignment,
+    labels: &[String],
+    control: &Control,
+) -> Result<Solved, SolverError> {
+    // Memory counts stages from the end of all, so empty ones go to the front.
+    let used = assignment.iter().max().map_or(0, |most| most + 1);
+    let shifted: Assignment = assignment
+        .iter()
+        .map(|stage| stage + form.problem.stages() - used)
+        .collect();
+    let windows = Windows {
+        earliest: shifted.clone(),
+        latest: shifted,
+    };
+    solve(form, &windows, false, None, 0, labels, control)
+}

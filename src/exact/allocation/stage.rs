@@ -1,0 +1,135 @@
+//! What a stage holds while it grows, on workers that differ: times by class, transfers, bytes.
+
+use crate::cost::{Side, StageCost};
+use crate::exact::bounds::capacity::Capacity;
+use crate::exact::ideals::growth::Tally;
+use crate::problem::Problem;
+use crate::workers::StageWork;
+
+/// What each side of each transfer costs a stage.
+pub fn sides(problem: &Problem) -> Vec<[StageCost; 2]> {
+    let side = |t: usize, side: Side| {
+        let mut cost = StageCost::default();
+        cost.add_transfer(problem.settings.communication, &problem.transfers[t], side);
+        cost
+    };
+    (0..problem.transfers.len())
+        .map(|t| [side(t, Side::Producer), side(t, Side::Consumer)])
+        .collect()
+}
+
+/// A stage that grows and shrinks.
+pub struct Holding<'a> {
+    problem: &'a Problem,
+    capacity: &'a Capacity,
+    sides: &'a [[StageCost; 2]],
+    /// Weight that the strongest worker can still carry within the limit.
+    heaviest: f64,
+    /// With memory that binds, the fewest stages behind this one: the fewer, the fewer micro-batches in flight.
+    behind: Option<usize>,
+    /// Weight of its items.
+    pub weight: u64,
+    /// Forward and backward time by class, over the items it can run.
+    sums: Vec<[u64; 2]>,
+    /// Items that the class cannot run.
+    cannot: Vec<usize>,
+    transfers: StageCost,
+    /// Bytes held once, of one further version of the weights, and of one micro-batch in flight.
+    bytes: [u64; 3],
+}
+
+impl<'a> Holding<'a> {
+    /// An empty stage of a plan whose every stage does its work within a limit.
+    pub fn new(
+        problem: &'a Problem,
+        capacity: &'a Capacity,
+        sides: &'a [[StageCost; 2]],
+        limit_ns: u64,
+        behind: Option<usize>,
+    ) -> Self {
+        let classes = problem
+            .workers
+            .as_ref()
+            .map_or(0, |workers| workers.classes.len());
+        Self {
+            problem,
+            capacity,
+            sides,
+            // Half a ns of rounding for either phase.
+            heaviest: capacity.strongest * (limit_ns as f64 + 1.0),
+            behind,
+            weight: 0,
+            sums: vec![[0; 2]; classes],
+            cannot: vec![0; classes],
+            transfers: StageCost::default(),
+            bytes: [0; 3],
+        }
+    }
+
+    /// Bytes of a stage that lies so many stages from the end, if the passes of its layers are together.
+    pub fn bytes_on(&self, from_end: usize) -> u64 {
+        let settings = &self.problem.settings;
+        let [base, parameters, stash] = self.bytes;
+        base + (settings.weight_versions(from_end) - 1) * parameters + settings.in_flight(from_end) * stash
+    }
+
+    /// What there is to run.
+    pub fn work(&self) -> StageWork {
+        let times = |(&sums, &cannot): (&[u64; 2], &usize)| (cannot == 0).then_some(sums);
+        StageWork {
+            times_ns: self.sums.iter().zip(&self.cannot).map(times).collect(),
+            transfers: self.transfers,
+            parameter_bytes: self.bytes[1],
+        }
+    }
+
+    fn change(&mut self, item: usize, joins: bool) {
+        let turn = |sum: &mut u64, by: u64| *sum = if joins { *sum + by } else { *sum - by };
+        let of = &self.problem.items[item];
+        turn(&mut self.weight, self.capacity.weights[item]);
+        for ((sums, cannot), times) in self.sums.iter_mut().zip(&mut self.cannot).zip(&of.times) {
+            match times {
+                Some(times) => {
+                    turn(&mut sums[0], times.forward_ns);
+                    turn(&mut sums[1], times.backward_ns);
+                }
+                None if joins => *cannot += 1,
+                None => *cannot -= 1,
+            }
+        }
+        for (sum, by) in self
+            .bytes
+            .iter_mut()
+            .zip([of.base_bytes, of.parameter_bytes, of.stash_bytes])
+        {
+            turn(sum, by);
+        }
+    }
+}
+
+impl Tally for Holding<'_> {
+    /// Work that the strongest worker could still carry, bytes that the largest could still hold.
+    fn admits(&self, item: usize) -> bool {
+        let fits = |behind: usize| {
+            let one = self.problem.memory_bytes(&self.problem.items[item], behind + 1);
+            self.bytes_on(behind + 1) + one <= self.capacity.most_bytes
+        };
+        (self.weight + self.capacity.weights[item]) as f64 <= self.heaviest && self.behind.is_none_or(fits)
+    }
+
+    fn add(&mut self, item: usize) {
+        self.change(item, true);
+    }
+
+    fn remove(&mut self, item: usize) {
+        self.change(item, false);
+    }
+
+    fn pay(&mut self, transfer: usize, side: Side) {
+        self.transfers = self.transfers.plus(self.sides[transfer][side as usize]);
+    }
+
+    fn stop_paying(&mut self, transfer: usize, side: Side) {
+        self.transfers = self.transfers.minus(self.sides[transfer][side as usize]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Lower bounds on the busiest stage, each with the argument why no plan can do better.
+
+pub mod anchored;
+pub mod capacity;
+pub(crate) mod three_block;
+
+use crate::problem::Problem;
+
+/// A lower bound and its name in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Name.
+    pub source: &'static str,
+    /// On the busiest stage's bottleneck, in ns.
+    pub bottleneck_ns: u64,
+}
+
+/// Work of all items over the number of stages: some stage carries at least the average, and a multiple of the
+/// [grain](grain_ns).
+pub fn work_per_stage(problem: &Problem) -> Bound {
+    let average = problem.work_ns().div_ceil(problem.stages() as u64);
+    Bound {
+        source: "work per stage",
+        bottleneck_ns: average.next_multiple_of(grain_ns(problem)),
+    }
+}
+
+/// The greatest common divisor of all items' work: what any stage carries is a multiple of it. Profiles that count microseconds
+/// have one of 1000 ns.
+pub fn grain_ns(problem: &Problem) -> u64 {
+    let works = problem.items.iter().map(|item| item.work_ns());
+    works.fold(0, greatest_common_divisor).max(1)
+}
+
+/// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
+pub fn time_grain_ns(problem: &Problem) -> u64 {
+    let works = problem
+        .items
+        .iter()
+        .flat_map(|item| [item.forward_ns, item.backward_ns]);
+    let moved = problem
+        .transfers
+        .iter()
+        .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
+    works.chain(moved).fold(0, greatest_common_divisor).max(1)
+}
+
+/// What objectives are multiples of: they are made of such times, and whole ns.
+pub fn objective_grain_ns(problem: &Problem) -> u64 {
+    match (time_grain_ns(problem), problem.settings.ticks_per_ns) {
+        (times, ticks) if times.is_multiple_of(ticks) => times,
+        (_, ticks) => ticks,
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The largest item: the stage that holds it carries at least its work.
+pub fn largest_item(problem: &Problem) -> Bound {
+    let largest = problem.items.iter().map(|item| item.work_ns()).max();
+    Bound {
+        source: "largest item",
+        bottleneck_ns: largest.unwrap_or(0),
+    }
+}
+
+/// Both, the better first.
+pub fn simple(problem: &Problem) -> [Bound; 2] {
+    let (work, item) = (work_per_stage(problem), largest_item(problem));
+    if item.bottleneck_ns > work.bottleneck_ns {
+        [item, work]
+    } else {
+        [work, item]
+    }
+}
+
+/// The least objective of a plan whose busiest stage is at least `bottleneck_ns`.
+///
+/// For the period they are the same. An iteration adds up all loads once, at least all the work, and M - 1 times the
+/// bottleneck; with GPipe the bottlenecks of the two phases add up to at least the bottleneck of both together.
+pub fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
+    match problem.iteration_micro_batches() {
+        None => bottleneck_ns,
+        Some(micro_batches) => problem.work_ns() + (micro_batches - 1) * bottleneck_ns,
+    }
+}
+
+/// The largest bottleneck that a plan of at most `objective_ns` may have; `None` if no plan can be so cheap.
+///
+/// The converse of [`objective_from_bottleneck`]: a plan's bottleneck satisfies it, so one that is larger does not cost
+/// at most `objective_ns`. A single micro-batch leaves the bottleneck free but for the sum of the loads, which bounds it.
+pub fn bottleneck_from_objective(problem: &Problem, objective_ns: u64) -> Option<u64> {
+    let Some(micro_batches) = problem.iteration_micro_batches() else {
+        return Some(objective_ns);
+    };
+    let spare = objective_ns.checked_sub(problem.work_ns())?;
+    let everything = all_in_one_ns(problem);
+    Some(
+        spare
+            .checked_div(micro_batches - 1)
+            .unwrap_or(everything)
+            .min(everything),
+    )
+}
+
+/// A bottleneck that no plan exceeds: all work and both sides of every transfer, once for each consumer.
+pub fn all_in_one_ns(problem: &Problem) -> u64 {
+    let moving = problem
+        .transfers
+        .iter()
+        .map(|t| t.total_ns() * (1 + t.consumers.len() as u64));
+    (problem.work_ns() + moving.sum::<u64>()).max(1)
+}

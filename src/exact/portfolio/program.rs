@@ -1,0 +1,200 @@
+//! The mixed-integer program of a search, solved until nothing better is left.
+
+use crate::control::Control;
+use crate::exact::bounds;
+use crate::exact::bounds::anchored;
+use crate::exact::search::Search;
+use crate::exact::windows;
+use crate::exact::windows::boundaries::{self, Limits};
+use crate::exact::windows::reach::Reach;
+use crate::formulations::partition::{Interest, Partition};
+use crate::formulations::staging::Windows;
+use crate::plan::StoppedBy;
+use crate::problem::Assignment;
+use crate::solver::Report;
+use crate::solver::{self, SolverError, Stop};
+
+/// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
+const FEW_BINARIES: usize = 160;
+
+/// Nodes after which a program of few binaries is left for later.
+const NODES_OF_FEW: u64 = 1;
+
+/// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
+const MOST_EXCLUDED: usize = 8;
+
+/// How much of the program is built, and how long it is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it, and there is no limit but those of the search. Its first run has no cut-off.
+    Textbook,
+    /// What the incumbent leaves: the problem is reduced, and items keep to their windows.
+    Presolved,
+    /// The same, but only if few binaries are left, and no further than the root.
+    Few,
+}
+
+/// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
+///
+/// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
+/// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
+/// of `tests/exact.rs`); asked for anything better than that solution, they find it.
+///
+/// The solver's tolerance proves nothing: a solution that costs no less than the incumbent, counted again in whole ns, is
+/// excluded by a row of its own and the program solved again; after a few of them the search ends without a proof.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn search(
+    search: &mut Search,
+    extent: Extent,
+    labels: &[String],
+) -> Result<StoppedBy, SolverError> {
+    let presolve = extent != Extent::Textbook;
+    let mut excluded: Vec<Assignment> = Vec::new();
+    // Every turn finds a better plan, excludes one of few solutions, or is the last.
+    loop {
+        if let Some(stopped_by) = search.control.must_stop() {
+            return Ok(stopped_by);
+        }
+        let Some(limit_ns) = search.target_bottleneck_ns() else {
+            search.exhausted("work per stage");
+            return Ok(StoppedBy::Completed);
+        };
+        if presolve {
+            search.presolve(limit_ns);
+        }
+        let problem = &search.reduced.problem;
+        let windows = match presolve && search.control.switches.windows {
+            true => windows_within(search, limit_ns, extent),
+            false => Some(Windows::all(problem)),
+        };
+        let Some(windows) = windows else {
+            search.exhausted("windows");
+            return Ok(StoppedBy::Completed);
+        };
+        if extent == Extent::Few && windows.open() > FEW_BINARIES {
+            return Ok(StoppedBy::SizeLimit);
+        }
+        let most_nodes = (extent == Extent::Few).then_some(NODES_OF_FEW);
+        let before_ns = search.upper_ns;
+        let (stop, found) = run(search, &windows, limit_ns, most_nodes, &excluded, labels)?;
+        match stop {
+            Stop::Limit(stopped_by) => return Ok(stopped_by),
+            Stop::Infeasible => return Ok(StoppedBy::Completed),
+            Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
+            Stop::Optimal if search.upper_ns == before_ns => match found {
+                Some(assignment) if excluded.len() < MOST_EXCLUDED => excluded.push(assignment),
+                _ => return Ok(StoppedBy::Completed),
+            },
+            Stop::Optimal if presolve => {
+                // Reduced for the better plan, the problem has other items.
+                excluded.clear();
+                // The better plan may be one that the anchored bound proves, which is cheaper than another run.
+                anchored::raise(search, labels)?;
+                if search.is_done() {
+                    return Ok(StoppedBy::Completed);
+                }
+            }
+            Stop::Optimal => excluded.clear(),
+        }
+    }
+}
+
+/// The windows of the reduced problem's items; `None` if no plan of interest is left.
+fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Windows> {
+    let problem = &search.reduced.problem;
+    let reach = Reach::new(problem);
+    let mut windows = windows::within(problem, &reach, limit_ns);
+    // Boundaries hardly ever close more than half of what is open.
+    let is_hopeless = extent == Extent::Few && windows.open() > 2 * FEW_BINARIES;
+    if windows.some_is_empty() || is_hopeless || !search.control.switches.boundaries {
+        return (!windows.some_is_empty()).then_some(windows);
+    }
+    let limits = Limits {
+        bottleneck_ns: limit_ns,
+        least_bottleneck_ns: search.lower_bottleneck_ns,
+        objective_ns: search.target_ns(),
+    };
+    let must_stop = || search.control.must_stop().is_some();
+    boundaries::narrow(
+        problem,
+        &reach,
+        limits,
+        &mut windows,
+        boundaries::MOST_STEPS,
+        &must_stop,
+    )
+    .then_some(windows)
+}
+
+/// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.
+fn run(
+    search: &mut Search,
+    windows: &Windows,
+    limit_ns: u64,
+    most_nodes: Option<u64>,
+    excluded: &[Assignment],
+    labels: &[String],
+) -> Result<(Stop, Option<Assignment>), SolverError> {
+    let problem = &search.reduced.problem;
+    let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
+    let labels = search.reduced.labels(labels);
+    let interest = Interest {
+        bottleneck_from_ns: search.lower_bottleneck_ns,
+        bottleneck_to_ns: limit_ns,
+        objective_to_ns: Some(target_ns),
+        grain_ns: bounds::time_grain_ns(problem),
+    };
+    let Partition { mut program, columns } = Partition::build(problem, windows, interest, &labels);
+    for (at, assignment) in excluded.iter().enumerate() {
+        columns.exclude(&mut program, at, assignment);
+    }
+    search.statistics.binaries = program.binaries();
+    let scale_ns = program.scale_ns;
+    let control: &Control = search.control;
+    let watch = |report: Report| {
+        let found = report
+            .primal_bound
+            .is_finite()
+            .then_some(report.primal_bound * scale_ns);
+        let best = found.map_or(incumbent_ns, |ns| incumbent_ns.min(ns as u64));
+        let bound_ns = (report.dual_bound * scale_ns).max(0.0) as u64;
+        control.report(
+            (best < u64::MAX).then_some(best),
+            bound_ns.max(lower_ns).min(best),
+        );
+    };
+    let solved = solver::solve(program, None, most_nodes, control, &watch)?;
+    search.statistics.nodes += solved.nodes;
+    let found = solved
+        .values
+        .as_deref()
+        .and_then(|values| columns.assignment(values));
+    found
+        .iter()
+        .for_each(|assignment| search.offer_reduced(assignment));
+    match solved.stop {
+        Stop::Infeasible => search.exhausted("program"),
+        // What HiGHS proves around solutions of its own is not trusted, see `search`.
+        _ if found.is_some() => {}
+        _ => {
+            let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
+            search.raise("program", bound_ns.min(search.unproved_ns()));
+        }
+    }
+    Ok((solved.stop, found))
+}
+
+/// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
+/// solver's own tolerance has been taken off.
+pub(crate) fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
+    const SOLVER_ERROR: f64 = 2e-9;
+    let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
+    match safe {
+        safe if safe.is_nan() || safe <= 0.0 => 0,
+        safe if safe.is_infinite() => u64::MAX,
+        safe => safe.ceil() as u64,
+    }
+}

@@ -21,6 +21,16 @@ impl InputError {
         }
     }
 
+    /// How many faults there are, and in what: the heading of a list of them.
+    pub fn title(&self) -> String {
+        let count = self.faults.len();
+        let plural = if count == 1 { "fault" } else { "faults" };
+        match &self.path {
+            Some(path) => format!("{count} {plural} in `{}`", path.display()),
+            None => format!("{count} {plural} in the problem that is asked"),
+        }
+    }
+
     /// Whether it proves that there is no plan, rather than that something is wrong with the question.
     pub fn is_infeasible(&self) -> bool {
         let proves = |fault: &Fault| matches!(fault.kind, FaultKind::FitsNoMemory { .. });
@@ -37,12 +47,20 @@ impl InputError {
 }
 
 impl fmt::Display for InputError {
+    /// The title and the faults, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.faults.len();
-        let plural = if count == 1 { "fault" } else { "faults" };
-        match &self.path {
-            Some(path) => write!(f, "{count} {plural} in `{}`", path.display()),
-            None => write!(f, "{count} {plural} in the problem that is asked"),
+        /// A file with more has one cause.
+        const MOST_SAID: usize = 10;
+        let said: Vec<String> = self
+            .faults
+            .iter()
+            .take(MOST_SAID)
+            .map(ToString::to_string)
+            .collect();
+        write!(f, "{}: {}", self.title(), said.join("; "))?;
+        match self.faults.len().saturating_sub(MOST_SAID) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
         }
     }
 }

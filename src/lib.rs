@@ -7,21 +7,12 @@
 //! its answers.
 //!
 //! ```no_run
-//! use std::path::Path;
-//!
-//! use stagecut::control::Control;
-//! use stagecut::instance::Instance;
-//! use stagecut::methods;
-//! use stagecut::options::PipelineOptions;
-//! use stagecut::problem::Problem;
-//! use stagecut::settings::Settings;
+//! use stagecut::{Instance, Options, PipelineOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let instance = Instance::read(Path::new("instances/googlenet.onnx"), None)?;
-//! let asked = PipelineOptions { stages: Some(4), ..Default::default() };
-//! let problem = Problem::new(&instance, Settings::resolve(&instance, &asked)?)?;
-//! let method = methods::find("exact").expect("the default method is registered");
-//! let plan = method.run(&instance, &problem, &Control::default())?;
+//! let instance = Instance::read("instances/googlenet.onnx".as_ref(), None)?;
+//! let pipeline = PipelineOptions { stages: Some(4), ..Default::default() };
+//! let plan = stagecut::solve(&instance, &Options { pipeline, ..Options::default() })?;
 //! println!("{}: {:?} ms", plan.status, plan.objective_ms);
 //! # Ok(())
 //! # }
@@ -38,12 +29,13 @@
 //!
 //! | to change or add | look in |
 //! |---|---|
+//! | what a program that uses the library calls | [`planning`]; its items stand in the root |
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
 //! | what a file may say | [`instance::spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | [`quantity`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
-//! | what a plan costs | [`cost`], and on its own path [`check`] |
+//! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
@@ -66,8 +58,8 @@
 //!   `export` sees `plan` and `instance` alone.
 //! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
 //!   program in `heuristics`. `hybrid` knows no other part of the library.
-//! * [`check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan passes it
-//!   before anyone sees it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
+//! * [`mod@check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan that
+//!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
 //! * good_lp and highs are named in [`formulations`] and [`solver`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
 //!   `unsafe` is in one file, HiGHS's C interface.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
@@ -101,6 +93,7 @@ pub mod options;
 pub mod oracles;
 pub mod passes;
 pub mod plan;
+pub mod planning;
 pub mod precision;
 pub mod problem;
 pub mod quantity;
@@ -116,3 +109,8 @@ pub mod tied_cuts;
 pub mod units;
 mod whole;
 pub mod workers;
+
+pub use crate::instance::Instance;
+pub use crate::options::PipelineOptions;
+pub use crate::plan::{Plan, Status};
+pub use crate::planning::{Error, Options, check, compare, solve};

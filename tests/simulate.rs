@@ -277,7 +277,16 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
             continue;
         };
         let simulation = run(&plan, problem.settings.schedule, LONG);
-        assert_period(&simulation, objective_ms, &format!("seed {seed}"));
+        if problem.settings.ticks_per_ns > 1 {
+            // Parts of a ns are rounded: at most five times of a stage, and its sum for the plan.
+            let period_ms = simulation.period_ms.expect("the run is long enough");
+            assert!(
+                (period_ms - objective_ms).abs() <= 6e-6,
+                "seed {seed}: {period_ms}, {objective_ms}"
+            );
+        } else {
+            assert_period(&simulation, objective_ms, &format!("seed {seed}"));
+        }
         cases += 1;
     }
     assert!(cases > 150, "{cases}");

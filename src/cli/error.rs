@@ -70,11 +70,11 @@ impl CliError {
         };
         let width = super::output::width(&std::io::stderr());
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
-        let mut text = format!("{title}error{title:#}: {}\n", printable(&self.to_string()));
-        let faults: &[Fault] = match self {
-            Self::Input(input) => &input.faults,
-            _ => &[],
+        let (heading, faults): (String, &[Fault]) = match self {
+            Self::Input(input) => (input.title(), &input.faults),
+            other => (other.to_string(), &[]),
         };
+        let mut text = format!("{title}error{title:#}: {}\n", printable(&heading));
         for fault in faults.iter().take(MOST_SHOWN) {
             text.push('\n');
             if handler.render_report(&mut text, &Report(fault)).is_err() {

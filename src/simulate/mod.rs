@@ -1,4 +1,4 @@
-//! The simulator: runs a plan micro-batch by micro-batch, on whole nanoseconds.
+//! The simulator: runs a plan micro-batch by micro-batch, on whole nanoseconds, to which it rounds the plan's times.
 //!
 //! # What it models
 //!

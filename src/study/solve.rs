@@ -50,7 +50,7 @@ impl Solver {
                     true => RowStatus::Infeasible,
                     false => RowStatus::Invalid,
                 };
-                Row::ended(task.clone(), status, Some(in_words(&error)))
+                Row::ended(task.clone(), status, Some(error.to_string()))
             }
             Ok(Err(row)) => *row,
             Ok(Ok((mut row, plan))) => {
@@ -178,10 +178,4 @@ fn filled(row: Row, plan: &Plan) -> Row {
         ideals: statistics.ideals,
         ..row
     }
-}
-
-/// A fault in one line.
-fn in_words(error: &InputError) -> String {
-    let faults = error.faults.iter().map(ToString::to_string);
-    format!("{error}: {}", faults.collect::<Vec<_>>().join("; "))
 }

@@ -199,11 +199,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "scenario",
         file: "scenario.toml",
-        companions: &[
-            ("net.json", CHAIN),
-            ("cluster.toml", CLUSTER),
-            ("states.csv", STATES),
-        ],
+        companions: ONLINE,
         commands: &[&["online", "scenario.toml", "--slots", "2", "--quiet"]],
         syntax: Syntax::Toml,
         seeds: &[SCENARIO, include_str!("seeds/groups.toml")],
@@ -211,11 +207,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "states",
         file: "states.csv",
-        companions: &[
-            ("net.json", CHAIN),
-            ("cluster.toml", CLUSTER),
-            ("scenario.toml", SCENARIO),
-        ],
+        companions: ONLINE,
         commands: &[&[
             "online",
             "scenario.toml",
@@ -239,12 +231,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "run-lines",
         file: "run.jsonl",
-        companions: &[
-            ("net.json", CHAIN),
-            ("cluster.toml", CLUSTER),
-            ("states.csv", STATES),
-            ("scenario.toml", SCENARIO),
-        ],
+        companions: ONLINE,
         commands: &[&[
             "online",
             "scenario.toml",
@@ -354,6 +341,14 @@ pub const FORMATS: &[Format] = &[
 
 const SCENARIO: &str = include_str!("seeds/scenario.toml");
 const STATES: &str = include_str!("seeds/states.csv");
+/// What a run of a scenario needs; the file that is mutated takes the place of its own.
+const ONLINE: &[(&str, &str)] = &[
+    ("net.json", CHAIN),
+    ("cluster.toml", CLUSTER),
+    ("states.csv", STATES),
+    ("scenario.toml", SCENARIO),
+];
+
 const ROWS: &str = include_str!("seeds/rows.jsonl");
 const LAYERS: &str = include_str!("seeds/net.csv");
 const EDGES: &str = include_str!("seeds/net.edges.csv");

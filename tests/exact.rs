@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{any_problem, larger_problem, problem_of, random_problem, random_spec, rounding_ns};
+use common::{any_problem, larger_problem, ns, problem_of, random_problem, random_spec, rounding_ns};
 use rayon::prelude::*;
 use stagecut::check;
 use stagecut::control::Control;
@@ -21,7 +21,6 @@ use stagecut::oracles::brute_force;
 use stagecut::plan::{Plan, Status};
 use stagecut::solver::{self, Stop};
 use stagecut::switches::Switches;
-use stagecut::units::ms_to_ns;
 
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.
 const SEEDS: std::ops::Range<u64> = 0..1500;
@@ -125,7 +124,6 @@ fn no_switch_changes_an_optimum() {
                 let place = format!("seed {seed} without {name}");
                 let may_miss = ["program", "everything"].contains(&name) || problem.workers.is_some();
                 assert!(may_miss || is_proved(&plan), "{place}: {}", plan.status);
-                let ns = |ms: Option<f64>| ms.and_then(ms_to_ns).unwrap_or(u64::MAX);
                 let best_ns = ns(whole.objective_ms);
                 assert!(
                     ns(plan.objective_ms).saturating_add(slack_ns) >= best_ns,

@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{any_problem, any_spec, rounding_ns, whole_ns};
+use common::{any_problem, any_spec, ns, rounding_ns, whole_ns};
 use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::control::Control;
@@ -16,7 +16,6 @@ use stagecut::methods::{self, Method};
 use stagecut::oracles::{allocations, brute_force};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
-use stagecut::units::ms_to_ns;
 
 /// Draws, of which about two in three are problems.
 const SEEDS: u64 = 10_000;
@@ -55,7 +54,6 @@ fn wrong(instance: &Instance, problem: &Problem, plan: &Plan, best_ns: Option<u6
         return Some(format!("breaks {violations:?}"));
     }
     let best_ns = best_ns.unwrap_or(u64::MAX);
-    let ns = |ms: Option<f64>| ms.and_then(ms_to_ns).unwrap_or(u64::MAX);
     let (objective_ns, bound_ns) = (ns(plan.objective_ms), plan.bound_ms.map_or(0, |ms| ns(Some(ms))));
     let rounding_ns = rounding_ns(problem);
     let is_wrong = match plan.status {

@@ -69,6 +69,11 @@ pub fn plan_ns(plan: &Plan) -> Option<u64> {
     plan.objective_ms.and_then(ms_to_ns)
 }
 
+/// A time in whole ns; more than any where there is none.
+pub fn ns(ms: Option<f64>) -> u64 {
+    ms.and_then(ms_to_ns).unwrap_or(u64::MAX)
+}
+
 /// Whether the order leaves no choice. Items are numbered along it, so each must be tied to the next.
 pub fn is_chain(problem: &Problem) -> bool {
     let pair = |item: usize| ((item as u32).into(), (item as u32 + 1).into());

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bound_source::BoundSource;
 use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::switches::Switches;
 use crate::workers::Allocation;
@@ -51,7 +52,7 @@ struct Best {
     allocation: Option<Allocation>,
     objective_ns: u64,
     bound_ns: u64,
-    bound_source: &'static str,
+    bound_source: BoundSource,
 }
 
 impl Default for Best {
@@ -60,7 +61,7 @@ impl Default for Best {
             allocation: None,
             objective_ns: u64::MAX,
             bound_ns: 0,
-            bound_source: "none",
+            bound_source: BoundSource::None,
         }
     }
 }
@@ -148,7 +149,7 @@ impl Control<'_> {
     }
 
     /// Shows a bound in ns, the best so far.
-    pub fn show_bound(&self, source: &'static str, bound_ns: u64) {
+    pub fn show_bound(&self, source: BoundSource, bound_ns: u64) {
         let Some(Ok(mut best)) = self.known.map(|known| known.0.lock()) else {
             return;
         };

@@ -69,6 +69,7 @@
 //!   objective, computed again, meets the bound.
 //! * Costs belong to tensors, not to edges.
 
+pub mod bound_source;
 pub mod check;
 pub mod cli;
 pub mod cluster;

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact;
-use crate::exact::allocation::program::Form;
+use crate::exact::heterogeneous::program::Form;
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
 use crate::in_time;
@@ -155,8 +156,10 @@ pub fn confirm(
     plan: &Plan,
     control: &Control,
 ) -> Result<Confirmation, SolverError> {
-    let second = match plan.bound_source.as_str() {
-        "ideals" | "ideals and devices" | "pairs of ideals" => Method::Exact(exact::Method::Milp),
+    let second = match plan.bound_source {
+        BoundSource::Ideals | BoundSource::IdealsAndDevices | BoundSource::IdealPairs => {
+            Method::Exact(exact::Method::Milp)
+        }
         _ => Method::Exact(exact::Method::Ideals),
     };
     let again = second.run(instance, problem, control)?;

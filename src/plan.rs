@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bound_source::BoundSource;
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
 use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
@@ -41,7 +42,7 @@ pub struct Plan {
     /// (objective - bound) / objective; absent where either is.
     pub gap: Option<f64>,
     /// The bound that proves most.
-    pub bound_source: String,
+    pub bound_source: BoundSource,
     /// The problem, with nothing left open.
     pub problem: PipelineOptions,
     /// The stages, in pipeline order; empty without a plan.
@@ -240,7 +241,7 @@ pub struct Statistics {
     pub confirmed_by: Option<String>,
     /// Lower bounds that were computed, by name, in ms.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub bounds_ms: BTreeMap<String, f64>,
+    pub bounds_ms: BTreeMap<BoundSource, f64>,
 }
 
 /// What a search knows when it stops, in the problem's own terms.
@@ -251,7 +252,7 @@ pub struct Outcome {
     /// No assignment costs less than this many ns; `u64::MAX` when there is none at all.
     pub bound_ns: u64,
     /// The bound that gave `bound_ns`.
-    pub bound_source: &'static str,
+    pub bound_source: BoundSource,
     /// Why the search stopped.
     pub stopped_by: StoppedBy,
     /// How it went.
@@ -313,7 +314,7 @@ impl Plan {
             objective_ms: objective_ns.map(|ns| problem.settings.ms(ns)),
             bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
             gap,
-            bound_source: outcome.bound_source.into(),
+            bound_source: outcome.bound_source,
             problem: problem.settings.to_options(instance),
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
@@ -334,7 +335,7 @@ impl Plan {
             objective_ms: None,
             bound_ms: None,
             gap: None,
-            bound_source: "memory of a layer".into(),
+            bound_source: BoundSource::MemoryOfALayer,
             problem: settings.to_options(instance),
             stages: Vec::new(),
             split: None,

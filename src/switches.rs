@@ -54,17 +54,15 @@ switches! {
     period,
     /// What is proved without transfers, for overlapped ones.
     work_alone,
-    /// What is proved without items that take no time and hang on one other.
-    dead_ends,
-    /// The three-block bound.
-    three_block,
+    /// What is proved without pendant items: those that hang on one other alone.
+    pendant_items,
     /// The mixed-integer program.
     program,
     /// The program before slower steps, where it has few binaries.
     few_binaries,
     /// The program beside the ideals, on a second thread.
-    beside,
-    /// The dynamic program over ideals, in the portfolio; where workers differ over ideals and devices.
+    parallel,
+    /// The dynamic program over ideals, in the portfolio; with heterogeneous workers over ideals and devices.
     ideals,
     /// The dynamic program over ideals with labels, for iterations.
     labelled_ideals,
@@ -78,9 +76,9 @@ switches! {
     dominance,
     /// A few pairs of ideals are gone on from before all of them, or where all are too many.
     dives,
-    /// Where workers differ: what one class of them can do alone.
+    /// With heterogeneous workers: what one class of them can do alone.
     one_class,
-    /// Where workers differ: exhaustive search over few items.
+    /// With heterogeneous workers: exhaustive search over few items.
     tree,
 }
 

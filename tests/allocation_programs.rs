@@ -5,7 +5,7 @@ mod common;
 use common::mixed::{mixed_spec, random_mixed};
 use common::problem_of;
 use stagecut::control::Control;
-use stagecut::exact::allocation::program::{self, Form, Kind, Solved};
+use stagecut::exact::heterogeneous::program::{self, Form, Kind, Solved};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;

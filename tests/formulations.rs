@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use common::mixed::random_mixed;
 use common::{random_problem, separate_problem};
-use stagecut::exact::allocation::program::{Form, Kind};
 use stagecut::exact::bounds;
+use stagecut::exact::heterogeneous::program::{Form, Kind};
 use stagecut::formulations::Program;
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
@@ -22,7 +22,7 @@ fn program(instance: &Instance, problem: &Problem) -> Program {
         bottleneck_from_ns: 1,
         bottleneck_to_ns: limit_ns,
         objective_to_ns: Some(limit_ns),
-        grain_ns: 1,
+        quantum_ns: 1,
     };
     let Partition { mut program, columns } =
         Partition::build(problem, &Windows::all(problem), interest, &labels);

@@ -5,7 +5,7 @@ mod common;
 use common::{problem_of, random_spec, separate_spec};
 use rayon::prelude::*;
 use stagecut::cost;
-use stagecut::exact::portfolio::relaxed::WithoutDeadEnds;
+use stagecut::exact::homogeneous::relaxed::WithoutDeadEnds;
 use stagecut::exact::presolve;
 use stagecut::instance::spec::InstanceSpec;
 use stagecut::oracles::brute_force;

@@ -102,7 +102,7 @@ impl Checker<'_> {
             statistics.seconds >= 0.0 && statistics.seconds.is_finite(),
             || format!("statistics: {} seconds", statistics.seconds),
         );
-        let source = plan.bound_source.as_str();
+        let source = plan.bound_source;
         let bounds = &statistics.bounds_ms;
         for (name, &ms) in bounds {
             let most = plan.bound_ms.unwrap_or(f64::INFINITY);
@@ -112,7 +112,7 @@ impl Checker<'_> {
         }
         // A bound of 0 has no source, and a proof that there is no plan is no bound in ms.
         let has_bound = plan.bound_ms.is_some_and(|ms| ms > 0.0);
-        let is_listed = bounds.is_empty() || bounds.contains_key(source);
+        let is_listed = bounds.is_empty() || bounds.contains_key(&source);
         self.claim(!has_bound || is_listed, || {
             format!("the bound is from `{source}`, which is not among the bounds of the statistics")
         });

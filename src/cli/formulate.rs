@@ -1,7 +1,7 @@
 //! `formulate`.
 
-use crate::exact::allocation::program::Form;
 use crate::exact::bounds;
+use crate::exact::heterogeneous::program::Form;
 use crate::fault::printable;
 use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};

@@ -1,26 +1,31 @@
 //! The exact engine: incumbents, bounds, windows, a mixed-integer program on what is left, and a dynamic program over
 //! ideals beside it.
 //!
-//! | folder | what it does |
+//! | module | what it does |
 //! |---|---|
-//! | [`portfolio`] | the steps of every method and their order, and the steps that are no more than a use of the others |
+//! | [`homogeneous`] | the steps of every method where all workers are alike, and their order |
+//! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
+//! | `portfolio` | runs steps |
+//! | [`incumbent`] | the best plan and bound, and what is of interest between them |
 //! | [`presolve`] | joins items that some best plan keeps together |
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
-//! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two parts, and what a cut between stages allows there |
-//! | [`allocation`] | workers that differ: ideals and devices, programs, exhaustive search |
-//! | `search` | what a search knows: incumbent, bound, reduced problem |
+//! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two components, and what a cut between stages allows there |
+//! | `tuning` | every number the engine was tuned by |
+//! | `room` | how much memory a search may take |
 
-pub mod allocation;
 pub mod bounds;
 mod cut_states;
+pub mod heterogeneous;
+pub mod homogeneous;
 pub mod ideal_pairs;
 pub mod ideals;
-pub mod portfolio;
+pub mod incumbent;
+mod portfolio;
 pub mod presolve;
 mod room;
-mod search;
+mod tuning;
 pub mod windows;
 
 use crate::control::Control;
@@ -104,8 +109,8 @@ pub fn solve(
     control: &Control,
 ) -> Result<Outcome, SolverError> {
     match &problem.workers {
-        None => portfolio::solve(problem, method, labels, control),
-        Some(workers) => allocation::solve(problem, workers, method, labels, control),
+        None => homogeneous::solve(problem, method, labels, control),
+        Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
     }
 }
 
@@ -116,8 +121,8 @@ pub fn solve(
 /// [`SolverError`] where HiGHS breaks down.
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     match &problem.workers {
-        None => portfolio::bound(problem, labels, control),
-        Some(workers) => Ok(allocation::bound(problem, workers, control)),
+        None => homogeneous::bound(problem, labels, control),
+        Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Interest {
     /// Nor one of a larger objective, where given: then cut-offs lie midway to the next objective that a plan may have.
     pub objective_to_ns: Option<u64>,
     /// What all times are multiples of, and so what sums and maxima of them are.
-    pub grain_ns: u64,
+    pub quantum_ns: u64,
 }
 
 impl Interest {
@@ -32,14 +32,14 @@ impl Interest {
             bottleneck_from_ns: 0,
             bottleneck_to_ns: bottleneck_ns,
             objective_to_ns: None,
-            grain_ns: 1,
+            quantum_ns: 1,
         }
     }
 
     /// What cut-offs are above the largest objective of interest.
     fn margin_ns(&self) -> f64 {
         match self.objective_to_ns {
-            Some(ns) if ns < u64::MAX => self.grain_ns as f64 / 2.0,
+            Some(ns) if ns < u64::MAX => self.quantum_ns as f64 / 2.0,
             _ => 0.0,
         }
     }

@@ -7,8 +7,13 @@ use crate::plan::Plan;
 pub fn bounds(plan: &Plan) -> String {
     let best = plan.bound_ms.unwrap_or(0.0);
     let digits = Digits::for_ms(best);
-    let mut rows: Vec<(&String, &f64)> = plan.statistics.bounds_ms.iter().collect();
-    rows.sort_by(|a, b| a.1.total_cmp(b.1).then(a.0.cmp(b.0)));
+    let mut rows: Vec<(&str, f64)> = plan
+        .statistics
+        .bounds_ms
+        .iter()
+        .map(|(source, &ms)| (source.name(), ms))
+        .collect();
+    rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(b.0)));
     let mut out = format!(
         "No plan of `{}` is better than {} ms\n\n",
         plan.instance,
@@ -16,7 +21,7 @@ pub fn bounds(plan: &Plan) -> String {
     );
     let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, ms) in rows {
-        out += &format!("  {name:<widest$}  {:>12} ms\n", digits.ms(*ms));
+        out += &format!("  {name:<widest$}  {:>12} ms\n", digits.ms(ms));
     }
     out
 }

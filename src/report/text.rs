@@ -6,6 +6,7 @@ use super::Style;
 use super::cut_points::cut_points;
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
 use super::{memory, passes, stages};
+use crate::bound_source::BoundSource;
 use crate::instance::Instance;
 use crate::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
@@ -85,8 +86,8 @@ fn objective(plan: &Plan, ms: &str) -> String {
 
 /// What is proved, and why the search stopped.
 fn sentences(plan: &Plan, digits: Digits) -> String {
-    let by = match plan.bound_source.as_str() {
-        "" => String::new(),
+    let by = match plan.bound_source {
+        BoundSource::None => String::new(),
         source => format!(", by `{source}`"),
     };
     let limit = match plan.problem.stages {
@@ -181,8 +182,8 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
         facts.push(("objective", format!("{} ms ({meaning})", digits.ms(ms))));
     }
     if let Some(ms) = plan.bound_ms {
-        let source = match plan.bound_source.as_str() {
-            "" => String::new(),
+        let source = match plan.bound_source {
+            BoundSource::None => String::new(),
             source => format!(" (from `{source}`)"),
         };
         facts.push(("bound", format!("{} ms{source}", digits.ms(ms))));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::task::{Task, json};
+use crate::bound_source::BoundSource;
 use crate::plan::Status;
 
 /// A row: the task, and what came of it. What does not apply is absent.
@@ -20,7 +21,7 @@ pub struct Row {
     /// The method's own lower bound in ms.
     pub bound_ms: Option<f64>,
     /// The bound that proves most.
-    pub bound_source: Option<String>,
+    pub bound_source: Option<BoundSource>,
     /// (objective - bound) / objective, by the method's own bound.
     pub gap: Option<f64>,
     /// Stages that were allowed, with every default decided.
@@ -160,7 +161,7 @@ struct Flat<'a> {
     stopped_by: Option<&'a str>,
     objective_ms: Option<f64>,
     bound_ms: Option<f64>,
-    bound_source: Option<&'a str>,
+    bound_source: Option<BoundSource>,
     gap: Option<f64>,
     stages: Option<usize>,
     stages_used: Option<usize>,
@@ -198,7 +199,7 @@ pub fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
         stopped_by: row.stopped_by.as_deref(),
         objective_ms: row.objective_ms,
         bound_ms: row.bound_ms,
-        bound_source: row.bound_source.as_deref(),
+        bound_source: row.bound_source,
         gap: row.gap,
         stages: row.stages,
         stages_used: row.stages_used,

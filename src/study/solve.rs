@@ -169,7 +169,7 @@ fn filled(row: Row, plan: &Plan) -> Row {
         stopped_by: Some(plan.stopped_by.to_string()),
         objective_ms: plan.objective_ms,
         bound_ms: plan.bound_ms,
-        bound_source: Some(plan.bound_source.clone()),
+        bound_source: Some(plan.bound_source),
         gap: plan.gap,
         stages_used: has_plan.then_some(plan.stages.len()),
         items_after_presolve: Some(statistics.items_after_presolve),

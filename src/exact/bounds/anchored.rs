@@ -3,42 +3,10 @@
 use crate::control::Control;
 use crate::cost;
 use crate::exact::presolve::Reduced;
-use crate::exact::search::Search;
+use crate::exact::tuning::TUNING;
 use crate::formulations::anchored::Anchored;
 use crate::problem::{Assignment, Problem};
 use crate::solver::{self, SolverError, Stop};
-
-/// Programs that are built at most: each rules out the items of a stage, so a problem that needs more is of another kind.
-const MOST_PROGRAMS: usize = 8;
-
-/// Raises the bound of a search by the items whose every known stage is as busy as the incumbent.
-///
-/// Proves the incumbent where some item has no stage that is less busy.
-///
-/// # Errors
-///
-/// [`SolverError`] where HiGHS breaks down.
-pub fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
-    let Some(target_ns) = search
-        .target_bottleneck_ns()
-        .filter(|_| search.control.switches.anchored)
-    else {
-        return Ok(());
-    };
-    search.presolve(target_ns);
-    let problem = &search.reduced.problem;
-    let labels = &search.reduced.labels(labels);
-    let mut known = KnownStages::of_anchors(problem, |_| true);
-    for plan in &search.plans {
-        whole_stages(&search.reduced, plan)
-            .iter()
-            .for_each(|stage| known.learn(problem, stage));
-    }
-    if refutes(problem, labels, known, target_ns, search.control)? {
-        search.exhausted("anchored stage");
-    }
-    Ok(())
-}
 
 /// Whether some item has no stage that keeps the target: then no plan does.
 ///
@@ -54,7 +22,7 @@ pub(crate) fn refutes(
 ) -> Result<bool, SolverError> {
     let three = problem.before_in_after();
     let control = control.elsewhere();
-    for _ in 0..MOST_PROGRAMS {
+    for _ in 0..TUNING.programs_of_anchors {
         let Some(anchor) = known.busiest(target_ns) else {
             return Ok(false);
         };
@@ -82,7 +50,7 @@ pub(crate) fn refutes(
 }
 
 /// The stages of a plan of the original problem in terms of reduced items, without those that hold part of one.
-fn whole_stages(reduced: &Reduced, plan: &Assignment) -> Vec<Vec<usize>> {
+pub(crate) fn whole_stages(reduced: &Reduced, plan: &Assignment) -> Vec<Vec<usize>> {
     let mut stage_of: Vec<Option<usize>> = vec![None; reduced.problem.items.len()];
     let mut is_split = vec![false; plan.len()];
     for (&item, &stage) in reduced.item_of.iter().zip(plan) {
@@ -127,7 +95,7 @@ impl KnownStages {
     }
 
     /// Learns of a stage that some assignment can have.
-    fn learn(&mut self, problem: &Problem, stage: &[usize]) {
+    pub(crate) fn learn(&mut self, problem: &Problem, stage: &[usize]) {
         let mut inside = fixedbitset::FixedBitSet::with_capacity(problem.items.len());
         inside.extend(stage.iter().copied());
         let bottleneck_ns = cost::stage_cost(problem, stage, |item| inside.contains(item)).bottleneck_ns();

@@ -1,5 +1,6 @@
 //! How much work devices of different classes can do in a time: what prunes and bounds plans on workers that differ.
 
+use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
 use crate::network::Times;
 use crate::options::{Groups, WorkerMode};
@@ -175,11 +176,11 @@ impl Capacity {
             .max();
         [
             Bound {
-                source: "work over devices",
+                source: BoundSource::WorkOverDevices,
                 bottleneck_ns: if rate > 0.0 { all.max(0.0) as u64 } else { 0 },
             },
             Bound {
-                source: "largest item",
+                source: BoundSource::LargestItem,
                 bottleneck_ns: longest.unwrap_or(0),
             },
         ]

@@ -2,38 +2,38 @@
 
 pub mod anchored;
 pub mod capacity;
-pub(crate) mod three_block;
 
+use crate::bound_source::BoundSource;
 use crate::problem::Problem;
 
 /// A lower bound and its name in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Name.
-    pub source: &'static str,
+    /// What proved it.
+    pub source: BoundSource,
     /// On the busiest stage's bottleneck, in ns.
     pub bottleneck_ns: u64,
 }
 
 /// Work of all items over the number of stages: some stage carries at least the average, and a multiple of the
-/// [grain](grain_ns).
+/// [quantum](quantum_ns).
 pub fn work_per_stage(problem: &Problem) -> Bound {
     let average = problem.work_ns().div_ceil(problem.stages() as u64);
     Bound {
-        source: "work per stage",
-        bottleneck_ns: average.next_multiple_of(grain_ns(problem)),
+        source: BoundSource::WorkPerStage,
+        bottleneck_ns: average.next_multiple_of(quantum_ns(problem)),
     }
 }
 
 /// The greatest common divisor of all items' work: what any stage carries is a multiple of it. Profiles that count microseconds
 /// have one of 1000 ns.
-pub fn grain_ns(problem: &Problem) -> u64 {
+pub fn quantum_ns(problem: &Problem) -> u64 {
     let works = problem.items.iter().map(|item| item.work_ns());
     works.fold(0, greatest_common_divisor).max(1)
 }
 
 /// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
-pub fn time_grain_ns(problem: &Problem) -> u64 {
+pub fn time_quantum_ns(problem: &Problem) -> u64 {
     let works = problem
         .items
         .iter()
@@ -45,11 +45,12 @@ pub fn time_grain_ns(problem: &Problem) -> u64 {
     works.chain(moved).fold(0, greatest_common_divisor).max(1)
 }
 
-/// What objectives are multiples of: they are made of such times, and whole ns.
-pub fn objective_grain_ns(problem: &Problem) -> u64 {
-    match (time_grain_ns(problem), problem.settings.ticks_per_ns) {
-        (times, ticks) if times.is_multiple_of(ticks) => times,
-        (_, ticks) => ticks,
+/// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.
+pub fn objective_quantum_ns(problem: &Problem) -> u64 {
+    let ticks = problem.settings.ticks_per_ns;
+    match (&problem.workers, time_quantum_ns(problem)) {
+        (None, times) if times.is_multiple_of(ticks) => times,
+        _ => ticks,
     }
 }
 
@@ -64,7 +65,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 pub fn largest_item(problem: &Problem) -> Bound {
     let largest = problem.items.iter().map(|item| item.work_ns()).max();
     Bound {
-        source: "largest item",
+        source: BoundSource::LargestItem,
         bottleneck_ns: largest.unwrap_or(0),
     }
 }

@@ -124,7 +124,7 @@ impl<'a> Stages<'a> {
             pays: !problem.transfers.is_empty(),
             problem,
             work_ns: problem.work_ns(),
-            grain_ns: bounds::grain_ns(problem),
+            grain_ns: bounds::quantum_ns(problem),
             control,
             cross,
             parts,

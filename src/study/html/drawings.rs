@@ -120,7 +120,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         objective_ms: row.objective_ms,
         bound_ms: row.bound_ms,
         gap: row.gap,
-        bound_source: row.bound_source.clone().unwrap_or_default(),
+        bound_source: row.bound_source.unwrap_or_default(),
         problem: settings.to_options(instance),
         stages: store.plan(row.plan.as_deref()?)?,
         statistics: Statistics::default(),

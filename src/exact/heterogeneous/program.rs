@@ -1,6 +1,9 @@
-//! The mixed-integer programs of workers that differ, solved until nothing better is left.
+//! The mixed-integer programs of heterogeneous workers, solved until nothing better is left.
 
+use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::tuning::TUNING;
 use crate::exact::windows::demands::{self, Demand};
 use crate::exact::windows::reach::Reach;
 use crate::formulations::Program;
@@ -9,26 +12,11 @@ use crate::formulations::groups::{self, Groups};
 use crate::formulations::pools::{Pool, Unsupported};
 use crate::formulations::staging::Windows;
 use crate::options::WorkerMode;
-use crate::plan::{StoppedBy, is_proved};
+use crate::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
 use crate::solver::Report;
 use crate::solver::{self, SolverError, Stop};
-use crate::workers::{Allocation, Workers};
-
-/// What came of a search.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Solved {
-    /// The best plan that was found, if any.
-    pub allocation: Option<Allocation>,
-    /// No plan costs less, in ns; `u64::MAX` if there is none.
-    pub bound_ns: u64,
-    /// Why the search stopped.
-    pub stopped_by: StoppedBy,
-    /// Branch-and-bound nodes.
-    pub nodes: u64,
-    /// Integer variables of the last program.
-    pub binaries: usize,
-}
+use crate::workers::Workers;
 
 /// A program that can express a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,16 +162,15 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Solves a problem of workers that differ.
+/// Solves the program of a problem.
 ///
 /// * `form`: the program, see [`Form::new`];
 /// * `windows`: stages an item may lie in; with one stage each, the best choices for a given partition;
 /// * `presolve`: whether windows are narrowed for each incumbent;
-/// * `incumbent_ns`: the objective of a plan to beat; if no plan is returned, none does;
-/// * `lower_ns`: a bound that is known;
+/// * `incumbent`: what is known of the form's problem; if no plan is returned, none is better;
 /// * `labels`: a name for each item.
 ///
-/// As for plans of like workers, every run asks for a plan better than the last, and only a run without any solution proves
+/// As for homogeneous workers, every run asks for a plan better than the last, and only a run without any solution proves
 /// the best one: HiGHS sometimes calls a solution optimal that is not.
 ///
 /// Programs count in real numbers and plans in whole ns for each phase. A run therefore asks for real periods up to what
@@ -197,128 +184,97 @@ pub fn solve(
     form: &Form,
     windows: &Windows,
     presolve: bool,
-    incumbent_ns: Option<u64>,
-    lower_ns: u64,
+    incumbent: Incumbent,
     labels: &[String],
-    control: &Control,
-) -> Result<Solved, SolverError> {
-    let mut search = Search {
+) -> Result<Outcome, SolverError> {
+    let control = incumbent.control;
+    let narrows = presolve && control.switches.windows;
+    let mut search = ProgramSearch {
         form,
-        control,
-        narrowing: (presolve && control.switches.windows).then(|| (Reach::new(form.problem), form.demands())),
-        solved: Solved {
-            allocation: None,
-            bound_ns: lower_ns,
-            stopped_by: StoppedBy::Completed,
-            nodes: 0,
-            binaries: 0,
-        },
-        upper_ns: incumbent_ns.unwrap_or(u64::MAX),
+        narrowing: narrows.then(|| (Reach::new(form.problem), form.demands())),
+        incumbent,
         retreats: 0,
     };
     // Every run finds a better plan, is the last, or is one of few retreats.
-    while !search.is_done() {
-        if !search.run(windows, labels)? {
-            break;
+    while !search.incumbent.is_proved() {
+        if let After::Stop(stopped_by) = search.run(windows, labels)? {
+            return Ok(search.incumbent.finish(stopped_by));
         }
         if let Some(limit) = control.must_stop() {
-            search.solved.stopped_by = limit;
-            break;
+            return Ok(search.incumbent.finish(limit));
         }
     }
-    Ok(search.solved)
+    Ok(search.incumbent.finish(StoppedBy::Completed))
 }
-
-/// Runs that found nothing better and proved nothing either, after which a search gives up.
-const MOST_RETREATS: u64 = 6;
-
-/// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
-const RETREAT: f64 = 1e-8;
 
 /// What sums of doubles may be off by, relatively: more than that of a million.
 const DOUBLES: f64 = 1e-10;
 
-struct Search<'a> {
-    form: &'a Form<'a>,
-    control: &'a Control<'a>,
+/// What a run leaves to do.
+enum After {
+    /// Another one.
+    Next,
+    /// Nothing, and why.
+    Stop(StoppedBy),
+}
+
+struct ProgramSearch<'a, 'f> {
+    form: &'f Form<'f>,
     /// What narrows windows, where it is asked for.
     narrowing: Option<(Reach, Vec<Demand>)>,
-    solved: Solved,
-    upper_ns: u64,
+    incumbent: Incumbent<'a>,
     /// Runs since the last better plan.
     retreats: u64,
 }
 
-impl Search<'_> {
-    fn is_done(&self) -> bool {
-        self.upper_ns < u64::MAX && is_proved(self.upper_ns, self.solved.bound_ns)
-    }
-
-    /// Takes a plan if it is one and better; its objective is computed here.
-    fn offer(&mut self, allocation: Allocation) {
-        let Form { problem, workers, .. } = *self.form;
-        if !workers.is_feasible(problem, &allocation) {
-            return;
-        }
-        let objective_ns = workers.objective_ns(problem, &allocation);
-        if objective_ns < self.upper_ns {
-            self.upper_ns = objective_ns;
-            self.solved.allocation = Some(allocation);
-            self.retreats = 0;
-            self.control.report(Some(objective_ns), self.solved.bound_ns);
-        }
-    }
-
+impl ProgramSearch<'_, '_> {
     /// The largest period of interest, in real ns.
     fn limit_ns(&self) -> f64 {
-        if self.upper_ns == u64::MAX {
+        if !self.incumbent.has_plan() {
             return self.form.most_ns();
         }
+        let Incumbent {
+            upper_ns, quantum_ns, ..
+        } = self.incumbent;
         // What the solver could not tell from the incumbent is left open, twice as much of it each time.
-        let retreat_ns = self.upper_ns as f64 * RETREAT * ((1u64 << self.retreats) - 1) as f64;
-        let grain_ns = self.form.problem.settings.ticks_per_ns;
-        let target_ns = self.upper_ns.saturating_sub(grain_ns) as f64 - retreat_ns.ceil();
+        let retreat_ns = upper_ns as f64 * TUNING.retreat * ((1u64 << self.retreats) - 1) as f64;
+        let target_ns = upper_ns.saturating_sub(quantum_ns) as f64 - retreat_ns.ceil();
         // What rounding takes off, up to midway to the incumbent: then better plans lie below and the incumbent does not.
         let rounding_ns = self.form.rounding_ns().max(0.5);
-        target_ns
-            + if rounding_ns <= grain_ns as f64 / 2.0 {
-                rounding_ns
-            } else {
-                0.0
-            }
+        match rounding_ns <= quantum_ns as f64 / 2.0 {
+            true => target_ns + rounding_ns,
+            false => target_ns,
+        }
     }
 
     /// Records that every plan takes more than `limit_ns` in real numbers.
-    fn exhausted(&mut self, limit_ns: f64) {
-        self.solved.bound_ns = match self.upper_ns {
-            u64::MAX => u64::MAX,
-            _ => {
-                let whole_ns = (limit_ns - self.form.rounding_ns()).floor() + 1.0;
-                let whole_ns = self.form.problem.settings.whole_ns(whole_ns.max(0.0) as u64);
-                self.solved.bound_ns.max(whole_ns)
-            }
+    fn exhausted(&mut self, limit_ns: f64) -> After {
+        let bound_ns = match self.incumbent.has_plan() {
+            true => ((limit_ns - self.form.rounding_ns()).floor() + 1.0).max(0.0) as u64,
+            false => u64::MAX,
         };
+        self.incumbent.raise(BoundSource::Program, bound_ns);
+        After::Stop(StoppedBy::Completed)
     }
 
-    /// One run of the program; returns whether another one is of use.
-    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<bool, SolverError> {
+    /// One run of the program.
+    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<After, SolverError> {
         let (limit_ns, least_ns) = (self.limit_ns(), self.form.least_ns());
         if limit_ns < least_ns * (1.0 - DOUBLES) {
-            self.exhausted(limit_ns);
-            return Ok(false);
+            return Ok(self.exhausted(limit_ns));
         }
         let mut windows = windows.clone();
         if let Some((reach, demands)) = &self.narrowing {
             demands::narrow(self.form.problem, reach, demands, limit_ns, &mut windows);
         }
         if windows.some_is_empty() {
-            self.exhausted(limit_ns);
-            return Ok(false);
+            return Ok(self.exhausted(limit_ns));
         }
         let (program, columns) = self.form.build(&windows, [least_ns, limit_ns], labels);
-        self.solved.binaries = program.binaries();
+        self.incumbent.statistics.binaries = program.binaries();
         let scale_ns = program.scale_ns;
-        let (known, bound_ns) = (self.upper_ns, self.solved.bound_ns);
+        let (known, bound_ns) = (self.incumbent.upper_ns, self.incumbent.lower_ns);
+        let control = self.incumbent.control;
         let period_ns = |objective: f64| match self.form.kind {
             Kind::Devices => objective * scale_ns,
             // The objective is 1 - θ.
@@ -331,32 +287,31 @@ impl Search<'_> {
                 .then(|| period_ns(report.primal_bound));
             let best = found.map_or(known, |ns| known.min(ns as u64));
             let bound = (period_ns(report.dual_bound) as u64).max(bound_ns).min(best);
-            self.control.report((best < u64::MAX).then_some(best), bound);
+            control.report((best < u64::MAX).then_some(best), bound);
         };
-        let solved = solver::solve(program, None, None, self.control, &watch)?;
-        self.solved.nodes += solved.nodes;
+        let solved = solver::solve(program, None, None, control, &watch)?;
+        self.incumbent.statistics.nodes += solved.nodes;
         let found = solved.values.as_deref().and_then(|values| match &columns {
             Columns::Devices(columns) => columns.allocation(&self.form.pools, values),
             Columns::Groups(columns) => columns.allocation(self.form.workers, values),
         });
-        found.into_iter().for_each(|allocation| self.offer(allocation));
-        let improved = self.upper_ns < known;
-        match solved.stop {
-            Stop::Infeasible => {
-                self.exhausted(limit_ns);
-                Ok(false)
-            }
-            Stop::Limit(stopped_by) => {
-                self.solved.stopped_by = stopped_by;
-                Ok(false)
-            }
-            Stop::Optimal if improved => Ok(true),
+        let improved = found.is_some_and(|allocation| self.incumbent.offer(allocation));
+        if improved {
+            self.retreats = 0;
+        }
+        Ok(match solved.stop {
+            Stop::Infeasible => self.exhausted(limit_ns),
+            Stop::Limit(stopped_by) => After::Stop(stopped_by),
+            Stop::Optimal if improved => After::Next,
             // A solution that rounding, or a tolerance of the solver, makes no better than the incumbent.
             Stop::Optimal => {
                 self.retreats += 1;
-                Ok(self.upper_ns < u64::MAX && self.retreats <= MOST_RETREATS)
+                match self.incumbent.has_plan() && self.retreats <= TUNING.retreats {
+                    true => After::Next,
+                    false => After::Stop(StoppedBy::Completed),
+                }
             }
-        }
+        })
     }
 }
 
@@ -376,7 +331,7 @@ pub fn for_partition(
     assignment: &Assignment,
     labels: &[String],
     control: &Control,
-) -> Result<Solved, SolverError> {
+) -> Result<Outcome, SolverError> {
     // Memory counts stages from the end of all, so empty ones go to the front.
     let used = assignment.iter().max().map_or(0, |most| most + 1);
     let shifted: Assignment = assignment
@@ -387,5 +342,11 @@ pub fn for_partition(
         earliest: shifted.clone(),
         latest: shifted,
     };
-    solve(form, &windows, false, None, 0, labels, control)
+    solve(
+        form,
+        &windows,
+        false,
+        Incumbent::new(form.problem, control),
+        labels,
+    )
 }

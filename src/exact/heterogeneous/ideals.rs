@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::control::Control;
 use crate::cost::StageCost;
-use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
+use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::exact::room;
 use crate::oracles::labels::{self, Formula};

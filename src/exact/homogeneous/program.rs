@@ -1,9 +1,11 @@
 //! The mixed-integer program of a search, solved until nothing better is left.
 
+use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact::bounds;
-use crate::exact::bounds::anchored;
-use crate::exact::search::Search;
+use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::homogeneous::stage_bounds;
+use crate::exact::tuning::TUNING;
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits};
 use crate::exact::windows::reach::Reach;
@@ -13,15 +15,6 @@ use crate::plan::StoppedBy;
 use crate::problem::Assignment;
 use crate::solver::Report;
 use crate::solver::{self, SolverError, Stop};
-
-/// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
-const FEW_BINARIES: usize = 160;
-
-/// Nodes after which a program of few binaries is left for later.
-const NODES_OF_FEW: u64 = 1;
-
-/// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
-const MOST_EXCLUDED: usize = 8;
 
 /// How much of the program is built, and how long it is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +40,7 @@ pub(crate) enum Extent {
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub(crate) fn search(
-    search: &mut Search,
+    search: &mut HomogeneousSearch,
     extent: Extent,
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
@@ -55,45 +48,45 @@ pub(crate) fn search(
     let mut excluded: Vec<Assignment> = Vec::new();
     // Every turn finds a better plan, excludes one of few solutions, or is the last.
     loop {
-        if let Some(stopped_by) = search.control.must_stop() {
+        if let Some(stopped_by) = search.control().must_stop() {
             return Ok(stopped_by);
         }
         let Some(limit_ns) = search.target_bottleneck_ns() else {
-            search.exhausted("work per stage");
+            search.incumbent.exhausted(BoundSource::WorkPerStage);
             return Ok(StoppedBy::Completed);
         };
         if presolve {
             search.presolve(limit_ns);
         }
         let problem = &search.reduced.problem;
-        let windows = match presolve && search.control.switches.windows {
+        let windows = match presolve && search.control().switches.windows {
             true => windows_within(search, limit_ns, extent),
             false => Some(Windows::all(problem)),
         };
         let Some(windows) = windows else {
-            search.exhausted("windows");
+            search.incumbent.exhausted(BoundSource::Windows);
             return Ok(StoppedBy::Completed);
         };
-        if extent == Extent::Few && windows.open() > FEW_BINARIES {
+        if extent == Extent::Few && windows.open() > TUNING.few_binaries {
             return Ok(StoppedBy::SizeLimit);
         }
-        let most_nodes = (extent == Extent::Few).then_some(NODES_OF_FEW);
-        let before_ns = search.upper_ns;
+        let most_nodes = (extent == Extent::Few).then_some(TUNING.nodes_of_few_binaries);
+        let before_ns = search.incumbent.upper_ns;
         let (stop, found) = run(search, &windows, limit_ns, most_nodes, &excluded, labels)?;
         match stop {
             Stop::Limit(stopped_by) => return Ok(stopped_by),
             Stop::Infeasible => return Ok(StoppedBy::Completed),
-            Stop::Optimal if search.is_done() => return Ok(StoppedBy::Completed),
-            Stop::Optimal if search.upper_ns == before_ns => match found {
-                Some(assignment) if excluded.len() < MOST_EXCLUDED => excluded.push(assignment),
+            Stop::Optimal if search.incumbent.is_done() => return Ok(StoppedBy::Completed),
+            Stop::Optimal if search.incumbent.upper_ns == before_ns => match found {
+                Some(assignment) if excluded.len() < TUNING.solutions_excluded => excluded.push(assignment),
                 _ => return Ok(StoppedBy::Completed),
             },
             Stop::Optimal if presolve => {
                 // Reduced for the better plan, the problem has other items.
                 excluded.clear();
                 // The better plan may be one that the anchored bound proves, which is cheaper than another run.
-                anchored::raise(search, labels)?;
-                if search.is_done() {
+                stage_bounds::raise_by_anchors(search, labels)?;
+                if search.incumbent.is_done() {
                     return Ok(StoppedBy::Completed);
                 }
             }
@@ -103,21 +96,21 @@ pub(crate) fn search(
 }
 
 /// The windows of the reduced problem's items; `None` if no plan of interest is left.
-fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Windows> {
+fn windows_within(search: &HomogeneousSearch, limit_ns: u64, extent: Extent) -> Option<Windows> {
     let problem = &search.reduced.problem;
     let reach = Reach::new(problem);
     let mut windows = windows::within(problem, &reach, limit_ns);
     // Boundaries hardly ever close more than half of what is open.
-    let is_hopeless = extent == Extent::Few && windows.open() > 2 * FEW_BINARIES;
-    if windows.some_is_empty() || is_hopeless || !search.control.switches.boundaries {
+    let is_hopeless = extent == Extent::Few && windows.open() > 2 * TUNING.few_binaries;
+    if windows.some_is_empty() || is_hopeless || !search.control().switches.boundaries {
         return (!windows.some_is_empty()).then_some(windows);
     }
     let limits = Limits {
         bottleneck_ns: limit_ns,
         least_bottleneck_ns: search.lower_bottleneck_ns,
-        objective_ns: search.target_ns(),
+        objective_ns: search.incumbent.target_ns(),
     };
-    let must_stop = || search.control.must_stop().is_some();
+    let must_stop = || search.control().must_stop().is_some();
     boundaries::narrow(
         problem,
         &reach,
@@ -131,7 +124,7 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
 
 /// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.
 fn run(
-    search: &mut Search,
+    search: &mut HomogeneousSearch,
     windows: &Windows,
     limit_ns: u64,
     most_nodes: Option<u64>,
@@ -139,21 +132,25 @@ fn run(
     labels: &[String],
 ) -> Result<(Stop, Option<Assignment>), SolverError> {
     let problem = &search.reduced.problem;
-    let (incumbent_ns, lower_ns, target_ns) = (search.upper_ns, search.lower_ns, search.target_ns());
+    let (incumbent_ns, lower_ns, target_ns) = (
+        search.incumbent.upper_ns,
+        search.incumbent.lower_ns,
+        search.incumbent.target_ns(),
+    );
     let labels = search.reduced.labels(labels);
     let interest = Interest {
         bottleneck_from_ns: search.lower_bottleneck_ns,
         bottleneck_to_ns: limit_ns,
         objective_to_ns: Some(target_ns),
-        grain_ns: bounds::time_grain_ns(problem),
+        quantum_ns: bounds::time_quantum_ns(problem),
     };
     let Partition { mut program, columns } = Partition::build(problem, windows, interest, &labels);
     for (at, assignment) in excluded.iter().enumerate() {
         columns.exclude(&mut program, at, assignment);
     }
-    search.statistics.binaries = program.binaries();
+    search.incumbent.statistics.binaries = program.binaries();
     let scale_ns = program.scale_ns;
-    let control: &Control = search.control;
+    let control: &Control = search.control();
     let watch = |report: Report| {
         let found = report
             .primal_bound
@@ -167,21 +164,24 @@ fn run(
         );
     };
     let solved = solver::solve(program, None, most_nodes, control, &watch)?;
-    search.statistics.nodes += solved.nodes;
+    search.incumbent.statistics.nodes += solved.nodes;
     let found = solved
         .values
         .as_deref()
         .and_then(|values| columns.assignment(values));
-    found
-        .iter()
-        .for_each(|assignment| search.offer_reduced(assignment));
+    if let Some(assignment) = &found {
+        search.offer_reduced(assignment);
+    }
     match solved.stop {
-        Stop::Infeasible => search.exhausted("program"),
+        Stop::Infeasible => search.incumbent.exhausted(BoundSource::Program),
         // What HiGHS proves around solutions of its own is not trusted, see `search`.
         _ if found.is_some() => {}
         _ => {
+            let unproved_ns = search.incumbent.unproved_ns();
             let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
-            search.raise("program", bound_ns.min(search.unproved_ns()));
+            search
+                .incumbent
+                .raise(BoundSource::Program, bound_ns.min(unproved_ns));
         }
     }
     Ok((solved.stop, found))

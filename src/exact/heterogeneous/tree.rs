@@ -3,8 +3,8 @@
 
 use crate::control::Control;
 use crate::cost::StageCost;
-use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
+use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;

@@ -1,0 +1,69 @@
+//! Where a lower bound comes from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Declares the sources with the names they have in plans, reports and studies: one line each.
+macro_rules! sources {
+    ($($(#[doc = $doc:literal])+ $source:ident = $name:literal,)+) => {
+        /// What proved a lower bound.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[non_exhaustive]
+        pub enum BoundSource {
+            /// Nothing: the bound is 0.
+            #[default]
+            #[serde(rename = "none")]
+            None,
+            $($(#[doc = $doc])+ #[serde(rename = $name)] $source,)+
+        }
+
+        impl BoundSource {
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Self::None => "none",
+                    $(Self::$source => $name,)+
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    /// All work over the number of stages.
+    WorkPerStage = "work per stage",
+    /// All work over all devices, where these differ.
+    WorkOverDevices = "work over devices",
+    /// The item that takes longest.
+    LargestItem = "largest item",
+    /// The memory of a layer that fits no device.
+    MemoryOfALayer = "memory of a layer",
+    /// The cheapest stage that could hold an item.
+    AnchoredStage = "anchored stage",
+    /// Three blocks around one stage.
+    ThreeBlock = "three-block",
+    /// Stage windows, one of them empty.
+    Windows = "windows",
+    /// The least period, for an iteration.
+    Period = "period",
+    /// The least period without transfers, for overlapped ones.
+    WorkAlone = "work alone",
+    /// The least period without pendant items.
+    WithoutPendantItems = "without pendant items",
+    /// The mixed-integer program.
+    Program = "program",
+    /// The dynamic program over ideals.
+    Ideals = "ideals",
+    /// The dynamic program over pairs of ideals.
+    IdealPairs = "pairs of ideals",
+    /// The dynamic program over ideals and devices.
+    IdealsAndDevices = "ideals and devices",
+    /// Exhaustive search.
+    ExhaustiveSearch = "exhaustive search",
+}
+
+impl std::fmt::Display for BoundSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,165 @@
+//! The exact engine for heterogeneous workers: the steps of each method, and their order.
+
+mod classes;
+pub mod ideals;
+pub mod program;
+mod search;
+mod stage;
+pub mod tree;
+
+use self::program::{Form, Kind};
+use self::search::HeterogeneousSearch;
+use crate::control::Control;
+use crate::exact::Method;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::portfolio::Portfolio;
+use crate::exact::tuning::TUNING;
+use crate::plan::{Outcome, StoppedBy};
+use crate::problem::Problem;
+use crate::solver::SolverError;
+use crate::switches::Switches;
+use crate::workers::Workers;
+
+/// What methods are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Heuristics, the quick ones first.
+    Incumbents,
+    /// What one class can do alone, for periods.
+    OneClass,
+    /// The anchored stage bound, for periods.
+    Anchored,
+    /// Passes over ideals and devices, with so many steps at most.
+    Ideals(u64),
+    /// One pass over ideals and devices for an iteration.
+    Iteration,
+    /// Exhaustive search, with so many steps at most.
+    Tree(u64),
+    /// The mixed-integer program.
+    Program {
+        /// Whether the problem is reduced and windows are narrowed.
+        presolve: bool,
+    },
+}
+
+impl Step {
+    /// Whether a problem has use for it, and no switch is off that it needs.
+    fn applies(self, problem: &Problem, switches: &Switches) -> bool {
+        let is_period = problem.iteration_micro_batches().is_none();
+        match self {
+            Self::Incumbents => switches.incumbents,
+            Self::OneClass => switches.one_class && is_period,
+            Self::Anchored => switches.anchored && is_period,
+            Self::Ideals(_) => switches.ideals,
+            Self::Iteration => switches.labelled_ideals,
+            Self::Tree(_) => switches.tree,
+            Self::Program { presolve } => switches.program || !presolve,
+        }
+    }
+}
+
+/// What all methods but the textbook's begin with.
+const FIRST: [Step; 3] = [Step::Incumbents, Step::OneClass, Step::Anchored];
+
+/// The steps of a method for a problem behind [`FIRST`]; none where the method cannot prove anything.
+///
+/// One share for all stages ties them together, and so does memory that depends on both passes of a layer: states of one stage
+/// after the other cannot say that. For shares there is the program, for either exhaustive search while items are few.
+/// Otherwise ideals come first. Where they are many and places for items are few, the program of single devices is soon the
+/// better one: `layer_gnmt_inference` with its CPU takes 0.9 s so, and minutes with ideals alone. With many places, or for
+/// groups, it comes last: `operator_bert_l-12_inference` takes 1.5 s with ideals, and minutes with the program.
+fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step] {
+    let places = problem.items.len() * problem.stages() * workers.choices.len();
+    let is_tied = problem.shares_are_global() || problem.memory_is_joint();
+    let is_small = problem.items.len() <= tree::MOST_ITEMS;
+    let form = Form::new(problem, workers).ok();
+    match (method, form.map(|form| form.kind())) {
+        (Method::Textbook | Method::Milp, None) => &[],
+        (Method::Textbook, Some(_)) => &[Step::Program { presolve: false }],
+        (Method::Milp, Some(_)) => &[Step::Program { presolve: true }],
+        (Method::Ideals, _) if is_tied => &[],
+        (Method::Exact | Method::Ideals, _) if !is_tied && problem.iteration_micro_batches().is_some() => {
+            &[Step::Iteration]
+        }
+        (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
+        (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
+        (Method::Exact, None) if is_tied => &[],
+        (Method::Exact, None) => &[Step::Ideals(u64::MAX)],
+        (Method::Exact, Some(_)) if is_tied && is_small => &[
+            Step::Tree(TUNING.stages_of_tree_first),
+            Step::Program { presolve: true },
+            Step::Tree(u64::MAX),
+        ],
+        (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
+        // What comes after the program is for what the solver's tolerance leaves open.
+        (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
+            Step::Ideals(TUNING.steps_of_devices_first),
+            Step::Program { presolve: true },
+            Step::Ideals(u64::MAX),
+        ],
+        (Method::Exact, Some(_)) => &[
+            Step::Ideals(TUNING.steps_of_devices),
+            Step::Program { presolve: true },
+            Step::Ideals(u64::MAX),
+        ],
+    }
+}
+
+impl Portfolio for HeterogeneousSearch<'_> {
+    type Step = Step;
+
+    fn incumbent(&self) -> &Incumbent<'_> {
+        &self.incumbent
+    }
+
+    fn take(&mut self, step: Step) -> Result<StoppedBy, SolverError> {
+        if !step.applies(self.incumbent.problem, &self.incumbent.control.switches) {
+            // Left to other steps.
+            return Ok(StoppedBy::SizeLimit);
+        }
+        match step {
+            Step::Incumbents => self.find_incumbents(),
+            Step::OneClass => self.use_one_class()?,
+            Step::Anchored => self.use_anchors()?,
+            Step::Ideals(most_steps) => return Ok(self.bisect(most_steps)),
+            Step::Iteration => return Ok(self.use_labels()),
+            Step::Tree(most_steps) => return Ok(self.use_tree(most_steps)),
+            Step::Program { presolve } => return self.use_program(presolve),
+        }
+        Ok(StoppedBy::Completed)
+    }
+}
+
+/// Solves a problem.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn solve(
+    problem: &Problem,
+    workers: &Workers,
+    method: Method,
+    labels: &[String],
+    control: &Control,
+) -> Result<Outcome, SolverError> {
+    let mut search = HeterogeneousSearch::new(problem, workers, labels, control);
+    if method != Method::Textbook {
+        search.raise_simple_bounds();
+        search.take_all(&FIRST, control)?;
+    }
+    let steps = steps(method, problem, workers);
+    let stopped_by = match (search.incumbent.is_over(), control.must_stop()) {
+        (true, _) => StoppedBy::Completed,
+        (false, Some(limit)) => limit,
+        (false, None) if steps.is_empty() => StoppedBy::NoMethod,
+        (false, None) => search.take_all(steps, control)?,
+    };
+    Ok(search.incumbent.finish(stopped_by))
+}
+
+/// Bounds alone.
+pub(crate) fn bound(problem: &Problem, workers: &Workers, control: &Control) -> Outcome {
+    let mut search = HeterogeneousSearch::new(problem, workers, &[], control);
+    search.raise_simple_bounds();
+    search.incumbent.finish(StoppedBy::Completed)
+}

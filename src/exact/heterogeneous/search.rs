@@ -1,0 +1,220 @@
+//! The steps of a search for heterogeneous workers that use one part of the engine each.
+
+use crate::bound_source::BoundSource;
+use crate::control::Control;
+use crate::exact::bounds::capacity::Capacity;
+use crate::exact::heterogeneous::ideals::{AllocationSearch, Pass};
+use crate::exact::heterogeneous::program::{self, Form};
+use crate::exact::heterogeneous::tree;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::presolve::{self, Reduced};
+use crate::exact::tuning::TUNING;
+use crate::formulations::staging::Windows;
+use crate::heuristics::{self, Effort};
+use crate::plan::StoppedBy;
+use crate::problem::Problem;
+use crate::solver::SolverError;
+use crate::units::LARGEST_EXACT;
+use crate::workers::{Allocation, Workers};
+
+/// The state of a search.
+pub(crate) struct HeterogeneousSearch<'a> {
+    /// The best plan and bound.
+    pub incumbent: Incumbent<'a>,
+    /// The workers of its problem.
+    pub workers: &'a Workers,
+    /// A name for each item.
+    pub labels: &'a [String],
+}
+
+impl<'a> HeterogeneousSearch<'a> {
+    /// A search that knows nothing.
+    pub fn new(
+        problem: &'a Problem,
+        workers: &'a Workers,
+        labels: &'a [String],
+        control: &'a Control<'a>,
+    ) -> Self {
+        Self {
+            incumbent: Incumbent::new(problem, control),
+            workers,
+            labels,
+        }
+    }
+
+    /// The largest objective of interest that all totals can be compared with.
+    pub fn target_ns(&self) -> u64 {
+        self.incumbent.target_ns().min(LARGEST_EXACT)
+    }
+
+    /// The problem, as plans of at most so many ns leave it.
+    pub fn reduced(&self, limit_ns: u64) -> Reduced {
+        presolve::reduce(self.incumbent.problem, limit_ns, &self.incumbent.control.switches)
+    }
+
+    /// Takes a plan of a reduced problem; whether it is better than all before.
+    fn offer_reduced(&mut self, reduced: &Reduced, plan: Allocation) -> bool {
+        self.incumbent.offer(Allocation {
+            assignment: reduced.lift(&plan.assignment),
+            ..plan
+        })
+    }
+
+    /// Takes the bounds that need no search.
+    pub fn raise_simple_bounds(&mut self) {
+        let problem = self.incumbent.problem;
+        let capacity = Capacity::new(problem, self.workers);
+        for bound in capacity.bounds(problem, self.workers) {
+            let objective_ns = capacity.objective_from_bottleneck(problem, bound.bottleneck_ns);
+            self.incumbent.raise(bound.source, objective_ns);
+        }
+    }
+
+    /// Runs every heuristic, the quick ones first.
+    pub fn find_incumbents(&mut self) {
+        let control = self.incumbent.control;
+        let must_stop = || control.must_stop().is_some();
+        for effort in [Effort::Quick, Effort::Thorough] {
+            let of_effort = heuristics::METHODS
+                .iter()
+                .filter(|heuristic| heuristic.effort == effort);
+            for heuristic in of_effort {
+                if self.incumbent.is_done() || must_stop() {
+                    return;
+                }
+                let plan = heuristic.plan(self.incumbent.problem, control.seed, &must_stop);
+                plan.into_iter().for_each(|plan| {
+                    self.incumbent.offer(plan);
+                });
+            }
+        }
+    }
+
+    /// Halves the range between bound and plan, each time by a pass over the ideals, until they meet.
+    ///
+    /// Without a plan it starts at twice the bound and doubles: passes for short periods are quick, since few stages keep them.
+    /// Where little is left in between, it asks for anything better at once, unless the last pass did and found a plan.
+    pub fn bisect(&mut self, most_steps: u64) -> StoppedBy {
+        let mut visited = 0;
+        let mut steps = 0;
+        let mut has_asked = false;
+        // Every pass finds a better plan or raises the bound.
+        while !self.incumbent.is_over() {
+            let (low, high) = (self.incumbent.lower_ns, self.target_ns());
+            let has_plan = self.incumbent.has_plan();
+            let asks = has_plan && high.saturating_sub(low) < high / TUNING.asked_at_once && !has_asked;
+            has_asked = asks;
+            let limit_ns = match has_plan {
+                false => low.max(1).saturating_mul(2).min(LARGEST_EXACT),
+                true if asks => high,
+                true => low + high.saturating_sub(low) / 2,
+            };
+            self.incumbent.report();
+            let reduced = self.reduced(limit_ns);
+            self.incumbent.statistics.items_after_presolve = reduced.problem.items.len();
+            let capacity = Capacity::new(&reduced.problem, self.workers);
+            let (left, control) = (most_steps - steps, self.incumbent.control);
+            let mut ideals = AllocationSearch::new(&reduced.problem, self.workers, &capacity, control, left);
+            let pass = ideals.pass(limit_ns);
+            visited += ideals.ideals;
+            steps += ideals.steps.min(left);
+            self.incumbent.statistics.ideals = Some(visited);
+            match pass {
+                Pass::Found(found) => {
+                    if !self.offer_reduced(&reduced, found) {
+                        // The plan is not what the pass took it for: others must tell.
+                        return StoppedBy::SizeLimit;
+                    }
+                }
+                Pass::Exhausted => self.incumbent.rule_out(BoundSource::IdealsAndDevices, limit_ns),
+                Pass::Stopped(stopped_by) => return control.must_stop().unwrap_or(stopped_by),
+            }
+        }
+        StoppedBy::Completed
+    }
+
+    /// Looks for the best iteration by a pass over ideals and devices.
+    pub fn use_labels(&mut self) -> StoppedBy {
+        let (problem, control) = (self.incumbent.problem, self.incumbent.control);
+        let capacity = Capacity::new(problem, self.workers);
+        let mut ideals = AllocationSearch::new(problem, self.workers, &capacity, control, u64::MAX);
+        let pass = ideals.pass(self.below_ns());
+        self.incumbent.statistics.ideals = Some(ideals.ideals);
+        match pass {
+            Pass::Found(found) => {
+                self.incumbent.offer(found);
+            }
+            Pass::Exhausted => {}
+            Pass::Stopped(stopped_by) => {
+                if let Some(plan) = ideals.unfinished.take() {
+                    self.incumbent.offer(plan);
+                }
+                return control.must_stop().unwrap_or(stopped_by);
+            }
+        }
+        self.incumbent
+            .rule_out(BoundSource::IdealsAndDevices, self.below_ns());
+        StoppedBy::Completed
+    }
+
+    /// Just below the best plan.
+    fn below_ns(&self) -> u64 {
+        self.incumbent.upper_ns.saturating_sub(1).min(LARGEST_EXACT)
+    }
+
+    /// Searches exhaustively for better plans.
+    pub fn use_tree(&mut self, most_steps: u64) -> StoppedBy {
+        let Incumbent {
+            problem,
+            control,
+            upper_ns,
+            ..
+        } = self.incumbent;
+        let searched = tree::search(problem, self.workers, control, upper_ns, most_steps);
+        if let Some(plan) = searched.found {
+            self.incumbent.offer(plan);
+        }
+        if searched.stopped_by == StoppedBy::Completed {
+            let open_ns = searched.open_ns.saturating_sub(1);
+            let limit_ns = self.below_ns().min(open_ns);
+            self.incumbent.rule_out(BoundSource::ExhaustiveSearch, limit_ns);
+        }
+        searched.stopped_by
+    }
+
+    /// Solves the program of what presolve leaves for better plans.
+    ///
+    /// # Errors
+    ///
+    /// [`SolverError`] where HiGHS breaks down.
+    pub fn use_program(&mut self, presolve: bool) -> Result<StoppedBy, SolverError> {
+        let reduced = match presolve {
+            true => self.reduced(self.target_ns()),
+            false => Reduced::identity(self.incumbent.problem),
+        };
+        self.incumbent.statistics.items_after_presolve = reduced.problem.items.len();
+        let form = Form::new(&reduced.problem, self.workers).map_err(|reason| SolverError {
+            doing: "building the program",
+            what: reason.into(),
+        })?;
+        let windows = Windows::all(&reduced.problem);
+        // Plans of the reduced problem are no plans of this one.
+        let control = Control {
+            known: None,
+            ..self.incumbent.control.clone()
+        };
+        let Incumbent {
+            upper_ns, lower_ns, ..
+        } = self.incumbent;
+        let known = Incumbent::new(&reduced.problem, &control).to_beat(upper_ns, lower_ns);
+        let labels = reduced.labels(self.labels);
+        let solved = program::solve(&form, &windows, presolve, known, &labels)?;
+        self.incumbent.statistics.nodes += solved.statistics.nodes;
+        self.incumbent.statistics.binaries = solved.statistics.binaries;
+        if let Some(found) = solved.allocation {
+            self.offer_reduced(&reduced, found);
+        }
+        self.incumbent.raise(BoundSource::Program, solved.bound_ns);
+        Ok(solved.stopped_by)
+    }
+}

@@ -1,0 +1,221 @@
+//! The exact engine where every stage runs on one device like any other: the steps of each method, and their order.
+
+pub(crate) mod destructive;
+pub(crate) mod ideals;
+mod limits;
+pub(crate) mod parallel;
+pub mod pendant;
+pub(crate) mod period;
+pub(crate) mod program;
+pub(crate) mod quick;
+pub(crate) mod relaxed;
+pub mod search;
+pub(crate) mod stage_bounds;
+
+use self::program::Extent;
+use self::search::HomogeneousSearch;
+use crate::control::Control;
+use crate::exact::Method;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::portfolio::Portfolio;
+use crate::exact::tuning::TUNING;
+use crate::options::Communication;
+use crate::plan::{Outcome, StoppedBy};
+use crate::problem::Problem;
+use crate::solver::SolverError;
+use crate::switches::Switches;
+
+/// What methods are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Quick heuristics.
+    Incumbents,
+    /// The anchored stage bound.
+    Anchored,
+    /// What can be proved of the period, for iterations.
+    Period,
+    /// The three-block bound.
+    ThreeBlock,
+    /// What can be proved without transfers, for overlapped ones.
+    WorkAlone,
+    /// What can be proved without pendant items.
+    PendantItems,
+    /// The dynamic program over pairs of ideals, for periods of problems in two components, with so many steps at most.
+    IdealPairs(u64),
+    /// The dynamic program over ideals, for periods, with so many steps at most.
+    Ideals(u64),
+    /// The dynamic program over ideals with labels, for iterations.
+    LabelledIdeals,
+    /// The thorough heuristic, and the anchored bound again if it finds a better plan.
+    Evolution,
+    /// The mixed-integer program.
+    Program(Extent),
+    /// The dynamic program over ideals, with so many steps at most, and the mixed-integer program at the same time.
+    Parallel(u64),
+}
+
+impl Step {
+    /// Whether a problem has use for it, and no switch is off that it needs.
+    fn applies(self, problem: &Problem, switches: &Switches) -> bool {
+        // What a stage holds may depend on stages that an ideal says nothing of: plans over ideals would break memory.
+        let by_ideals = !problem.memory_is_joint();
+        match self {
+            Self::Incumbents => switches.incumbents,
+            Self::Anchored => switches.anchored,
+            Self::Period => switches.period && problem.iteration_micro_batches().is_some(),
+            Self::ThreeBlock => true,
+            Self::WorkAlone => switches.work_alone && relaxed::has_work_alone(problem),
+            Self::PendantItems => switches.pendant_items,
+            Self::IdealPairs(_) => switches.ideal_pairs && by_ideals,
+            Self::Ideals(_) => switches.ideals && by_ideals,
+            Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
+            Self::Evolution => switches.evolution,
+            Self::Program(Extent::Textbook) => true,
+            Self::Program(Extent::Few) => switches.program && switches.few_binaries,
+            Self::Program(Extent::Presolved) => switches.program,
+            Self::Parallel(_) => true,
+        }
+    }
+}
+
+/// The steps of a method in their order. What comes after the whole program is for what the solver's tolerance leaves open.
+fn steps(method: Method, problem: &Problem) -> &'static [Step] {
+    use Step::*;
+    let is_period = problem.iteration_micro_batches().is_none();
+    // Ideals are of no use then, and so is the order that suits them.
+    let is_joint = problem.memory_is_joint();
+    let is_blocking = problem.settings.communication == Communication::Blocking;
+    let is_large = problem.items.len() * problem.stages() > TUNING.places_of_programs;
+    match method {
+        Method::Exact if is_period && !is_joint && is_large => &[
+            Incumbents,
+            Anchored,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            Ideals(TUNING.steps_of_ideals_beside),
+            Program(Extent::Presolved),
+            Ideals(u64::MAX),
+        ],
+        // Cut states tell much where transfers are blocking.
+        Method::Exact if is_period && !is_joint && is_blocking => &[
+            Incumbents,
+            Anchored,
+            IdealPairs(TUNING.steps_of_pairs),
+            Program(Extent::Few),
+            PendantItems,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            Parallel(TUNING.steps_of_ideals_beside),
+            Ideals(u64::MAX),
+        ],
+        Method::Exact if is_period && !is_joint => &[
+            Incumbents,
+            Anchored,
+            Program(Extent::Few),
+            WorkAlone,
+            IdealPairs(TUNING.steps_of_pairs),
+            PendantItems,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            Parallel(TUNING.steps_of_ideals_beside),
+            Ideals(u64::MAX),
+        ],
+        Method::Exact => &[
+            Incumbents,
+            Period,
+            Anchored,
+            Evolution,
+            Program(Extent::Presolved),
+            LabelledIdeals,
+        ],
+        Method::Milp => &[
+            Incumbents,
+            Period,
+            Anchored,
+            Evolution,
+            Program(Extent::Presolved),
+        ],
+        Method::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
+        Method::Ideals => &[Incumbents, LabelledIdeals],
+        Method::Textbook => &[Program(Extent::Textbook)],
+    }
+}
+
+/// A search, and names for the items of its problem.
+struct Steps<'a> {
+    search: HomogeneousSearch<'a>,
+    labels: &'a [String],
+}
+
+impl Portfolio for Steps<'_> {
+    type Step = Step;
+
+    fn incumbent(&self) -> &Incumbent<'_> {
+        &self.search.incumbent
+    }
+
+    fn take(&mut self, step: Step) -> Result<StoppedBy, SolverError> {
+        let Self { search, labels } = self;
+        if !step.applies(search.problem(), &search.control().switches) {
+            // Left to other steps.
+            return Ok(StoppedBy::SizeLimit);
+        }
+        match step {
+            Step::Incumbents => quick::find_incumbents(search),
+            Step::Anchored => stage_bounds::raise_by_anchors(search, labels)?,
+            Step::Period => period::raise(search, labels)?,
+            Step::ThreeBlock => stage_bounds::raise_by_three_blocks(search, labels)?,
+            Step::WorkAlone => relaxed::work_alone(search),
+            Step::PendantItems => relaxed::without_pendant_items(search),
+            Step::IdealPairs(most_steps) => {
+                let all = destructive::over_ideal_pairs(search, most_steps);
+                return Ok(all.unwrap_or_else(|| destructive::over_coarse_pairs(search)));
+            }
+            Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),
+            Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
+            Step::Evolution => quick::evolve(search, labels)?,
+            Step::Program(extent) => return program::search(search, extent, labels),
+            Step::Parallel(most_steps) => return parallel::search(search, most_steps, labels),
+        }
+        Ok(StoppedBy::Completed)
+    }
+}
+
+/// Solves a problem.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down; never for a limit or an infeasible problem.
+pub(crate) fn solve(
+    problem: &Problem,
+    method: Method,
+    labels: &[String],
+    control: &Control,
+) -> Result<Outcome, SolverError> {
+    let mut search = HomogeneousSearch::new(problem, control);
+    // Bounds cost nothing; a plan there is to be even without time, so quick heuristics start before the clock is looked at.
+    if method != Method::Textbook {
+        search.raise_simple_bounds();
+    }
+    let mut steps_of = Steps { search, labels };
+    let stopped_by = steps_of.take_all(steps(method, problem), control)?;
+    Ok(steps_of.search.incumbent.finish(stopped_by))
+}
+
+/// Lower bounds alone. Quick plans tell the bounds what would be of interest; they are not reported.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
+    let mut search = HomogeneousSearch::new(problem, control);
+    search.raise_simple_bounds();
+    let mut steps = Steps { search, labels };
+    let bounds = [Step::Incumbents, Step::Anchored, Step::Period, Step::ThreeBlock];
+    let stopped_by = steps.take_all(&bounds, control)?;
+    let outcome = steps.search.incumbent.finish(stopped_by);
+    Ok(Outcome {
+        allocation: None,
+        ..outcome
+    })
+}

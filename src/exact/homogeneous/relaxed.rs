@@ -1,0 +1,99 @@
+//! Bounds and plans from problems that ask for less.
+#![doc = include_str!("../../../formulations/relaxed.md")]
+
+use crate::bound_source::BoundSource;
+use crate::exact::bounds::Bound;
+use crate::exact::homogeneous::destructive;
+use crate::exact::homogeneous::pendant::WithoutPendantItems;
+use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::tuning::TUNING;
+use crate::options::Communication;
+use crate::problem::{Assignment, Problem};
+
+/// Whether the least period without transfers says something of that with them.
+pub(crate) fn has_work_alone(problem: &Problem) -> bool {
+    match problem.settings.communication {
+        Communication::Overlapped => !problem.transfers.is_empty(),
+        Communication::Ignored | Communication::Blocking => false,
+    }
+}
+
+/// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that.
+pub(crate) fn work_alone(search: &mut HomogeneousSearch) {
+    let relaxed = search.problem().without_transfers();
+    let found = solve(search, &relaxed, Assignment::clone);
+    search.raise_bottleneck(Bound {
+        source: BoundSource::WorkAlone,
+        bottleneck_ns: found.lower_ns,
+    });
+    offer(search, found.plans);
+}
+
+/// Raises the bound of a period by the least one without pendant items, and takes the plans for that.
+pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch) {
+    let Some(limit_ns) = search.target_bottleneck_ns() else {
+        return;
+    };
+    search.presolve(limit_ns);
+    let reduced = search.reduced.clone();
+    let Some(without) = WithoutPendantItems::new(&reduced.problem, limit_ns) else {
+        return;
+    };
+    let found = solve(search, &without.problem, |plan| {
+        let mut stage_of = vec![0; reduced.problem.items.len()];
+        let stages = reduced.item_of.iter().zip(plan);
+        stages.for_each(|(&item, &stage)| stage_of[item] = stage);
+        without.restrict(&stage_of)
+    });
+    // Presolve keeps plans of interest alone: of others the bound says nothing.
+    let most_ns = search.best().map_or(u64::MAX, |_| limit_ns + 1);
+    search.raise_bottleneck(Bound {
+        source: BoundSource::WithoutPendantItems,
+        bottleneck_ns: found.lower_ns.min(most_ns),
+    });
+    let extended = found.plans.into_iter().map(|plan| {
+        let plan = without.extend(&plan);
+        reduced.lift(&without.settled(&reduced.problem, plan))
+    });
+    offer(search, extended.collect());
+}
+
+/// What is found of a relaxed problem.
+struct Found {
+    /// No plan of it has a shorter period, in ns.
+    lower_ns: u64,
+    /// Plans that were not known.
+    plans: Vec<Assignment>,
+}
+
+/// Solves a relaxed problem by the search over pairs of ideals; `restrict` makes a plan of it from one of the problem.
+fn solve(
+    search: &HomogeneousSearch,
+    relaxed: &Problem,
+    restrict: impl Fn(&Assignment) -> Assignment,
+) -> Found {
+    let control = search.control().elsewhere();
+    let relaxed = relaxed.in_ticks();
+    let mut alone = HomogeneousSearch::new(&relaxed, &control);
+    alone.raise_simple_bounds();
+    for plan in &search.plans {
+        alone.offer(restrict(plan));
+    }
+    let known = alone.plans.len();
+    if !alone.incumbent.is_over() && control.switches.ideal_pairs && !relaxed.memory_is_joint() {
+        let all = destructive::over_ideal_pairs(&mut alone, TUNING.steps_of_relaxed_pairs);
+        all.unwrap_or_else(|| destructive::over_coarse_pairs(&mut alone));
+    }
+    Found {
+        lower_ns: alone.incumbent.lower_ns,
+        plans: alone.plans.split_off(known),
+    }
+}
+
+/// Offers plans, and what local moves make of them.
+fn offer(search: &mut HomogeneousSearch, plans: Vec<Assignment>) {
+    for plan in plans {
+        search.offer(plan.clone());
+        search.offer(search.improved(plan));
+    }
+}

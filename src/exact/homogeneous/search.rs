@@ -1,0 +1,129 @@
+//! What a search for workers that are all alike knows beside its incumbent.
+
+use crate::control::Control;
+use crate::cost;
+use crate::exact::bounds::{self, Bound};
+use crate::exact::incumbent::Incumbent;
+use crate::exact::presolve::{self, Reduced};
+use crate::heuristics::local_moves;
+use crate::problem::{Assignment, Problem};
+
+/// The state of a search.
+#[derive(Clone)]
+pub struct HomogeneousSearch<'a> {
+    /// The best plan and bound.
+    pub incumbent: Incumbent<'a>,
+    /// The problem as the current reductions leave it.
+    pub reduced: Reduced,
+    /// Every feasible plan that was offered: their stages are known.
+    pub plans: Vec<Assignment>,
+    /// No plan's busiest stage is below this, in ns.
+    pub lower_bottleneck_ns: u64,
+}
+
+impl<'a> HomogeneousSearch<'a> {
+    /// A search that knows nothing.
+    pub fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
+        Self {
+            incumbent: Incumbent::new(problem, control),
+            reduced: Reduced::identity(problem),
+            plans: Vec::new(),
+            lower_bottleneck_ns: 0,
+        }
+    }
+
+    /// A copy of this search that obeys another control.
+    pub fn under<'b>(&self, control: &'b Control<'b>) -> HomogeneousSearch<'b>
+    where
+        'a: 'b,
+    {
+        HomogeneousSearch {
+            incumbent: Incumbent {
+                control,
+                ..self.incumbent.clone()
+            },
+            ..self.clone()
+        }
+    }
+
+    /// Goes on from where a copy has come to. What this search alone has counted stays in the statistics.
+    pub fn continue_from(&mut self, copy: HomogeneousSearch) {
+        let ideals = self.incumbent.statistics.ideals;
+        *self = Self {
+            incumbent: Incumbent {
+                problem: self.incumbent.problem,
+                control: self.incumbent.control,
+                ..copy.incumbent
+            },
+            reduced: copy.reduced,
+            plans: copy.plans,
+            lower_bottleneck_ns: copy.lower_bottleneck_ns,
+        };
+        self.incumbent.statistics.ideals = ideals;
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &'a Problem {
+        self.incumbent.problem
+    }
+
+    /// Limits and wishes.
+    pub fn control(&self) -> &'a Control<'a> {
+        self.incumbent.control
+    }
+
+    /// The best plan's stages.
+    pub fn best(&self) -> Option<&Assignment> {
+        self.incumbent.plan.as_ref().map(|plan| &plan.assignment)
+    }
+
+    /// Takes a plan if it is feasible; whether it is better than all before.
+    pub fn offer(&mut self, plan: Assignment) -> bool {
+        if !cost::is_feasible(self.problem(), &plan) {
+            return false;
+        }
+        self.plans.push(plan.clone());
+        self.incumbent.offer(plan.into())
+    }
+
+    /// Takes a plan of the reduced problem; whether it is better than all before.
+    pub fn offer_reduced(&mut self, plan: &Assignment) -> bool {
+        self.offer(self.reduced.lift(plan))
+    }
+
+    /// A plan after [local moves](local_moves), as far as there is time.
+    pub fn improved(&self, plan: Assignment) -> Assignment {
+        let control = self.control();
+        local_moves::improve(self.problem(), plan, &|| control.must_stop().is_some())
+    }
+
+    /// Reduces the problem for plans whose busiest stage is at most `limit_ns`.
+    pub fn presolve(&mut self, limit_ns: u64) {
+        self.reduced = presolve::reduce(self.problem(), limit_ns, &self.control().switches);
+        self.incumbent.statistics.items_after_presolve = self.reduced.problem.items.len();
+    }
+
+    /// Takes a bound on the busiest stage.
+    pub fn raise_bottleneck(&mut self, bound: Bound) {
+        self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(bound.bottleneck_ns);
+        let objective_ns = bounds::objective_from_bottleneck(self.problem(), bound.bottleneck_ns);
+        self.incumbent.raise(bound.source, objective_ns);
+    }
+
+    /// Takes the bounds that need no search.
+    pub fn raise_simple_bounds(&mut self) {
+        for bound in bounds::simple(self.problem()) {
+            self.raise_bottleneck(bound);
+        }
+    }
+
+    /// The largest bottleneck of a plan of interest; `None` if there can be no such plan.
+    pub fn target_bottleneck_ns(&self) -> Option<u64> {
+        let everything = bounds::all_in_one_ns(self.problem());
+        match self.incumbent.plan {
+            None => Some(everything),
+            Some(_) => bounds::bottleneck_from_objective(self.problem(), self.incumbent.target_ns())
+                .map(|limit| limit.min(everything)),
+        }
+    }
+}

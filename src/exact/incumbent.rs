@@ -1,0 +1,188 @@
+//! What every exact search knows of its problem: the best plan, the best bound, and what is of interest between the two.
+
+use crate::bound_source::BoundSource;
+use crate::control::Control;
+use crate::cost;
+use crate::exact::bounds;
+use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
+use crate::problem::Problem;
+use crate::units::LARGEST_EXACT;
+use crate::workers::Allocation;
+
+/// The best plan and the best bound of a search, for workers of all kinds.
+///
+/// It alone decides what is proved: plans are costed here, whatever their finder says, and all searches take from here what they
+/// look for ([`Incumbent::target_ns`]) and record here what they have ruled out ([`Incumbent::rule_out`]).
+#[derive(Clone)]
+pub struct Incumbent<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// Limits and wishes.
+    pub control: &'a Control<'a>,
+    /// The best plan.
+    pub plan: Option<Allocation>,
+    /// Its objective in ns; `u64::MAX` without a plan.
+    pub upper_ns: u64,
+    /// No plan is better than this, in ns; `u64::MAX` where there is none.
+    pub lower_ns: u64,
+    /// What every objective is a multiple of, in ns.
+    pub quantum_ns: u64,
+    /// What proved `lower_ns`.
+    pub source: BoundSource,
+    /// How it goes.
+    pub statistics: Statistics,
+}
+
+impl<'a> Incumbent<'a> {
+    /// Nothing known.
+    pub fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
+        Self {
+            problem,
+            control,
+            plan: None,
+            upper_ns: u64::MAX,
+            lower_ns: 0,
+            quantum_ns: bounds::objective_quantum_ns(problem),
+            source: BoundSource::None,
+            statistics: Statistics {
+                items: problem.items.len(),
+                items_after_presolve: problem.items.len(),
+                ..Statistics::default()
+            },
+        }
+    }
+
+    /// The objective of a plan to beat, which is not at hand, and a bound that is known.
+    pub fn to_beat(mut self, upper_ns: u64, lower_ns: u64) -> Self {
+        self.upper_ns = upper_ns;
+        self.lower_ns = lower_ns;
+        self
+    }
+
+    /// Whether there is a plan, at hand or to beat.
+    pub fn has_plan(&self) -> bool {
+        self.upper_ns < u64::MAX
+    }
+
+    /// Takes a plan if it is feasible and better; whether it was.
+    pub fn offer(&mut self, plan: Allocation) -> bool {
+        let Some(objective_ns) = feasible_ns(self.problem, &plan).filter(|&ns| ns < self.upper_ns) else {
+            return false;
+        };
+        self.upper_ns = objective_ns;
+        self.control.show_plan(&plan, objective_ns);
+        self.plan = Some(plan);
+        self.report();
+        true
+    }
+
+    /// Tells whoever listens how far the search has come.
+    pub fn report(&self) {
+        self.control
+            .report(self.has_plan().then_some(self.upper_ns), self.lower_ns);
+    }
+
+    /// Takes a bound on the objective: no plan costs anything between it and the next multiple of the quantum.
+    pub fn raise(&mut self, source: BoundSource, objective_ns: u64) {
+        let objective_ns = objective_ns
+            .checked_next_multiple_of(self.quantum_ns)
+            .unwrap_or(u64::MAX);
+        if objective_ns < u64::MAX {
+            let best_ms = self.statistics.bounds_ms.entry(source).or_default();
+            *best_ms = best_ms.max(self.problem.settings.ms(objective_ns));
+        }
+        if objective_ns > self.lower_ns {
+            self.lower_ns = objective_ns;
+            self.source = source;
+            self.control.show_bound(source, objective_ns);
+        }
+    }
+
+    /// Records that no plan costs at most `limit_ns`; a limit that no objective exceeds means that there is none at all.
+    pub fn rule_out(&mut self, source: BoundSource, limit_ns: u64) {
+        let is_everything = !self.has_plan() && limit_ns >= LARGEST_EXACT;
+        self.raise(source, if is_everything { u64::MAX } else { limit_ns + 1 });
+    }
+
+    /// Records that no plan is of interest: none costs at most [`Incumbent::target_ns`].
+    pub fn exhausted(&mut self, source: BoundSource) {
+        self.rule_out(source, self.target_ns());
+    }
+
+    /// The largest objective that is still of interest: a quantum below the best plan, or more where a gap is allowed;
+    /// `u64::MAX` without a plan.
+    pub fn target_ns(&self) -> u64 {
+        match self.has_plan() {
+            true => self
+                .upper_ns
+                .saturating_sub(self.quantum_ns.max(self.allowed_ns())),
+            false => u64::MAX,
+        }
+    }
+
+    /// What the gap that is asked for leaves open below the best plan.
+    fn allowed_ns(&self) -> u64 {
+        (self.upper_ns as f64 * self.control.gap) as u64
+    }
+
+    /// The largest bound that leaves the best plan unproved: what a source may claim that is not trusted with a proof.
+    pub fn unproved_ns(&self) -> u64 {
+        self.target_ns().min(LARGEST_EXACT)
+    }
+
+    /// Whether nothing is left to find: the bound meets the plan, or the gap asked for.
+    pub fn is_done(&self) -> bool {
+        self.is_proved() || self.gap() <= self.control.gap
+    }
+
+    /// Whether nothing is left to do: [done](Self::is_done), or proved [infeasible](Self::is_infeasible).
+    pub fn is_over(&self) -> bool {
+        self.is_done() || self.is_infeasible()
+    }
+
+    /// Whether it is proved that there is no plan.
+    pub fn is_infeasible(&self) -> bool {
+        !self.has_plan() && self.lower_ns == u64::MAX
+    }
+
+    /// Whether the plan is proved best.
+    pub fn is_proved(&self) -> bool {
+        self.has_plan() && is_proved(self.upper_ns, self.lower_ns)
+    }
+
+    fn gap(&self) -> f64 {
+        match (self.has_plan(), self.upper_ns) {
+            (false, _) => f64::INFINITY,
+            (true, 0) => 0.0,
+            (true, upper) => upper.saturating_sub(self.lower_ns) as f64 / upper as f64,
+        }
+    }
+
+    /// Ends the search.
+    pub fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
+        self.statistics.seconds = self.control.seconds();
+        let stopped_by = match stopped_by {
+            _ if self.is_proved() || self.is_infeasible() => StoppedBy::Completed,
+            _ if self.is_done() => StoppedBy::Gap,
+            other => other,
+        };
+        Outcome {
+            allocation: self.plan,
+            bound_ns: self.lower_ns,
+            bound_source: self.source,
+            stopped_by,
+            statistics: self.statistics,
+        }
+    }
+}
+
+/// The objective of a plan in ns; `None` where it is not feasible.
+fn feasible_ns(problem: &Problem, plan: &Allocation) -> Option<u64> {
+    match &problem.workers {
+        None => cost::is_feasible(problem, &plan.assignment)
+            .then(|| cost::assignment_ns(problem, &plan.assignment)),
+        Some(workers) => workers
+            .is_feasible(problem, plan)
+            .then(|| workers.objective_ns(problem, plan)),
+    }
+}

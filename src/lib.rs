@@ -31,7 +31,7 @@
 //! |---|---|
 //! | what a program that uses the library calls | [`planning`]; its items stand in the root |
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
-//! | what a file may say | [`instance::spec`]; `make schema` writes its JSON Schema |
+//! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | [`quantity`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
@@ -81,27 +81,31 @@ pub mod formulations;
 pub mod generate;
 pub mod heuristics;
 pub mod hybrid;
+pub mod ideals;
 pub mod import;
 pub mod in_time;
 pub mod instance;
+pub mod labels;
 pub mod least_memory;
 pub mod methods;
 pub mod narrower;
 pub mod network;
 pub mod online;
 pub mod options;
-pub mod oracles;
 pub mod passes;
 pub mod plan;
 pub mod planning;
 pub mod precision;
 pub mod problem;
 pub mod quantity;
+mod read;
 pub mod report;
 pub mod settings;
 pub mod shares;
 pub mod simulate;
 pub mod solver;
+pub mod source;
+pub mod spec;
 pub mod split;
 pub mod study;
 pub mod switches;

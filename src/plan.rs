@@ -14,11 +14,9 @@ use crate::instance::Instance;
 use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
+pub use crate::spec::PLAN_SCHEMA as SCHEMA;
 use crate::split::Split;
 use crate::workers::{Allocation, StageLoad, Workers};
-
-/// The value of `schema` in plans of this version.
-pub const SCHEMA: &str = "stagecut-plan/1";
 
 /// A plan as files and reports hold it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,22 +1,23 @@
 //! Heuristics and oracles for workers that differ, against brute force.
 
 mod common;
+mod oracles;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::{is_chain, problem_of, rounding_ns, whole_ns};
+use oracles::{allocations, chains, groupings};
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, find};
 use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
-};
 use stagecut::options::{Communication, Groups, PipelineOptions, Shares};
-use stagecut::oracles::{allocations, chains, groupings};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
+};
 use stagecut::workers::{Allocation, Workers};
 
 const MS: u64 = 1_000_000;

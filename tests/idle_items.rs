@@ -1,15 +1,16 @@
 //! Items without work: those that follow others freely change no optimum, and without dead ends none is above.
 
 mod common;
+mod oracles;
 
 use common::{problem_of, random_spec, separate_spec};
+use oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::cost;
 use stagecut::exact::portfolio::relaxed::WithoutDeadEnds;
 use stagecut::exact::presolve;
-use stagecut::instance::spec::InstanceSpec;
-use stagecut::oracles::brute_force;
 use stagecut::problem::Problem;
+use stagecut::spec::InstanceSpec;
 use stagecut::switches::Switches;
 
 /// The same network with about every second pass taking no time.

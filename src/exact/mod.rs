@@ -8,6 +8,7 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
+//! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two parts, and what a cut between stages allows there |
 //! | [`allocation`] | workers that differ: ideals and devices, programs, exhaustive search |
 //! | `search` | what a search knows: incumbent, bound, reduced problem |
@@ -17,6 +18,7 @@ pub mod bounds;
 mod cut_states;
 pub mod ideal_pairs;
 pub mod ideals;
+pub mod labelled_ideals;
 pub mod portfolio;
 pub mod presolve;
 mod room;

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use super::MustStop;
-use crate::oracles::ideals::{Ideals, IdealsError};
+use crate::ideals::{Ideals, IdealsError};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Most states that the program looks at: a few seconds without spare devices, half a minute with many.

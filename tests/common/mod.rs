@@ -12,11 +12,11 @@ pub mod mixed;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{InstanceSpec, LinkSpec};
 use stagecut::options::{Cuts, PipelineOptions, WorkerMode};
 use stagecut::plan::Plan;
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
+use stagecut::spec::{InstanceSpec, LinkSpec};
 use stagecut::units::ms_to_ns;
 
 use draw::{Scope, draw};

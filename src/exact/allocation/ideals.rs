@@ -9,7 +9,7 @@ use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::exact::room;
-use crate::oracles::labels::{self, Formula};
+use crate::labels::{self, Formula};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::workers::{Allocation, StageWork, Workers};

@@ -53,7 +53,7 @@ enum Step {
     IdealPairs(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
     Ideals(u64),
-    /// The oracle over ideals, for iterations.
+    /// The dynamic program over ideals with labels, for iterations.
     LabelledIdeals,
     /// The thorough heuristic, and the anchored bound again if it finds a better plan.
     Evolution,

@@ -1,13 +1,13 @@
-//! Searches over ideals, by the dynamic program for periods and by the oracle for iterations.
+//! Searches over ideals, by one dynamic program for periods and by another, with labels, for iterations.
 
 use crate::exact::bounds::{self, Bound};
 use crate::exact::ideal_pairs::PairSearch;
 use crate::exact::ideal_pairs::coarse;
 use crate::exact::ideals::{IdealSearch, Pass};
+use crate::exact::labelled_ideals;
 use crate::exact::presolve::Reduced;
 use crate::exact::search::Search;
 use crate::options::Communication;
-use crate::oracles;
 use crate::plan::StoppedBy;
 use crate::problem::Assignment;
 
@@ -364,10 +364,10 @@ fn settle(search: &mut Search, pairs: &mut PairSearch, lower_ns: u64) -> bool {
     has_settled
 }
 
-/// The oracle over ideals, which weighs sums and maxima together: iterations need that, and pay for it.
+/// The dynamic program over ideals with labels, which weighs sums and maxima together: iterations need that, and pay for it.
 pub(crate) fn over_labelled_ideals(search: &mut Search) -> StoppedBy {
     let control = search.control;
-    let solved = oracles::ideals::solve(search.problem, oracles::ideals::DEFAULT_CAP, &|| {
+    let solved = labelled_ideals::solve(search.problem, labelled_ideals::DEFAULT_CAP, &|| {
         control.must_stop().is_some()
     });
     match solved {

@@ -280,9 +280,9 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
 mod tests {
     use super::*;
     use crate::instance::Instance;
-    use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
     use crate::options::PipelineOptions;
     use crate::settings::Settings;
+    use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
     /// A chain of layers with these times, and tensors between them with these transfer times, in ms.
     fn chain(times: &[f64], transfers: &[f64]) -> Problem {

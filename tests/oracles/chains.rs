@@ -14,10 +14,10 @@
 //!
 //! Source: textbook; the state follows the DP over ideals of Tarnawski et al., NeurIPS 2020, on a chain.
 
-use crate::cost;
-use crate::options::{Shares, WorkerMode};
-use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use stagecut::cost;
+use stagecut::options::{Shares, WorkerMode};
+use stagecut::problem::Problem;
+use stagecut::workers::{Allocation, StageWork, Workers};
 
 /// Why the program does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

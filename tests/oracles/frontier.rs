@@ -18,7 +18,7 @@
 //! balancing algorithms for 1D partitioning*, JPDC 64, 2004); the frontier over two chains is ours.
 
 use super::two_chains::{NotCovered, TwoChains};
-use crate::problem::{Assignment, Problem};
+use stagecut::problem::{Assignment, Problem};
 
 /// A best plan and its period in ns.
 ///

@@ -1,9 +1,9 @@
 //! Brute force over workers: every way to give a fixed partition its devices.
 
-use crate::cost;
-use crate::options::Shares;
-use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, StageWork, Workers};
+use stagecut::cost;
+use stagecut::options::Shares;
+use stagecut::problem::{Assignment, Problem};
+use stagecut::workers::{Allocation, StageWork, Workers};
 
 /// Most devices, or given groups, that brute force deals out.
 pub const MOST_DEVICES: usize = 8;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use petgraph::Direction::Incoming;
 
 use super::shares::{self, Stage};
-use crate::cost;
-use crate::options::{Shares, WorkerMode};
-use crate::problem::{Assignment, Problem};
-use crate::workers::{self, Allocation, StageWork, Workers, bottleneck_ns};
+use stagecut::cost;
+use stagecut::options::{Shares, WorkerMode};
+use stagecut::problem::{Assignment, Problem};
+use stagecut::workers::{self, Allocation, StageWork, Workers, bottleneck_ns};
 
 /// Most items that brute force takes.
 pub const MOST_ITEMS: usize = 10;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::instance::Instance;
 use crate::network::{Layer, Times};
-use crate::options::{Communication, Cuts, Mode, Schedule};
+use crate::options::Cuts;
 use crate::problem::{Costs, Pair};
 use crate::settings::Settings;
 use crate::units::transfer_ns;
@@ -50,7 +50,7 @@ impl Passes {
     pub fn new(instance: &Instance, settings: &Settings) -> Self {
         let layers = &instance.network.layers;
         let is_explicit = instance.network.has_explicit_backward();
-        let trains = settings.mode == Mode::Training;
+        let trains = settings.mode.trains();
         let is_separate = settings.cuts == Cuts::Separate;
         let mut passes = Self {
             nodes: Vec::new(),
@@ -186,7 +186,7 @@ impl Passes {
             costs: Costs::new(),
             item_of,
         };
-        if settings.communication == Communication::Ignored {
+        if !settings.communication.takes_time() {
             return moved.costs;
         }
         for tensor in &instance.network.tensors {
@@ -196,7 +196,7 @@ impl Passes {
             let is_backward = instance.network.layers[tensor.producer].backward;
             let way = if is_backward { [0, ns, 0] } else { [ns, 0, 0] };
             moved.add(node(tensor.producer), consumers, way);
-            if settings.mode == Mode::Training && !self.is_explicit {
+            if settings.mode.trains() && !self.is_explicit {
                 let consumers = tensor.consumers.iter().filter_map(|&to| self.backward_of[to]);
                 moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
             }
@@ -254,9 +254,9 @@ fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
 fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
     let link = settings.link;
     let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
-    match settings.schedule {
-        Schedule::Pipedream => settings.ticks_per_ns * all_ns,
-        _ => settings.shared_out(all_ns),
+    match settings.schedule.flushes() {
+        true => settings.shared_out(all_ns),
+        false => settings.ticks_per_ns * all_ns,
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
-use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
+use crate::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
 pub use crate::spec::PLAN_SCHEMA as SCHEMA;
@@ -369,7 +369,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let settings = &problem.settings;
-    let trains = settings.mode == Mode::Training;
+    let trains = settings.mode.trains();
     let mut layers = vec![[Vec::new(), Vec::new()]; used];
     for (item, &stage) in assignment.iter().enumerate() {
         layers[stage][0].extend(&problem.items[item].layers);

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::network::{Layer, Times, contract};
-use crate::options::{Objective, Schedule, Shares, WorkerMode};
+use crate::objective::Formula;
+use crate::options::{Shares, WorkerMode};
 use crate::passes::Passes;
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
@@ -289,17 +290,9 @@ impl Problem {
         }
     }
 
-    /// The number of micro-batches that weigh the bottleneck in the objective: `None` for the period.
-    pub fn iteration_micro_batches(&self) -> Option<u64> {
-        match self.settings.objective {
-            Objective::Period => None,
-            Objective::Iteration => self.settings.micro_batches,
-        }
-    }
-
-    /// Whether forward and backward bottlenecks count apart: iterations of GPipe.
-    pub fn phases_apart(&self) -> bool {
-        self.iteration_micro_batches().is_some() && self.settings.schedule == Schedule::Gpipe
+    /// The objective as a function of what stages cost.
+    pub fn formula(&self) -> Formula {
+        self.settings.formula()
     }
 
     fn validate(self, mut faults: Vec<Fault>) -> Result<Self, InputError> {
@@ -320,7 +313,9 @@ impl Problem {
             .iter()
             .map(|t| t.total_ns() as f64 * (1 + t.consumers.len()) as f64)
             .sum();
-        let rounds = self.iteration_micro_batches().unwrap_or(1) as f64 + 1.0;
+        let formula = self.formula();
+        // Bottlenecks, what counts once, and one more for the links.
+        let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0;
         let held: f64 = self
             .items
             .iter()

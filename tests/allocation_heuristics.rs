@@ -32,7 +32,7 @@ fn mixed(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Wor
 
 /// Those that ask for a period, which is all that the oracles of this file know.
 fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Workers)> {
-    mixed(seeds).filter(|(_, problem, _)| problem.iteration_micro_batches().is_none())
+    mixed(seeds).filter(|(_, problem, _)| problem.formula().is_bottleneck())
 }
 
 fn methods() -> impl Iterator<Item = &'static Heuristic> {

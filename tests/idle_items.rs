@@ -76,7 +76,7 @@ fn following_freely_costs_nothing() {
 fn dead_ends_only_add() {
     let compared: usize = idle_problems(20_000)
         .filter_map(|(seed, problem)| Some((seed, WithoutDeadEnds::new(&problem, u64::MAX)?, problem)))
-        .filter(|(_, _, problem)| problem.iteration_micro_batches().is_none())
+        .filter(|(_, _, problem)| problem.formula().is_bottleneck())
         .map(|(seed, without, problem)| {
             let Some((plan, ns)) = best(&problem) else {
                 return 0;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Violation;
 use crate::cluster::{DeviceKind, Resource};
 use crate::instance::Instance;
-use crate::options::{Groups, Mode, Shares, Synchronization, WorkerMode};
+use crate::options::{Groups, Shares, Synchronization, WorkerMode};
 use crate::plan::{Plan, PlanStage};
 use crate::settings::Settings;
 use crate::units::transfer_ns;
@@ -115,7 +115,7 @@ pub(super) fn pays(instance: &Instance, staff: &Staff) -> bool {
 /// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ticks.
 pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u128) -> u128 {
     let devices = staff.values().sum::<usize>() as u128;
-    if settings.synchronization != Synchronization::Ring || settings.mode == Mode::Inference || devices < 2 {
+    if settings.synchronization != Synchronization::Ring || !settings.mode.trains() || devices < 2 {
         return 0;
     }
     let link = settings.link;

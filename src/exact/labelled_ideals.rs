@@ -13,7 +13,7 @@
 
 use crate::cost;
 use crate::ideals::{Ideals, IdealsError};
-use crate::labels::{Formula, Step};
+use crate::labels::Step;
 use crate::problem::{Assignment, Item, Problem};
 
 /// A cap on the number of ideals that keeps the program below about a minute on small networks.
@@ -43,7 +43,7 @@ pub struct Solution {
 /// consumers each, q stages and L labels in a state, which is 1 for the period. Space O(N (n / 64 + q L)) for N ideals.
 pub fn solve(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<Solution, IdealsError> {
     let ideals = Ideals::enumerate(problem, cap, stop)?;
-    let formula = Formula::of(problem);
+    let formula = problem.formula();
     let (empty, all) = (0, ideals.sets.len() - 1);
     let stages = problem.stages().min(problem.items.len());
     // steps[ideal][r]: the best ways to place all items outside the ideal in exactly r stages.

@@ -10,7 +10,6 @@ use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
 use crate::cost::{StageCost, without_empty_stages};
-use crate::options::Communication;
 use crate::problem::Problem;
 use crate::workers::{Allocation, Workers};
 
@@ -302,9 +301,9 @@ impl Builder<'_> {
             let ring = self.synchronization(k);
             let mut rows = Vec::new();
             if self.pools[0].policy == Policy::Turns {
-                rows.push((LOAD, self.turns(k), communication == Communication::Blocking));
+                rows.push((LOAD, self.turns(k), communication.blocks()));
             }
-            if communication == Communication::Overlapped {
+            if communication.has_links() {
                 rows.extend(LINKS.map(|link| (link, Expression::default(), true)));
             }
             for ((family, resource), mut busy, has_ring) in rows {

@@ -10,7 +10,7 @@ use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Meaning, Program};
 use crate::cost::{StageCost, without_empty_stages};
-use crate::options::{Communication, Groups as GroupOption, Mode, Shares, Synchronization};
+use crate::options::{Groups as GroupOption, Shares, Synchronization};
 use crate::problem::Problem;
 use crate::workers::{Allocation, Choice, Workers};
 
@@ -38,10 +38,10 @@ pub fn singles(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupp
     if settings.groups != GroupOption::Assign {
         return Err("groups are given");
     }
-    if settings.communication == Communication::Blocking && !problem.transfers.is_empty() {
+    if settings.communication.blocks() && !problem.transfers.is_empty() {
         return Err("blocking transfers take the same time however many devices there are");
     }
-    let has_gradients = settings.mode == Mode::Training && settings.communication != Communication::Ignored;
+    let has_gradients = settings.mode.trains() && settings.communication.takes_time();
     if has_gradients && settings.synchronization == Synchronization::Ring {
         return Err("a ring takes a time that is not linear in the number of devices");
     }

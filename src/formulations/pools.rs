@@ -1,7 +1,7 @@
 //! Workers as linear programs can have them: one time for every item, and rates that add up.
 #![doc = include_str!("../../formulations/pools.md")]
 
-use crate::options::{Communication, Mode, Shares, Synchronization, WorkerMode};
+use crate::options::{Shares, Synchronization, WorkerMode};
 use crate::problem::Problem;
 use crate::shares::Level;
 use crate::workers::{Choice, StageWork, Workers};
@@ -223,8 +223,8 @@ fn ring(problem: &Problem, workers: &Workers, choice: &Choice) -> Option<Ring> {
     let settings = &problem.settings;
     let devices: usize = choice.devices.iter().sum();
     let is_free = settings.synchronization == Synchronization::None
-        || settings.mode == Mode::Inference
-        || settings.communication == Communication::Ignored
+        || !settings.mode.trains()
+        || !settings.communication.takes_time()
         || devices < 2
         || !workers.pays(choice);
     let ticks = settings.ticks_per_ns as f64 / settings.micro_batches.unwrap_or(1) as f64;

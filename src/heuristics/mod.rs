@@ -94,7 +94,7 @@ impl Heuristic {
                 if_feasible(problem, run(problem, seed, must_stop)?).map(Allocation::from)
             }
             // They compare busiest stages; an iteration adds up all of them.
-            (Run::Mixed(_, run), Some(workers)) if problem.iteration_micro_batches().is_some() => {
+            (Run::Mixed(_, run), Some(workers)) if !problem.formula().is_bottleneck() => {
                 let plan = run(&problem.for_the_period(), workers, seed, must_stop)?;
                 if_runs(problem, workers, plan)
             }

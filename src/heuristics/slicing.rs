@@ -11,7 +11,8 @@
 use super::intervals::{Interval, Intervals};
 use super::{Effort, Heuristic, MustStop, Run, along, binary_search, fitting, if_feasible, orders};
 use crate::cost;
-use crate::labels::{Formula, Label, Step};
+use crate::labels::{Label, Step};
+use crate::objective::Formula;
 use crate::problem::{Assignment, Item, Problem};
 
 /// The registry's entry.
@@ -75,7 +76,7 @@ pub fn work_bound_ns(problem: &Problem) -> u64 {
     let work_ns = problem.work_ns();
     let largest_ns = problem.items.iter().map(Item::work_ns).max().unwrap_or(0);
     let busiest_ns = largest_ns.max(work_ns.div_ceil(problem.stages() as u64));
-    let formula = Formula::of(problem);
+    let formula = problem.formula();
     formula.once_ns(work_ns) + formula.weight * busiest_ns
 }
 
@@ -162,7 +163,7 @@ struct Way {
 impl<'a> Slicer<'a> {
     fn new(problem: &'a Problem, order: &'a [usize], upper_ns: u64) -> Self {
         let n = order.len();
-        let formula = Formula::of(problem);
+        let formula = problem.formula();
         let stages = problem.stages().min(n);
         let sums = |value: &dyn Fn(&Item) -> u64| {
             let mut sum = 0;

@@ -10,7 +10,7 @@ pub use class::Class;
 use crate::cluster::{Cluster, Resource};
 use crate::cost::{self, StageCost};
 use crate::fault::Fault;
-use crate::options::{Communication, Mode, Shares, Synchronization, WorkerMode};
+use crate::options::{Communication, Shares, Synchronization, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::settings::Settings;
 use crate::shares::{self, Allowed, Level, Speed};
@@ -291,8 +291,8 @@ impl Workers {
     pub(crate) fn synchronization_ns(&self, settings: &Settings, choice: &Choice, work: &StageWork) -> u64 {
         let devices: usize = choice.devices.iter().sum();
         let is_free = settings.synchronization == Synchronization::None
-            || settings.communication == Communication::Ignored
-            || settings.mode == Mode::Inference
+            || !settings.communication.takes_time()
+            || !settings.mode.trains()
             || devices < 2
             || !self.pays(choice);
         if is_free {
@@ -350,7 +350,7 @@ impl Workers {
         };
         let ns = self.synchronization_ns(&problem.settings, choice, work);
         moved.backward.link_out_ns += ns;
-        if problem.settings.communication == Communication::Overlapped {
+        if problem.settings.communication.has_links() {
             moved.backward.link_in_ns += ns;
         }
         moved
@@ -432,14 +432,15 @@ impl Workers {
     }
 }
 
-/// What stages of these loads come to in ticks: the longest period, or [`cost::iteration_ns`], which only workers that take
+/// What stages of these loads come to in ticks: the longest period, or [`cost::formula_ns`], which only workers that take
 /// turns are asked for. More stages never make it less.
 pub fn objective_of(problem: &Problem, loads: &[&StageLoad]) -> u64 {
-    match problem.iteration_micro_batches() {
-        None => loads.iter().map(|load| load.bottleneck_ns).max().unwrap_or(0),
-        Some(micro_batches) => {
+    let formula = problem.formula();
+    match formula.is_bottleneck() {
+        true => loads.iter().map(|load| load.bottleneck_ns).max().unwrap_or(0),
+        false => {
             let costs: Vec<StageCost> = loads.iter().map(|load| load.cost).collect();
-            cost::iteration_ns(&costs, micro_batches, problem.phases_apart())
+            cost::formula_ns(formula, &costs)
         }
     }
 }

@@ -18,7 +18,8 @@
 
 use super::two_chains::{NotCovered, TwoChains};
 use stagecut::cost;
-use stagecut::labels::{Formula, Step};
+use stagecut::labels::Step;
+use stagecut::objective::Formula;
 use stagecut::problem::{Assignment, Pair, Problem};
 
 /// A best plan and its objective in ns; `None` where there is none.
@@ -39,7 +40,7 @@ pub fn solve(problem: &Problem) -> Result<Option<(Assignment, u64)>, NotCovered>
     let [n, m] = chains.all();
     let mut program = Program {
         problem,
-        formula: Formula::of(problem),
+        formula: problem.formula(),
         stages: problem.stages().min(n + m),
         steps: vec![vec![Vec::new(); problem.stages().min(n + m) + 1]; (n + 1) * (m + 1)],
         chains,

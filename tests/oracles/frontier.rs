@@ -37,7 +37,7 @@ pub fn solve(problem: &Problem) -> Result<(Assignment, u64), NotCovered> {
     if !problem.memory_never_binds() {
         return Err(NotCovered::Memory);
     }
-    if problem.iteration_micro_batches().is_some() {
+    if !problem.formula().is_bottleneck() {
         return Err(NotCovered::Iteration);
     }
     let work = Work {

@@ -9,7 +9,8 @@ use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::exact::room;
-use crate::labels::{self, Formula};
+use crate::labels;
+use crate::objective::Formula;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::workers::{Allocation, StageWork, Workers};
@@ -107,7 +108,7 @@ impl<'a> AllocationSearch<'a> {
         smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
         Self {
             sides: sides(problem),
-            formula: problem.iteration_micro_batches().map(|_| Formula::of(problem)),
+            formula: Some(problem.formula()).filter(|formula| !formula.is_bottleneck()),
             predecessors: growth::predecessors(problem),
             memory_binds: !problem.memory_never_binds(),
             smallest_first,

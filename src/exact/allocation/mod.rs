@@ -160,7 +160,7 @@ pub(crate) fn solve(
         if control.switches.incumbents {
             find_incumbents(&mut search);
         }
-        if problem.iteration_micro_batches().is_none() {
+        if problem.formula().is_bottleneck() {
             if control.switches.one_class {
                 use_one_class(&mut search)?;
             }
@@ -229,7 +229,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Textbook, Some(_)) => &[Step::Program { presolve: false }],
         (Method::Milp, Some(_)) => &[Step::Program { presolve: true }],
         (Method::Ideals, _) if is_tied => &[],
-        (Method::Exact | Method::Ideals, _) if !is_tied && problem.iteration_micro_batches().is_some() => {
+        (Method::Exact | Method::Ideals, _) if !is_tied && !problem.formula().is_bottleneck() => {
             &[Step::Iteration]
         }
         (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],

@@ -124,9 +124,9 @@ impl Capacity {
     /// What so much weight adds at least to what counts once in the objective, in ns: for an iteration its time on the strongest
     /// choice, but for the rounding of so many stages.
     pub fn least_once_ns(&self, problem: &Problem, weight: u64, stages: usize) -> u64 {
-        match problem.iteration_micro_batches() {
-            None => 0,
-            Some(_) => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
+        match problem.formula().counts_loads {
+            false => 0,
+            true => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
         }
     }
 
@@ -134,11 +134,12 @@ impl Capacity {
     /// [`objective_from_bottleneck`](crate::exact::bounds::objective_from_bottleneck), with the work that counts once on the
     /// strongest choice.
     pub fn objective_from_bottleneck(&self, problem: &Problem, bottleneck_ns: u64) -> u64 {
-        match problem.iteration_micro_batches() {
-            None => bottleneck_ns,
-            Some(micro_batches) => {
+        let formula = problem.formula();
+        match formula.counts_loads {
+            false => formula.weight * bottleneck_ns,
+            true => {
                 let once_ns = self.least_once_ns(problem, self.total_weight, problem.stages());
-                once_ns.max(bottleneck_ns) + (micro_batches - 1) * bottleneck_ns
+                once_ns.max(bottleneck_ns) + formula.weight * bottleneck_ns
             }
         }
     }

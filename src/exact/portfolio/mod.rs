@@ -66,7 +66,7 @@ enum Step {
 /// The steps of a method in their order. What comes after the whole program is for what the solver's tolerance leaves open.
 fn steps(method: Method, problem: &Problem) -> &'static [Step] {
     use Step::*;
-    let is_period = problem.iteration_micro_batches().is_none();
+    let is_period = problem.formula().is_bottleneck();
     // Ideals are of no use then, and so is the order that suits them.
     let is_joint = problem.memory_is_joint();
     let is_blocking = problem.settings.communication == Communication::Blocking;

@@ -19,7 +19,7 @@ use crate::solver::SolverError;
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub(crate) fn raise(search: &mut Search, labels: &[String]) -> Result<(), SolverError> {
-    let is_iteration = search.problem.iteration_micro_batches().is_some();
+    let is_iteration = !search.problem.formula().is_bottleneck();
     if !is_iteration || !search.control.switches.period {
         return Ok(());
     }

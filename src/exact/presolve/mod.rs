@@ -264,7 +264,8 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
     // With blocking transfers, so does its work.
     paid[0].add_item(problem, item);
     saved[1].add_item(problem, item);
-    let counts_phases = problem.workers.is_some() || problem.phases_apart();
+    let counts_phases =
+        problem.workers.is_some() || problem.formula().bottlenecks == crate::objective::Bottlenecks::ByPhase;
     let within = |paid: PhaseCost, saved: PhaseCost| {
         paid.load_ns() <= saved.load_ns()
             && paid.link_in_ns <= saved.link_in_ns

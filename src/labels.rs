@@ -81,7 +81,7 @@ pub struct Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objective::Bottlenecks;
+    use crate::schedule::Bottlenecks;
 
     #[test]
     fn a_lower_bottleneck_is_worth_only_its_weight() {

@@ -36,7 +36,7 @@
 //! | units that people write | [`quantity`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
-//! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
+//! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
@@ -110,7 +110,6 @@ pub mod simulate;
 pub mod solver;
 pub mod source;
 pub mod spec;
-pub mod split;
 pub mod study;
 pub mod switches;
 pub mod tied_cuts;

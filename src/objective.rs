@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::named_values::named_values;
-use crate::schedule::Schedule;
+use crate::schedule::{Bottlenecks, Schedule};
 
 named_values! {
     /// What a plan minimises.
@@ -58,15 +58,6 @@ impl Objective {
             Self::Iteration => true,
         }
     }
-}
-
-/// The bottlenecks that a formula adds up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bottlenecks {
-    /// The busiest stage, both phases together.
-    Together,
-    /// The stage that is busiest in forward propagation, and the one that is in backward propagation.
-    ByPhase,
 }
 
 /// An objective as a function of stages, see the [module](self).

@@ -8,7 +8,7 @@ use crate::quantity;
 
 pub use crate::communication::Communication;
 pub use crate::objective::Objective;
-pub use crate::schedule::Schedule;
+pub use crate::schedule::{Schedule, WorkerMode};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
 ///
@@ -171,16 +171,6 @@ named_values! {
         Tied = "tied",
         /// At places of their own.
         Separate = "separate",
-    }
-}
-
-named_values! {
-    /// How a worker runs the two phases.
-    WorkerMode {
-        /// They take turns.
-        Sequential = "sequential",
-        /// Both at once, on shares of its resources.
-        Concurrent = "concurrent",
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashSet};
 use crate::instance::Instance;
 use crate::network::{Layer, Times};
 use crate::options::Cuts;
-use crate::problem::{Costs, Pair};
 use crate::settings::Settings;
 use crate::units::transfer_ns;
 
@@ -29,6 +28,22 @@ impl Node {
             backward_ns: if self.backward { times.backward_ns } else { 0 },
         }
     }
+}
+
+/// Transfers by producer and consumers: forward, backward and gradient ns.
+pub(crate) type TransferCosts = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
+
+/// The passes of one layer in items of their own, as far as memory cares where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The item of the forward pass.
+    pub forward: usize,
+    /// The item of the backward pass, which counts the layer's bytes as if both were together.
+    pub backward: usize,
+    /// Bytes of the parameters, which the forward pass needs where it lies.
+    pub parameter_bytes: u64,
+    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
+    pub stash_bytes: u64,
 }
 
 /// All passes of a problem.
@@ -181,9 +196,9 @@ impl Passes {
         instance: &Instance,
         settings: &Settings,
         item_of: impl Fn(usize) -> usize,
-    ) -> Costs {
+    ) -> TransferCosts {
         let mut moved = Moved {
-            costs: Costs::new(),
+            costs: TransferCosts::new(),
             item_of,
         };
         if !settings.communication.takes_time() {
@@ -262,7 +277,7 @@ fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
 
 /// Transfers as they are found.
 struct Moved<F> {
-    costs: Costs,
+    costs: TransferCosts,
     item_of: F,
 }
 

@@ -1,6 +1,7 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
 mod read;
+pub mod split;
 
 pub use read::{parse, read};
 
@@ -9,14 +10,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cost::allocation::{Allocation, StageLoad};
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
 use crate::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
 pub use crate::spec::PLAN_SCHEMA as SCHEMA;
-use crate::split::Split;
-use crate::workers::{Allocation, StageLoad, Workers};
+use crate::workers::Workers;
+use split::Split;
 
 /// A plan as files and reports hold it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -14,7 +14,8 @@ use crate::instance::Instance;
 use crate::network::{Layer, Times, contract};
 use crate::objective::Formula;
 use crate::options::{Shares, WorkerMode};
-use crate::passes::Passes;
+pub use crate::passes::Pair;
+use crate::passes::{Passes, TransferCosts};
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
 use crate::workers::{Choice, Workers};
@@ -45,9 +46,6 @@ pub struct Problem {
     pub workers: Option<Workers>,
 }
 
-/// Transfers by producer and consumers: forward, backward and gradient ns.
-pub(crate) type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
-
 /// What a program places: layers that share a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
@@ -74,19 +72,6 @@ impl Item {
     pub fn work_ns(&self) -> u64 {
         self.forward_ns + self.backward_ns
     }
-}
-
-/// The passes of one layer in items of their own, as far as memory cares where they lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// The item of the forward pass.
-    pub forward: usize,
-    /// The item of the backward pass, which counts the layer's bytes as if both were together.
-    pub backward: usize,
-    /// Bytes of the parameters, which the forward pass needs where it lies.
-    pub parameter_bytes: u64,
-    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
-    pub stash_bytes: u64,
 }
 
 /// Tensors of one producing item and one set of consuming items; costs of equals are added up.
@@ -188,7 +173,7 @@ impl Problem {
         stages: usize,
         items: Vec<Item>,
         order: DiGraph<usize, ()>,
-        transfers: Costs,
+        transfers: TransferCosts,
     ) -> Self {
         let transfers: Vec<Transfer> = transfers
             .into_iter()

@@ -6,9 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::communication::Communication;
 use crate::named_values::named_values;
-use crate::objective::Bottlenecks;
-use crate::options::{Communication, WorkerMode};
 
 named_values! {
     /// The order in which the stages work.
@@ -22,6 +21,25 @@ named_values! {
         /// Forward and backward at once, on shares of each worker.
         Concurrent = "concurrent",
     }
+}
+
+named_values! {
+    /// How a worker runs the two phases.
+    WorkerMode {
+        /// They take turns.
+        Sequential = "sequential",
+        /// Both at once, on shares of its resources.
+        Concurrent = "concurrent",
+    }
+}
+
+/// The bottlenecks that a formula adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottlenecks {
+    /// The busiest stage, both phases together.
+    Together,
+    /// The stage that is busiest in forward propagation, and the one that is in backward propagation.
+    ByPhase,
 }
 
 impl Schedule {

@@ -8,6 +8,7 @@ use common::{is_chain, problem_of, rounding_ns, whole_ns};
 use oracles::{allocations, chains, groupings};
 use stagecut::control::Control;
 use stagecut::cost;
+use stagecut::cost::allocation::Allocation;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, find};
@@ -18,7 +19,7 @@ use stagecut::problem::Problem;
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
-use stagecut::workers::{Allocation, Workers};
+use stagecut::workers::Workers;
 
 const MS: u64 = 1_000_000;
 

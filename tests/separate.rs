@@ -14,10 +14,10 @@ use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOptions, Schedule};
+use stagecut::plan::split::{Split, SplitLayer};
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::split::{Split, SplitLayer};
 
 #[test]
 fn exact_methods_agree_with_brute_force() {

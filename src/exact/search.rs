@@ -2,12 +2,12 @@
 
 use crate::control::Control;
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
 use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
-use crate::workers::Allocation;
 
 /// The state of a search.
 #[derive(Clone)]

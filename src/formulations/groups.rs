@@ -9,10 +9,11 @@ use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Meaning, Program};
+use crate::cost::allocation::Allocation;
 use crate::cost::{StageCost, without_empty_stages};
 use crate::options::{Groups as GroupOption, Shares, Synchronization};
 use crate::problem::Problem;
-use crate::workers::{Allocation, Choice, Workers};
+use crate::workers::{Choice, Workers};
 
 /// A groups program, with what is needed to read its solutions.
 pub struct Groups {

@@ -9,8 +9,8 @@ use super::communication::Charges;
 use super::staging::Staging;
 use super::{Column, Program};
 use crate::cost::{PhaseCost, Side, StageCost};
-use crate::objective::Bottlenecks;
 use crate::problem::Problem;
+use crate::schedule::Bottlenecks;
 
 /// A phase, or both together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

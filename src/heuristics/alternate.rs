@@ -14,8 +14,9 @@ use super::slicing_for::SlicingFor;
 use super::{
     Effort, Heuristic, MustStop, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders,
 };
+use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

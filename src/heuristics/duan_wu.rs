@@ -7,8 +7,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, binary_search, global_shares, orders};
+use crate::cost::allocation::Allocation;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

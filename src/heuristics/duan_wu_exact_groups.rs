@@ -8,8 +8,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
+use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

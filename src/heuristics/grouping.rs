@@ -16,9 +16,10 @@ use std::cmp::Reverse;
 
 use super::MustStop;
 use crate::cost;
+use crate::cost::allocation::StageWork;
 use crate::options::Groups;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{StageWork, Workers};
+use crate::workers::Workers;
 
 /// A partition whose stages look for workers.
 pub struct Grouping<'a> {

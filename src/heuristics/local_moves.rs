@@ -8,9 +8,10 @@ use std::cmp::Ordering;
 use petgraph::Direction::{self, Incoming, Outgoing};
 
 use super::{Effort, Heuristic, MustStop, Run, slicing};
+use crate::cost::allocation::{Allocation, StageWork, bottleneck_ns};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, StageWork, Workers, bottleneck_ns};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

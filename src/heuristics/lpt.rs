@@ -8,10 +8,11 @@ use super::duan_wu::most_stages;
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::options::Groups;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

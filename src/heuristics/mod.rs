@@ -25,8 +25,9 @@ pub mod slicing;
 pub mod slicing_for;
 
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// How long a heuristic takes, and so where it is worth running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@
 use super::antichains::{self, Devices, Laid, StageSums};
 use super::pipedream::lay_tied;
 use super::{Effort, Heuristic, MustStop, Run};
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::options::{Groups, WorkerMode};
 use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {

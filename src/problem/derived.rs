@@ -1,8 +1,9 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
-use super::{Costs, Item, Pair, Problem, apart, plus, summed};
+use super::{Item, Pair, Problem, apart, plus, summed};
 use crate::network::{Times, contract};
 use crate::options::{Communication, Objective, WorkerMode};
+use crate::passes::TransferCosts;
 use crate::settings::Settings;
 use crate::workers::Choice;
 
@@ -157,8 +158,8 @@ impl Problem {
     }
 
     /// What transfers cost between other items that stand for these, if some does; those with the same ends become one.
-    fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
-        let mut costs = Costs::new();
+    fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> TransferCosts {
+        let mut costs = TransferCosts::new();
         for transfer in &self.transfers {
             let Some(producer) = item_of(transfer.producer) else {
                 continue;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::comparison::{ComparisonRow, Ranked, ranked};
+use crate::plan::split::SplitLayer;
 use crate::plan::{Plan, PlanStage, Status};
-use crate::split::SplitLayer;
 
 /// A row of the CSV of a plan. Names are those of the JSON; what is absent there is empty here.
 #[derive(Serialize)]

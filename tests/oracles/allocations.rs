@@ -6,9 +6,10 @@ use petgraph::Direction::Incoming;
 
 use super::shares::{self, Stage};
 use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork, bottleneck_ns, objective_of};
 use stagecut::options::{Shares, WorkerMode};
 use stagecut::problem::{Assignment, Problem};
-use stagecut::workers::{self, Allocation, StageWork, Workers, bottleneck_ns};
+use stagecut::workers::Workers;
 
 /// Most items that brute force takes.
 pub const MOST_ITEMS: usize = 10;
@@ -131,7 +132,7 @@ impl Search<'_> {
         let on = &self.workers.choices[choice];
         let load = self.workers.load(self.problem, on, work, &[])?;
         if settings.worker == WorkerMode::Sequential {
-            return Some(workers::objective_of(self.problem, &[&load]));
+            return Some(objective_of(self.problem, &[&load]));
         }
         let mut links = load.cost;
         (links.forward.work_ns, links.backward.work_ns) = (0, 0);

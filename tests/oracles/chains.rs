@@ -15,9 +15,10 @@
 //! Source: textbook; the state follows the DP over ideals of Tarnawski et al., NeurIPS 2020, on a chain.
 
 use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork};
 use stagecut::options::{Shares, WorkerMode};
 use stagecut::problem::Problem;
-use stagecut::workers::{Allocation, StageWork, Workers};
+use stagecut::workers::Workers;
 
 /// Why the program does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

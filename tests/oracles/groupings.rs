@@ -1,9 +1,10 @@
 //! Brute force over workers: every way to give a fixed partition its devices.
 
 use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork};
 use stagecut::options::Shares;
 use stagecut::problem::{Assignment, Problem};
-use stagecut::workers::{Allocation, StageWork, Workers};
+use stagecut::workers::Workers;
 
 /// Most devices, or given groups, that brute force deals out.
 pub const MOST_DEVICES: usize = 8;

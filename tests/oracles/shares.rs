@@ -3,9 +3,10 @@
 //! With every resource that has levels at one of them, the best shares of the others are a linear program, whose vertices are
 //! few. So it tries every combination of levels, and every vertex for each.
 
+use stagecut::cost::allocation::StageWork;
 use stagecut::options::Shares;
 use stagecut::shares::Level;
-use stagecut::workers::{Choice, StageWork, Workers};
+use stagecut::workers::{Choice, Workers};
 
 /// How much nearer one of two levels must be: of equally near ones the smaller share counts.
 const TIE: f64 = 1e-9;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::control::Control;
 use crate::cost::StageCost;
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
@@ -13,7 +14,7 @@ use crate::labels;
 use crate::objective::Formula;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]

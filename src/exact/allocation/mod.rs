@@ -9,6 +9,7 @@ use self::ideals::{AllocationSearch, Pass};
 use self::program::{Form, Kind};
 use crate::control::Control;
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::exact::Method;
 use crate::exact::bounds::Bound;
 use crate::exact::bounds::anchored::{self, KnownStages};
@@ -20,7 +21,7 @@ use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{Allocation, Choice, Workers};
+use crate::workers::{Choice, Workers};
 
 /// What a search for an allocation knows.
 pub(crate) struct Search<'a> {

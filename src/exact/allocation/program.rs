@@ -1,6 +1,7 @@
 //! The mixed-integer programs of workers that differ, solved until nothing better is left.
 
 use crate::control::Control;
+use crate::cost::allocation::Allocation;
 use crate::exact::windows::demands::{self, Demand};
 use crate::exact::windows::reach::Reach;
 use crate::formulations::Program;
@@ -13,7 +14,7 @@ use crate::plan::{StoppedBy, is_proved};
 use crate::problem::{Assignment, Problem};
 use crate::solver::Report;
 use crate::solver::{self, SolverError, Stop};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// What came of a search.
 #[derive(Clone, Debug, PartialEq)]

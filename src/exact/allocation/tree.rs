@@ -3,13 +3,15 @@
 
 use crate::control::Control;
 use crate::cost::StageCost;
+use crate::cost::allocation::{Allocation, StageLoad, StageWork, objective_of};
+use crate::cost::global;
 use crate::exact::allocation::stage::{Holding, sides};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{self, Allocation, Choice, StageLoad, StageWork, Workers, global};
+use crate::workers::{Choice, Workers};
 
 /// Items up to which the search is worth its time: beyond, a problem without another method stays unproved.
 pub const MOST_ITEMS: usize = 40;
@@ -222,7 +224,7 @@ impl Ground<'_> {
     fn is_of_interest(&self, path: &Path, weight: u64, stages_left: usize) -> bool {
         let limit_ns = path.limit_ns();
         let loads: Vec<&StageLoad> = path.stages.iter().map(|stage| &stage.load).collect();
-        let later_ns = workers::objective_of(self.problem, &loads);
+        let later_ns = objective_of(self.problem, &loads);
         let before_ns = self.capacity.least_once_ns(self.problem, weight, stages_left);
         later_ns.saturating_add(before_ns) <= limit_ns
             && self.capacity.carries(&path.taken, stages_left, limit_ns) >= weight as f64

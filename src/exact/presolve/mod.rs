@@ -6,11 +6,12 @@ mod twins;
 use petgraph::Direction;
 use petgraph::algo::has_path_connecting;
 
+use crate::cost::allocation::StageWork;
 use crate::cost::{PhaseCost, Side, StageCost};
 use crate::options::{Communication, Synchronization};
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::switches::Switches;
-use crate::workers::{Choice, StageWork};
+use crate::workers::Choice;
 
 /// A smaller problem, and the way back.
 #[derive(Clone, Debug)]
@@ -265,7 +266,7 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
     paid[0].add_item(problem, item);
     saved[1].add_item(problem, item);
     let counts_phases =
-        problem.workers.is_some() || problem.formula().bottlenecks == crate::objective::Bottlenecks::ByPhase;
+        problem.workers.is_some() || problem.formula().bottlenecks == crate::schedule::Bottlenecks::ByPhase;
     let within = |paid: PhaseCost, saved: PhaseCost| {
         paid.load_ns() <= saved.load_ns()
             && paid.link_in_ns <= saved.link_in_ns

@@ -4,9 +4,13 @@
 //! every other stage that consumes it, however many consumers lie there. `blocking` adds it to the stage's load;
 //! `overlapped` puts it on the stage's links, where what is sent and what is received run side by side.
 
-use crate::objective::{Bottlenecks, Formula};
+pub mod allocation;
+pub mod global;
+
+use crate::objective::Formula;
 use crate::options::Communication;
 use crate::problem::{Assignment, Problem, Transfer};
+use crate::schedule::Bottlenecks;
 
 /// Costs of one stage in one phase, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -116,7 +116,7 @@ impl Problem {
             passes.ties(instance),
             &passes.order_pairs(instance),
         );
-        let workers = match settings.mixed {
+        let workers = match settings.heterogeneous {
             true => Some(workers(instance, &settings)?),
             false => None,
         };
@@ -383,7 +383,7 @@ pub struct TooLarge {
 
 /// Layers that need more memory, alone on the last stage, than any stage has.
 pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
-    let workers = match settings.mixed {
+    let workers = match settings.heterogeneous {
         true => Workers::new(&instance.cluster, settings).ok(),
         false => None,
     };

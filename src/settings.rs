@@ -53,7 +53,7 @@ pub struct Settings {
     pub synchronization: Synchronization,
     /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
     /// on one device like any other.
-    pub mixed: bool,
+    pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
@@ -84,7 +84,7 @@ impl Settings {
             .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
         let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
-        let mixed = kinds.len() > 1
+        let heterogeneous = kinds.len() > 1
             || is_concurrent
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
@@ -121,9 +121,9 @@ impl Settings {
             },
             kind,
             memory_limit: match options.memory_limit {
-                Some(limit) if mixed => Some(limit.bytes().unwrap_or(u64::MAX)),
+                Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
                 Some(limit) => limit.bytes(),
-                None if mixed => None,
+                None if heterogeneous => None,
                 None => device.memory_bytes,
             },
             cuts: options.cuts.unwrap_or(Cuts::Tied),
@@ -132,7 +132,7 @@ impl Settings {
             share_parts: options.share_parts,
             groups,
             synchronization: options.synchronization.unwrap_or(Synchronization::None),
-            mixed,
+            heterogeneous,
             kinds,
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
         };
@@ -361,7 +361,7 @@ impl Settings {
                     .map(|&k| instance.cluster.kinds[k].name.clone())
                     .collect(),
             ),
-            memory_limit: match (self.mixed, self.memory_limit) {
+            memory_limit: match (self.heterogeneous, self.memory_limit) {
                 // Each device's own, unless the option says that there is none.
                 (true, None) => None,
                 (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
@@ -369,11 +369,11 @@ impl Settings {
             },
             // Tied cuts are what plans without the word have.
             cuts: (self.cuts == Cuts::Separate).then_some(self.cuts),
-            worker: self.mixed.then_some(self.worker),
+            worker: self.heterogeneous.then_some(self.worker),
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
-            groups: self.mixed.then_some(self.groups),
-            synchronization: self.mixed.then_some(self.synchronization),
+            groups: self.heterogeneous.then_some(self.groups),
+            synchronization: self.heterogeneous.then_some(self.synchronization),
             optimizer: Some(self.optimizer),
         }
     }

@@ -39,7 +39,7 @@ fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, W
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| matches!(method.run, Run::Mixed(..)) && method.effort != Effort::Baseline)
+        .filter(|method| matches!(method.run, Run::Heterogeneous(..)) && method.effort != Effort::Baseline)
 }
 
 fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {

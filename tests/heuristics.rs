@@ -40,7 +40,7 @@ fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Pr
 fn methods(seed: u64) -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| matches!(method.run, Run::Alike(..)))
+        .filter(|method| matches!(method.run, Run::Homogeneous(..)))
         .filter(move |method| match method.effort {
             Effort::Quick => true,
             Effort::Thorough => seed.is_multiple_of(10),

@@ -402,7 +402,7 @@ fn no_replicated_plan_has_a_smaller_bottleneck() {
             if held.iter().max() > Some(&workers.classes[0].memory_bytes) {
                 continue;
             }
-            for devices in shares(used, workers.stock[0]) {
+            for devices in shares(used, workers.inventory[0]) {
                 let own_ns = bottleneck_ns(&problem, &plan, used, |stage| {
                     replicated_ns(&problem, workers, &plan, stage, devices[stage])
                 });

@@ -201,7 +201,12 @@ impl Checker<'_> {
 
     /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
     fn devices_at_work(&self, forward: &mut [Load], backward: &mut [Load], parameter_bytes: &[u128]) {
-        for (k, staff) in self.staff.iter().enumerate().filter(|_| self.settings.mixed) {
+        for (k, staff) in self
+            .staff
+            .iter()
+            .enumerate()
+            .filter(|_| self.settings.heterogeneous)
+        {
             if !workers::pays(self.instance, staff) {
                 for load in [&mut forward[k], &mut backward[k]] {
                     (load.received, load.sent) = (0, 0);

@@ -288,7 +288,7 @@ impl Workers {
             && used <= problem.stages()
             && (!problem.settings.all_stages || used == problem.stages())
             && keeps_order(problem, &allocation.assignment)
-            && (0..self.stock.len()).all(|at| takes(at) <= self.stock[at])
+            && (0..self.inventory.len()).all(|at| takes(at) <= self.inventory[at])
             && memory.iter().zip(&allocation.choices).all(fits)
             && self.loads(problem, allocation).is_some()
     }

@@ -216,7 +216,7 @@ impl Builder<'_> {
         sum
     }
 
-    /// Families of staging, `one_choice`, `stock`, `placed` and `only_on`.
+    /// Families of staging, `one_choice`, `inventory`, `placed` and `only_on`.
     fn placement(&mut self, workers: &Workers) {
         let (problem, labels) = (self.problem, self.labels);
         monotone(&mut self.program, problem, &self.staging, labels);
@@ -229,13 +229,14 @@ impl Builder<'_> {
             self.program
                 .add_row(format!("one_choice[{}]", k + 1), one, 1.into());
         }
-        for (at, &stock) in workers.stock.iter().enumerate() {
+        for (at, &inventory) in workers.inventory.iter().enumerate() {
             let mut taken = Expression::default();
             for k in 0..problem.stages() {
                 taken += self.sum_of_choices(k, |c| workers.choices[c].takes[at] as f64);
             }
-            let stock = Expression::from(stock as f64);
-            self.program.add_row(format!("stock[{}]", at + 1), taken, stock);
+            let inventory = Expression::from(inventory as f64);
+            self.program
+                .add_row(format!("inventory[{}]", at + 1), taken, inventory);
         }
         for (i, label) in labels.iter().enumerate() {
             for k in (0..problem.stages()).filter(|&k| self.staging.allows(i, k)) {

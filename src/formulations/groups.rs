@@ -147,7 +147,7 @@ fn duties(problem: &Problem, pools: &[Pool]) -> Vec<Duty> {
 pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
     let stages = problem.stages();
     let demand = |duty: Duty| {
-        let devices = workers.stock.iter().zip(&duty.rates);
+        let devices = workers.inventory.iter().zip(&duty.rates);
         let mut rates: Vec<f64> = devices.flat_map(|(&count, &rate)| vec![rate; count]).collect();
         rates.sort_by(f64::total_cmp);
         let kept = |k: usize| match problem.settings.all_stages {
@@ -225,12 +225,12 @@ impl Groups {
             (0..problem.stages()).map(of_stage).collect()
         });
         let paced: Vec<Vec<Option<Column>>> = paced.collect();
-        let all: usize = workers.stock.iter().sum();
+        let all: usize = workers.inventory.iter().sum();
         let most = match problem.settings.all_stages {
             true => all + 1 - problem.stages(),
             false => all,
         };
-        let most_devices: Vec<usize> = workers.stock.iter().map(|&count| count.min(most)).collect();
+        let most_devices: Vec<usize> = workers.inventory.iter().map(|&count| count.min(most)).collect();
         let mut declare = |k: usize, c: usize| {
             let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
             program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
@@ -250,7 +250,7 @@ impl Groups {
             most_devices,
         };
         builder.placement(slowest);
-        builder.stock(workers);
+        builder.inventory(workers);
         builder.presence();
         builder.work();
         builder.links();
@@ -307,15 +307,16 @@ impl Builder<'_> {
         }
     }
 
-    /// Families `stock` and `some_device`.
-    fn stock(&mut self, workers: &Workers) {
-        for (c, &stock) in workers.stock.iter().enumerate() {
+    /// Families `inventory` and `some_device`.
+    fn inventory(&mut self, workers: &Workers) {
+        for (c, &inventory) in workers.inventory.iter().enumerate() {
             let mut taken = Expression::default();
             for of_stage in &self.devices {
                 of_stage[c].add_to(&mut taken, 1.0);
             }
-            let stock = Expression::from(stock as f64);
-            self.program.add_row(format!("stock[{}]", c + 1), taken, stock);
+            let inventory = Expression::from(inventory as f64);
+            self.program
+                .add_row(format!("inventory[{}]", c + 1), taken, inventory);
         }
         for k in 0..self.problem.stages() {
             let some = self.sum_of_devices(k, |_| 1.0);

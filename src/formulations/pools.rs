@@ -74,7 +74,7 @@ impl Pool {
         let parts = parts(workers, choice);
         Ok(Self {
             times_ns: times_ns(problem, choice)?,
-            policy: policy(problem, workers, choice, &parts)?,
+            policy: share_policy(problem, workers, choice, &parts)?,
             parts,
             pays: workers.pays(choice),
             memory_bytes: workers.memory_bytes(&problem.settings, choice),
@@ -167,7 +167,7 @@ fn parts(workers: &Workers, choice: &Choice) -> Vec<Part> {
     workers.resources(choice).map(part).collect()
 }
 
-fn policy(
+fn share_policy(
     problem: &Problem,
     workers: &Workers,
     choice: &Choice,

@@ -25,7 +25,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "ours",
     exact_for: "what duan-wu is",
     effort: Effort::Thorough,
-    run: Run::Mixed(|_, _| Ok(()), run),
+    run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
 /// Random orders beside the five fixed ones.

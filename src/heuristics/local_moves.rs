@@ -20,7 +20,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "ours",
     exact_for: "chains, as slicing is",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Passes over all items after which the climb ends even if it could go on; most end after a handful.

@@ -22,7 +22,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
     exact_for: "chains, with any objective, communication and memory",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Random orders that [`best_slicing`] tries beside the five fixed ones.

@@ -3,7 +3,7 @@
 use anstyle::Style as Ink;
 
 use super::Style;
-use super::csv::{pretty, written};
+use super::csv::{pretty, to_csv};
 use super::format::{Digits, percent, shorten, wrap};
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
@@ -29,7 +29,7 @@ pub fn simulation(simulation: &Simulation, style: &Style) -> String {
 ///
 /// What the writer reports; writing to memory gives it no cause.
 pub fn simulation_csv(simulation: &Simulation) -> Result<String, ::csv::Error> {
-    written(&simulation.events)
+    to_csv(&simulation.events)
 }
 
 /// A simulation as JSON, with all of its events.

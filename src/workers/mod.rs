@@ -19,7 +19,7 @@ pub struct Workers {
     /// What a stage may run on: a device, a given group, or any group of devices.
     pub choices: Vec<Choice>,
     /// How many there are of what choices take: devices of each class, or given groups.
-    pub stock: Vec<usize>,
+    pub inventory: Vec<usize>,
     /// Names of the resource types, each once: what [`Allocation::global`](crate::cost::allocation::Allocation::global) gives shares for.
     pub resource_names: Vec<String>,
 }
@@ -29,7 +29,7 @@ pub struct Workers {
 pub struct Choice {
     /// Devices of each class.
     pub devices: Vec<usize>,
-    /// What it takes from the stock.
+    /// What it takes from the inventory.
     pub takes: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Workers {
     pub fn new(cluster: &Cluster, settings: &Settings) -> Result<Self, Fault> {
         let class = |&kind: &usize| Class::new(kind, &cluster.kinds[kind], settings);
         let classes: Vec<Class> = settings.kinds.iter().map(class).collect();
-        let (stock, choices) = choices::of(cluster, settings, &classes)?;
+        let (inventory, choices) = choices::of(cluster, settings, &classes)?;
         let resources = classes.iter().flat_map(|class| &class.resources);
         let mut resource_names: Vec<String> = resources.map(|resource| resource.name.clone()).collect();
         resource_names.sort_unstable();
@@ -50,7 +50,7 @@ impl Workers {
         Ok(Self {
             classes,
             choices,
-            stock,
+            inventory,
             resource_names,
         })
     }

@@ -43,7 +43,7 @@ pub enum Refusal {
 ///
 /// # Complexity
 ///
-/// O((q c)^n) plans for n items, q stages and c choices, fewer for order pairs, stock and plans that are already worse.
+/// O((q c)^n) plans for n items, q stages and c choices, fewer for order pairs, inventory and plans that are already worse.
 pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation, u64)>, Refusal> {
     let (items, choices) = (problem.items.len(), workers.choices.len());
     if items > MOST_ITEMS || choices > MOST_CHOICES {
@@ -117,7 +117,7 @@ impl Search<'_> {
             }
             costs.push(of_choices);
         }
-        let left = self.workers.stock.clone();
+        let left = self.workers.inventory.clone();
         self.choose_next(&works, &costs, &mut Vec::new(), &left);
     }
 

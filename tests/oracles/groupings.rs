@@ -15,7 +15,7 @@ pub enum GroupingsError {
     /// Too many devices to try every grouping.
     #[error("found {devices} devices, expected at most {MOST_DEVICES} for brute force over groupings")]
     TooManyDevices {
-        /// Devices, or given groups, in stock.
+        /// Devices, or given groups, in the inventory.
         devices: usize,
     },
     /// Stages that share a decision cannot be costed one by one.
@@ -34,14 +34,14 @@ pub enum GroupingsError {
 ///
 /// # Complexity
 ///
-/// O(C^q) groupings for C choices and q stages, fewer for the stock.
+/// O(C^q) groupings for C choices and q stages, fewer for the inventory.
 pub fn solve(
     problem: &Problem,
     workers: &Workers,
     assignment: &Assignment,
     stages: usize,
 ) -> Result<Option<(Allocation, u64)>, GroupingsError> {
-    let devices = workers.stock.iter().sum();
+    let devices = workers.inventory.iter().sum();
     if devices > MOST_DEVICES {
         return Err(GroupingsError::TooManyDevices { devices });
     }
@@ -53,7 +53,7 @@ pub fn solve(
         workers,
         works: workers.works(problem, assignment, stages),
         bytes: cost::stage_memory_bytes(problem, assignment, stages),
-        left: workers.stock.clone(),
+        left: workers.inventory.clone(),
         choices: Vec::new(),
         best: None,
     };

@@ -134,7 +134,7 @@ impl<'a> AllocationSearch<'a> {
             weight: self.capacity.total_weight,
             labels: vec![Label {
                 behind: 0,
-                taken: vec![0; self.workers.stock.len()].into(),
+                taken: vec![0; self.workers.inventory.len()].into(),
                 time: labels::Label::default(),
                 choice: usize::MAX,
                 parent: (usize::MAX, usize::MAX),
@@ -149,7 +149,7 @@ impl<'a> AllocationSearch<'a> {
             limit_ns,
             last: None,
             looked_at: 0,
-            bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.stock.len(),
+            bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.inventory.len(),
             bytes_of_an_ideal: BYTES_OF_AN_IDEAL + 2 * n.div_ceil(8),
             most_bytes: room::bytes(),
         };
@@ -302,7 +302,7 @@ impl<'a> AllocationSearch<'a> {
     fn after(&self, label: &Label, (choice, time): Fitting, parent: (usize, usize)) -> Option<Label> {
         let takes = &self.workers.choices[choice].takes;
         let taken: Box<[usize]> = label.taken.iter().zip(takes).map(|(n, more)| n + more).collect();
-        is_within(&taken, &self.workers.stock).then_some(Label {
+        is_within(&taken, &self.workers.inventory).then_some(Label {
             behind: label.behind + 1,
             taken,
             time: label.time.join(time),

@@ -48,7 +48,7 @@ pub fn search(
     let mut path = Path {
         stages: Vec::new(),
         from_end: vec![0; problem.items.len()],
-        taken: vec![0; workers.stock.len()],
+        taken: vec![0; workers.inventory.len()],
         upper_ns,
         found: None,
         open_ns: u64::MAX,
@@ -183,7 +183,7 @@ impl Ground<'_> {
     }
 
     fn is_left(&self, path: &Path, choice: &Choice) -> bool {
-        let mut takes = choice.takes.iter().zip(&path.taken).zip(&self.workers.stock);
+        let mut takes = choice.takes.iter().zip(&path.taken).zip(&self.workers.inventory);
         takes.all(|((takes, taken), stock)| taken + takes <= *stock)
     }
 

@@ -65,7 +65,7 @@ impl Capacity {
                 .sum()
         };
         let pools_devices = problem.settings.groups == Groups::Assign;
-        let mut units: Vec<(f64, usize, usize)> = (0..workers.stock.len())
+        let mut units: Vec<(f64, usize, usize)> = (0..workers.inventory.len())
             .map(|at| {
                 let takes_one =
                     |choice: &&Choice| choice.takes[at] == 1 && choice.takes.iter().sum::<usize>() == 1;
@@ -74,7 +74,7 @@ impl Capacity {
                     || per_device.get(at).copied().unwrap_or(0.0),
                     strength,
                 );
-                (unit, workers.stock[at], at)
+                (unit, workers.inventory[at], at)
             })
             .collect();
         units.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -165,7 +165,7 @@ impl Capacity {
 
     /// Bounds on the period: all work over all devices, and the item that takes longest on the devices that suit it best.
     pub fn bounds(&self, problem: &Problem, workers: &Workers) -> [Bound; 2] {
-        let none = vec![0; workers.stock.len()];
+        let none = vec![0; workers.inventory.len()];
         // `carries` of 0 ns counts the one ns of rounding.
         let rate = self.carries(&none, problem.stages(), 0);
         let all = (self.total_weight as f64 / rate - 1.0).ceil();

@@ -164,7 +164,7 @@ fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limi
         all.filter(|choice| fits(end, choice)).collect::<Vec<_>>()
     });
     let in_stock = |a: &Choice, b: &Choice| {
-        let takes = a.takes.iter().zip(&b.takes).zip(&workers.stock);
+        let takes = a.takes.iter().zip(&b.takes).zip(&workers.inventory);
         takes.into_iter().all(|((a, b), stock)| a + b <= *stock)
     };
     able[0].iter().any(|a| able[1].iter().any(|b| in_stock(a, b)))

@@ -63,10 +63,11 @@
 //!   which bottlenecks count. Bounds, programs and dynamic programs ask the formula; [`mod@check`] and [`report`] ask for the
 //!   variant. An objective that has no such formula is another problem.
 //! * **A communication mode**: a variant of [`communication::Communication`]. The matches of that file ask what it keeps busy,
-//!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage, [`mod@check`] the same on its own path.
+//!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage and [`cost::allocation`] what a ring adds, [`exact`]
+//!   what it costs to cross a boundary, and [`mod@check`] all of it on its own path.
 //! * **A constraint family**: a function of [`formulations`] and its row in the page of the same stem, called by the programs
-//!   that have it. `tests/formulations.rs` fails until code and page name the same families. What no program or dynamic program
-//!   of [`exact`] may ignore, its [`problem::Problem`] must say.
+//!   that have it. `tests/formulations.rs` fails until code and page name the same families. Dynamic programs do not know it:
+//!   [`exact`] must leave them out where it chooses the steps of a method.
 //!
 //! All but the last change what files may say: `make schema` writes that down, and the snapshots of `--help` show it.
 //!

@@ -366,8 +366,8 @@ struct Staffed {
 fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
     let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
     let staffed = match &problem.workers {
-        None => alike(instance, problem, &assignment, used),
-        Some(workers) => mixed(problem, workers, allocation),
+        None => homogeneous(instance, problem, &assignment, used),
+        Some(workers) => heterogeneous(problem, workers, allocation),
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let settings = &problem.settings;
@@ -403,7 +403,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
 }
 
 /// One device of the kind a stage.
-fn alike(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
+fn homogeneous(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
     let kind = &instance.cluster.kinds[problem.settings.kind].name;
     let costs = cost::stage_costs(problem, assignment);
     let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
@@ -424,7 +424,7 @@ fn alike(instance: &Instance, problem: &Problem, assignment: &Assignment, used: 
 }
 
 /// The devices of each stage's choice, numbered along the pipeline, and their shares.
-fn mixed(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
+fn heterogeneous(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
     let mut numbered = vec![0; workers.classes.len()];
     let loads = workers.loads(problem, allocation).unwrap_or_default();
     let moved = cost::stage_costs_under(problem, &allocation.assignment, Communication::Overlapped);

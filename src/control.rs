@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bound_source::BoundSource;
+use crate::cost::allocation::Allocation;
 use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::switches::Switches;
-use crate::workers::Allocation;
 
 /// Limits and wishes of a search.
 #[derive(Clone)]

@@ -124,7 +124,7 @@ fn held_bytes(plan: &Plan) -> u64 {
 /// The same problem with this limit for every stage; `u64::MAX` is none.
 fn limited(settings: &Settings, bytes: u64) -> Settings {
     Settings {
-        memory_limit: match (settings.mixed, bytes) {
+        memory_limit: match (settings.heterogeneous, bytes) {
             (false, u64::MAX) => None,
             (_, bytes) => Some(bytes),
         },
@@ -134,7 +134,7 @@ fn limited(settings: &Settings, bytes: u64) -> Settings {
 
 /// The least memory of any device that a stage may run on; `None` if some have no limit.
 pub fn least_limit(instance: &Instance, settings: &Settings) -> Option<u64> {
-    match (settings.memory_limit, settings.mixed) {
+    match (settings.memory_limit, settings.heterogeneous) {
         (Some(limit), _) => Some(limit).filter(|&limit| limit < u64::MAX),
         (None, false) => None,
         (None, true) => {

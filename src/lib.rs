@@ -31,12 +31,14 @@
 //! |---|---|
 //! | what a program that uses the library calls | [`planning`]; its items stand in the root |
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
-//! | what a file may say | [`instance::spec`]; `make schema` writes its JSON Schema |
+//! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | [`quantity`] |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
+//! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
-//! | what lies between the passes of a layer | [`settings`] (counts), [`split`] (layers whose passes lie apart) |
+//! | which devices may form a worker | [`workers`] |
+//! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
@@ -51,17 +53,32 @@
 //! | time limits and interrupts | [`control`] (asked in every loop), [`in_time`] (where nobody asks) |
 //! | a command | [`cli`] |
 //!
+//! # Four changes
+//!
+//! Each is one file, and what the compiler and the tests then point at.
+//!
+//! * **A schedule**: a variant of [`schedule::Schedule`] with its name. The matches of that file ask for its micro-batches in
+//!   flight, weight versions, flush, bottlenecks and workers; then [`mod@check`] asks for the same on its own path.
+//! * **An objective**: a variant of [`objective::Objective`] with its [`objective::Formula`]: what counts once, and how often
+//!   which bottlenecks count. Bounds, programs and dynamic programs ask the formula; [`mod@check`] and [`report`] ask for the
+//!   variant. An objective that has no such formula is another problem.
+//! * **A communication mode**: a variant of [`communication::Communication`]. The matches of that file ask what it keeps busy,
+//!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage and [`cost::allocation`] what a ring adds, [`exact`]
+//!   what it costs to cross a boundary, and [`mod@check`] all of it on its own path.
+//! * **A constraint family**: a function of [`formulations`] and its row in the page of the same stem, called by the programs
+//!   that have it. `tests/formulations.rs` fails until code and page name the same families. Dynamic programs do not know it:
+//!   [`exact`] must leave them out where it chooses the steps of a method.
+//!
+//! All but the last change what files may say: `make schema` writes that down, and the snapshots of `--help` show it.
+//!
 //! # Invariants
 //!
-//! * Dependencies point one way: `cli` → `study` → `report`, `least_memory` → `methods`, `narrower` → `tied_cuts` → `exact`, `heuristics`, `oracles` → `formulations`
-//!   → `solver`, `control` → `cost` → `problem` → `settings` → `instance` → `network`, `cluster`. `simulate` lies between `report` and `plan`;
-//!   `export` sees `plan` and `instance` alone.
-//! * `online` lies between `cli` and `hybrid`; of the rest it sees `instance`, `exact` and `formulations` for its bounds, and PipeDream's
-//!   program in `heuristics`. `hybrid` knows no other part of the library.
+//! * Dependencies point one way. `tests/layers.rs` states the order of the modules and holds it, and that [`mod@check`],
+//!   [`export`], [`hybrid`], [`import`] and [`instance`] see still less than their place allows.
 //! * [`mod@check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan that
 //!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
-//! * good_lp and highs are named in [`formulations`] and [`solver`] alone, petgraph in [`network`], what reads its graphs, and minimum cuts.
-//!   `unsafe` is in one file, HiGHS's C interface.
+//! * good_lp and highs are named in [`formulations`] and [`solver`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
+//!   interface; everywhere else the compiler denies it.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
 //!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double.
 //! * Layers are known by their position in the network, items by their position in the problem. Positions never change.
@@ -73,6 +90,7 @@ pub mod bound_source;
 pub mod check;
 pub mod cli;
 pub mod cluster;
+pub mod communication;
 pub mod control;
 pub mod cost;
 pub mod exact;
@@ -82,28 +100,34 @@ pub mod formulations;
 pub mod generate;
 pub mod heuristics;
 pub mod hybrid;
+pub mod ideals;
 pub mod import;
 pub mod in_time;
 pub mod instance;
+pub mod labels;
 pub mod least_memory;
 pub mod methods;
+mod named_values;
 pub mod narrower;
 pub mod network;
+pub mod objective;
 pub mod online;
 pub mod options;
-pub mod oracles;
 pub mod passes;
 pub mod plan;
 pub mod planning;
 pub mod precision;
 pub mod problem;
 pub mod quantity;
+mod read;
 pub mod report;
+pub mod schedule;
 pub mod settings;
 pub mod shares;
 pub mod simulate;
 pub mod solver;
-pub mod split;
+pub mod source;
+pub mod spec;
 pub mod study;
 pub mod switches;
 pub mod tied_cuts;

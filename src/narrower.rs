@@ -6,6 +6,7 @@
 //! shows here although every method makes it.
 
 use crate::control::Control;
+use crate::cost::allocation::Allocation;
 use crate::exact;
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
@@ -15,7 +16,7 @@ use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::tied_cuts;
 use crate::units::{ms_to_ns, ns_to_ms};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// A plan of narrower settings that is better than a proved optimum.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::named_values::named_values;
 use crate::quantity;
+
+pub use crate::communication::Communication;
+pub use crate::objective::Objective;
+pub use crate::schedule::{Schedule, WorkerMode};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
 ///
@@ -139,25 +144,6 @@ impl PipelineOptions {
     }
 }
 
-/// Declares a small enum whose values have one spelling in files, flags and reports.
-macro_rules! named_values {
-    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
-        pub enum $name {
-            $($(#[$value_doc])* #[serde(rename = $text)] #[value(name = $text)] $value),+
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(match self { $(Self::$value => $text),+ })
-            }
-        }
-    };
-}
-
-pub(crate) use named_values;
-
 named_values! {
     /// Whether backward propagation is part of the work.
     Mode {
@@ -168,27 +154,13 @@ named_values! {
     }
 }
 
-named_values! {
-    /// What a plan minimises.
-    Objective {
-        /// Time between micro-batches in steady state.
-        Period = "period",
-        /// Time of one iteration: M micro-batches, then a flush.
-        Iteration = "iteration",
-    }
-}
-
-named_values! {
-    /// The order in which the stages work.
-    Schedule {
-        /// All forward passes of an iteration, then all backward passes.
-        Gpipe = "gpipe",
-        /// One forward, one backward in steady state.
-        OneFOneB = "1f1b",
-        /// 1F1B without a flush, with a weight version for every micro-batch in flight.
-        Pipedream = "pipedream",
-        /// Forward and backward at once, on shares of each worker.
-        Concurrent = "concurrent",
+impl Mode {
+    /// Whether there is backward propagation, and with it gradients, optimiser state and micro-batches in flight.
+    pub fn trains(self) -> bool {
+        match self {
+            Self::Training => true,
+            Self::Inference => false,
+        }
     }
 }
 
@@ -199,16 +171,6 @@ named_values! {
         Tied = "tied",
         /// At places of their own.
         Separate = "separate",
-    }
-}
-
-named_values! {
-    /// How a worker runs the two phases.
-    WorkerMode {
-        /// They take turns.
-        Sequential = "sequential",
-        /// Both at once, on shares of its resources.
-        Concurrent = "concurrent",
     }
 }
 
@@ -243,18 +205,6 @@ named_values! {
         None = "none",
         /// By a ring all-reduce of the gradients, once an iteration.
         Ring = "ring",
-    }
-}
-
-named_values! {
-    /// How transfers between stages cost time.
-    Communication {
-        /// A stage waits for its transfers: they add to its load.
-        Blocking = "blocking",
-        /// Transfers run beside the work, on a link in and a link out of each stage.
-        Overlapped = "overlapped",
-        /// Transfers cost nothing.
-        Ignored = "ignored",
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::instance::Instance;
 use crate::network::{Layer, Times};
-use crate::options::{Communication, Cuts, Mode, Schedule};
-use crate::problem::{Costs, Pair};
+use crate::options::Cuts;
 use crate::settings::Settings;
 use crate::units::transfer_ns;
 
@@ -31,6 +30,22 @@ impl Node {
     }
 }
 
+/// Transfers by producer and consumers: forward, backward and gradient ns.
+pub(crate) type TransferCosts = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
+
+/// The passes of one layer in items of their own, as far as memory cares where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The item of the forward pass.
+    pub forward: usize,
+    /// The item of the backward pass, which counts the layer's bytes as if both were together.
+    pub backward: usize,
+    /// Bytes of the parameters, which the forward pass needs where it lies.
+    pub parameter_bytes: u64,
+    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
+    pub stash_bytes: u64,
+}
+
 /// All passes of a problem.
 pub struct Passes {
     /// The passes.
@@ -50,7 +65,7 @@ impl Passes {
     pub fn new(instance: &Instance, settings: &Settings) -> Self {
         let layers = &instance.network.layers;
         let is_explicit = instance.network.has_explicit_backward();
-        let trains = settings.mode == Mode::Training;
+        let trains = settings.mode.trains();
         let is_separate = settings.cuts == Cuts::Separate;
         let mut passes = Self {
             nodes: Vec::new(),
@@ -181,12 +196,12 @@ impl Passes {
         instance: &Instance,
         settings: &Settings,
         item_of: impl Fn(usize) -> usize,
-    ) -> Costs {
+    ) -> TransferCosts {
         let mut moved = Moved {
-            costs: Costs::new(),
+            costs: TransferCosts::new(),
             item_of,
         };
-        if settings.communication == Communication::Ignored {
+        if !settings.communication.takes_time() {
             return moved.costs;
         }
         for tensor in &instance.network.tensors {
@@ -196,7 +211,7 @@ impl Passes {
             let is_backward = instance.network.layers[tensor.producer].backward;
             let way = if is_backward { [0, ns, 0] } else { [ns, 0, 0] };
             moved.add(node(tensor.producer), consumers, way);
-            if settings.mode == Mode::Training && !self.is_explicit {
+            if settings.mode.trains() && !self.is_explicit {
                 let consumers = tensor.consumers.iter().filter_map(|&to| self.backward_of[to]);
                 moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
             }
@@ -254,15 +269,15 @@ fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
 fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
     let link = settings.link;
     let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
-    match settings.schedule {
-        Schedule::Pipedream => settings.ticks_per_ns * all_ns,
-        _ => settings.shared_out(all_ns),
+    match settings.schedule.flushes() {
+        true => settings.shared_out(all_ns),
+        false => settings.ticks_per_ns * all_ns,
     }
 }
 
 /// Transfers as they are found.
 struct Moved<F> {
-    costs: Costs,
+    costs: TransferCosts,
     item_of: F,
 }
 

@@ -1,6 +1,7 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
 mod read;
+pub mod split;
 
 pub use read::{parse, read};
 
@@ -10,16 +11,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bound_source::BoundSource;
+use crate::cost::allocation::{Allocation, StageLoad};
 use crate::cost::{self, PhaseCost, StageCost};
 use crate::instance::Instance;
-use crate::options::{Communication, Cuts, Mode, PipelineOptions, WorkerMode};
+use crate::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
-use crate::split::Split;
-use crate::workers::{Allocation, StageLoad, Workers};
-
-/// The value of `schema` in plans of this version.
-pub const SCHEMA: &str = "stagecut-plan/1";
+pub use crate::spec::PLAN_SCHEMA as SCHEMA;
+use crate::workers::Workers;
+use split::Split;
 
 /// A plan as files and reports hold it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -367,12 +367,12 @@ struct Staffed {
 fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
     let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
     let staffed = match &problem.workers {
-        None => alike(instance, problem, &assignment, used),
-        Some(workers) => mixed(problem, workers, allocation),
+        None => homogeneous(instance, problem, &assignment, used),
+        Some(workers) => heterogeneous(problem, workers, allocation),
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let settings = &problem.settings;
-    let trains = settings.mode == Mode::Training;
+    let trains = settings.mode.trains();
     let mut layers = vec![[Vec::new(), Vec::new()]; used];
     for (item, &stage) in assignment.iter().enumerate() {
         layers[stage][0].extend(&problem.items[item].layers);
@@ -404,7 +404,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
 }
 
 /// One device of the kind a stage.
-fn alike(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
+fn homogeneous(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
     let kind = &instance.cluster.kinds[problem.settings.kind].name;
     let costs = cost::stage_costs(problem, assignment);
     let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
@@ -425,7 +425,7 @@ fn alike(instance: &Instance, problem: &Problem, assignment: &Assignment, used: 
 }
 
 /// The devices of each stage's choice, numbered along the pipeline, and their shares.
-fn mixed(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
+fn heterogeneous(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
     let mut numbered = vec![0; workers.classes.len()];
     let loads = workers.loads(problem, allocation).unwrap_or_default();
     let moved = cost::stage_costs_under(problem, &allocation.assignment, Communication::Overlapped);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::options::named_values;
+use crate::named_values::named_values;
 
 named_values! {
     /// A format of numbers.

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::network::{Layer, Times, contract};
-use crate::options::{Objective, Schedule, Shares, WorkerMode};
-use crate::passes::Passes;
+use crate::objective::Formula;
+use crate::options::{Shares, WorkerMode};
+pub use crate::passes::Pair;
+use crate::passes::{Passes, TransferCosts};
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
 use crate::workers::{Choice, Workers};
@@ -44,9 +46,6 @@ pub struct Problem {
     pub workers: Option<Workers>,
 }
 
-/// Transfers by producer and consumers: forward, backward and gradient ns.
-pub(crate) type Costs = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
-
 /// What a program places: layers that share a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
@@ -73,19 +72,6 @@ impl Item {
     pub fn work_ns(&self) -> u64 {
         self.forward_ns + self.backward_ns
     }
-}
-
-/// The passes of one layer in items of their own, as far as memory cares where they lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// The item of the forward pass.
-    pub forward: usize,
-    /// The item of the backward pass, which counts the layer's bytes as if both were together.
-    pub backward: usize,
-    /// Bytes of the parameters, which the forward pass needs where it lies.
-    pub parameter_bytes: u64,
-    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
-    pub stash_bytes: u64,
 }
 
 /// Tensors of one producing item and one set of consuming items; costs of equals are added up.
@@ -130,7 +116,7 @@ impl Problem {
             passes.ties(instance),
             &passes.order_pairs(instance),
         );
-        let workers = match settings.mixed {
+        let workers = match settings.heterogeneous {
             true => Some(workers(instance, &settings)?),
             false => None,
         };
@@ -187,7 +173,7 @@ impl Problem {
         stages: usize,
         items: Vec<Item>,
         order: DiGraph<usize, ()>,
-        transfers: Costs,
+        transfers: TransferCosts,
     ) -> Self {
         let transfers: Vec<Transfer> = transfers
             .into_iter()
@@ -289,17 +275,9 @@ impl Problem {
         }
     }
 
-    /// The number of micro-batches that weigh the bottleneck in the objective: `None` for the period.
-    pub fn iteration_micro_batches(&self) -> Option<u64> {
-        match self.settings.objective {
-            Objective::Period => None,
-            Objective::Iteration => self.settings.micro_batches,
-        }
-    }
-
-    /// Whether forward and backward bottlenecks count apart: iterations of GPipe.
-    pub fn phases_apart(&self) -> bool {
-        self.iteration_micro_batches().is_some() && self.settings.schedule == Schedule::Gpipe
+    /// The objective as a function of what stages cost.
+    pub fn formula(&self) -> Formula {
+        self.settings.formula()
     }
 
     fn validate(self, mut faults: Vec<Fault>) -> Result<Self, InputError> {
@@ -320,7 +298,9 @@ impl Problem {
             .iter()
             .map(|t| t.total_ns() as f64 * (1 + t.consumers.len()) as f64)
             .sum();
-        let rounds = self.iteration_micro_batches().unwrap_or(1) as f64 + 1.0;
+        let formula = self.formula();
+        // Bottlenecks, what counts once, and one more for the links.
+        let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0;
         let held: f64 = self
             .items
             .iter()
@@ -403,7 +383,7 @@ pub struct TooLarge {
 
 /// Layers that need more memory, alone on the last stage, than any stage has.
 pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
-    let workers = match settings.mixed {
+    let workers = match settings.heterogeneous {
         true => Workers::new(&instance.cluster, settings).ok(),
         false => None,
     };

@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
+use crate::objective::Formula;
 use crate::options::{
     Communication, Cuts, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
     Synchronization, WorkerMode,
@@ -52,7 +53,7 @@ pub struct Settings {
     pub synchronization: Synchronization,
     /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
     /// on one device like any other.
-    pub mixed: bool,
+    pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
@@ -78,21 +79,18 @@ impl Settings {
             let on = |&k: &usize| layer.times[k].is_some_and(|t| t.backward_ns > 0);
             kinds.iter().any(on)
         };
-        let worker = options.worker.unwrap_or(match options.schedule {
-            Some(Schedule::Concurrent) => WorkerMode::Concurrent,
-            _ => WorkerMode::Sequential,
-        });
+        let worker = options
+            .worker
+            .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
         let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
-        let mixed = kinds.len() > 1
+        let heterogeneous = kinds.len() > 1
             || is_concurrent
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
             || in_play(|kind| !kind.resources.is_empty());
-        let (schedule, communication) = match is_concurrent {
-            true => (Schedule::Concurrent, Communication::Overlapped),
-            false => (Schedule::OneFOneB, Communication::Blocking),
-        };
+        let schedule = options.schedule.unwrap_or(Schedule::default_for(worker));
+        let communication = Schedule::default_for(worker).default_communication();
         let mut settings = Self {
             ticks_per_ns: 1,
             mode: options
@@ -110,7 +108,7 @@ impl Settings {
             all_stages: options.all_stages.unwrap_or(false),
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
-            schedule: options.schedule.unwrap_or(schedule),
+            schedule,
             communication: match options.communication.unwrap_or(communication) {
                 _ if !in_play(|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
@@ -123,9 +121,9 @@ impl Settings {
             },
             kind,
             memory_limit: match options.memory_limit {
-                Some(limit) if mixed => Some(limit.bytes().unwrap_or(u64::MAX)),
+                Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
                 Some(limit) => limit.bytes(),
-                None if mixed => None,
+                None if heterogeneous => None,
                 None => device.memory_bytes,
             },
             cuts: options.cuts.unwrap_or(Cuts::Tied),
@@ -134,7 +132,7 @@ impl Settings {
             share_parts: options.share_parts,
             groups,
             synchronization: options.synchronization.unwrap_or(Synchronization::None),
-            mixed,
+            heterogeneous,
             kinds,
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
         };
@@ -161,10 +159,10 @@ impl Settings {
         }
         faults.extend(at_least_one("--stages", self.stages as u64));
         faults.extend(self.device_fault(instance));
-        let all_forward_first = self.schedule == Schedule::Gpipe && self.mode == Mode::Training;
+        let all_forward_first = self.schedule.is_all_forward_first() && self.mode.trains();
         match self.micro_batches {
             Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
-            None if self.objective == Objective::Iteration || all_forward_first => faults.push(Fault::new(
+            None if self.objective.is_of_iterations() || all_forward_first => faults.push(Fault::new(
                 "--micro-batches",
                 FaultKind::Missing {
                     what: "number of micro-batches".into(),
@@ -177,11 +175,14 @@ impl Settings {
             )),
             None => {}
         }
-        if self.objective == Objective::Iteration && self.schedule == Schedule::Pipedream {
+        if self.objective.is_of_iterations() && !self.schedule.flushes() {
             faults.push(Fault::new(
                 "--objective",
                 FaultKind::Contradiction {
-                    found: "`iteration` with `--schedule pipedream`, which never flushes".into(),
+                    found: format!(
+                        "`{}` with `--schedule {}`, which never flushes",
+                        self.objective, self.schedule
+                    ),
                     expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
                 },
             ));
@@ -269,19 +270,19 @@ impl Settings {
             let expected = expected.into();
             faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
         };
-        if self.cuts == Cuts::Separate && self.mode == Mode::Inference {
+        if self.cuts == Cuts::Separate && !self.mode.trains() {
             contradiction(
                 "--cuts",
                 "`separate` in inference".into(),
                 "`tied`, or `--mode training`",
             );
         }
-        if is_concurrent != (self.schedule == Schedule::Concurrent) {
+        if self.worker != self.schedule.worker() {
             let found = format!("`{}` with `--schedule {}`", self.worker, self.schedule);
             let expected = "`concurrent` for both, or for neither";
             contradiction("--worker", found, expected);
         }
-        if is_concurrent && self.communication == Communication::Blocking {
+        if is_concurrent && self.communication.blocks() {
             contradiction(
                 "--communication",
                 "`blocking` with `--worker concurrent`, where both phases share what a transfer would block"
@@ -294,7 +295,7 @@ impl Settings {
             contradiction("--shares", found, "`--worker concurrent`");
         }
         let differ = self.kinds.len() > 1 || is_concurrent || has_resources;
-        if differ && self.objective == Objective::Iteration {
+        if differ && self.objective.is_of_iterations() {
             contradiction(
                 "--objective",
                 "`iteration` with workers that differ or run both phases at once".into(),
@@ -360,7 +361,7 @@ impl Settings {
                     .map(|&k| instance.cluster.kinds[k].name.clone())
                     .collect(),
             ),
-            memory_limit: match (self.mixed, self.memory_limit) {
+            memory_limit: match (self.heterogeneous, self.memory_limit) {
                 // Each device's own, unless the option says that there is none.
                 (true, None) => None,
                 (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
@@ -368,11 +369,11 @@ impl Settings {
             },
             // Tied cuts are what plans without the word have.
             cuts: (self.cuts == Cuts::Separate).then_some(self.cuts),
-            worker: self.mixed.then_some(self.worker),
+            worker: self.heterogeneous.then_some(self.worker),
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
-            groups: self.mixed.then_some(self.groups),
-            synchronization: self.mixed.then_some(self.synchronization),
+            groups: self.heterogeneous.then_some(self.groups),
+            synchronization: self.heterogeneous.then_some(self.synchronization),
             optimizer: Some(self.optimizer),
         }
     }
@@ -384,7 +385,7 @@ impl Settings {
 
     /// Whether the layer is part of the work: backward operators are not, in inference.
     pub fn includes(&self, layer: &Layer) -> bool {
-        self.mode == Mode::Training || !layer.backward
+        self.mode.trains() || !layer.backward
     }
 
     /// Times of a layer on a device kind, in the chosen mode; `None` if the kind cannot run it.
@@ -431,7 +432,7 @@ impl Settings {
     /// what all layers and tensors could come to in an iteration stays exact.
     fn ticks(&self, instance: &Instance) -> u64 {
         let is_shared = self.cuts == Cuts::Separate || self.synchronization == Synchronization::Ring;
-        if !is_shared || self.mode == Mode::Inference || self.communication == Communication::Ignored {
+        if !is_shared || !self.mode.trains() || !self.communication.takes_time() {
             return 1;
         }
         let link = self.link;
@@ -462,53 +463,44 @@ impl Settings {
 
     /// Time to move a tensor once, in ns.
     pub fn transfer_ns(&self, tensor: &Tensor) -> u64 {
-        match (self.communication, tensor.size) {
-            (Communication::Ignored, _) => 0,
-            (_, Size::TransferNs(ns)) => ns,
-            (_, Size::Bytes(bytes)) => {
+        match (self.communication.takes_time(), tensor.size) {
+            (false, _) => 0,
+            (true, Size::TransferNs(ns)) => ns,
+            (true, Size::Bytes(bytes)) => {
                 transfer_ns(bytes, self.link.bandwidth_bytes_per_s, self.link.latency_ns)
             }
         }
     }
 
-    /// Micro-batches whose stash a stage holds, `from_end` = 1 for the last stage.
-    ///
-    /// GPipe holds all M; 1F1B one more for every stage further from the end, never more than there are; PipeDream the
-    /// same without a flush. Where both phases run at once, a micro-batch is one period on this stage and each
-    /// later one forwards, and another one backwards, so twice as many. None in inference.
+    /// The objective as a function of what stages cost.
+    pub fn formula(&self) -> Formula {
+        // Where the number matters, it was asked for.
+        self.objective
+            .formula(self.schedule, self.micro_batches.unwrap_or(1))
+    }
+
+    /// Micro-batches whose stash a stage holds, `from_end` = 1 for the last stage. None in inference.
     pub fn in_flight(&self, from_end: usize) -> u64 {
-        let from_end = from_end as u64;
-        let most = self.micro_batches.unwrap_or(u64::MAX);
-        match (self.mode, self.schedule) {
-            (Mode::Inference, _) => 0,
-            (_, Schedule::Gpipe) => most,
-            (_, Schedule::OneFOneB) => from_end.min(most),
-            (_, Schedule::Pipedream) => from_end,
-            (_, Schedule::Concurrent) => (2 * from_end).min(most),
-        }
+        self.in_flight_between(from_end, from_end)
     }
 
     /// Micro-batches whose stash a layer holds, if its forward pass lies `forward` and its backward pass `backward` stages
-    /// from the end.
-    ///
-    /// A micro-batch passes the last `forward` stages forwards and the last `backward` ones backwards. Where phases take
-    /// turns, no stage is busy with both for more than a period, so that it is away for as many periods as the longer way
-    /// has stages; where they run at once, each phase of a stage takes up to a period.
+    /// from the end: those of [`Schedule::in_flight`], never more than there are until the pipeline is empty.
     pub fn in_flight_between(&self, forward: usize, backward: usize) -> u64 {
-        match (self.mode, self.schedule) {
-            (Mode::Training, Schedule::Concurrent) => {
-                (forward as u64 + backward as u64).min(self.micro_batches.unwrap_or(u64::MAX))
-            }
-            _ => self.in_flight(forward.max(backward)),
+        let all = self.micro_batches.unwrap_or(u64::MAX);
+        let in_flight = self.schedule.in_flight(forward as u64, backward as u64, all);
+        match (self.mode, self.schedule.flushes()) {
+            (Mode::Inference, _) => 0,
+            (Mode::Training, true) => in_flight.min(all),
+            (Mode::Training, false) => in_flight,
         }
     }
 
-    /// Copies of the weights that a stage holds, `from_end` = 1 for the last stage: one, but with PipeDream's weight
-    /// stashing one for each micro-batch in flight.
+    /// Copies of the weights that a stage holds, `from_end` = 1 for the last stage: see [`Schedule::weight_versions`].
     pub fn weight_versions(&self, from_end: usize) -> u64 {
-        match (self.mode, self.schedule) {
-            (Mode::Training, Schedule::Pipedream) => from_end as u64,
-            _ => 1,
+        match self.mode {
+            Mode::Training => self.schedule.weight_versions(from_end as u64),
+            Mode::Inference => 1,
         }
     }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::control::Control;
+use crate::cost::allocation::Allocation;
 use crate::exact;
 use crate::exact::presolve::Reduced;
 use crate::formulations::partition::item_labels;
@@ -14,7 +15,6 @@ use crate::options::Cuts;
 use crate::plan::{Outcome, Statistics};
 use crate::problem::Problem;
 use crate::solver::SolverError;
-use crate::workers::Allocation;
 
 /// Name on the command line.
 pub const NAME: &str = "tied-cuts";

@@ -1,15 +1,16 @@
 //! The exact engine for workers that differ, against brute force.
 
 mod common;
+mod oracles;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::{plan_ns, problem_of, rounding_ns, whole_ns};
+use oracles::allocations;
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Cuts, Mode, Shares};
-use stagecut::oracles::allocations;
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
 

@@ -1,23 +1,25 @@
 //! Heuristics and oracles for workers that differ, against brute force.
 
 mod common;
+mod oracles;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::{is_chain, problem_of, rounding_ns, whole_ns};
+use oracles::{allocations, chains, groupings};
 use stagecut::control::Control;
 use stagecut::cost;
+use stagecut::cost::allocation::Allocation;
 use stagecut::heuristics::grouping::Grouping;
 use stagecut::heuristics::slicing_for::SlicingFor;
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, find};
 use stagecut::heuristics::{duan_wu, duan_wu_exact_groups};
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
-};
 use stagecut::options::{Communication, Groups, PipelineOptions, Shares};
-use stagecut::oracles::{allocations, chains, groupings};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
-use stagecut::workers::{Allocation, Workers};
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
+};
+use stagecut::workers::Workers;
 
 const MS: u64 = 1_000_000;
 
@@ -31,13 +33,13 @@ fn mixed(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Wor
 
 /// Those that ask for a period, which is all that the oracles of this file know.
 fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, Workers)> {
-    mixed(seeds).filter(|(_, problem, _)| problem.iteration_micro_batches().is_none())
+    mixed(seeds).filter(|(_, problem, _)| problem.formula().is_bottleneck())
 }
 
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| matches!(method.run, Run::Mixed(..)) && method.effort != Effort::Baseline)
+        .filter(|method| matches!(method.run, Run::Heterogeneous(..)) && method.effort != Effort::Baseline)
 }
 
 fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {

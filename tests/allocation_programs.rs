@@ -1,16 +1,17 @@
 //! Programs of workers that differ, against brute force.
 
 mod common;
+mod oracles;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::problem_of;
+use oracles::allocations;
 use stagecut::control::Control;
 use stagecut::exact::heterogeneous::program::{self, Form, Kind, Solved};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
 use stagecut::options::{Groups, Shares, WorkerMode};
-use stagecut::oracles::allocations;
 use stagecut::plan::{StoppedBy, is_proved};
 use stagecut::problem::Problem;
 

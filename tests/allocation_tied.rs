@@ -2,18 +2,19 @@
 //! iterations of groups of equal devices.
 
 mod common;
+mod oracles;
 
 use common::mixed::{mixed_spec, random_mixed};
 use common::{plan_ns, problem_of, rounding_ns, whole_ns};
+use oracles::allocations;
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{GroupSpec, InstanceSpec};
 use stagecut::methods;
 use stagecut::options::{Cuts, Groups, Mode, Objective, PipelineOptions, Schedule, Synchronization};
-use stagecut::oracles::allocations;
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
+use stagecut::spec::{GroupSpec, InstanceSpec};
 
 fn exact(instance: &Instance, problem: &Problem) -> Plan {
     let method = methods::find("exact").expect("a method");

@@ -290,7 +290,7 @@ fn rates_of_another_precision_cannot_be_missed() {
 
 #[test]
 fn every_preset_states_its_precision() {
-    for (name, text) in stagecut::instance::CLUSTER_PRESETS {
+    for (name, text) in stagecut::import::CLUSTER_PRESETS {
         let rates = text.matches("\nflops_per_s").count();
         assert_eq!(text.matches("\nprecision").count(), rates, "{name}");
     }

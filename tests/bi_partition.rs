@@ -1,17 +1,18 @@
 //! Bi-Partition's stand-in: by hand, against brute force, and where it stops.
 
 mod common;
+mod oracles;
 
 use common::{is_chain, problem_of, random_problem, separate_problem};
+use oracles::brute_force;
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::heuristics::find;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Cuts, PipelineOptions};
-use stagecut::oracles::brute_force;
 use stagecut::problem::{Assignment, Problem};
+use stagecut::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 fn plan(problem: &Problem) -> Option<Assignment> {
     let method = find("bi-partition").expect("a method");

@@ -1,8 +1,10 @@
 //! The exact methods against brute force and the oracle over ideals, on thousands of small random problems.
 
 mod common;
+mod oracles;
 
 use common::{any_problem, larger_problem, ns, problem_of, random_problem, random_spec, rounding_ns};
+use oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::check;
 use stagecut::control::Control;
@@ -15,11 +17,10 @@ use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
 use stagecut::formulations::three_block;
 use stagecut::heuristics::{self, Effort};
-use stagecut::instance::spec::{InstanceSpec, TensorSpec};
 use stagecut::methods;
-use stagecut::oracles::brute_force;
 use stagecut::plan::{Plan, Status};
 use stagecut::solver::{self, Stop};
+use stagecut::spec::{InstanceSpec, TensorSpec};
 use stagecut::switches::Switches;
 
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.

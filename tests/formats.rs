@@ -8,12 +8,12 @@ use std::path::Path;
 
 use command::{Folder, NET};
 use common::random_spec;
-use stagecut::import::read_spec;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, SCHEMA, TensorSpec, json_schema};
-use stagecut::instance::{CLUSTER_PRESETS, Instance, read_cluster};
+use stagecut::import::{CLUSTER_PRESETS, read_cluster, read_spec};
+use stagecut::instance::Instance;
 use stagecut::network::Size;
 use stagecut::online::spec::json_schema as scenario_schema;
 use stagecut::options::MemoryLimit;
+use stagecut::spec::{InstanceSpec, LayerSpec, SCHEMA, TensorSpec, json_schema};
 
 fn read(file: &str, contents: &str) -> InstanceSpec {
     let folder = Folder::with(file, contents);

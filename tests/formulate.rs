@@ -103,7 +103,7 @@ fn programs_mean_the_same_to_whoever_reads_them() {
 fn programs_of_workers_that_differ_mean_the_same_to_whoever_reads_them() {
     let folder = Folder::with("net.toml", mixed_net());
     let problem = ["net.toml", "--stages", "2", "--all-stages"];
-    mean_the_same(&folder, &[&problem[..], GROUPS].concat(), "stock");
+    mean_the_same(&folder, &[&problem[..], GROUPS].concat(), "inventory");
     let blocking = ["--communication", "blocking"];
     mean_the_same(&folder, &[&problem[..], &blocking].concat(), "one_choice");
 }

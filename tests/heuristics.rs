@@ -8,17 +8,17 @@ use common::{is_chain, problem_of, random_problem, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::cost;
+use stagecut::exact::labelled_ideals;
 use stagecut::heuristics::intervals::{Interval, Intervals};
 use stagecut::heuristics::local_moves::improve;
 use stagecut::heuristics::slicing::{best_slicing, slice, slice_below, slice_within};
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, brkga, find, fitting, orders};
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, TensorSpec};
 use stagecut::options::{Communication, MemoryLimit, Mode, Objective, PipelineOptions};
-use stagecut::oracles::ideals;
 use stagecut::problem::{Assignment, Problem};
+use stagecut::spec::{InstanceSpec, LayerSpec, TensorSpec};
 
 fn optimum(problem: &Problem) -> Option<u64> {
-    let solution = ideals::solve(problem, ideals::DEFAULT_CAP, &|| false).unwrap();
+    let solution = labelled_ideals::solve(problem, labelled_ideals::DEFAULT_CAP, &|| false).unwrap();
     solution.best.map(|(_, objective_ns)| objective_ns)
 }
 
@@ -40,7 +40,7 @@ fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Pr
 fn methods(seed: u64) -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| matches!(method.run, Run::Alike(..)))
+        .filter(|method| matches!(method.run, Run::Homogeneous(..)))
         .filter(move |method| match method.effort {
             Effort::Quick => true,
             Effort::Thorough => seed.is_multiple_of(10),

@@ -1,10 +1,12 @@
 //! The per-slot program of hybrid parallelism: exact = brute force, plans pass the checker, closed forms, tentative search.
 
+mod oracles;
 #[path = "common/slots.rs"]
 mod slots;
 
 use std::collections::BTreeSet;
 
+use oracles::hybrid::least_value;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slots::{draw_chain, draw_slot};
@@ -14,7 +16,6 @@ use stagecut::hybrid::check::violations;
 use stagecut::hybrid::counts::Counts;
 use stagecut::hybrid::exact::{self, Front};
 use stagecut::hybrid::{Chain, Device, Reading, Slot, tentative};
-use stagecut::oracles::hybrid::least_value;
 use stagecut::solver::{self, Stop};
 
 const READINGS: [Reading; 2] = [Reading::ParallelPipelines, Reading::PipelineOfGroups];

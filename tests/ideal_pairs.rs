@@ -1,8 +1,10 @@
 //! The dynamic program over pairs of ideals, against brute force and the mixed-integer program.
 
 mod common;
+mod oracles;
 
 use common::{larger_problem, larger_separate_problem, problem_of, random_problem, separate_problem};
+use oracles::brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::ThreadPoolBuilder;
@@ -13,11 +15,10 @@ use stagecut::exact::bounds;
 use stagecut::exact::ideal_pairs::coarse::coarsened;
 use stagecut::exact::ideal_pairs::{Caps, PairSearch};
 use stagecut::exact::ideals::{IdealSearch, Pass};
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Communication, Mode, PipelineOptions};
-use stagecut::oracles::brute_force;
 use stagecut::problem::{Assignment, Problem};
+use stagecut::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::switches::Switches;
 
 const SEEDS: std::ops::Range<u64> = 0..6_000;

@@ -1,15 +1,16 @@
 //! Items without work: those that follow others freely change no optimum, and without dead ends none is above.
 
 mod common;
+mod oracles;
 
 use common::{problem_of, random_spec, separate_spec};
+use oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::cost;
-use stagecut::exact::homogeneous::relaxed::WithoutDeadEnds;
+use stagecut::exact::homogeneous::relaxed::WithoutPendantItems;
 use stagecut::exact::presolve;
-use stagecut::instance::spec::InstanceSpec;
-use stagecut::oracles::brute_force;
 use stagecut::problem::Problem;
+use stagecut::spec::InstanceSpec;
 use stagecut::switches::Switches;
 
 /// The same network with about every second pass taking no time.
@@ -74,8 +75,8 @@ fn following_freely_costs_nothing() {
 #[test]
 fn dead_ends_only_add() {
     let compared: usize = idle_problems(20_000)
-        .filter_map(|(seed, problem)| Some((seed, WithoutDeadEnds::new(&problem, u64::MAX)?, problem)))
-        .filter(|(_, _, problem)| problem.iteration_micro_batches().is_none())
+        .filter_map(|(seed, problem)| Some((seed, WithoutPendantItems::new(&problem, u64::MAX)?, problem)))
+        .filter(|(_, _, problem)| problem.formula().is_bottleneck())
         .map(|(seed, without, problem)| {
             let Some((plan, ns)) = best(&problem) else {
                 return 0;

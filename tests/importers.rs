@@ -7,8 +7,8 @@ mod command;
 use command::Folder;
 use serde_json::Value;
 use stagecut::import::read_spec;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec};
 use stagecut::options::{Mode, Optimizer};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// What a file says, and what its importer assumed.
 fn read(file: &str, contents: &str) -> (InstanceSpec, String) {

@@ -8,12 +8,12 @@ use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::heuristics::{self, Heuristic};
 use stagecut::instance::Instance;
-use stagecut::instance::spec::InstanceSpec;
 use stagecut::methods::{self, Method};
 use stagecut::narrower;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Shares, WorkerMode};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
+use stagecut::spec::InstanceSpec;
 
 /// Draws, each with all its narrower problems.
 const SEEDS: u64 = 600;

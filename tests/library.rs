@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use stagecut::import::read_spec;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec};
-use stagecut::instance::{CLUSTER_PRESETS, read_cluster};
+use stagecut::import::{CLUSTER_PRESETS, read_cluster, read_spec};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("instances")

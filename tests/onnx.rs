@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::fault::InputError;
-use stagecut::import::read_spec;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec};
-use stagecut::instance::{Instance, read_cluster};
+use stagecut::import::{read_cluster, read_spec};
+use stagecut::instance::Instance;
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// Networks of `instances/`: multiply-adds of convolutions and products in units of 10^9, and learned parameters.
 ///

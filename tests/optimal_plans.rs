@@ -28,7 +28,7 @@ fn kind(problem: &Problem) -> String {
         settings.communication.to_string(),
         settings.cuts.to_string(),
     ];
-    if settings.mixed {
+    if settings.heterogeneous {
         words.push(settings.groups.to_string());
         words.push(settings.worker.to_string());
         if settings.worker == stagecut::options::WorkerMode::Concurrent {

@@ -1,23 +1,23 @@
 //! PipeDream's programs: by hand, against a search of their own objective, and what they are worth by ours.
 
 mod common;
+mod oracles;
 
 use common::mixed::mixed_spec;
 use common::{problem_of, random_problem, separate_problem};
+use oracles::{allocations, brute_force};
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::cost;
+use stagecut::exact::labelled_ideals;
 use stagecut::heuristics::antichains::Laid;
 use stagecut::heuristics::{find, pipedream, pipedream_replicated};
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec,
-};
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, Groups, Objective, PipelineOptions, Synchronization};
-use stagecut::oracles::{allocations, brute_force, ideals};
 use stagecut::plan::Status;
 use stagecut::problem::{Assignment, Problem};
+use stagecut::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::units::transfer_ns;
 use stagecut::workers::Workers;
 
@@ -281,7 +281,7 @@ fn a_bottleneck_is_worth_what_its_page_says() {
             continue;
         }
         let (own_ns, period_ns) = (laid.objective_ns, cost::assignment_ns(&problem, &laid.assignment));
-        let solution = ideals::solve(&problem, ideals::DEFAULT_CAP, &|| false).unwrap();
+        let solution = labelled_ideals::solve(&problem, labelled_ideals::DEFAULT_CAP, &|| false).unwrap();
         let best_ns = solution.best.unwrap().1;
         let between_neighbours = problem.transfers.iter().all(|t| t.consumers == [t.producer + 1]);
         let is_explicit = instance.network.has_explicit_backward();
@@ -402,7 +402,7 @@ fn no_replicated_plan_has_a_smaller_bottleneck() {
             if held.iter().max() > Some(&workers.classes[0].memory_bytes) {
                 continue;
             }
-            for devices in shares(used, workers.stock[0]) {
+            for devices in shares(used, workers.inventory[0]) {
                 let own_ns = bottleneck_ns(&problem, &plan, used, |stage| {
                     replicated_ns(&problem, workers, &plan, stage, devices[stage])
                 });

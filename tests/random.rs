@@ -3,17 +3,18 @@
 //! `RANDOM_PROBLEMS` and `RANDOM_FIRST_SEED` ask for more than the usual number, see `make test-random`.
 
 mod common;
+mod oracles;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{any_problem, any_spec, ns, rounding_ns, whole_ns};
+use oracles::{allocations, brute_force};
 use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::heuristics;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::oracles::{allocations, brute_force};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 

@@ -1,14 +1,14 @@
 //! What people and programs read of a plan.
 
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
-};
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, Objective, PipelineOptions, Schedule};
 use stagecut::plan::{Outcome, Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::report::{self, ComparisonRow, Standing, Style};
 use stagecut::settings::Settings;
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
+};
 use stagecut::units::ms_to_ns;
 
 const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/report");

@@ -1,10 +1,12 @@
 //! Separate forward and backward cuts, against brute force.
 
 mod common;
+mod oracles;
 
 use std::path::Path;
 
 use common::{problem_of, separate_problem};
+use oracles::brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::check::{Violation, check};
@@ -12,11 +14,10 @@ use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOptions, Schedule};
-use stagecut::oracles::brute_force;
+use stagecut::plan::split::{Split, SplitLayer};
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::split::{Split, SplitLayer};
 
 #[test]
 fn exact_methods_agree_with_brute_force() {

@@ -1,22 +1,23 @@
 //! The oracles for separate cuts of a chain, against brute force and the exact engine.
 
 mod common;
+mod oracles;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{problem_of, separate_chain};
+use oracles::two_chains::NotCovered;
+use oracles::{brute_force, cut_pairs, frontier};
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::InstanceSpec;
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, Optimizer, PipelineOptions, Schedule};
-use stagecut::oracles::two_chains::NotCovered;
-use stagecut::oracles::{brute_force, cut_pairs, frontier};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::settings::Settings;
+use stagecut::spec::InstanceSpec;
 use stagecut::units::{ms_to_ns, ns_to_ms};
 
 fn exact(instance: &Instance, problem: &Problem) -> Plan {

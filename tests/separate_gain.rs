@@ -9,12 +9,12 @@ use common::{problem_of, separate_spec};
 use stagecut::check::{Violation, check};
 use stagecut::control::Control;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::methods;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, PipelineOptions};
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
+use stagecut::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 const MODES: [Communication; 3] = [
     Communication::Ignored,

@@ -1,18 +1,19 @@
 //! Shares against the theorem, against the linear program they solve, and against fine grids.
 
 mod common;
+mod oracles;
 
 use approx::assert_relative_eq;
 use common::mixed::{mixed_spec, random_mixed};
 use common::problem_of;
+use oracles::allocations::best_global;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::cost::allocation::Allocation;
 use stagecut::heuristics::{find, global_shares};
 use stagecut::options::{Communication, Mode, PipelineOptions, Schedule, Shares, WorkerMode};
-use stagecut::oracles::allocations::best_global;
 use stagecut::settings::Settings;
 use stagecut::shares::{self, Allowed, Level, Speed, theorem, times_ns};
-use stagecut::workers::Allocation;
 
 /// Types of a worker, from one to this many.
 const MOST_TYPES: usize = 5;

@@ -263,7 +263,7 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
         let Some((instance, problem)) = common::mixed::random_mixed(seed) else {
             continue;
         };
-        let asks_for_a_period = problem.iteration_micro_batches().is_none();
+        let asks_for_a_period = problem.formula().is_bottleneck();
         if problem.settings.schedule == Schedule::Gpipe
             || problem.settings.shares == Shares::Global
             || !asks_for_a_period

@@ -11,15 +11,15 @@ use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
 use stagecut::heuristics::slicing;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, ResourceSpec, TensorSpec,
-};
 use stagecut::methods;
 use stagecut::options::{Groups, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::solver::{Stop, solve};
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, ResourceSpec, TensorSpec,
+};
 
 /// Layers side by side behind one source, with costly tensors between: easy to plan, hard to prove.
 fn wide(layers: usize) -> InstanceSpec {

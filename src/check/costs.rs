@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BACKWARD, Checker, FORWARD, Violation, workers};
 use crate::network::Tensor;
-use crate::options::{Communication, Mode, Objective, Schedule, WorkerMode};
+use crate::options::{Communication, Objective, Schedule, WorkerMode};
 use crate::plan::{Plan, PlanStage};
 use crate::units::NS_PER_MS;
 
@@ -201,7 +201,12 @@ impl Checker<'_> {
 
     /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
     fn devices_at_work(&self, forward: &mut [Load], backward: &mut [Load], parameter_bytes: &[u128]) {
-        for (k, staff) in self.staff.iter().enumerate().filter(|_| self.settings.mixed) {
+        for (k, staff) in self
+            .staff
+            .iter()
+            .enumerate()
+            .filter(|_| self.settings.heterogeneous)
+        {
             if !workers::pays(self.instance, staff) {
                 for load in [&mut forward[k], &mut backward[k]] {
                     (load.received, load.sent) = (0, 0);
@@ -288,7 +293,7 @@ impl Checker<'_> {
                 charge(phase, &[home], &away, ticks);
             }
         }
-        let has_gradient = self.settings.mode == Mode::Training && !self.has_explicit_backward;
+        let has_gradient = self.settings.mode.trains() && !self.has_explicit_backward;
         if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
             let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
             let away = elsewhere(home, back);
@@ -304,14 +309,15 @@ impl Checker<'_> {
         let stages = || forward.iter().zip(backward);
         let period = stages().map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
         let whole_ns = |ticks: u128| ticks.next_multiple_of(u128::from(self.settings.ticks_per_ns));
-        if self.settings.objective == Objective::Period {
-            return whole_ns(period);
+        match self.settings.objective {
+            Objective::Period => return whole_ns(period),
+            Objective::Iteration => {}
         }
         let once: u128 = stages().map(|(f, b)| f.plus(*b).worker(mode)).sum();
         let again = u128::from(self.settings.micro_batches.unwrap_or(1).saturating_sub(1));
         let round = match self.settings.schedule {
             Schedule::Gpipe => busiest(forward) + busiest(backward),
-            _ => period,
+            Schedule::OneFOneB | Schedule::Pipedream | Schedule::Concurrent => period,
         };
         whole_ns(once + again * round)
     }

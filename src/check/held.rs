@@ -5,7 +5,7 @@
 //! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
 
 use super::{Checker, Violation, workers};
-use crate::options::{Communication, Mode, Schedule};
+use crate::options::Schedule;
 use crate::plan::{Overrun, Plan};
 use crate::simulate;
 
@@ -13,7 +13,7 @@ impl Checker<'_> {
     /// Stages that hold more than their memory if transfers are to be hidden.
     pub(super) fn overruns(&mut self, plan: &Plan) -> Vec<Overrun> {
         let settings = self.settings;
-        if settings.mode == Mode::Inference || settings.communication != Communication::Overlapped {
+        if !settings.mode.trains() || !settings.communication.has_links() {
             return Vec::new();
         }
         let limits = self.staff.iter().map(|staff| {
@@ -75,7 +75,7 @@ impl Checker<'_> {
         match (needed > self.between(longer, longer)[0], self.settings.schedule) {
             (false, _) => own,
             (true, Schedule::Pipedream) => [needed, needed],
-            (true, _) => [needed, own[1]],
+            (true, Schedule::Gpipe | Schedule::OneFOneB | Schedule::Concurrent) => [needed, own[1]],
         }
     }
 }

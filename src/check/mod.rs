@@ -21,7 +21,7 @@ use costs::{Load, charge};
 
 use crate::instance::Instance;
 use crate::network::Layer;
-use crate::options::{Cuts, Mode};
+use crate::options::Cuts;
 use crate::plan::{Overrun, Plan, PlanStage, SCHEMA};
 use crate::settings::Settings;
 
@@ -107,7 +107,7 @@ impl Checker<'_> {
     }
 
     fn kept(&self, at: usize) -> bool {
-        self.settings.mode == Mode::Training || !self.layer(at).backward
+        self.settings.mode.trains() || !self.layer(at).backward
     }
 
     fn header(&mut self, plan: &Plan) {
@@ -145,7 +145,7 @@ impl Checker<'_> {
             .map(|(at, layer)| (layer.id.as_str(), at))
             .collect();
         let explicit = self.has_explicit_backward;
-        let training = self.settings.mode == Mode::Training;
+        let training = self.settings.mode.trains();
         let mut forward: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
         let mut backward = forward.clone();
         for (k, stage) in plan.stages.iter().enumerate() {

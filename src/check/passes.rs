@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge};
-use crate::options::{Communication, Cuts, Mode, Schedule};
+use crate::options::{Cuts, Mode, Schedule};
 use crate::plan::Plan;
 use crate::units::transfer_ns;
 
@@ -34,7 +34,7 @@ impl Checker<'_> {
         };
         let [parameter_bytes, stash_bytes] = [layer.parameter_bytes, layer.stash_bytes].map(u128::from);
         bytes[home] += u128::from(layer.resident_bytes) + parameter_bytes;
-        if settings.mode == Mode::Inference {
+        if !settings.mode.trains() {
             return;
         }
         let other = places[FORWARD].unwrap_or(home);
@@ -53,14 +53,16 @@ impl Checker<'_> {
         let [Some(f), Some(b)] = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) else {
             return;
         };
-        if f == b || self.settings.communication == Communication::Ignored {
+        if f == b || !self.settings.communication.takes_time() {
             return;
         }
         let link = self.settings.link;
         let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
         let updates_every = match self.settings.schedule {
             Schedule::Pipedream => 1,
-            _ => u128::from(self.settings.micro_batches.unwrap_or(1)),
+            Schedule::Gpipe | Schedule::OneFOneB | Schedule::Concurrent => {
+                u128::from(self.settings.micro_batches.unwrap_or(1))
+            }
         };
         let layer = self.layer(at);
         charge(forward, &[f], &[b], self.ticks(ns(layer.stash_bytes)));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Violation;
 use crate::cluster::{DeviceKind, Resource};
 use crate::instance::Instance;
-use crate::options::{Groups, Mode, Shares, Synchronization, WorkerMode};
+use crate::options::{Groups, Shares, Synchronization, WorkerMode};
 use crate::plan::{Plan, PlanStage};
 use crate::settings::Settings;
 use crate::units::transfer_ns;
@@ -61,7 +61,7 @@ pub(super) fn staff(
     // Where workers are alike it is known what a stage runs on, whatever its devices are called.
     for staff in staff
         .iter_mut()
-        .filter(|staff| staff.is_empty() && !settings.mixed)
+        .filter(|staff| staff.is_empty() && !settings.heterogeneous)
     {
         staff.insert(settings.kind, 1);
     }
@@ -99,7 +99,7 @@ fn groups(instance: &Instance, settings: &Settings, staff: &[Staff], violations:
 /// Bytes that each device of a stage may hold: those of the smallest.
 pub(super) fn memory_bytes(instance: &Instance, settings: &Settings, staff: &Staff) -> Option<u64> {
     let of_kind = |kind: &usize| instance.cluster.kinds[*kind].memory_bytes;
-    match settings.mixed {
+    match settings.heterogeneous {
         true => settings.memory_limit.or(staff.keys().filter_map(of_kind).min()),
         false => settings.memory_limit,
     }
@@ -115,7 +115,7 @@ pub(super) fn pays(instance: &Instance, staff: &Staff) -> bool {
 /// What the gradients of a stage cost its devices to synchronise, for one micro-batch, in ticks.
 pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_bytes: u128) -> u128 {
     let devices = staff.values().sum::<usize>() as u128;
-    if settings.synchronization != Synchronization::Ring || settings.mode == Mode::Inference || devices < 2 {
+    if settings.synchronization != Synchronization::Ring || !settings.mode.trains() || devices < 2 {
         return 0;
     }
     let link = settings.link;

@@ -6,7 +6,7 @@ use crate::generate::random::random;
 use crate::generate::transformer::transformer;
 use crate::import::read_spec;
 use crate::instance::Instance;
-use crate::instance::spec::{InstanceSpec, SCHEMA};
+use crate::spec::{InstanceSpec, SCHEMA};
 
 use super::args::{Family, GenerateArgs, ImportArgs};
 use super::{CliError, Ending, output};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
-use crate::{instance, online};
+use crate::{online, spec};
 
 use super::args::Described;
 use super::{Cli, CliError, Ending, output};
@@ -12,7 +12,7 @@ use super::{Cli, CliError, Ending, output};
 /// Prints the JSON Schema of a format.
 pub fn schema(of: Described) -> Result<Ending, CliError> {
     let schema = match of {
-        Described::Instance => instance::spec::json_schema(),
+        Described::Instance => spec::json_schema(),
         Described::Scenario => online::spec::json_schema(),
     };
     output::write(&format!("{schema:#}\n"), None)?;

@@ -7,7 +7,7 @@ use crate::exact::bounds;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::workers::Allocation;
+use crate::cost::allocation::Allocation;
 
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///

@@ -11,6 +11,7 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
+//! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two components, and what a cut between stages allows there |
 //! | `tuning` | every number the engine was tuned by |
 //! | `room` | how much memory a search may take |
@@ -22,6 +23,7 @@ pub mod homogeneous;
 pub mod ideal_pairs;
 pub mod ideals;
 pub mod incumbent;
+pub mod labelled_ideals;
 mod portfolio;
 pub mod presolve;
 mod room;

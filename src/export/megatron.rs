@@ -23,7 +23,7 @@ pub fn write(instance: &Instance, plan: &Plan) -> Exported {
     for members in blocks.values() {
         in_stage[one_stage(instance, &stages, members, "a block")?] += 1;
     }
-    let [before, after] = around(instance, &stages, &blocks)?;
+    let [before, after] = before_and_after(instance, &stages, &blocks)?;
     for (layers, what, only, symbol) in [
         (&before, "the embedding", 0, "E"),
         (&after, "the head", stages.count - 1, "L"),
@@ -129,7 +129,7 @@ fn blocks(instance: &Instance, stages: &Stages) -> Result<Blocks, Fault> {
 }
 
 /// Layers before and after the blocks.
-fn around(instance: &Instance, stages: &Stages, blocks: &Blocks) -> Result<[Vec<usize>; 2], Fault> {
+fn before_and_after(instance: &Instance, stages: &Stages, blocks: &Blocks) -> Result<[Vec<usize>; 2], Fault> {
     let layers = &instance.network.layers;
     let mut is_block = vec![false; layers.len()];
     blocks.values().flatten().for_each(|&i| is_block[i] = true);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{Bottlenecks, load, objective};
+use super::load::{BottleneckColumns, load, objective};
 use super::staging::{Staging, Windows, monotone, precedence};
 use crate::problem::Problem;
 
@@ -34,7 +34,7 @@ impl Anchored {
         let paid = Charges::declare(&mut program, three, &staging, IN);
         // Midway to the next whole ns, so that the solver's tolerance decides nothing.
         let at_most = (at_most_ns as f64 + 0.5) / program.scale_ns;
-        let bottlenecks = Bottlenecks::declare(&mut program, three, at_most);
+        let bottlenecks = BottleneckColumns::declare(&mut program, three, at_most);
         monotone(&mut program, three, &staging, labels);
         precedence(&mut program, three, &staging, labels);
         charges(&mut program, three, &staging, &paid, labels);

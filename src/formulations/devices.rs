@@ -9,10 +9,10 @@ use super::pools::{Policy, Pool, Unsupported};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
+use crate::cost::allocation::Allocation;
 use crate::cost::{StageCost, without_empty_stages};
-use crate::options::Communication;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// Items times stages times choices that a program takes at most.
 const MOST_PLACES: usize = 200_000;
@@ -216,7 +216,7 @@ impl Builder<'_> {
         sum
     }
 
-    /// Families of staging, `one_choice`, `stock`, `placed` and `only_on`.
+    /// Families of staging, `one_choice`, `inventory`, `placed` and `only_on`.
     fn placement(&mut self, workers: &Workers) {
         let (problem, labels) = (self.problem, self.labels);
         monotone(&mut self.program, problem, &self.staging, labels);
@@ -229,13 +229,14 @@ impl Builder<'_> {
             self.program
                 .add_row(format!("one_choice[{}]", k + 1), one, 1.into());
         }
-        for (at, &stock) in workers.stock.iter().enumerate() {
+        for (at, &inventory) in workers.inventory.iter().enumerate() {
             let mut taken = Expression::default();
             for k in 0..problem.stages() {
                 taken += self.sum_of_choices(k, |c| workers.choices[c].takes[at] as f64);
             }
-            let stock = Expression::from(stock as f64);
-            self.program.add_row(format!("stock[{}]", at + 1), taken, stock);
+            let inventory = Expression::from(inventory as f64);
+            self.program
+                .add_row(format!("inventory[{}]", at + 1), taken, inventory);
         }
         for (i, label) in labels.iter().enumerate() {
             for k in (0..problem.stages()).filter(|&k| self.staging.allows(i, k)) {
@@ -302,9 +303,9 @@ impl Builder<'_> {
             let ring = self.synchronization(k);
             let mut rows = Vec::new();
             if self.pools[0].policy == Policy::Turns {
-                rows.push((LOAD, self.turns(k), communication == Communication::Blocking));
+                rows.push((LOAD, self.turns(k), communication.blocks()));
             }
-            if communication == Communication::Overlapped {
+            if communication.has_links() {
                 rows.extend(LINKS.map(|link| (link, Expression::default(), true)));
             }
             for ((family, resource), mut busy, has_ring) in rows {

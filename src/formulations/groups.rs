@@ -9,10 +9,11 @@ use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Meaning, Program};
+use crate::cost::allocation::Allocation;
 use crate::cost::{StageCost, without_empty_stages};
-use crate::options::{Communication, Groups as GroupOption, Mode, Shares, Synchronization};
+use crate::options::{Groups as GroupOption, Shares, Synchronization};
 use crate::problem::Problem;
-use crate::workers::{Allocation, Choice, Workers};
+use crate::workers::{Choice, Workers};
 
 /// A groups program, with what is needed to read its solutions.
 pub struct Groups {
@@ -38,10 +39,10 @@ pub fn singles(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupp
     if settings.groups != GroupOption::Assign {
         return Err("groups are given");
     }
-    if settings.communication == Communication::Blocking && !problem.transfers.is_empty() {
+    if settings.communication.blocks() && !problem.transfers.is_empty() {
         return Err("blocking transfers take the same time however many devices there are");
     }
-    let has_gradients = settings.mode == Mode::Training && settings.communication != Communication::Ignored;
+    let has_gradients = settings.mode.trains() && settings.communication.takes_time();
     if has_gradients && settings.synchronization == Synchronization::Ring {
         return Err("a ring takes a time that is not linear in the number of devices");
     }
@@ -146,7 +147,7 @@ fn duties(problem: &Problem, pools: &[Pool]) -> Vec<Duty> {
 pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
     let stages = problem.stages();
     let demand = |duty: Duty| {
-        let devices = workers.stock.iter().zip(&duty.rates);
+        let devices = workers.inventory.iter().zip(&duty.rates);
         let mut rates: Vec<f64> = devices.flat_map(|(&count, &rate)| vec![rate; count]).collect();
         rates.sort_by(f64::total_cmp);
         let kept = |k: usize| match problem.settings.all_stages {
@@ -224,12 +225,12 @@ impl Groups {
             (0..problem.stages()).map(of_stage).collect()
         });
         let paced: Vec<Vec<Option<Column>>> = paced.collect();
-        let all: usize = workers.stock.iter().sum();
+        let all: usize = workers.inventory.iter().sum();
         let most = match problem.settings.all_stages {
             true => all + 1 - problem.stages(),
             false => all,
         };
-        let most_devices: Vec<usize> = workers.stock.iter().map(|&count| count.min(most)).collect();
+        let most_devices: Vec<usize> = workers.inventory.iter().map(|&count| count.min(most)).collect();
         let mut declare = |k: usize, c: usize| {
             let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
             program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
@@ -249,7 +250,7 @@ impl Groups {
             most_devices,
         };
         builder.placement(slowest);
-        builder.stock(workers);
+        builder.inventory(workers);
         builder.presence();
         builder.work();
         builder.links();
@@ -306,15 +307,16 @@ impl Builder<'_> {
         }
     }
 
-    /// Families `stock` and `some_device`.
-    fn stock(&mut self, workers: &Workers) {
-        for (c, &stock) in workers.stock.iter().enumerate() {
+    /// Families `inventory` and `some_device`.
+    fn inventory(&mut self, workers: &Workers) {
+        for (c, &inventory) in workers.inventory.iter().enumerate() {
             let mut taken = Expression::default();
             for of_stage in &self.devices {
                 of_stage[c].add_to(&mut taken, 1.0);
             }
-            let stock = Expression::from(stock as f64);
-            self.program.add_row(format!("stock[{}]", c + 1), taken, stock);
+            let inventory = Expression::from(inventory as f64);
+            self.program
+                .add_row(format!("inventory[{}]", c + 1), taken, inventory);
         }
         for k in 0..self.problem.stages() {
             let some = self.sum_of_devices(k, |_| 1.0);

@@ -15,7 +15,7 @@ pub(super) fn build(rows: &mut Rows) {
     let crossings = rows.crossings(0, &x);
     let busiest = rows.program.declare(variable().min(0).name("busiest"));
     let mut objective = slot.time_weight * busiest.expression();
-    let mut stock = vec![Expression::default(); rows.classes.len()];
+    let mut inventory = vec![Expression::default(); rows.classes.len()];
     for k in 0..rows.stages {
         let depth = (rows.stages - k) as f64;
         let compute = rows
@@ -24,7 +24,7 @@ pub(super) fn build(rows: &mut Rows) {
         let ring = rows.program.declare(variable().min(0).name(format!("ring[{k}]")));
         let (mut done, mut members) = (Expression::default(), Expression::default());
         let mut stands_of = Vec::new();
-        for (c, stock) in stock.iter_mut().enumerate() {
+        for (c, inventory) in inventory.iter_mut().enumerate() {
             let device = slot.devices[rows.classes[c][0]].clone();
             let each = rows.taken(format!("each[{k},{c}]"));
             let mut stands = Expression::default();
@@ -41,7 +41,7 @@ pub(super) fn build(rows: &mut Rows) {
                     each.expression(),
                 );
                 taken.add_to(&mut done, m as f64);
-                for sum in [&mut members, &mut *stock] {
+                for sum in [&mut members, &mut *inventory] {
                     count.add_to(sum, m as f64);
                 }
                 count.add_to(&mut stands, 1.0);
@@ -85,7 +85,7 @@ pub(super) fn build(rows: &mut Rows) {
         rows.program
             .add_row(format!("keeps_up[{k}]"), stage, busiest.expression());
     }
-    rows.stock(stock);
+    rows.inventory(inventory);
     rows.program.objective = objective;
 }
 

@@ -14,7 +14,7 @@ pub(super) fn build(rows: &mut Rows) {
     let busiest = rows.program.declare(variable().min(0).name("busiest"));
     let compute = rows.program.declare(variable().min(0).name("compute"));
     let mut objective = slot.time_weight * busiest.expression();
-    let mut stock = vec![Expression::default(); rows.classes.len()];
+    let mut inventory = vec![Expression::default(); rows.classes.len()];
     let (mut pipelines, mut done) = (Expression::default(), Expression::default());
     let mut before: Option<Column> = None;
     for p in 0..slot.devices.len() {
@@ -44,11 +44,11 @@ pub(super) fn build(rows: &mut Rows) {
                 })
                 .collect();
             let mut devices = Expression::default();
-            for (c, stock) in stock.iter_mut().enumerate() {
+            for (c, inventory) in inventory.iter_mut().enumerate() {
                 let place = format!("{p},{k},{c}");
                 let device = slot.devices[rows.classes[c][0]].clone();
                 let runs = rows.binary(format!("runs_on[{place}]"));
-                for sum in [&mut devices, &mut *stock] {
+                for sum in [&mut devices, &mut *inventory] {
                     runs.add_to(sum, 1.0);
                 }
                 runs.add_to(&mut objective, slot.weight(rows.classes[c][0]));
@@ -99,6 +99,6 @@ pub(super) fn build(rows: &mut Rows) {
     rows.program.add_row("members".into(), pipelines, counted);
     rows.program
         .add_row("keeps_up".into(), stage, busiest.expression());
-    rows.stock(stock);
+    rows.inventory(inventory);
     rows.program.objective = objective;
 }

@@ -191,10 +191,10 @@ impl Rows<'_> {
     }
 
     /// There are enough devices of each class.
-    pub(super) fn stock(&mut self, stock: Vec<Expression>) {
-        for (c, counted) in stock.into_iter().enumerate() {
+    pub(super) fn inventory(&mut self, inventory: Vec<Expression>) {
+        for (c, counted) in inventory.into_iter().enumerate() {
             let there = Expression::from(self.classes[c].len() as f64);
-            self.program.add_row(format!("stock[{c}]"), counted, there);
+            self.program.add_row(format!("inventory[{c}]"), counted, there);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::staging::Staging;
 use super::{Column, Program};
 use crate::cost::{PhaseCost, Side, StageCost};
 use crate::problem::Problem;
+use crate::schedule::Bottlenecks;
 
 /// A phase, or both together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +53,16 @@ const RESOURCES: [(&str, Resource); 3] = [
 
 /// The bottlenecks that the objective weighs: one, or one a phase.
 #[derive(Debug)]
-pub struct Bottlenecks {
+pub struct BottleneckColumns {
     columns: Vec<(Phase, Column)>,
 }
 
-impl Bottlenecks {
+impl BottleneckColumns {
     /// Declares `T`, or `T_forward` and `T_backward`, with an upper bound in units of the program's scale.
     pub fn declare(program: &mut Program, problem: &Problem, at_most: f64) -> Self {
-        let phases: &[Phase] = match problem.phases_apart() {
-            true => &[Phase::Forward, Phase::Backward],
-            false => &[Phase::Both],
+        let phases: &[Phase] = match problem.formula().bottlenecks {
+            Bottlenecks::Together => &[Phase::Both],
+            Bottlenecks::ByPhase => &[Phase::Forward, Phase::Backward],
         };
         let mut declare = |phase: Phase| {
             let bottleneck = variable().bounds(0.0..=at_most);
@@ -93,7 +94,7 @@ pub fn load(
     problem: &Problem,
     staging: &Staging,
     charges: &Charges,
-    bottlenecks: &Bottlenecks,
+    bottlenecks: &BottleneckColumns,
     stages: Range<usize>,
     capacity: impl Fn(usize) -> f64,
 ) {
@@ -116,20 +117,17 @@ pub fn objective(
     problem: &Problem,
     staging: &Staging,
     charges: &Charges,
-    bottlenecks: &Bottlenecks,
+    bottlenecks: &BottleneckColumns,
 ) -> Expression {
     let mut objective = Expression::default();
-    let weight = match problem.iteration_micro_batches() {
-        None => 1.0,
-        Some(micro_batches) => {
-            for k in 0..problem.stages() {
-                objective += busy(program, problem, staging, charges, k, StageCost::load_ns);
-            }
-            (micro_batches - 1) as f64
+    let formula = problem.formula();
+    if formula.counts_loads {
+        for k in 0..problem.stages() {
+            objective += busy(program, problem, staging, charges, k, StageCost::load_ns);
         }
-    };
+    }
     for &(_, bottleneck) in &bottlenecks.columns {
-        bottleneck.add_to(&mut objective, weight);
+        bottleneck.add_to(&mut objective, formula.weight as f64);
     }
     objective
 }

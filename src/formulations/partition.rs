@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{Bottlenecks, load, objective};
+use super::load::{BottleneckColumns, load, objective};
 use super::memory::memory;
 use super::staging::{Staging, Windows, monotone, non_empty, precedence};
 use crate::cost;
@@ -57,7 +57,7 @@ pub struct Partition {
 pub struct Columns {
     staging: Staging,
     charges: Charges,
-    bottlenecks: Bottlenecks,
+    bottlenecks: BottleneckColumns,
     scale_ns: f64,
     count: usize,
 }
@@ -77,7 +77,7 @@ impl Partition {
         let staging = Staging::declare(&mut program, problem, windows, labels);
         let paid = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
         let at_most = (interest.bottleneck_to_ns as f64 + interest.margin_ns()) / scale_ns;
-        let bottlenecks = Bottlenecks::declare(&mut program, problem, at_most);
+        let bottlenecks = BottleneckColumns::declare(&mut program, problem, at_most);
         monotone(&mut program, problem, &staging, labels);
         precedence(&mut program, problem, &staging, labels);
         if problem.settings.all_stages {
@@ -134,8 +134,8 @@ impl Columns {
 
 /// Family `floor`: the bottleneck of an iteration is at least what is known of it. A period needs no row: it is the bottleneck,
 /// and what is known of it proves no plan.
-fn floor(program: &mut Program, problem: &Problem, bottlenecks: &Bottlenecks, at_least_ns: u64) {
-    if problem.iteration_micro_batches().is_some() && at_least_ns > 0 {
+fn floor(program: &mut Program, problem: &Problem, bottlenecks: &BottleneckColumns, at_least_ns: u64) {
+    if !problem.formula().is_bottleneck() && at_least_ns > 0 {
         let at_least = at_least_ns as f64 / program.scale_ns;
         program.add_row("floor[bottleneck]".into(), at_least.into(), bottlenecks.sum());
     }
@@ -144,7 +144,7 @@ fn floor(program: &mut Program, problem: &Problem, bottlenecks: &Bottlenecks, at
 /// Family `cut_off`: the objective of an iteration is at most that of interest. A period needs no row: it is the bottleneck,
 /// whose upper bound says the same.
 fn cut_off(program: &mut Program, problem: &Problem, at_most_ns: f64) {
-    if problem.iteration_micro_batches().is_some() {
+    if !problem.formula().is_bottleneck() {
         let at_most = at_most_ns / program.scale_ns;
         program.add_row(
             "cut_off[objective]".into(),

@@ -1,10 +1,11 @@
 //! Workers as linear programs can have them: one time for every item, and rates that add up.
 #![doc = include_str!("../../formulations/pools.md")]
 
-use crate::options::{Communication, Mode, Shares, Synchronization, WorkerMode};
+use crate::cost::allocation::StageWork;
+use crate::options::{Shares, Synchronization, WorkerMode};
 use crate::problem::Problem;
 use crate::shares::Level;
-use crate::workers::{Choice, StageWork, Workers};
+use crate::workers::{Choice, Workers};
 
 /// Why a program cannot express a problem: in words for a message.
 pub type Unsupported = &'static str;
@@ -73,7 +74,7 @@ impl Pool {
         let parts = parts(workers, choice);
         Ok(Self {
             times_ns: times_ns(problem, choice)?,
-            policy: policy(problem, workers, choice, &parts)?,
+            policy: share_policy(problem, workers, choice, &parts)?,
             parts,
             pays: workers.pays(choice),
             memory_bytes: workers.memory_bytes(&problem.settings, choice),
@@ -166,7 +167,7 @@ fn parts(workers: &Workers, choice: &Choice) -> Vec<Part> {
     workers.resources(choice).map(part).collect()
 }
 
-fn policy(
+fn share_policy(
     problem: &Problem,
     workers: &Workers,
     choice: &Choice,
@@ -223,8 +224,8 @@ fn ring(problem: &Problem, workers: &Workers, choice: &Choice) -> Option<Ring> {
     let settings = &problem.settings;
     let devices: usize = choice.devices.iter().sum();
     let is_free = settings.synchronization == Synchronization::None
-        || settings.mode == Mode::Inference
-        || settings.communication == Communication::Ignored
+        || !settings.mode.trains()
+        || !settings.communication.takes_time()
         || devices < 2
         || !workers.pays(choice);
     let ticks = settings.ticks_per_ns as f64 / settings.micro_batches.unwrap_or(1) as f64;

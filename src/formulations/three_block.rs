@@ -3,7 +3,7 @@
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{Bottlenecks, load, objective};
+use super::load::{BottleneckColumns, load, objective};
 use super::staging::{Staging, Windows, monotone, precedence};
 use crate::problem::Problem;
 
@@ -27,7 +27,7 @@ pub fn build(three: &Problem, before: usize, after: usize, at_most_ns: u64, labe
     let paid = Charges::declare(&mut program, three, &staging, 0..3);
     // Midway to the next whole ns, so that the solver's tolerance decides nothing.
     let at_most = (at_most_ns as f64 + 0.5) / program.scale_ns;
-    let bottlenecks = Bottlenecks::declare(&mut program, three, at_most);
+    let bottlenecks = BottleneckColumns::declare(&mut program, three, at_most);
     monotone(&mut program, three, &staging, labels);
     precedence(&mut program, three, &staging, labels);
     charges(&mut program, three, &staging, &paid, labels);

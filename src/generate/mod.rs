@@ -5,7 +5,7 @@ pub mod transformer;
 
 use serde::de::DeserializeOwned;
 
-use crate::instance::spec::InstanceSpec;
+use crate::spec::InstanceSpec;
 
 /// A family of instances, as studies name it.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 
-use crate::instance::spec::{
+use crate::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec,
 };
 
@@ -63,8 +63,8 @@ pub fn random(asked: &Random) -> InstanceSpec {
     let layers: Vec<LayerSpec> = (0..asked.layers)
         .map(|at| LayerSpec {
             id: format!("l{at}"),
-            forward_ms: Some(draw.around(TYPICAL_MS)),
-            backward_ms: Some(draw.around(2.0 * TYPICAL_MS)),
+            forward_ms: Some(draw.log_normal(TYPICAL_MS)),
+            backward_ms: Some(draw.log_normal(2.0 * TYPICAL_MS)),
             ..LayerSpec::default()
         })
         .collect();
@@ -111,7 +111,7 @@ fn tensors(asked: &Random, draw: &mut Draw) -> Vec<TensorSpec> {
     read.map(|(producer, consumers)| TensorSpec {
         producer: format!("l{producer}"),
         consumers,
-        bytes: Some((draw.around(asked.communication * TYPICAL_MS) * BYTES_PER_MS).round()),
+        bytes: Some((draw.log_normal(asked.communication * TYPICAL_MS) * BYTES_PER_MS).round()),
         transfer_ms: None,
     })
     .collect()
@@ -124,7 +124,7 @@ struct Draw {
 
 impl Draw {
     /// Log-normal with this median, by the method of Box and Muller, to whole microseconds.
-    fn around(&mut self, median: f64) -> f64 {
+    fn log_normal(&mut self, median: f64) -> f64 {
         let (u, v): (f64, f64) = (1.0 - self.rng.random::<f64>(), self.rng.random());
         let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         (1e3 * median * (self.spread * normal).exp()).round() / 1e3

@@ -14,8 +14,9 @@ use super::slicing_for::SlicingFor;
 use super::{
     Effort, Heuristic, MustStop, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders,
 };
+use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -24,7 +25,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "ours",
     exact_for: "what duan-wu is",
     effort: Effort::Thorough,
-    run: Run::Mixed(|_, _| Ok(()), run),
+    run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
 /// Random orders beside the five fixed ones.

@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 
 use super::MustStop;
-use crate::oracles::ideals::{Ideals, IdealsError};
+use crate::ideals::{Ideals, IdealsError};
 use crate::problem::{Assignment, Problem, Transfer};
 
-/// Most states that the program looks at: a few seconds without spare devices, half a minute with many.
+/// Most states that the program looks at: a few seconds without extra devices, half a minute with many.
 pub const MOST_STATES: usize = 10_000;
 
 /// The devices of a plan.
@@ -23,7 +23,7 @@ pub struct Devices {
     /// Devices in all.
     pub count: usize,
     /// Devices beyond the first that stages may have together.
-    pub spare: usize,
+    pub extra: usize,
     /// Bytes a device may hold.
     pub memory_bytes: u64,
 }
@@ -68,7 +68,7 @@ pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
 /// # Complexity
 ///
 /// Time O(P (d + q s²)) for P pairs of nested states, a stage no longer than the limit apart, d states just below one, q
-/// stages and s - 1 spare devices. Space O(N (n / 64 + q s)) for N states of n items.
+/// stages and s - 1 extra devices. Space O(N (n / 64 + q s)) for N states of n items.
 pub fn lay(
     problem: &Problem,
     devices: Devices,
@@ -100,12 +100,12 @@ struct Program {
     devices: Devices,
     /// Stages of use: no more than there are items.
     stages: usize,
-    /// Numbers of spare devices, 0 among them.
+    /// Numbers of extra devices, 0 among them.
     width: usize,
     ideals: Ideals,
     /// One for each ideal.
     states: Vec<State>,
-    /// The best way to lay all items outside each ideal, at `stages * width + spare devices`.
+    /// The best way to lay all items outside each ideal, at `stages * width + extra devices`.
     steps: Vec<Vec<Step>>,
 }
 
@@ -126,14 +126,14 @@ struct Step {
     /// The ideal that ends its first stage.
     after: usize,
     /// Spare devices of that stage.
-    spare: usize,
+    extra: usize,
 }
 
 impl Step {
     const UNKNOWN: Self = Self {
         objective_ns: u64::MAX,
         after: 0,
-        spare: 0,
+        extra: 0,
     };
 }
 
@@ -141,7 +141,7 @@ impl Program {
     fn new(problem: &Problem, devices: Devices, must_stop: MustStop<'_>) -> Option<Self> {
         let ideals = enumerate(problem, must_stop).ok()?;
         let stages = devices.stages.min(problem.items.len());
-        let width = devices.spare + 1;
+        let width = devices.extra + 1;
         let state = |ideal| State::new(problem, &ideals, ideal, stages);
         Some(Self {
             devices,
@@ -209,21 +209,21 @@ impl Program {
                 // Further from the end a stage holds no less.
                 break;
             }
-            let Some(spare) = self.devices.count.checked_sub(r + 1) else {
+            let Some(extra) = self.devices.count.checked_sub(r + 1) else {
                 break;
             };
             // The fewer stages, the more devices each may have.
-            let width = self.width.min(spare + 1);
+            let width = self.width.min(extra + 1);
             let ways = larger[0][r * self.width..].iter().take(width);
             for (behind, way) in ways.enumerate().filter(|(_, way)| way.objective_ns < u64::MAX) {
-                for (spare, &time_ns) in times_ns[..width - behind].iter().enumerate() {
+                for (extra, &time_ns) in times_ns[..width - behind].iter().enumerate() {
                     let objective_ns = way.objective_ns.max(link_ns).max(time_ns);
-                    let step = &mut smaller[before][(r + 1) * self.width + behind + spare];
+                    let step = &mut smaller[before][(r + 1) * self.width + behind + extra];
                     if objective_ns <= limit_ns && objective_ns < step.objective_ns {
                         *step = Step {
                             objective_ns,
                             after,
-                            spare,
+                            extra,
                         };
                     }
                 }
@@ -237,11 +237,11 @@ impl Program {
         } else {
             1
         };
-        let step = |ideal: usize, stages: usize, spare: usize| self.steps[ideal][stages * self.width + spare];
-        let ends = (least..=self.stages).flat_map(|stages| (0..self.width).map(move |spare| (stages, spare)));
-        let (stages, mut spare) = ends
-            .min_by_key(|&(stages, spare)| (step(0, stages, spare).objective_ns, stages, Reverse(spare)))?;
-        let objective_ns = step(0, stages, spare).objective_ns;
+        let step = |ideal: usize, stages: usize, extra: usize| self.steps[ideal][stages * self.width + extra];
+        let ends = (least..=self.stages).flat_map(|stages| (0..self.width).map(move |extra| (stages, extra)));
+        let (stages, mut extra) = ends
+            .min_by_key(|&(stages, extra)| (step(0, stages, extra).objective_ns, stages, Reverse(extra)))?;
+        let objective_ns = step(0, stages, extra).objective_ns;
         if objective_ns == u64::MAX {
             return None;
         }
@@ -253,12 +253,12 @@ impl Program {
         };
         let mut ideal = 0;
         for stage in 0..stages {
-            let first = step(ideal, stages - stage, spare);
+            let first = step(ideal, stages - stage, extra);
             for item in self.ideals.between(ideal, first.after) {
                 laid.assignment[item] = stage;
             }
-            laid.devices.push(1 + first.spare);
-            (ideal, spare) = (first.after, spare - first.spare);
+            laid.devices.push(1 + first.extra);
+            (ideal, extra) = (first.after, extra - first.extra);
         }
         Some(laid)
     }

@@ -26,7 +26,7 @@ pub const METHOD: Heuristic = Heuristic {
              (our stand-in, a reconstruction; the paper's listing was not available)",
     exact_for: "nothing but a single stage",
     effort: Effort::Baseline,
-    run: Run::Alike(applies, run),
+    run: Run::Homogeneous(applies, run),
 };
 
 fn applies(problem: &Problem) -> Result<(), &'static str> {

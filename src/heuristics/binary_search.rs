@@ -17,7 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction; the paper's listing was not available)",
     exact_for: "the period, and the iteration of 1F1B, of chains without communication and memory limit",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 fn run(problem: &Problem, _seed: u64, _must_stop: MustStop<'_>) -> Option<Assignment> {

@@ -17,7 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
     exact_for: "the period of chains of equal layers without communication and memory limit; \
                 on other such chains within one layer of the optimum",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {

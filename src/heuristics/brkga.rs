@@ -32,7 +32,7 @@ pub const METHOD: Heuristic = Heuristic {
              our reconstruction: decoding by optimal slicing",
     exact_for: "chains, as slicing is",
     effort: Effort::Thorough,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Chromosomes of a generation, the elite among them.

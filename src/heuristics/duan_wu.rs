@@ -7,8 +7,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, binary_search, global_shares, orders};
+use crate::cost::allocation::Allocation;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -18,7 +19,7 @@ pub const METHOD: Heuristic = Heuristic {
     exact_for: "chains on single devices of one kind without resource types, taking turns, \
                 without communication and memory limit",
     effort: Effort::Quick,
-    run: Run::Mixed(|_, _| Ok(()), run),
+    run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
 fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
@@ -39,12 +40,12 @@ pub fn partition_and_group(problem: &Problem, workers: &Workers) -> Option<Alloc
 
 /// Algorithm 1 on the items by number, for as many stages as find a worker each.
 pub fn partition(problem: &Problem, workers: &Workers) -> Assignment {
-    let alike = problem.alike(most_stages(problem, workers), None);
+    let alike = problem.homogeneous(most_stages(problem, workers), None);
     binary_search::partition(&alike, &orders::by_number(problem))
 }
 
 /// Most stages that a plan may have and that find a worker each.
 pub fn most_stages(problem: &Problem, workers: &Workers) -> usize {
-    // Given groups take one of the stock each; assigned ones at least one device.
-    problem.stages().min(workers.stock.iter().sum())
+    // Given groups take one of the inventory each; assigned ones at least one device.
+    problem.stages().min(workers.inventory.iter().sum())
 }

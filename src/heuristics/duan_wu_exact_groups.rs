@@ -3,13 +3,14 @@
 //!
 //! The partition is that of [`duan_wu`]. The grouping is ours: the period is one of the costs of a stage on a choice, and
 //! the least limit is found among those by bisection. Whether a limit can be kept is decided stage by stage. A label is
-//! what the stages so far take of the stock; a choice that holds another fitting one is left out, and so is a label that
+//! what the stages so far take of the inventory; a choice that holds another fitting one is left out, and so is a label that
 //! holds another: what completes the larger completes the smaller, with devices to spare.
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
+use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -18,7 +19,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction); the exact grouping is ours",
     exact_for: "what duan-wu is; the devices, for the stages it takes and shares chosen stage by stage",
     effort: Effort::Quick,
-    run: Run::Mixed(applies, run),
+    run: Run::Heterogeneous(applies, run),
 };
 
 /// Stages times choices that are costed one by one at most.
@@ -80,14 +81,14 @@ pub fn best(
     found
 }
 
-/// What some first stages take of the stock, the choice of the last of them, and the label before it.
+/// What some first stages take of the inventory, the choice of the last of them, and the label before it.
 struct Label {
     taken: Vec<usize>,
     choice: usize,
     parent: usize,
 }
 
-/// Choices whose costs are all within a limit, if the stock has them; none when it must stop.
+/// Choices whose costs are all within a limit, if the inventory has them; none when it must stop.
 fn within(
     workers: &Workers,
     costs: &[Vec<u64>],
@@ -95,7 +96,7 @@ fn within(
     must_stop: MustStop<'_>,
 ) -> Option<Vec<usize>> {
     let start = Label {
-        taken: vec![0; workers.stock.len()],
+        taken: vec![0; workers.inventory.len()],
         choice: 0,
         parent: 0,
     };
@@ -121,7 +122,7 @@ fn within(
             for &choice in &fitting {
                 let sum = label.taken.iter().zip(&workers.choices[choice].takes);
                 let taken: Vec<usize> = sum.map(|(taken, takes)| taken + takes).collect();
-                if is_within(&taken, &workers.stock) {
+                if is_within(&taken, &workers.inventory) {
                     next.push(Label {
                         taken,
                         choice,

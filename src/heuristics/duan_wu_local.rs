@@ -6,8 +6,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, better, duan_wu, global_shares, if_runs, local_moves};
+use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -16,7 +17,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "Duan and Wu, ICPADS 2022 (reconstruction); moves of items ours",
     exact_for: "what duan-wu is",
     effort: Effort::Quick,
-    run: Run::Mixed(|_, _| Ok(()), run),
+    run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
 /// Turns of both searches after which it ends even if it could go on; most end after two.

@@ -11,7 +11,7 @@ pub const METHOD: Heuristic = Heuristic {
              `uniform` in DeepSpeed, J. Rasley et al., KDD 2020",
     exact_for: "the period of chains of equal layers without communication and memory limit",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Cuts the order by item number so that stage k of q ends where k/q of the layers do.

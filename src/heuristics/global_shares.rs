@@ -8,10 +8,11 @@
 //! other devices take any share of the same type, the shares between the points at which the nearest level changes.
 
 use super::MustStop;
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::options::{Shares, WorkerMode};
 use crate::problem::Problem;
 use crate::shares::{self, Level};
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// Rounds over all types after which the search ends even if it could go on.
 const MOST_ROUNDS: usize = 8;

@@ -16,9 +16,10 @@ use std::cmp::Reverse;
 
 use super::MustStop;
 use crate::cost;
+use crate::cost::allocation::StageWork;
 use crate::options::Groups;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{StageWork, Workers};
+use crate::workers::Workers;
 
 /// A partition whose stages look for workers.
 pub struct Grouping<'a> {
@@ -89,10 +90,10 @@ impl<'a> Grouping<'a> {
     }
 
     /// Gives devices to the stage that costs most, each of the class that `pick` takes of what is left, while they lower
-    /// its cost. Every turn takes a device of the stock.
+    /// its cost. Every turn takes a device of the inventory.
     fn fill(&self, pick: impl Fn(&Self, usize, &[usize], &[usize]) -> Option<usize>) -> Option<Vec<usize>> {
         let stages = self.works.len();
-        let mut left = self.workers.stock.clone();
+        let mut left = self.workers.inventory.clone();
         let mut devices = vec![vec![0; left.len()]; stages];
         let mut costs = vec![u64::MAX; stages];
         while let Some(stage) = (0..stages).max_by_key(|&s| (costs[s], self.work_ns[s], Reverse(s))) {
@@ -123,7 +124,7 @@ impl<'a> Grouping<'a> {
 
     /// One choice for each stage, most work first, each what costs it least of what is left.
     fn one_each(&self) -> Option<Vec<usize>> {
-        let mut left = self.workers.stock.clone();
+        let mut left = self.workers.inventory.clone();
         let mut order: Vec<usize> = (0..self.works.len()).collect();
         order.sort_by_key(|&stage| (Reverse(self.work_ns[stage]), stage));
         let mut choices = vec![0; order.len()];
@@ -206,7 +207,7 @@ pub fn neighbours(
     for other in others().filter(|&other| choices[other] != choices[stage]) {
         steps.push(vec![(stage, choices[other]), (other, choices[stage])]);
     }
-    let mut left = workers.stock.clone();
+    let mut left = workers.inventory.clone();
     choices
         .iter()
         .for_each(|&choice| take(workers, &mut left, choice));
@@ -241,16 +242,16 @@ pub fn neighbours(
     steps
 }
 
-/// Choices that the stock still allows beside these.
+/// Choices that the inventory still allows beside these.
 pub fn free_choices(workers: &Workers, choices: &[usize]) -> Vec<usize> {
     let left = left(workers, choices);
     let all = 0..workers.choices.len();
     all.filter(|&choice| is_left(workers, &left, choice)).collect()
 }
 
-/// What choices leave of the stock.
+/// What choices leave of the inventory.
 fn left(workers: &Workers, choices: &[usize]) -> Vec<usize> {
-    let mut left = workers.stock.clone();
+    let mut left = workers.inventory.clone();
     choices
         .iter()
         .for_each(|&choice| take(workers, &mut left, choice));

@@ -8,9 +8,10 @@ use std::cmp::Ordering;
 use petgraph::Direction::{self, Incoming, Outgoing};
 
 use super::{Effort, Heuristic, MustStop, Run, slicing};
+use crate::cost::allocation::{Allocation, StageWork, bottleneck_ns};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, StageWork, Workers, bottleneck_ns};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -19,7 +20,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "ours",
     exact_for: "chains, as slicing is",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Passes over all items after which the climb ends even if it could go on; most end after a handful.

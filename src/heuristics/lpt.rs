@@ -8,10 +8,11 @@ use super::duan_wu::most_stages;
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::options::Groups;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -20,7 +21,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "R. Graham, 1969, on slices of our own",
     exact_for: "what duan-wu is",
     effort: Effort::Quick,
-    run: Run::Mixed(|_, _| Ok(()), run),
+    run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
 fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
@@ -49,25 +50,25 @@ pub fn slice_and_deal(
 /// largest device.
 fn equal_workers(problem: &Problem, workers: &Workers, stages: usize) -> Problem {
     let memory = |choice| workers.memory_bytes(&problem.settings, choice);
-    let mut equal = problem.alike(stages, workers.choices.iter().map(memory).max());
+    let mut equal = problem.homogeneous(stages, workers.choices.iter().map(memory).max());
     // Devices of each class in all, and the workers they make where those are given.
     let mut devices = vec![0.0; workers.classes.len()];
     for choice in &workers.choices {
         if choice.takes.iter().sum::<usize>() == 1 {
-            let stock: usize = choice
+            let inventory: usize = choice
                 .takes
                 .iter()
-                .zip(&workers.stock)
-                .map(|(takes, stock)| takes * stock)
+                .zip(&workers.inventory)
+                .map(|(takes, inventory)| takes * inventory)
                 .sum();
             for (sum, &count) in devices.iter_mut().zip(&choice.devices) {
-                *sum += (count * stock) as f64;
+                *sum += (count * inventory) as f64;
             }
         }
     }
     let parts = match problem.settings.groups {
         Groups::Assign => stages,
-        Groups::Given => workers.stock.iter().sum(),
+        Groups::Given => workers.inventory.iter().sum(),
     };
     // What no device can run takes as long as still leaves sums in range.
     let most_ns = LARGEST_EXACT / equal.items.len().max(1) as u64;

@@ -25,8 +25,9 @@ pub mod slicing;
 pub mod slicing_for;
 
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, Workers};
+use crate::workers::Workers;
 
 /// How long a heuristic takes, and so where it is worth running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +65,12 @@ pub type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// For problems whose workers are alike, with what it asks of them beyond that.
-    Alike(
+    Homogeneous(
         fn(&Problem) -> Result<(), &'static str>,
         fn(&Problem, u64, MustStop<'_>) -> Option<Assignment>,
     ),
     /// For problems whose workers differ or run both phases at once, likewise.
-    Mixed(
+    Heterogeneous(
         fn(&Problem, &Workers) -> Result<(), &'static str>,
         fn(&Problem, &Workers, u64, MustStop<'_>) -> Option<Allocation>,
     ),
@@ -79,10 +80,10 @@ impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
         match (self.run, &problem.workers) {
-            (Run::Alike(applies, _), None) => applies(problem),
-            (Run::Alike(..), Some(_)) => Err("its workers differ or run both phases at once"),
-            (Run::Mixed(..), None) => Err("its workers are all alike"),
-            (Run::Mixed(applies, _), Some(workers)) => applies(problem, workers),
+            (Run::Homogeneous(applies, _), None) => applies(problem),
+            (Run::Homogeneous(..), Some(_)) => Err("its workers differ or run both phases at once"),
+            (Run::Heterogeneous(..), None) => Err("its workers are all alike"),
+            (Run::Heterogeneous(applies, _), Some(workers)) => applies(problem, workers),
         }
     }
 
@@ -90,18 +91,18 @@ impl Heuristic {
     pub fn plan(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
         self.applies(problem).ok()?;
         match (self.run, &problem.workers) {
-            (Run::Alike(_, run), _) => {
+            (Run::Homogeneous(_, run), _) => {
                 if_feasible(problem, run(problem, seed, must_stop)?).map(Allocation::from)
             }
             // They compare busiest stages; an iteration adds up all of them.
-            (Run::Mixed(_, run), Some(workers)) if problem.iteration_micro_batches().is_some() => {
+            (Run::Heterogeneous(_, run), Some(workers)) if !problem.formula().is_bottleneck() => {
                 let plan = run(&problem.for_the_period(), workers, seed, must_stop)?;
                 if_runs(problem, workers, plan)
             }
-            (Run::Mixed(_, run), Some(workers)) => {
+            (Run::Heterogeneous(_, run), Some(workers)) => {
                 if_runs(problem, workers, run(problem, workers, seed, must_stop)?)
             }
-            (Run::Mixed(..), None) => None,
+            (Run::Heterogeneous(..), None) => None,
         }
     }
 }

@@ -12,7 +12,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",
     exact_for: "the period without communication, with tied cuts",
     effort: Effort::Baseline,
-    run: Run::Alike(applies, run),
+    run: Run::Homogeneous(applies, run),
 };
 
 fn applies(problem: &Problem) -> Result<(), &'static str> {
@@ -29,7 +29,7 @@ pub fn lay(problem: &Problem, must_stop: MustStop<'_>) -> Option<Laid> {
         stages: problem.stages(),
         all_stages: problem.settings.all_stages,
         count: problem.stages(),
-        spare: 0,
+        extra: 0,
         memory_bytes: problem.settings.memory_limit.unwrap_or(u64::MAX),
     };
     lay_tied(problem, |tied| {

@@ -6,9 +6,10 @@
 use super::antichains::{self, Devices, Laid, StageSums};
 use super::pipedream::lay_tied;
 use super::{Effort, Heuristic, MustStop, Run};
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::options::{Groups, WorkerMode};
 use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
@@ -17,7 +18,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",
     exact_for: "groups of equal devices without communication, with tied cuts",
     effort: Effort::Baseline,
-    run: Run::Mixed(applies, run),
+    run: Run::Heterogeneous(applies, run),
 };
 
 fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
@@ -46,7 +47,7 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>
 pub fn lay(problem: &Problem, workers: &Workers, must_stop: MustStop<'_>) -> Option<Laid> {
     let settings = &problem.settings;
     let groups: Vec<_> = workers.choices.iter().collect();
-    let count = workers.stock[0];
+    let count = workers.inventory[0];
     let least_stages = match settings.all_stages {
         true => problem.stages(),
         false => 1,
@@ -55,7 +56,7 @@ pub fn lay(problem: &Problem, workers: &Workers, must_stop: MustStop<'_>) -> Opt
         stages: problem.stages(),
         all_stages: settings.all_stages,
         count,
-        spare: count.checked_sub(least_stages)?,
+        extra: count.checked_sub(least_stages)?,
         memory_bytes: workers.memory_bytes(settings, groups.first()?),
     };
     let resources = &workers.classes[0].resources;

@@ -2,7 +2,7 @@
 //!
 //! A dynamic program from the end of the order, because memory depends on a stage's position from the end: layer r holds,
 //! for every position, the best ways to lay all items behind it in exactly r stages. It covers whatever the problem asks,
-//! for what an interval costs includes all communication, and iterations keep several [labels](crate::oracles::labels).
+//! for what an interval costs includes all communication, and iterations keep several [labels](crate::labels).
 //! A plan that must beat a known one is found much faster, since that cuts off most intervals and positions.
 //!
 //! Source: ours as a whole; slicing sampled topological orders is Archer et al., *Practical performance guarantees for
@@ -11,7 +11,8 @@
 use super::intervals::{Interval, Intervals};
 use super::{Effort, Heuristic, MustStop, Run, along, binary_search, fitting, if_feasible, orders};
 use crate::cost;
-use crate::oracles::labels::{Formula, Label, Step};
+use crate::labels::{Label, Step};
+use crate::objective::Formula;
 use crate::problem::{Assignment, Item, Problem};
 
 /// The registry's entry.
@@ -21,7 +22,7 @@ pub const METHOD: Heuristic = Heuristic {
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
     exact_for: "chains, with any objective, communication and memory",
     effort: Effort::Quick,
-    run: Run::Alike(|_| Ok(()), run),
+    run: Run::Homogeneous(|_| Ok(()), run),
 };
 
 /// Random orders that [`best_slicing`] tries beside the five fixed ones.
@@ -75,7 +76,7 @@ pub fn work_bound_ns(problem: &Problem) -> u64 {
     let work_ns = problem.work_ns();
     let largest_ns = problem.items.iter().map(Item::work_ns).max().unwrap_or(0);
     let busiest_ns = largest_ns.max(work_ns.div_ceil(problem.stages() as u64));
-    let formula = Formula::of(problem);
+    let formula = problem.formula();
     formula.once_ns(work_ns) + formula.weight * busiest_ns
 }
 
@@ -162,7 +163,7 @@ struct Way {
 impl<'a> Slicer<'a> {
     fn new(problem: &'a Problem, order: &'a [usize], upper_ns: u64) -> Self {
         let n = order.len();
-        let formula = Formula::of(problem);
+        let formula = problem.formula();
         let stages = problem.stages().min(n);
         let sums = |value: &dyn Fn(&Item) -> u64| {
             let mut sum = 0;

@@ -12,8 +12,9 @@
 use super::MustStop;
 use super::intervals::{Interval, Intervals};
 use crate::cost::StageCost;
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// The slices of one order.
 pub struct SlicingFor<'a> {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Imported, Source, table};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 const EDGES_SUFFIX: &str = ".edges.csv";
 const LAYER_COLUMNS: &[&str] = &["node", "op", "fp_ms", "bp_ms", "activation_bytes", "param_bytes"];

@@ -11,8 +11,8 @@ use super::protobuf_text::{self, Field, Message, Value};
 use super::text::fault_at;
 use super::{Imported, Source, has_extension};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use crate::options::{Mode, PipelineOptions};
+use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 /// TensorFlow's own first and last node, which do nothing.
 const BOOKENDS: &[&str] = &["_SOURCE", "_SINK"];

@@ -13,9 +13,7 @@ use super::name::Name;
 use super::text::from_json;
 use super::{Imported, Source, has_json_field};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
-};
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec};
 
 #[derive(Deserialize)]
 struct File {

@@ -2,6 +2,7 @@
 //! serves all.
 
 mod caffe_csv;
+mod clusters;
 mod cost_graph;
 mod dnn_partitioning;
 mod moirai;
@@ -11,52 +12,17 @@ pub mod onnx;
 mod pipedream;
 mod piper;
 mod protobuf_text;
-pub(crate) mod table;
-pub(crate) mod text;
-mod toml_fault;
+
+pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::instance::default_cluster;
-use crate::instance::spec::InstanceSpec;
-
-/// A file in memory.
-pub struct Source<'a> {
-    /// Where it lies; importers of several files look beside it.
-    pub path: &'a Path,
-    /// Its bytes.
-    pub bytes: &'a [u8],
-}
-
-impl Source<'_> {
-    /// The file as text.
-    ///
-    /// # Errors
-    ///
-    /// A fault with the position of the first byte that is not UTF-8.
-    pub fn text(&self) -> Result<&str, Vec<Fault>> {
-        std::str::from_utf8(self.bytes).map_err(|error| {
-            let at = format!("byte {}", error.valid_up_to());
-            vec![Fault::new(
-                at,
-                FaultKind::Syntax {
-                    found: "bytes that are not UTF-8".into(),
-                    expected: "text".into(),
-                },
-            )]
-        })
-    }
-
-    fn name(&self) -> String {
-        self.path
-            .file_name()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    }
-}
+use crate::source::{Source, from_structured, has_extension, table, text};
+use crate::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA};
 
 /// What an importer returns: the instance, and what it assumed, one sentence each.
 pub type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
@@ -86,7 +52,7 @@ pub const FORMATS: &[Format] = &[
         name: "native-toml",
         summary: "stagecut instance in TOML (.toml)",
         detect: |source| has_extension(source.path, "toml"),
-        read: crate::instance::read_native,
+        read: read_native,
     },
     Format {
         name: "piper",
@@ -104,7 +70,7 @@ pub const FORMATS: &[Format] = &[
         name: "native-json",
         summary: "stagecut instance in JSON (.json)",
         detect: |source| has_extension(source.path, "json") || starts_with(source, b'{'),
-        read: crate::instance::read_native,
+        read: read_native,
     },
     Format {
         name: "cost-graph",
@@ -141,6 +107,19 @@ pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError>
     let (mut spec, mut notes, _) = read_parts(path)?;
     default_cluster(&mut spec, &mut notes)?;
     Ok((spec, notes))
+}
+
+/// Devices for a network that comes with work and without them, such as an ONNX model.
+pub(crate) fn default_cluster(spec: &mut InstanceSpec, notes: &mut Vec<String>) -> Result<(), InputError> {
+    let needs_rates =
+        |layer: &LayerSpec| layer.work.is_some() && layer.times.is_empty() && layer.forward_ms.is_none();
+    if spec.cluster.is_none() && spec.network.layers.iter().any(needs_rates) {
+        spec.cluster = Some(read_cluster(DEFAULT_CLUSTER)?);
+        notes.push(format!(
+            "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
+        ));
+    }
+    Ok(())
 }
 
 /// What a file says and what its importer assumed, and the other file that its network comes from, if there is one.
@@ -198,13 +177,9 @@ fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
     (format.read)(&source).map_err(|faults| InputError::in_file(path, faults))
 }
 
-/// Reads TOML by the extension, JSON otherwise.
-pub(crate) fn from_structured<T: DeserializeOwned>(source: &Source) -> Result<T, Vec<Fault>> {
-    let text = source.text()?;
-    match has_extension(source.path, "toml") {
-        true => text::from_toml(text),
-        false => text::from_json(text),
-    }
+/// Reads a native instance, JSON or TOML.
+fn read_native(source: &Source) -> Imported {
+    Ok((from_structured(source)?, Vec::new()))
 }
 
 /// A file of ours that is no instance: a plan, most of all.
@@ -217,7 +192,7 @@ fn other_document(source: &Source) -> Option<Fault> {
         true => serde_json::from_slice(source.bytes).ok()?,
         false => return None,
     };
-    (kind.schema == crate::plan::SCHEMA).then(|| {
+    (kind.schema == PLAN_SCHEMA).then(|| {
         let kind = FaultKind::Conflict {
             found: "a plan".into(),
             expected: "an instance".into(),
@@ -248,11 +223,6 @@ fn unknown_format() -> Fault {
             expected: format!("one of {}", names.join(", ")),
         },
     )
-}
-
-fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension()
-        .is_some_and(|found| found.eq_ignore_ascii_case(extension))
 }
 
 /// Whether a file is a JSON object with any of these fields at its top.

@@ -22,10 +22,8 @@ use std::collections::BTreeMap;
 
 use super::{Imported, Source, has_extension};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
-};
 use crate::options::{Mode, PipelineOptions};
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec};
 
 /// Columns before the times.
 const FIRST_TIME: usize = 4;

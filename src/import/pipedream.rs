@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Imported, Source, has_extension};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 /// Whether a text file has the separator in its first lines.
 pub fn detect(source: &Source) -> bool {

@@ -13,10 +13,8 @@ use super::name::Name;
 use super::text::from_json;
 use super::{Imported, Source, has_json_field};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
-};
 use crate::options::{Optimizer, PipelineOptions};
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec};
 
 /// The share of forward propagation in a time that Piper gives for both passes: a matrix product has two products of its
 /// size in backward propagation.

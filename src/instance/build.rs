@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::rates;
-use super::spec::{
-    ClusterSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec, WorkSpec,
-};
 use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
+use crate::spec::{
+    ClusterSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec, WorkSpec,
+};
 use crate::units::{LARGEST_EXACT, ms_to_ns, whole};
 
 /// Builds network and cluster; `notes` receives the assumptions made.

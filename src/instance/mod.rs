@@ -2,20 +2,13 @@
 
 mod build;
 mod rates;
-mod read;
 mod resources;
-pub mod spec;
-
-pub use read::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster, read_native};
-
-use std::path::Path;
 
 use crate::cluster::Cluster;
 use crate::fault::{Fault, InputError};
 use crate::network::Network;
 use crate::options::PipelineOptions;
-
-use spec::{InstanceSpec, LayerSpec};
+use crate::spec::InstanceSpec;
 
 /// A validated planning problem.
 #[derive(Clone, Debug)]
@@ -35,54 +28,29 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Reads an instance from a native file or any importable one; the format is detected.
-    ///
-    /// `cluster` replaces the file's: a preset's name or a file, see [`read_cluster`].
-    ///
-    /// # Errors
-    ///
-    /// Every fault of the file, each with its place.
-    pub fn read(path: &Path, cluster: Option<&str>) -> Result<Self, InputError> {
-        let (mut spec, mut notes, network_path) = crate::import::read_parts(path)?;
-        if let Some(cluster) = cluster {
-            spec.cluster = Some(read_cluster(cluster)?);
-        }
-        default_cluster(&mut spec, &mut notes)?;
-        let name = spec.name.clone().unwrap_or_else(|| stem(path));
-        let network_file = network_path.map(|path| path.display().to_string());
-        let origin = |fault: Fault| match (fault.at.split(['.', '[']).next(), cluster, &network_file) {
-            (Some("cluster"), Some(cluster), _) => fault.in_other(cluster),
-            (Some("network"), _, Some(file)) => fault.in_other(file),
-            _ => fault,
-        };
-        let (network, cluster) = build::build(&spec, &mut notes).map_err(|faults| {
-            InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>())
-        })?;
-        let mut warnings = Vec::new();
-        rates::remarks(&spec, &mut notes, &mut warnings);
-        Ok(Self {
-            name,
-            network,
-            cluster,
-            pipeline: spec.pipeline,
-            notes,
-            warnings,
-        })
-    }
-
     /// Builds an instance that is not in a file.
     ///
     /// # Errors
     ///
     /// Every fault of the specification.
-    pub fn from_spec(spec: &spec::InstanceSpec) -> Result<Self, InputError> {
-        let mut notes = Vec::new();
-        let (network, cluster) =
-            build::build(spec, &mut notes).map_err(|faults| InputError { path: None, faults })?;
+    pub fn from_spec(spec: &InstanceSpec) -> Result<Self, InputError> {
+        Self::validated(spec, "instance", Vec::new()).map_err(|faults| InputError { path: None, faults })
+    }
+
+    /// The instance of a specification, or every fault of it.
+    ///
+    /// * `name`: its name if it does not say;
+    /// * `notes`: what an importer assumed.
+    pub(crate) fn validated(
+        spec: &InstanceSpec,
+        name: &str,
+        mut notes: Vec<String>,
+    ) -> Result<Self, Vec<Fault>> {
+        let (network, cluster) = build::build(spec, &mut notes)?;
         let mut warnings = Vec::new();
         rates::remarks(spec, &mut notes, &mut warnings);
         Ok(Self {
-            name: spec.name.clone().unwrap_or_else(|| "instance".into()),
+            name: spec.name.clone().unwrap_or_else(|| name.to_owned()),
             network,
             cluster,
             pipeline: spec.pipeline.clone(),
@@ -90,23 +58,4 @@ impl Instance {
             warnings,
         })
     }
-}
-
-/// Devices for a network that comes with work and without them, such as an ONNX model.
-pub(crate) fn default_cluster(spec: &mut InstanceSpec, notes: &mut Vec<String>) -> Result<(), InputError> {
-    let needs_rates =
-        |layer: &LayerSpec| layer.work.is_some() && layer.times.is_empty() && layer.forward_ms.is_none();
-    if spec.cluster.is_none() && spec.network.layers.iter().any(needs_rates) {
-        spec.cluster = Some(read_cluster(DEFAULT_CLUSTER)?);
-        notes.push(format!(
-            "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
-        ));
-    }
-    Ok(())
-}
-
-/// The file's name without folders and extension.
-fn stem(path: &Path) -> String {
-    path.file_stem()
-        .map_or_else(|| "instance".into(), |stem| stem.to_string_lossy().into_owned())
 }

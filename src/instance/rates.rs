@@ -1,7 +1,7 @@
 //! Whether rates of devices hold for the numbers that a network computes with.
 
-use super::spec::{DeviceKindSpec, InstanceSpec, LayerSpec};
 use crate::precision::Precision;
+use crate::spec::{DeviceKindSpec, InstanceSpec, LayerSpec};
 
 /// Whether a layer's time on a kind comes from its work and the rates of the kind.
 pub(super) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {

@@ -1,9 +1,9 @@
 //! Validation of what a device is made of, and of groups of devices.
 
 use super::build::Checks;
-use super::spec::{GroupSpec, ResourceSpec, ShareLevelSpec};
 use crate::cluster::{Cluster, Group, Resource, ShareLevel};
 use crate::fault::{FaultKind, closest};
+use crate::spec::{GroupSpec, ResourceSpec, ShareLevelSpec};
 
 /// How far two shares may be from adding up to 1.
 const SHARE_TOLERANCE: f64 = 1e-9;

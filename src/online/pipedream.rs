@@ -12,12 +12,10 @@ use crate::heuristics::pipedream_replicated::lay;
 use crate::hybrid::plan::{Layout, Stage};
 use crate::hybrid::{Reading, Slot};
 use crate::instance::Instance;
-use crate::instance::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
-};
 use crate::options::{Communication, Groups, MemoryLimit, Mode, NoLimit, PipelineOptions, Synchronization};
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec};
 use crate::units::NS_PER_MS;
 use crate::workers::Workers;
 

@@ -9,8 +9,9 @@ use super::states::{self, Process, Recorded, State};
 use super::{long_run, trace, validate};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::hybrid::{Chain, Device, Slot};
-use crate::import::{Source, from_structured};
-use crate::instance::{CLUSTER_PRESETS, Instance};
+use crate::import::CLUSTER_PRESETS;
+use crate::instance::Instance;
+use crate::source::{Source, from_structured};
 use crate::units::ns_to_ms;
 
 /// A validated scenario.

@@ -9,7 +9,7 @@ use super::states::Recorded;
 use super::validate::factor_fault;
 use crate::fault::{Fault, FaultKind, closest};
 use crate::hybrid::Device;
-use crate::import::{Source, table};
+use crate::source::{Source, table};
 
 /// The columns of a trace of states.
 pub const COLUMNS: &[&str] = &["slot", "device", "quantity", "factor"];

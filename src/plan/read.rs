@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{Plan, SCHEMA};
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::import::text::from_json;
-use crate::import::{Source, from_structured};
+use crate::source::text::from_json;
+use crate::source::{Source, from_structured};
 
 /// The most faults that are looked for; a file with more has one cause.
 const MOST_FAULTS: usize = 1_000;

@@ -1,8 +1,9 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
-use super::{Costs, Item, Pair, Problem, apart, plus, summed};
+use super::{Item, Pair, Problem, apart, plus, summed};
 use crate::network::{Times, contract};
 use crate::options::{Communication, Objective, WorkerMode};
+use crate::passes::TransferCosts;
 use crate::settings::Settings;
 use crate::workers::Choice;
 
@@ -85,9 +86,9 @@ impl Problem {
 
     /// The same items for at most so many workers that are alike and take turns, each with so much memory. Items take the
     /// times of [`Item::forward_ns`] and [`Item::backward_ns`].
-    pub fn alike(&self, stages: usize, memory_limit: Option<u64>) -> Self {
+    pub fn homogeneous(&self, stages: usize, memory_limit: Option<u64>) -> Self {
         let settings = Settings {
-            mixed: false,
+            heterogeneous: false,
             worker: WorkerMode::Sequential,
             memory_limit,
             ..self.settings.clone()
@@ -112,14 +113,14 @@ impl Problem {
         let alone = |choice: &Choice| workers.is_single(choice) && choice.devices[class] == 1;
         let choice = workers.choices.iter().find(|choice| alone(choice))?;
         let at = choice.takes.iter().position(|&takes| takes > 0)?;
-        let stages = self.stages.min(workers.stock[at]);
+        let stages = self.stages.min(workers.inventory[at]);
         let is_short = self.settings.all_stages && stages < self.stages;
         if is_short || !is_plain || of.resources.len() > 1 || self.settings.worker == WorkerMode::Concurrent {
             return None;
         }
         let memory_limit =
             Some(workers.memory_bytes(&self.settings, choice)).filter(|&bytes| bytes < u64::MAX);
-        let mut problem = self.alike(stages, memory_limit);
+        let mut problem = self.homogeneous(stages, memory_limit);
         for item in &mut problem.items {
             let times = item.times[class]?;
             (item.forward_ns, item.backward_ns) = (times.forward_ns, times.backward_ns);
@@ -157,8 +158,8 @@ impl Problem {
     }
 
     /// What transfers cost between other items that stand for these, if some does; those with the same ends become one.
-    fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> Costs {
-        let mut costs = Costs::new();
+    fn carried(&self, item_of: impl Fn(usize) -> Option<usize>) -> TransferCosts {
+        let mut costs = TransferCosts::new();
         for transfer in &self.transfers {
             let Some(producer) = item_of(transfer.producer) else {
                 continue;

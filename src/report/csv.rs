@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::comparison::{ComparisonRow, Ranked, ranked};
+use crate::plan::split::SplitLayer;
 use crate::plan::{Plan, PlanStage, Status};
-use crate::split::SplitLayer;
 
 /// A row of the CSV of a plan. Names are those of the JSON; what is absent there is empty here.
 #[derive(Serialize)]
@@ -82,8 +82,8 @@ fn split(plan: &Plan, stage: &PlanStage) -> String {
 pub fn csv(plan: &Plan) -> Result<String, ::csv::Error> {
     let rows = plan.stages.iter().map(|stage| Row::new(plan, Some(stage)));
     match plan.stages.is_empty() {
-        true => written([Row::new(plan, None)]),
-        false => written(rows),
+        true => to_csv([Row::new(plan, None)]),
+        false => to_csv(rows),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn comparison_csv(rows: &[ComparisonRow]) -> Result<String, ::csv::Error> {
     if rows.is_empty() {
         return Ok(HEADINGS.join(",") + "\n");
     }
-    written(ranked(rows))
+    to_csv(ranked(rows))
 }
 
 /// A plan as JSON, with the keys of the plan format, for people and programs.
@@ -123,7 +123,7 @@ pub fn comparison_json(rows: &[ComparisonRow]) -> String {
     pretty(&ranked(rows).collect::<Vec<Ranked>>())
 }
 
-pub(crate) fn written<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
+pub(crate) fn to_csv<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<String, ::csv::Error> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row)?;

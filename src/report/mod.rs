@@ -28,7 +28,7 @@ mod timeline;
 
 pub use self::bounds::bounds;
 pub use self::comparison::{ComparisonRow, Standing, comparison};
-pub(crate) use self::csv::written;
+pub(crate) use self::csv::to_csv;
 pub use self::csv::{comparison_csv, comparison_json, csv, json};
 pub use self::dot::dot;
 pub use self::memory::least as least_memory;

@@ -11,7 +11,7 @@ use super::table::{Column, GAP, draw, table_width};
 use super::text::micro_batches;
 use crate::instance::Instance;
 use crate::plan::Plan;
-use crate::split::{SplitLayer, stages_by_layer};
+use crate::plan::split::{SplitLayer, stages_by_layer};
 
 /// Layers of a table; the rest are counted.
 const MOST_ROWS: usize = 10;

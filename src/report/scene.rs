@@ -6,7 +6,6 @@ use super::format::width;
 use super::layout::{Fan, Ranked, Room, centres, ranks};
 use super::picture::Picture;
 use crate::network::Layer;
-use crate::options::Mode;
 use crate::plan::PlanStage;
 
 /// Left of the boxes, for the names of stages, in pixels, as all lengths here.
@@ -88,7 +87,7 @@ impl<'a> Scene<'a> {
         let network = &picture.instance.network;
         let inference = picture
             .plan
-            .is_some_and(|plan| plan.problem.mode == Some(Mode::Inference));
+            .is_some_and(|plan| plan.problem.mode.is_some_and(|mode| !mode.trains()));
         // Backward operators are no part of an inference plan.
         let drawn = |&at: &usize| !(inference && network.layers[at].backward);
         let shown: Vec<usize> = (0..network.layers.len()).filter(drawn).collect();

@@ -3,12 +3,11 @@
 use anstyle::Style as Ink;
 
 use super::Style;
-use super::csv::{pretty, written};
+use super::csv::{pretty, to_csv};
 use super::format::{Digits, percent, shorten, wrap};
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
-use crate::options::Schedule;
-use crate::options::{Mode, Objective};
+use crate::options::Objective;
 use crate::simulate::{Resource, Simulation, StageInFlight};
 
 /// The text report of a simulation, at most `style.width` columns wide where that is enough for the numbers.
@@ -30,7 +29,7 @@ pub fn simulation(simulation: &Simulation, style: &Style) -> String {
 ///
 /// What the writer reports; writing to memory gives it no cause.
 pub fn simulation_csv(simulation: &Simulation) -> Result<String, ::csv::Error> {
-    written(&simulation.events)
+    to_csv(&simulation.events)
 }
 
 /// A simulation as JSON, with all of its events.
@@ -74,7 +73,7 @@ fn columns(simulation: &Simulation) -> Vec<Column> {
             columns.push(Column::numbers(heading, "% busy", cells(&share)));
         }
     }
-    if simulation.mode == Mode::Training {
+    if simulation.mode.trains() {
         let held = |stage: &StageInFlight| stage.most_in_flight.to_string();
         columns.push(Column::numbers("in flight", "at most", cells(&held)));
     }
@@ -142,7 +141,7 @@ fn period(simulation: &Simulation, ms: &dyn Fn(f64) -> String) -> String {
     match simulation.period_ms {
         Some(period) if simulation.period_is_exact => format!("{} in steady state; {least}", ms(period)),
         Some(period) => format!("{} on average, not periodic; {least}", ms(period)),
-        None if simulation.schedule == Schedule::Gpipe => {
+        None if simulation.schedule.is_all_forward_first() => {
             format!("none, since every iteration is flushed; {least}, which no schedule can beat")
         }
         None => format!("not measured, too few micro-batches for a steady state; {least}"),

@@ -93,7 +93,7 @@ fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
     ];
     if fit.parts {
         columns.push(times("forward", |stage| stage.forward_ms));
-        if plan.problem.mode != Some(Mode::Inference) {
+        if plan.problem.mode.is_none_or(Mode::trains) {
             columns.push(times("backward", |stage| stage.backward_ms));
         }
         columns.push(times("transfers", |stage| stage.communication_ms));

@@ -80,7 +80,7 @@ fn objective(plan: &Plan, ms: &str) -> String {
             format!("{ms} ms an iteration of {}", micro_batches(m))
         }
         (Some(Objective::Iteration), None) => format!("{ms} ms an iteration"),
-        _ => format!("one micro-batch every {ms} ms"),
+        (Some(Objective::Period) | None, _) => format!("one micro-batch every {ms} ms"),
     }
 }
 
@@ -167,16 +167,17 @@ fn legend(plan: &Plan) -> &'static str {
             "> marks the bottleneck. Share: the busier of load and transfers, of the bottleneck's; transfers are those \
              of the busier link."
         }
-        _ => "> marks the bottleneck. Load: work and transfers. Share: load, of the bottleneck's.",
+        Some(Communication::Blocking | Communication::Ignored) | None => {
+            "> marks the bottleneck. Load: work and transfers. Share: load, of the bottleneck's."
+        }
     }
 }
 
 fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    let iteration = plan.problem.objective == Some(Objective::Iteration);
-    let meaning = match iteration {
-        true => "iteration: all micro-batches and the flush",
-        false => "period: time between micro-batches in steady state",
+    let meaning = match plan.problem.objective {
+        Some(Objective::Iteration) => "iteration: all micro-batches and the flush",
+        Some(Objective::Period) | None => "period: time between micro-batches in steady state",
     };
     if let Some(ms) = plan.objective_ms {
         facts.push(("objective", format!("{} ms ({meaning})", digits.ms(ms))));
@@ -232,7 +233,7 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
     let mut words = Vec::new();
     words.extend(problem.mode.map(|mode| mode.to_string()));
     // In inference there is one order of work only.
-    if problem.mode == Some(Mode::Training) {
+    if problem.mode.is_some_and(Mode::trains) {
         words.extend(
             problem
                 .schedule
@@ -241,7 +242,7 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
     }
     words.extend(problem.micro_batches.map(micro_batches));
     words.extend(problem.communication.map(|c| format!("{c} communication")));
-    if problem.communication != Some(Communication::Ignored) {
+    if problem.communication.is_none_or(Communication::takes_time) {
         let link = problem.bandwidth_bytes_per_s;
         words.extend(link.map(|rate| format!("links of {}/s", bytes(rate as u64))));
     }
@@ -255,7 +256,7 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
         MemoryLimit::Bytes(most) => format!("{} of memory a stage", bytes(most)),
         MemoryLimit::Unlimited(_) => "memory without limit".into(),
     }));
-    if problem.mode == Some(Mode::Training) {
+    if problem.mode.is_some_and(Mode::trains) {
         words.extend(
             problem
                 .optimizer

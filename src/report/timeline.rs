@@ -7,7 +7,6 @@ use super::palette::Colors;
 use super::scene::text_width;
 use super::simulation::headline;
 use super::svg::INK;
-use crate::options::Mode;
 use crate::simulate::{Activity, Event, Lane, Phase, Resource, Simulation};
 
 /// Margin around everything, in pixels, as all lengths here.
@@ -71,7 +70,7 @@ fn description(simulation: &Simulation) -> String {
 
 fn legend(simulation: &Simulation) -> String {
     let mut entries = vec![("forward", Colors::forward())];
-    if simulation.mode == Mode::Training {
+    if simulation.mode.trains() {
         entries.push(("backward", Colors::backward()));
     }
     if simulation

@@ -64,7 +64,7 @@ pub use streams::{Activity, Phase, Resource};
 pub use trace::{COLUMNS, Trace};
 
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::options::Schedule;
+use crate::options::{Schedule, WorkerMode};
 use crate::plan::Plan;
 use crate::units::LARGEST_EXACT;
 use disturbance::Disturbance;
@@ -115,7 +115,7 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
         jitter: request.jitter,
     };
-    let reversed = order == Schedule::Gpipe;
+    let reversed = order.is_all_forward_first();
     let run = engine::run(&streams, &leads, reversed, micro_batches as usize, &disturbance);
     let simulated = outcome::Simulated {
         plan,
@@ -148,18 +148,19 @@ pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
 
 /// The schedule asked for, or the plan's, if the plan's workers can run it.
 fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result<Schedule, InputError> {
-    let is_split = pipeline.channels == Channels::Split;
-    let planned = match is_split {
-        true => Schedule::Concurrent,
-        false => plan.problem.schedule.unwrap_or(Schedule::OneFOneB),
+    let worker = match pipeline.channels {
+        Channels::Split => WorkerMode::Concurrent,
+        Channels::Shared => WorkerMode::Sequential,
     };
-    let order = asked.unwrap_or(planned);
-    if (order == Schedule::Concurrent) == is_split {
+    let order = asked
+        .or(plan.problem.schedule)
+        .unwrap_or(Schedule::default_for(worker));
+    if order.worker() == worker {
         return Ok(order);
     }
-    let (found, expected) = match is_split {
-        true => ("workers that run both phases at once", "`--schedule concurrent`"),
-        false => (
+    let (found, expected) = match worker {
+        WorkerMode::Concurrent => ("workers that run both phases at once", "`--schedule concurrent`"),
+        WorkerMode::Sequential => (
             "workers without shares",
             "`--schedule gpipe`, `1f1b` or `pipedream`",
         ),

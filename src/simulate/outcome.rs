@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::engine::{Run, Task};
 use super::measure;
 use super::pipeline::{Channels, Pipeline};
-use super::schedule::{Leads, standard_in_flight};
+use super::schedule::Leads;
 use super::streams::{Activity, Phase, Resource, Streams};
-use crate::cost::{PhaseCost, StageCost, iteration_ns};
+use crate::cost::{PhaseCost, StageCost, formula_ns};
 use crate::options::{Mode, Objective, Schedule};
 use crate::plan::Plan;
 use crate::units::{NS_PER_MS, ns_to_ms};
@@ -30,7 +30,7 @@ pub struct Simulation {
     pub micro_batches: u64,
     /// Time until all of them are done, in ms.
     pub iteration_ms: f64,
-    /// That time by the standard formula ([`iteration_ns`]), in ms; none for asynchronous and concurrent schedules.
+    /// That time by the standard formula ([`formula_ns`]), in ms; none for asynchronous and concurrent schedules.
     pub formula_iteration_ms: Option<f64>,
     /// Time between micro-batches in steady state, in ms; none for GPipe, which has no steady state, and for too few
     /// micro-batches.
@@ -151,7 +151,7 @@ fn bubble_share(resources: &[Lane]) -> f64 {
 impl Simulated<'_> {
     fn period(&self) -> Option<measure::Period> {
         let draining = match self.pipeline.trains {
-            true if self.order == Schedule::Gpipe => return None,
+            true if self.order.is_all_forward_first() => return None,
             true => self.leads.in_flight[0] as usize,
             false => 0,
         };
@@ -159,8 +159,7 @@ impl Simulated<'_> {
     }
 
     fn formula_iteration_ns(&self) -> Option<u64> {
-        let flushes = matches!(self.order, Schedule::Gpipe | Schedule::OneFOneB);
-        if !flushes || self.pipeline.channels == Channels::Split {
+        if !self.order.flushes() || self.pipeline.channels == Channels::Split {
             return None;
         }
         let phase = |times: super::PhaseTimes| match self.pipeline.has_links {
@@ -185,18 +184,16 @@ impl Simulated<'_> {
                 backward: phase(stage.backward),
             })
             .collect();
-        Some(iteration_ns(
-            &stages,
-            self.micro_batches,
-            self.order == Schedule::Gpipe,
-        ))
+        let formula = Objective::Iteration.formula(self.order, self.micro_batches);
+        Some(formula_ns(formula, &stages))
     }
 
     fn stages(&self) -> Vec<StageInFlight> {
         let count = self.plan.stages.len();
         let stages = self.plan.stages.iter().enumerate();
         let standard = |k: usize| {
-            let most = standard_in_flight(self.order, (count - k) as u64, self.micro_batches);
+            let from_end = (count - k) as u64;
+            let most = self.order.in_flight(from_end, from_end, self.micro_batches);
             most.min(self.micro_batches)
         };
         stages

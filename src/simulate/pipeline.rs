@@ -73,13 +73,13 @@ impl Pipeline {
         let is_split = plan.problem.worker == Some(WorkerMode::Concurrent);
         Ok(Self {
             stages,
-            trains: plan.problem.mode != Some(Mode::Inference),
+            trains: plan.problem.mode.is_none_or(Mode::trains),
             channels: if is_split {
                 Channels::Split
             } else {
                 Channels::Shared
             },
-            has_links: plan.problem.communication == Some(Communication::Overlapped),
+            has_links: plan.problem.communication.is_some_and(Communication::has_links),
         })
     }
 }

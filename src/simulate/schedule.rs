@@ -57,15 +57,6 @@ pub(super) struct Leads {
     pub in_flight: Vec<u64>,
 }
 
-/// Micro-batches in flight that the schedule is known for, on the stage that is `from_end` from the end.
-pub(super) fn standard_in_flight(order: Schedule, from_end: u64, micro_batches: u64) -> u64 {
-    match order {
-        Schedule::Gpipe => micro_batches,
-        Schedule::OneFOneB | Schedule::Pipedream => from_end,
-        Schedule::Concurrent => 2 * from_end,
-    }
-}
-
 impl Leads {
     /// The orders of a schedule for so many micro-batches.
     pub fn new(
@@ -77,9 +68,9 @@ impl Leads {
     ) -> Self {
         let stages = pipeline.stages.len();
         let standard: Vec<u64> = (0..stages)
-            .map(|k| standard_in_flight(order, (stages - k) as u64, micro_batches))
+            .map(|k| order.in_flight((stages - k) as u64, (stages - k) as u64, micro_batches))
             .collect();
-        if order == Schedule::Gpipe || !pipeline.trains {
+        if order.is_all_forward_first() || !pipeline.trains {
             return Self {
                 lanes: vec![micro_batches; streams.lanes.len()],
                 in_flight: vec![micro_batches; stages],

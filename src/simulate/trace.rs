@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::fault::{Fault, FaultKind, InputError, closest};
-use crate::import::{Source, table};
 use crate::plan::Plan;
+use crate::source::{Source, table};
 use crate::units::ms_to_ns;
 
 /// The columns of a trace.

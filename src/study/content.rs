@@ -6,8 +6,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::fault::{Fault, InputError};
-use crate::import::{Source, from_structured};
-use crate::instance::CLUSTER_PRESETS;
+use crate::import::CLUSTER_PRESETS;
+use crate::source::{Source, from_structured};
 
 /// SHA-256 of several texts in hexadecimal; each is preceded by its length, so that no two lists share a hash.
 pub fn digest(parts: &[&(impl AsRef<[u8]> + ?Sized)]) -> String {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::fault::{Fault, FaultKind};
-use crate::import::text::{fault_at, parser_fault};
+use crate::source::text::{fault_at, parser_fault};
 
 /// The text of a study, for the places of its faults.
 pub struct Text(pub String);

@@ -12,7 +12,7 @@ use super::task::{Source, json};
 use super::values::{expand, product};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::generate;
-use crate::instance::{CLUSTER_PRESETS, read_cluster};
+use crate::import::{CLUSTER_PRESETS, read_cluster};
 use crate::options::PipelineOptions;
 
 /// An instance under a cluster, before options and methods.

@@ -182,7 +182,7 @@ struct Flat<'a> {
 ///
 /// What the writer reports; writing to memory gives it no cause.
 pub fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
-    crate::report::written(rows.iter().map(|row| Flat {
+    crate::report::to_csv(rows.iter().map(|row| Flat {
         id: &row.task.id,
         instance: &row.task.instance,
         family: &row.task.family,

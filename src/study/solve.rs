@@ -140,7 +140,7 @@ pub fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
         Source::Generator(name, parameters) => {
             let mut spec = generated(name, parameters);
             if let Some(cluster) = cluster {
-                spec.cluster = Some(crate::instance::read_cluster(&cluster)?);
+                spec.cluster = Some(crate::import::read_cluster(&cluster)?);
             }
             Instance::from_spec(&spec)
         }
@@ -148,10 +148,7 @@ pub fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
 }
 
 /// Makes what a generator makes of its parameters, which were checked when the task was listed.
-fn generated(
-    name: &str,
-    parameters: &BTreeMap<String, serde_json::Value>,
-) -> crate::instance::spec::InstanceSpec {
+fn generated(name: &str, parameters: &BTreeMap<String, serde_json::Value>) -> crate::spec::InstanceSpec {
     let pairs = parameters
         .iter()
         .filter_map(|(name, value)| Some((name.clone(), toml::Value::try_from(value).ok()?)));

@@ -11,8 +11,8 @@ use super::size::MOST_TASKS;
 use super::task::Task;
 use super::values::Axes;
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::import::text::from_toml;
 use crate::options::PipelineOptions;
+use crate::source::text::from_toml;
 
 /// A study: which methods run on which instances under which options.
 ///

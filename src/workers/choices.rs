@@ -1,4 +1,4 @@
-//! Choices: which devices may work as one, and what they take from the stock.
+//! Choices: which devices may work as one, and what they take from the inventory.
 
 use super::{Choice, Class};
 use crate::cluster::{Cluster, Group};
@@ -10,14 +10,14 @@ use crate::settings::Settings;
 const MOST_CHOICES: usize = 200_000;
 
 /// How many there are of what choices take, and the choices.
-pub(super) type StockAndChoices = (Vec<usize>, Vec<Choice>);
+pub(super) type InventoryAndChoices = (Vec<usize>, Vec<Choice>);
 
 /// The choices of a cluster under these settings.
 pub(super) fn of(
     cluster: &Cluster,
     settings: &Settings,
     classes: &[Class],
-) -> Result<StockAndChoices, Fault> {
+) -> Result<InventoryAndChoices, Fault> {
     match settings.groups {
         Groups::Assign => assigned(cluster, settings, classes),
         Groups::Given if cluster.groups.is_empty() => Ok(singles(cluster, settings)),
@@ -26,7 +26,7 @@ pub(super) fn of(
 }
 
 /// Every device by itself; as many as stages where the cluster does not say.
-fn singles(cluster: &Cluster, settings: &Settings) -> StockAndChoices {
+fn singles(cluster: &Cluster, settings: &Settings) -> InventoryAndChoices {
     let classes = settings.kinds.len();
     let count = |&kind: &usize| settings.count(cluster, kind).unwrap_or(settings.stages);
     let single = |class: usize| {
@@ -44,7 +44,7 @@ fn singles(cluster: &Cluster, settings: &Settings) -> StockAndChoices {
 }
 
 /// The cluster's groups, as far as their kinds are in play.
-fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Fault> {
+fn given(cluster: &Cluster, settings: &Settings) -> Result<InventoryAndChoices, Fault> {
     let in_play = |group: &&Group| {
         let mut used = (0..group.devices.len()).filter(|&kind| group.devices[kind] > 0);
         used.all(|kind| settings.kinds.contains(&kind))
@@ -73,11 +73,11 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<StockAndChoices, Faul
 
 /// Every non-empty set of devices that leaves one for each other stage that must hold something, in lexicographic order:
 /// see [`Workers::choice_of`].
-fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<StockAndChoices, Fault> {
-    let mut stock = Vec::new();
+fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<InventoryAndChoices, Fault> {
+    let mut inventory = Vec::new();
     for class in classes {
         let count = settings.count(cluster, class.kind);
-        stock.push(count.ok_or_else(|| {
+        inventory.push(count.ok_or_else(|| {
             Fault::new(
                 format!("cluster.device_kinds `{}`", class.name),
                 FaultKind::Missing {
@@ -88,7 +88,7 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
             )
         })?);
     }
-    let devices: usize = stock.iter().sum();
+    let devices: usize = inventory.iter().sum();
     if devices < settings.stages {
         return Err(Fault::new(
             "--stages",
@@ -102,7 +102,7 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
         true => devices + 1 - settings.stages,
         false => devices,
     };
-    let ways = stock
+    let ways = inventory
         .iter()
         .try_fold(1usize, |ways, count| ways.checked_mul(count + 1));
     if ways.is_none_or(|ways| ways > MOST_CHOICES) {
@@ -115,7 +115,7 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
         ));
     }
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
-    for &count in &stock {
+    for &count in &inventory {
         let longer = |devices: &Vec<usize>| {
             let devices = devices.clone();
             (0..=count).map(move |n| [devices.clone(), vec![n]].concat())
@@ -127,5 +127,5 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
         takes: devices.clone(),
         devices,
     };
-    Ok((stock, all.into_iter().map(choice).collect()))
+    Ok((inventory, all.into_iter().map(choice).collect()))
 }

@@ -3,13 +3,13 @@
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::instance::spec::{
-    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, ResourceSpec,
-    ShareLevelSpec, TensorSpec, TimesSpec,
-};
 use stagecut::options::{
     Communication, Cuts, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
     Synchronization, WorkerMode,
+};
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, ResourceSpec,
+    ShareLevelSpec, TensorSpec, TimesSpec,
 };
 
 use super::{BANDWIDTH_BYTES_PER_S, BYTES_PER_MS};

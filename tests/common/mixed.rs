@@ -1,9 +1,9 @@
 //! Small random problems of workers that differ, the same for the same seed.
 
 use stagecut::instance::Instance;
-use stagecut::instance::spec::InstanceSpec;
 use stagecut::options::Cuts;
 use stagecut::problem::Problem;
+use stagecut::spec::InstanceSpec;
 
 use super::draw::{Scope, draw};
 use super::problem_of;

@@ -12,11 +12,11 @@ pub mod mixed;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::instance::Instance;
-use stagecut::instance::spec::{InstanceSpec, LinkSpec};
 use stagecut::options::{Cuts, PipelineOptions, WorkerMode};
 use stagecut::plan::Plan;
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
+use stagecut::spec::{InstanceSpec, LinkSpec};
 use stagecut::units::ms_to_ns;
 
 use draw::{Scope, draw};
@@ -125,14 +125,14 @@ pub fn separate_spec(seed: u64, layers: usize, chain: bool) -> InstanceSpec {
 pub fn larger_problem(seed: u64) -> Option<(Instance, Problem)> {
     let count = ChaCha8Rng::seed_from_u64(seed).random_range(12..=18);
     let spec = spec_of_size(seed, [count, count], false, Cuts::Tied);
-    problem_of(&spec).filter(|(_, problem)| problem.iteration_micro_batches().is_none())
+    problem_of(&spec).filter(|(_, problem)| problem.formula().is_bottleneck())
 }
 
 /// A problem of 12 to 18 passes with separate cuts that asks for a period, or `None` where the draw is faulty.
 pub fn larger_separate_problem(seed: u64) -> Option<(Instance, Problem)> {
     let count = ChaCha8Rng::seed_from_u64(seed).random_range(6..=9);
     let spec = spec_of_size(seed, [count, count], false, Cuts::Separate);
-    problem_of(&spec).filter(|(_, problem)| problem.iteration_micro_batches().is_none())
+    problem_of(&spec).filter(|(_, problem)| problem.formula().is_bottleneck())
 }
 
 /// A problem of workers that are alike.

@@ -94,7 +94,7 @@ pub struct OnlineArgs {
     pub scenario: PathBuf,
 
     /// Policies, separated by commas; `--help` lists them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_policy,
         default_value = "tentative,exact,myopic,static,even,proportional,pipedream", long_help = policy_help())]
     pub policies: Vec<&'static Policy>,
 
@@ -123,7 +123,7 @@ pub struct OnlineArgs {
     pub quiet: bool,
 }
 
-fn policy(text: &str) -> Result<&'static Policy, String> {
+fn known_policy(text: &str) -> Result<&'static Policy, String> {
     policies::find(text).ok_or_else(|| unknown(text, POLICIES.iter().map(|policy| policy.name)))
 }
 

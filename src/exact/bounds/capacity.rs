@@ -66,7 +66,7 @@ impl Capacity {
                 .sum()
         };
         let pools_devices = problem.settings.groups == Groups::Assign;
-        let mut units: Vec<(f64, usize, usize)> = (0..workers.stock.len())
+        let mut units: Vec<(f64, usize, usize)> = (0..workers.inventory.len())
             .map(|at| {
                 let takes_one =
                     |choice: &&Choice| choice.takes[at] == 1 && choice.takes.iter().sum::<usize>() == 1;
@@ -75,7 +75,7 @@ impl Capacity {
                     || per_device.get(at).copied().unwrap_or(0.0),
                     strength,
                 );
-                (unit, workers.stock[at], at)
+                (unit, workers.inventory[at], at)
             })
             .collect();
         units.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -125,9 +125,9 @@ impl Capacity {
     /// What so much weight adds at least to what counts once in the objective, in ns: for an iteration its time on the strongest
     /// choice, but for the rounding of so many stages.
     pub fn least_once_ns(&self, problem: &Problem, weight: u64, stages: usize) -> u64 {
-        match problem.iteration_micro_batches() {
-            None => 0,
-            Some(_) => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
+        match problem.formula().counts_loads {
+            false => 0,
+            true => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
         }
     }
 
@@ -135,11 +135,12 @@ impl Capacity {
     /// [`objective_from_bottleneck`](crate::exact::bounds::objective_from_bottleneck), with the work that counts once on the
     /// strongest choice.
     pub fn objective_from_bottleneck(&self, problem: &Problem, bottleneck_ns: u64) -> u64 {
-        match problem.iteration_micro_batches() {
-            None => bottleneck_ns,
-            Some(micro_batches) => {
+        let formula = problem.formula();
+        match formula.counts_loads {
+            false => formula.weight * bottleneck_ns,
+            true => {
                 let once_ns = self.least_once_ns(problem, self.total_weight, problem.stages());
-                once_ns.max(bottleneck_ns) + (micro_batches - 1) * bottleneck_ns
+                once_ns.max(bottleneck_ns) + formula.weight * bottleneck_ns
             }
         }
     }
@@ -165,7 +166,7 @@ impl Capacity {
 
     /// Bounds on the period: all work over all devices, and the item that takes longest on the devices that suit it best.
     pub fn bounds(&self, problem: &Problem, workers: &Workers) -> [Bound; 2] {
-        let none = vec![0; workers.stock.len()];
+        let none = vec![0; workers.inventory.len()];
         // `carries` of 0 ns counts the one ns of rounding.
         let rate = self.carries(&none, problem.stages(), 0);
         let all = (self.total_weight as f64 / rate - 1.0).ceil();

@@ -85,10 +85,8 @@ pub fn simple(problem: &Problem) -> [Bound; 2] {
 /// For the period they are the same. An iteration adds up all loads once, at least all the work, and M - 1 times the
 /// bottleneck; with GPipe the bottlenecks of the two phases add up to at least the bottleneck of both together.
 pub fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
-    match problem.iteration_micro_batches() {
-        None => bottleneck_ns,
-        Some(micro_batches) => problem.work_ns() + (micro_batches - 1) * bottleneck_ns,
-    }
+    let formula = problem.formula();
+    formula.once_ns(problem.work_ns()) + formula.weight * bottleneck_ns
 }
 
 /// The largest bottleneck that a plan of at most `objective_ns` may have; `None` if no plan can be so cheap.
@@ -96,14 +94,15 @@ pub fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
 /// The converse of [`objective_from_bottleneck`]: a plan's bottleneck satisfies it, so one that is larger does not cost
 /// at most `objective_ns`. A single micro-batch leaves the bottleneck free but for the sum of the loads, which bounds it.
 pub fn bottleneck_from_objective(problem: &Problem, objective_ns: u64) -> Option<u64> {
-    let Some(micro_batches) = problem.iteration_micro_batches() else {
+    let formula = problem.formula();
+    if formula.is_bottleneck() {
         return Some(objective_ns);
-    };
+    }
     let spare = objective_ns.checked_sub(problem.work_ns())?;
     let everything = all_in_one_ns(problem);
     Some(
         spare
-            .checked_div(micro_batches - 1)
+            .checked_div(formula.weight)
             .unwrap_or(everything)
             .min(everything),
     )

@@ -7,7 +7,8 @@ use crate::exact::heterogeneous::search::HeterogeneousSearch;
 use crate::exact::{Method, homogeneous};
 use crate::problem::Problem;
 use crate::solver::SolverError;
-use crate::workers::{Allocation, Choice};
+use crate::cost::allocation::Allocation;
+use crate::workers::Choice;
 
 impl HeterogeneousSearch<'_> {
     /// Solves the problem for every class by itself, where that makes workers homogeneous: often the best plan, and always one.

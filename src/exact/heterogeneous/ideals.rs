@@ -5,14 +5,16 @@ use std::collections::HashMap;
 
 use crate::control::Control;
 use crate::cost::StageCost;
+use crate::cost::allocation::{Allocation, StageWork};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::exact::room;
-use crate::oracles::labels::{self, Formula};
+use crate::labels;
+use crate::objective::Formula;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use crate::workers::Workers;
 
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +109,7 @@ impl<'a> AllocationSearch<'a> {
         smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
         Self {
             sides: sides(problem),
-            formula: problem.iteration_micro_batches().map(|_| Formula::of(problem)),
+            formula: Some(problem.formula()).filter(|formula| !formula.is_bottleneck()),
             predecessors: growth::predecessors(problem),
             memory_binds: !problem.memory_never_binds(),
             smallest_first,
@@ -132,7 +134,7 @@ impl<'a> AllocationSearch<'a> {
             weight: self.capacity.total_weight,
             labels: vec![Label {
                 behind: 0,
-                taken: vec![0; self.workers.stock.len()].into(),
+                taken: vec![0; self.workers.inventory.len()].into(),
                 time: labels::Label::default(),
                 choice: usize::MAX,
                 parent: (usize::MAX, usize::MAX),
@@ -147,7 +149,7 @@ impl<'a> AllocationSearch<'a> {
             limit_ns,
             last: None,
             looked_at: 0,
-            bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.stock.len(),
+            bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.inventory.len(),
             bytes_of_an_ideal: BYTES_OF_AN_IDEAL + 2 * n.div_ceil(8),
             most_bytes: room::bytes(),
         };
@@ -300,7 +302,7 @@ impl<'a> AllocationSearch<'a> {
     fn after(&self, label: &Label, (choice, time): Fitting, parent: (usize, usize)) -> Option<Label> {
         let takes = &self.workers.choices[choice].takes;
         let taken: Box<[usize]> = label.taken.iter().zip(takes).map(|(n, more)| n + more).collect();
-        is_within(&taken, &self.workers.stock).then_some(Label {
+        is_within(&taken, &self.workers.inventory).then_some(Label {
             behind: label.behind + 1,
             taken,
             time: label.time.join(time),

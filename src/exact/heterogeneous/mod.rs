@@ -45,7 +45,7 @@ pub(crate) enum Step {
 impl Step {
     /// Whether a problem has use for it, and no switch is off that it needs.
     fn applies(self, problem: &Problem, switches: &Switches) -> bool {
-        let is_period = problem.iteration_micro_batches().is_none();
+        let is_period = problem.formula().is_bottleneck();
         match self {
             Self::Incumbents => switches.incumbents,
             Self::OneClass => switches.one_class && is_period,
@@ -78,7 +78,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Textbook, Some(_)) => &[Step::Program { presolve: false }],
         (Method::Milp, Some(_)) => &[Step::Program { presolve: true }],
         (Method::Ideals, _) if is_tied => &[],
-        (Method::Exact | Method::Ideals, _) if !is_tied && problem.iteration_micro_batches().is_some() => {
+        (Method::Exact | Method::Ideals, _) if !is_tied && !problem.formula().is_bottleneck() => {
             &[Step::Iteration]
         }
         (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],

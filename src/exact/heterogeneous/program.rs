@@ -55,7 +55,7 @@ impl<'a> Form<'a> {
         if problem.memory_is_joint() {
             return Err("memory that depends on where both passes of a layer lie, on workers that differ");
         }
-        if problem.iteration_micro_batches().is_some() {
+        if !problem.formula().is_bottleneck() {
             return Err("an iteration of groups of devices");
         }
         let pools = match kind {

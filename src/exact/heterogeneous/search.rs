@@ -15,7 +15,8 @@ use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{Allocation, Workers};
+use crate::cost::allocation::Allocation;
+use crate::workers::Workers;
 
 /// The state of a search.
 pub(crate) struct HeterogeneousSearch<'a> {

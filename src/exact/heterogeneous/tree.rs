@@ -3,13 +3,15 @@
 
 use crate::control::Control;
 use crate::cost::StageCost;
+use crate::cost::allocation::{Allocation, StageLoad, StageWork, objective_of};
+use crate::cost::global;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth, has};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::workers::{self, Allocation, Choice, StageLoad, StageWork, Workers, global};
+use crate::workers::{Choice, Workers};
 
 /// Items up to which the search is worth its time: beyond, a problem without another method stays unproved.
 pub const MOST_ITEMS: usize = 40;
@@ -46,7 +48,7 @@ pub fn search(
     let mut path = Path {
         stages: Vec::new(),
         from_end: vec![0; problem.items.len()],
-        taken: vec![0; workers.stock.len()],
+        taken: vec![0; workers.inventory.len()],
         upper_ns,
         found: None,
         open_ns: u64::MAX,
@@ -181,7 +183,7 @@ impl Ground<'_> {
     }
 
     fn is_left(&self, path: &Path, choice: &Choice) -> bool {
-        let mut takes = choice.takes.iter().zip(&path.taken).zip(&self.workers.stock);
+        let mut takes = choice.takes.iter().zip(&path.taken).zip(&self.workers.inventory);
         takes.all(|((takes, taken), stock)| taken + takes <= *stock)
     }
 
@@ -222,7 +224,7 @@ impl Ground<'_> {
     fn is_of_interest(&self, path: &Path, weight: u64, stages_left: usize) -> bool {
         let limit_ns = path.limit_ns();
         let loads: Vec<&StageLoad> = path.stages.iter().map(|stage| &stage.load).collect();
-        let later_ns = workers::objective_of(self.problem, &loads);
+        let later_ns = objective_of(self.problem, &loads);
         let before_ns = self.capacity.least_once_ns(self.problem, weight, stages_left);
         later_ns.saturating_add(before_ns) <= limit_ns
             && self.capacity.carries(&path.taken, stages_left, limit_ns) >= weight as f64

@@ -3,7 +3,7 @@
 use crate::bound_source::BoundSource;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideals::{IdealSearch, Pass};
-use crate::oracles;
+use crate::exact::labelled_ideals;
 use crate::plan::StoppedBy;
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
@@ -47,10 +47,10 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_steps: u64) -> St
     }
 }
 
-/// The oracle over ideals, which weighs sums and maxima together: iterations need that, and pay for it.
+/// The dynamic program over ideals with labels, which weighs sums and maxima together: iterations need that, and pay for it.
 pub(crate) fn over_labelled_ideals(search: &mut HomogeneousSearch) -> StoppedBy {
     let control = search.control();
-    let solved = oracles::ideals::solve(search.problem(), oracles::ideals::DEFAULT_CAP, &|| {
+    let solved = labelled_ideals::solve(search.problem(), labelled_ideals::DEFAULT_CAP, &|| {
         control.must_stop().is_some()
     });
     match solved {

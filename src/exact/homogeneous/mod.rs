@@ -62,7 +62,7 @@ impl Step {
         match self {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,
-            Self::Period => switches.period && problem.iteration_micro_batches().is_some(),
+            Self::Period => switches.period && !problem.formula().is_bottleneck(),
             Self::ThreeBlock => true,
             Self::WorkAlone => switches.work_alone && relaxed::has_work_alone(problem),
             Self::PendantItems => switches.pendant_items,
@@ -81,7 +81,7 @@ impl Step {
 /// The steps of a method in their order. What comes after the whole program is for what the solver's tolerance leaves open.
 fn steps(method: Method, problem: &Problem) -> &'static [Step] {
     use Step::*;
-    let is_period = problem.iteration_micro_batches().is_none();
+    let is_period = problem.formula().is_bottleneck();
     // Ideals are of no use then, and so is the order that suits them.
     let is_joint = problem.memory_is_joint();
     let is_blocking = problem.settings.communication == Communication::Blocking;

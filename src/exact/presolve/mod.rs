@@ -6,11 +6,12 @@ mod twins;
 use petgraph::Direction;
 use petgraph::algo::has_path_connecting;
 
+use crate::cost::allocation::StageWork;
 use crate::cost::{PhaseCost, Side, StageCost};
 use crate::options::{Communication, Synchronization};
 use crate::problem::{Assignment, Pair, Problem, Transfer};
 use crate::switches::Switches;
-use crate::workers::{Choice, StageWork};
+use crate::workers::Choice;
 
 /// A smaller problem, and the way back.
 #[derive(Clone, Debug)]
@@ -163,7 +164,7 @@ fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limi
         all.filter(|choice| fits(end, choice)).collect::<Vec<_>>()
     });
     let in_stock = |a: &Choice, b: &Choice| {
-        let takes = a.takes.iter().zip(&b.takes).zip(&workers.stock);
+        let takes = a.takes.iter().zip(&b.takes).zip(&workers.inventory);
         takes.into_iter().all(|((a, b), stock)| a + b <= *stock)
     };
     able[0].iter().any(|a| able[1].iter().any(|b| in_stock(a, b)))
@@ -264,7 +265,8 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
     // With blocking transfers, so does its work.
     paid[0].add_item(problem, item);
     saved[1].add_item(problem, item);
-    let counts_phases = problem.workers.is_some() || problem.phases_apart();
+    let counts_phases =
+        problem.workers.is_some() || problem.formula().bottlenecks == crate::schedule::Bottlenecks::ByPhase;
     let within = |paid: PhaseCost, saved: PhaseCost| {
         paid.load_ns() <= saved.load_ns()
             && paid.link_in_ns <= saved.link_in_ns
@@ -280,9 +282,9 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
 mod tests {
     use super::*;
     use crate::instance::Instance;
-    use crate::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
     use crate::options::PipelineOptions;
     use crate::settings::Settings;
+    use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
     /// A chain of layers with these times, and tensors between them with these transfer times, in ms.
     fn chain(times: &[f64], transfers: &[f64]) -> Problem {

@@ -87,9 +87,9 @@ impl<'a> Boundary<'a> {
         let work = i128::from(problem.work_ns());
         let (k, rest) = (stages as i128, (problem.stages() - stages) as i128);
         let bottleneck = i128::from(limits.bottleneck_ns);
-        match problem.iteration_micro_batches() {
-            Some(micro_batches) if limits.objective_ns < u64::MAX => {
-                let d = i128::from(micro_batches) - 1;
+        match problem.formula() {
+            formula if formula.counts_loads && limits.objective_ns < u64::MAX => {
+                let d = i128::from(formula.weight);
                 let spare = i128::from(limits.objective_ns) - work;
                 Self {
                     problem,

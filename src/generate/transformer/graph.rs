@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::block::{Operator, Shape};
-use crate::instance::spec::{LayerSpec, TensorSpec, WorkSpec};
+use crate::spec::{LayerSpec, TensorSpec, WorkSpec};
 
 /// Work of equal operators differs by up to this factor, either way.
 const SPREAD: f64 = 0.1;

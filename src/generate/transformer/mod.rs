@@ -17,8 +17,8 @@ pub use presets::{PRESETS, Preset};
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::instance::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA};
 use crate::options::PipelineOptions;
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA};
 
 use block::Shape;
 use graph::Builder;

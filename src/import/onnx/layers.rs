@@ -9,7 +9,7 @@ use super::shapes::{Inferred, unknown_shape};
 use super::size::TensorSize;
 use super::work::{Operand, Role, cost, is_statistic};
 use crate::fault::Fault;
-use crate::instance::spec::{LayerSpec, NetworkSpec, TensorSpec};
+use crate::spec::{LayerSpec, NetworkSpec, TensorSpec};
 
 /// Operators that only look at their first input in another way: what they make of a constant is that constant.
 const VIEWS: &[&str] = &[

@@ -28,7 +28,7 @@ use tract_onnx::prelude::Framework;
 
 use super::{Imported, Source};
 use crate::fault::{Fault, FaultKind};
-use crate::instance::spec::{InstanceSpec, NetworkSpec};
+use crate::spec::{InstanceSpec, NetworkSpec};
 
 /// Reads a model.
 pub fn read(source: &Source) -> Imported {

@@ -4,7 +4,7 @@ use tract_onnx::pb::NodeProto;
 
 use super::operators::{ANY_OTHER, Flops, Keeps, Moves, find};
 use super::size::TensorSize;
-use crate::instance::spec::WorkSpec;
+use crate::spec::WorkSpec;
 
 /// What an operand is to training.
 #[derive(Clone, Copy, PartialEq)]

@@ -113,7 +113,7 @@ fn by_stages(summary: &Summary) -> Plot<'static> {
         y: MEAN_GAP,
         series: Vec::new(),
     };
-    grouped(plot, summary, &summary.by_stages, |stages| stages)
+    mean_gap_curves(plot, summary, &summary.by_stages, |stages| stages)
 }
 
 fn by_size(summary: &Summary) -> Plot<'static> {
@@ -131,7 +131,7 @@ fn by_size(summary: &Summary) -> Plot<'static> {
         y: MEAN_GAP,
         series: Vec::new(),
     };
-    grouped(plot, summary, &summary.by_size, |layers| {
+    mean_gap_curves(plot, summary, &summary.by_size, |layers| {
         1 << layers.max(1).ilog2()
     })
 }
@@ -152,7 +152,7 @@ const MEAN_GAP: Axis = Axis {
 };
 
 /// The plot with a curve a method: mean gaps of the groups that `bin` puts at one place.
-fn grouped(
+fn mean_gap_curves(
     mut plot: Plot<'static>,
     summary: &Summary,
     groups: &[Group],

@@ -11,8 +11,9 @@
 //! Branch and bound over boxes of cells: with the fastest level in the box for either phase, the program of a box is an upper
 //! bound on `v` in it, and exact in a box of single cells. A box that could be better is halved, so that the search ends.
 
-use super::{Choice, StageWork, Workers};
+use super::allocation::StageWork;
 use crate::shares::{self, Level};
+use crate::workers::{Choice, Workers};
 
 /// How far inside a cell a share stays, for the lower end belongs to the cell below.
 const INSIDE: f64 = 1e-12;

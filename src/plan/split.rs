@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::PlanStage;
 use crate::instance::Instance;
-use crate::plan::PlanStage;
 use crate::settings::Settings;
 
 /// All layers of a plan with separate cuts that are split, and what they move together.

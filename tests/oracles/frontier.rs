@@ -18,7 +18,7 @@
 //! balancing algorithms for 1D partitioning*, JPDC 64, 2004); the frontier over two chains is ours.
 
 use super::two_chains::{NotCovered, TwoChains};
-use crate::problem::{Assignment, Problem};
+use stagecut::problem::{Assignment, Problem};
 
 /// A best plan and its period in ns.
 ///
@@ -37,7 +37,7 @@ pub fn solve(problem: &Problem) -> Result<(Assignment, u64), NotCovered> {
     if !problem.memory_never_binds() {
         return Err(NotCovered::Memory);
     }
-    if problem.iteration_micro_batches().is_some() {
+    if !problem.formula().is_bottleneck() {
         return Err(NotCovered::Iteration);
     }
     let work = Work {

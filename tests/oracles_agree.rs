@@ -1,19 +1,23 @@
 //! The oracles against each other, and against problems solved by hand.
 
 mod common;
+mod oracles;
 
 use common::{problem_of, random_problem};
+use oracles::brute_force;
 use stagecut::cost;
-use stagecut::instance::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use stagecut::exact::labelled_ideals::{self, DEFAULT_CAP};
+use stagecut::ideals::IdealsError;
 use stagecut::options::{Communication, MemoryLimit, Objective, PipelineOptions, Schedule};
-use stagecut::oracles::ideals::{DEFAULT_CAP, IdealsError};
-use stagecut::oracles::{brute_force, ideals};
 use stagecut::problem::Problem;
+use stagecut::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 const MS: u64 = 1_000_000;
 
 fn ideals_best(problem: &Problem) -> Option<(Vec<usize>, u64)> {
-    ideals::solve(problem, DEFAULT_CAP, &|| false).unwrap().best
+    labelled_ideals::solve(problem, DEFAULT_CAP, &|| false)
+        .unwrap()
+        .best
 }
 
 /// A chain of layers with these forward and backward times, and transfers of these times between them.
@@ -137,9 +141,9 @@ fn caps_and_interrupts_are_errors() {
         brute_force::solve(&problem),
         Err(brute_force::TooManyItems { items: 13 })
     );
-    let capped = ideals::solve(&problem, 1000, &|| false);
+    let capped = labelled_ideals::solve(&problem, 1000, &|| false);
     assert_eq!(capped, Err(IdealsError::TooManyIdeals { cap: 1000 }));
-    let stopped = ideals::solve(&problem, DEFAULT_CAP, &|| true);
+    let stopped = labelled_ideals::solve(&problem, DEFAULT_CAP, &|| true);
     assert_eq!(stopped, Err(IdealsError::Interrupted));
 }
 

@@ -3,7 +3,7 @@
 //! The first stages of a plan hold the first `f` forward and the first `b` backward passes. What the next stage costs, to
 //! the cut `(f', b')`, depends on the passes in it alone: a transfer is paid on its producer's stage where some consumer is
 //! elsewhere, and on every other stage that consumes it, whichever stages the others are. That holds for stashes and weights
-//! of split layers as for tensors. So from the end, with the [labels](super::labels) of the best ways:
+//! of split layers as for tensors. So from the end, with the [labels](stagecut::labels) of the best ways:
 //!
 //! ```math
 //! best_r(f, b) = \min_{f' \ge f,\; b' \ge b} cost(f..f', b..b') \oplus best_{r-1}(f', b')
@@ -16,10 +16,11 @@
 //!
 //! Source: textbook; the state follows the DP over ideals of Tarnawski et al., NeurIPS 2020, on two chains.
 
-use super::labels::{Formula, Step};
 use super::two_chains::{NotCovered, TwoChains};
-use crate::cost;
-use crate::problem::{Assignment, Pair, Problem};
+use stagecut::cost;
+use stagecut::labels::Step;
+use stagecut::objective::Formula;
+use stagecut::problem::{Assignment, Pair, Problem};
 
 /// A best plan and its objective in ns; `None` where there is none.
 ///
@@ -39,7 +40,7 @@ pub fn solve(problem: &Problem) -> Result<Option<(Assignment, u64)>, NotCovered>
     let [n, m] = chains.all();
     let mut program = Program {
         problem,
-        formula: Formula::of(problem),
+        formula: problem.formula(),
         stages: problem.stages().min(n + m),
         steps: vec![vec![Vec::new(); problem.stages().min(n + m) + 1]; (n + 1) * (m + 1)],
         chains,

@@ -1,23 +1,13 @@
 //! Labels: what a dynamic program must remember of a plan that is built in part.
 //!
-//! Every objective has the form
-//!
-//! ```text
-//! once + weight * (sum of one or two bottlenecks)
-//! ```
-//!
-//! | objective | once | weight | bottlenecks |
-//! |---|---|---|---|
-//! | period | 0 | 1 | stage |
-//! | iteration, 1F1B | Σ load | M - 1 | stage |
-//! | iteration, GPipe | Σ load | M - 1 | forward phase, backward phase |
+//! An objective is a [`Formula`]: what counts once, and the weight of one or two bottlenecks.
 //!
 //! Stages cost the same wherever they lie, so a part of a plan enters the whole only through its sum and its maxima: its
 //! [`Label`]. The objective is monotone in each of them, which makes it enough to keep Pareto-optimal labels, and often
 //! fewer, see [`Formula::dominates`].
 
-use crate::cost::StageCost;
-use crate::problem::Problem;
+use crate::cost::{self, StageCost};
+use crate::objective::Formula;
 
 /// Sum and maxima of some stages, in ns; of no stages, the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,45 +30,18 @@ impl Label {
     }
 }
 
-/// The objective of a problem as a function of labels. Same values as [`crate::cost::objective_ns`].
-#[derive(Clone, Copy, Debug)]
-pub struct Formula {
-    /// What a bottleneck counts.
-    pub weight: u64,
-    counts_load: bool,
-    phases_apart: bool,
-}
-
 impl Formula {
-    /// The formula of a problem's objective.
-    pub fn of(problem: &Problem) -> Self {
-        let micro_batches = problem.iteration_micro_batches();
-        Self {
-            weight: micro_batches.map_or(1, |m| m.saturating_sub(1)),
-            counts_load: micro_batches.is_some(),
-            phases_apart: problem.phases_apart(),
-        }
-    }
-
     /// The label of one stage.
     pub fn stage(&self, cost: &StageCost) -> Label {
         Label {
             once_ns: self.once_ns(cost.load_ns()),
-            bottlenecks_ns: match self.phases_apart {
-                true => [cost.forward.bottleneck_ns(), cost.backward.bottleneck_ns()],
-                false => [cost.bottleneck_ns(), 0],
-            },
+            bottlenecks_ns: cost::bottlenecks_ns(self.bottlenecks, cost),
         }
-    }
-
-    /// What a load adds to the objective beside the bottlenecks, in ns.
-    pub fn once_ns(&self, load_ns: u64) -> u64 {
-        if self.counts_load { load_ns } else { 0 }
     }
 
     /// The objective of a plan with this label, in ns.
     pub fn objective_ns(&self, label: &Label) -> u64 {
-        label.once_ns + self.weight * (label.bottlenecks_ns[0] + label.bottlenecks_ns[1])
+        self.value_ns(label.once_ns, label.bottlenecks_ns)
     }
 
     /// Whether `a` is at least as good as `b`, whatever stages join both.
@@ -118,13 +81,14 @@ pub struct Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Bottlenecks;
 
     #[test]
     fn a_lower_bottleneck_is_worth_only_its_weight() {
         let formula = Formula {
             weight: 3,
-            counts_load: true,
-            phases_apart: false,
+            counts_loads: true,
+            bottlenecks: Bottlenecks::Together,
         };
         let label = |once_ns, bottleneck| Label {
             once_ns,

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use petgraph::Direction::Incoming;
 
 use super::shares::{self, Stage};
-use crate::cost;
-use crate::options::{Shares, WorkerMode};
-use crate::problem::{Assignment, Problem};
-use crate::workers::{self, Allocation, StageWork, Workers, bottleneck_ns};
+use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork, bottleneck_ns, objective_of};
+use stagecut::options::{Shares, WorkerMode};
+use stagecut::problem::{Assignment, Problem};
+use stagecut::workers::Workers;
 
 /// Most items that brute force takes.
 pub const MOST_ITEMS: usize = 10;
@@ -42,7 +43,7 @@ pub enum Refusal {
 ///
 /// # Complexity
 ///
-/// O((q c)^n) plans for n items, q stages and c choices, fewer for order pairs, stock and plans that are already worse.
+/// O((q c)^n) plans for n items, q stages and c choices, fewer for order pairs, inventory and plans that are already worse.
 pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation, u64)>, Refusal> {
     let (items, choices) = (problem.items.len(), workers.choices.len());
     if items > MOST_ITEMS || choices > MOST_CHOICES {
@@ -116,7 +117,7 @@ impl Search<'_> {
             }
             costs.push(of_choices);
         }
-        let left = self.workers.stock.clone();
+        let left = self.workers.inventory.clone();
         self.choose_next(&works, &costs, &mut Vec::new(), &left);
     }
 
@@ -131,7 +132,7 @@ impl Search<'_> {
         let on = &self.workers.choices[choice];
         let load = self.workers.load(self.problem, on, work, &[])?;
         if settings.worker == WorkerMode::Sequential {
-            return Some(workers::objective_of(self.problem, &[&load]));
+            return Some(objective_of(self.problem, &[&load]));
         }
         let mut links = load.cost;
         (links.forward.work_ns, links.backward.work_ns) = (0, 0);

@@ -3,7 +3,7 @@
 //! A plan then is a list of cuts: after each stage, how many forward and how many backward passes lie in front. Both numbers
 //! never go down. With tied cuts, or in inference, the second chain is empty.
 
-use crate::problem::{Assignment, Problem};
+use stagecut::problem::{Assignment, Problem};
 
 /// Why a program for two chains does not cover a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::hybrid::{LEAST_SAMPLE_MS, Reading, Slot};
+use stagecut::hybrid::{LEAST_SAMPLE_MS, Reading, Slot};
 
 /// The least `V time + Σ Q_i cost_i` of any plan, infinite if there is none.
 pub fn least_value(slot: &Slot) -> f64 {

@@ -2,8 +2,8 @@
 
 use petgraph::Direction::Incoming;
 
-use crate::cost;
-use crate::problem::{Assignment, Problem};
+use stagecut::cost;
+use stagecut::problem::{Assignment, Problem};
 
 /// Most items that brute force takes: 12 items without order on 4 stages are 17 million plans.
 pub const MOST_ITEMS: usize = 12;

@@ -1,11 +1,12 @@
-//! Shares by trying everything: knows no order of resources and no sums of levels, unlike [`crate::shares`].
+//! Shares by trying everything: knows no order of resources and no sums of levels, unlike [`stagecut::shares`].
 //!
 //! With every resource that has levels at one of them, the best shares of the others are a linear program, whose vertices are
 //! few. So it tries every combination of levels, and every vertex for each.
 
-use crate::options::Shares;
-use crate::shares::Level;
-use crate::workers::{Choice, StageWork, Workers};
+use stagecut::cost::allocation::StageWork;
+use stagecut::options::Shares;
+use stagecut::shares::Level;
+use stagecut::workers::{Choice, Workers};
 
 /// How much nearer one of two levels must be: of equally near ones the smaller share counts.
 const TIE: f64 = 1e-9;

@@ -1,11 +1,16 @@
-//! What a plan costs: written once, and used by every formulation, heuristic, oracle and report.
+//! What a plan costs: written once, and used by every formulation, heuristic and report.
 //!
 //! A stage's work is that of its items. A transfer that crosses a cut is paid once at its producer's stage and once at
 //! every other stage that consumes it, however many consumers lie there. `blocking` adds it to the stage's load;
 //! `overlapped` puts it on the stage's links, where what is sent and what is received run side by side.
 
+pub mod allocation;
+pub mod global;
+
+use crate::objective::Formula;
 use crate::options::Communication;
 use crate::problem::{Assignment, Problem, Transfer};
+use crate::schedule::Bottlenecks;
 
 /// Costs of one stage in one phase, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,35 +194,29 @@ pub fn stage_costs_under(problem: &Problem, assignment: &Assignment, mode: Commu
     costs
 }
 
-/// The objective of the problem for stages of these costs, up to whole ns: the busiest stage, or [`iteration_ns`].
+/// The objective of the problem for stages of these costs, up to whole ns.
 pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
-    problem
-        .settings
-        .whole_ns(match problem.iteration_micro_batches() {
-            None => most(stages, StageCost::bottleneck_ns),
-            Some(micro_batches) => iteration_ns(stages, micro_batches, problem.phases_apart()),
-        })
+    problem.settings.whole_ns(formula_ns(problem.formula(), stages))
 }
 
-/// Time of an iteration of M micro-batches by the standard formulas, in ns.
-///
-/// * 1F1B: Σ load + (M-1) max bottleneck;
-/// * GPipe, where the phases are apart: Σ load + (M-1) (max forward bottleneck + max backward bottleneck).
-///
-/// Where nothing overlaps, bottleneck and load are the same. Formulas: Y. Huang et al., *GPipe*, NeurIPS 2019, and
-/// D. Narayanan et al., *Efficient large-scale language model training on GPU clusters*, SC 2021, for unequal stages.
-/// [`crate::simulate`] says how close they are.
-pub fn iteration_ns(stages: &[StageCost], micro_batches: u64, phases_apart: bool) -> u64 {
-    let once: u64 = stages.iter().map(StageCost::load_ns).sum();
-    let round = match phases_apart {
-        true => most(stages, |s| s.forward.bottleneck_ns()) + most(stages, |s| s.backward.bottleneck_ns()),
-        false => most(stages, StageCost::bottleneck_ns),
-    };
-    once + (micro_batches - 1) * round
+/// What stages of these costs come to by a formula, in ns.
+pub fn formula_ns(formula: Formula, stages: &[StageCost]) -> u64 {
+    let mut once_ns = 0;
+    let mut longest_ns = [0, 0];
+    for stage in stages {
+        once_ns += formula.once_ns(stage.load_ns());
+        let bottlenecks_ns = bottlenecks_ns(formula.bottlenecks, stage);
+        longest_ns = [0, 1].map(|k| longest_ns[k].max(bottlenecks_ns[k]));
+    }
+    formula.value_ns(once_ns, longest_ns)
 }
 
-fn most(stages: &[StageCost], cost: fn(&StageCost) -> u64) -> u64 {
-    stages.iter().map(cost).max().unwrap_or(0)
+/// What a stage is to the bottlenecks of a formula, in ns; the second is 0 where there is one.
+pub fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u64; 2] {
+    match bottlenecks {
+        Bottlenecks::Together => [stage.bottleneck_ns(), 0],
+        Bottlenecks::ByPhase => [stage.forward.bottleneck_ns(), stage.backward.bottleneck_ns()],
+    }
 }
 
 /// The objective of an assignment, in ns.

@@ -1,9 +1,10 @@
 //! Brute force over workers: every way to give a fixed partition its devices.
 
-use crate::cost;
-use crate::options::Shares;
-use crate::problem::{Assignment, Problem};
-use crate::workers::{Allocation, StageWork, Workers};
+use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork};
+use stagecut::options::Shares;
+use stagecut::problem::{Assignment, Problem};
+use stagecut::workers::Workers;
 
 /// Most devices, or given groups, that brute force deals out.
 pub const MOST_DEVICES: usize = 8;
@@ -14,7 +15,7 @@ pub enum GroupingsError {
     /// Too many devices to try every grouping.
     #[error("found {devices} devices, expected at most {MOST_DEVICES} for brute force over groupings")]
     TooManyDevices {
-        /// Devices, or given groups, in stock.
+        /// Devices, or given groups, in the inventory.
         devices: usize,
     },
     /// Stages that share a decision cannot be costed one by one.
@@ -33,14 +34,14 @@ pub enum GroupingsError {
 ///
 /// # Complexity
 ///
-/// O(C^q) groupings for C choices and q stages, fewer for the stock.
+/// O(C^q) groupings for C choices and q stages, fewer for the inventory.
 pub fn solve(
     problem: &Problem,
     workers: &Workers,
     assignment: &Assignment,
     stages: usize,
 ) -> Result<Option<(Allocation, u64)>, GroupingsError> {
-    let devices = workers.stock.iter().sum();
+    let devices = workers.inventory.iter().sum();
     if devices > MOST_DEVICES {
         return Err(GroupingsError::TooManyDevices { devices });
     }
@@ -52,7 +53,7 @@ pub fn solve(
         workers,
         works: workers.works(problem, assignment, stages),
         bytes: cost::stage_memory_bytes(problem, assignment, stages),
-        left: workers.stock.clone(),
+        left: workers.inventory.clone(),
         choices: Vec::new(),
         best: None,
     };

@@ -4,38 +4,20 @@
 //! hold together. A plan is a chain of ideals from the empty set to all items, and its stages are the differences.
 //!
 //! The memory of a stage depends on its position from the end, so the program runs from there: layer r holds the ideals
-//! whose complement lies in exactly r non-empty stages, with the [labels](super::labels) of the best ways to do it. What a
+//! whose complement lies in exactly r non-empty stages, with the [labels](crate::labels) of the best ways to do it. What a
 //! stage costs depends on its set alone.
 //!
 //! Source: J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, *Efficient algorithms for device
 //! placement of DNN graph operators*, NeurIPS 2020 (the DP over ideals). Ours: memory by position from the end, and labels
 //! for iteration objectives.
 
-use std::collections::HashMap;
-
-use fixedbitset::FixedBitSet;
-use petgraph::Direction::Incoming;
-
-use super::labels::{Formula, Step};
 use crate::cost;
+use crate::ideals::{Ideals, IdealsError};
+use crate::labels::Step;
 use crate::problem::{Assignment, Item, Problem};
 
 /// A cap on the number of ideals that keeps the program below about a minute on small networks.
 pub const DEFAULT_CAP: usize = 10_000;
-
-/// Why the program gave up.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdealsError {
-    /// More ideals than allowed.
-    #[error("found more than {cap} ideals, expected fewer; raise the cap or use another method")]
-    TooManyIdeals {
-        /// The cap.
-        cap: usize,
-    },
-    /// The caller asked to stop.
-    #[error("stopped by the caller before the end")]
-    Interrupted,
-}
 
 /// What the program found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +43,7 @@ pub struct Solution {
 /// consumers each, q stages and L labels in a state, which is 1 for the period. Space O(N (n / 64 + q L)) for N ideals.
 pub fn solve(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<Solution, IdealsError> {
     let ideals = Ideals::enumerate(problem, cap, stop)?;
-    let formula = Formula::of(problem);
+    let formula = problem.formula();
     let (empty, all) = (0, ideals.sets.len() - 1);
     let stages = problem.stages().min(problem.items.len());
     // steps[ideal][r]: the best ways to place all items outside the ideal in exactly r stages.
@@ -106,7 +88,7 @@ pub fn solve(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<S
     Ok(Solution {
         best: best.map(|(r, end)| {
             (
-                ideals.assignment(&steps, r, *end),
+                assignment(&ideals, &steps, r, *end),
                 problem.settings.whole_ns(formula.objective_ns(&end.label)),
             )
         }),
@@ -126,97 +108,16 @@ fn fits(problem: &Problem, members: &[usize], from_end: usize) -> bool {
     })
 }
 
-/// All ideals, by size: the empty one first, all items last.
-pub(crate) struct Ideals {
-    /// The items of each.
-    pub(crate) sets: Vec<FixedBitSet>,
-    /// For each, those with one item less.
-    below: Vec<Vec<usize>>,
-}
-
-impl Ideals {
-    /// Breadth-first from the empty ideal, adding one item at a time.
-    ///
-    /// # Errors
-    ///
-    /// More than `cap`, or `stop`.
-    pub(crate) fn enumerate(
-        problem: &Problem,
-        cap: usize,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Self, IdealsError> {
-        let n = problem.items.len();
-        let mut found = Self {
-            sets: vec![FixedBitSet::with_capacity(n)],
-            below: vec![Vec::new()],
-        };
-        let mut number = HashMap::from([(found.sets[0].clone(), 0)]);
-        let mut next = 0;
-        while next < found.sets.len() {
-            if stop() {
-                return Err(IdealsError::Interrupted);
-            }
-            for item in 0..n {
-                let vertex = (item as u32).into();
-                let mut before = problem.order.neighbors_directed(vertex, Incoming);
-                let set = &found.sets[next];
-                if set.contains(item) || !before.all(|u| set.contains(u.index())) {
-                    continue;
-                }
-                let mut larger = set.clone();
-                larger.insert(item);
-                let id = *number.entry(larger).or_insert_with_key(|larger| {
-                    found.sets.push(larger.clone());
-                    found.below.push(Vec::new());
-                    found.sets.len() - 1
-                });
-                found.below[id].push(next);
-                if found.sets.len() > cap {
-                    return Err(IdealsError::TooManyIdeals { cap });
-                }
-            }
-            next += 1;
+/// Follows the steps from the empty ideal with r stages ahead.
+fn assignment(ideals: &Ideals, steps: &[Vec<Vec<Step>>], r: usize, end: Step) -> Assignment {
+    let mut assignment = vec![0; ideals.sets[ideals.sets.len() - 1].len()];
+    let (mut ideal, mut step) = (0, end);
+    for stage in 0..r {
+        for item in ideals.between(ideal, step.state) {
+            assignment[item] = stage;
         }
-        Ok(found)
+        ideal = step.state;
+        step = steps[ideal][r - stage - 1][step.step];
     }
-
-    /// All ideals strictly inside one: everything that removing items one by one leads to.
-    fn inside(&self, ideal: usize) -> Vec<usize> {
-        self.inside_while(ideal, |_| true)
-    }
-
-    /// All ideals strictly inside one that pass a test. What fails must have nothing inside that passes.
-    pub(crate) fn inside_while(&self, ideal: usize, test: impl Fn(usize) -> bool) -> Vec<usize> {
-        let mut seen = FixedBitSet::with_capacity(ideal);
-        let mut reached = Vec::new();
-        let mut open = vec![ideal];
-        while let Some(next) = open.pop() {
-            for &smaller in &self.below[next] {
-                if !seen.put(smaller) && test(smaller) {
-                    reached.push(smaller);
-                    open.push(smaller);
-                }
-            }
-        }
-        reached
-    }
-
-    /// Items of the larger ideal that the smaller one lacks.
-    pub(crate) fn between(&self, smaller: usize, larger: usize) -> Vec<usize> {
-        self.sets[larger].difference(&self.sets[smaller]).collect()
-    }
-
-    /// Follows the steps from the empty ideal with r stages ahead.
-    fn assignment(&self, steps: &[Vec<Vec<Step>>], r: usize, end: Step) -> Assignment {
-        let mut assignment = vec![0; self.sets[self.sets.len() - 1].len()];
-        let (mut ideal, mut step) = (0, end);
-        for stage in 0..r {
-            for item in self.between(ideal, step.state) {
-                assignment[item] = stage;
-            }
-            ideal = step.state;
-            step = steps[ideal][r - stage - 1][step.step];
-        }
-        assignment
-    }
+    assignment
 }

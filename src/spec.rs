@@ -12,6 +12,9 @@ use crate::quantity;
 /// The value of `schema` in files of this version.
 pub const SCHEMA: &str = "stagecut-instance/1";
 
+/// The value of `schema` in plans of this version: no instance, and told apart from one.
+pub const PLAN_SCHEMA: &str = "stagecut-plan/1";
+
 /// A planning problem: a network, the devices to run it on, and what is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,23 +1,24 @@
 //! Dynamic program over prefixes and devices used, for chains whose workers differ.
 //!
 //! On a chain the first stages hold a prefix, and all that later stages can see of their workers is what they took from
-//! the stock. The memory of a stage depends on its position from the end, so the program runs from there:
+//! the inventory. The memory of a stage depends on its position from the end, so the program runs from there:
 //!
 //! ```math
 //! best_r(s, u) = \min_{e > s,\; c} \max\{ cost(s..e, c),\; best_{r-1}(e, u - takes_c) \}
 //! ```
 //!
-//! is the least bottleneck of laying everything from position `s` on in `r` stages that take `u` from the stock, over ends
+//! is the least bottleneck of laying everything from position `s` on in `r` stages that take `u` from the inventory, over ends
 //! `e` of the first of them and choices `c` of its worker, which must hold what the `r`-th stage from the end holds. The
 //! period is monotone in each bottleneck, so nothing else need be remembered. One global share ties all stages together
 //! and is not covered.
 //!
 //! Source: textbook; the state follows the DP over ideals of Tarnawski et al., NeurIPS 2020, on a chain.
 
-use crate::cost;
-use crate::options::{Shares, WorkerMode};
-use crate::problem::Problem;
-use crate::workers::{Allocation, StageWork, Workers};
+use stagecut::cost;
+use stagecut::cost::allocation::{Allocation, StageWork};
+use stagecut::options::{Shares, WorkerMode};
+use stagecut::problem::Problem;
+use stagecut::workers::Workers;
 
 /// Why the program does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +39,7 @@ pub enum ChainsError {
 ///
 /// # Complexity
 ///
-/// Time O(n² C (L + q S)) and space O(n q S) for n items, C choices, S = Π (stock + 1) states of the stock, q stages, and
+/// Time O(n² C (L + q S)) and space O(n q S) for n items, C choices, S = Π (inventory + 1) states of it, q stages, and
 /// time L to cost a stage.
 pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation, u64)>, ChainsError> {
     let n = problem.items.len();
@@ -62,7 +63,7 @@ pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation,
     Ok(program.best())
 }
 
-/// The best way to lay everything from a position on in a number of stages with some of the stock.
+/// The best way to lay everything from a position on in a number of stages with some of the inventory.
 #[derive(Clone, Copy)]
 struct Way {
     bottleneck_ns: u64,
@@ -81,7 +82,7 @@ struct Program<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
     stages: usize,
-    /// What one more of each part of the stock adds to a state's number, and the number of states.
+    /// What one more of each part of the inventory adds to a state's number, and the number of states.
     digit: Vec<usize>,
     states: usize,
     /// At `(stages * (n + 1) + start) * states + used`.
@@ -94,7 +95,7 @@ impl<'a> Program<'a> {
         let stages = problem.stages().min(n);
         let mut states = 1;
         let digit = workers
-            .stock
+            .inventory
             .iter()
             .map(|count| {
                 let digit = states;
@@ -143,7 +144,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Joins a stage, the r-th from the end, with every way behind it that leaves its choice in stock.
+    /// Joins a stage, the r-th from the end, with every way behind it that leaves its choice in the inventory.
     fn join(&mut self, start: usize, end: usize, r: usize, at: usize, cost_ns: u64) {
         let takes = &self.workers.choices[at].takes;
         let step: usize = takes
@@ -169,7 +170,7 @@ impl<'a> Program<'a> {
     }
 
     fn is_left(&self, used: usize, takes: &[usize]) -> bool {
-        let parts = self.workers.stock.iter().zip(&self.digit).zip(takes);
+        let parts = self.workers.inventory.iter().zip(&self.digit).zip(takes);
         let mut parts = parts.map(|((count, digit), takes)| used / digit % (count + 1) + takes <= *count);
         parts.all(|enough| enough)
     }

@@ -1,10 +1,10 @@
-//! Reading native files: instances and clusters, in JSON or TOML.
+//! Clusters: known by name, or read from a file.
 
 use std::path::Path;
 
-use super::spec::{ClusterSpec, InstanceSpec};
 use crate::fault::{Fault, FaultKind, InputError, closest};
-use crate::import::{Imported, Source, from_structured};
+use crate::source::{Source, from_structured};
+use crate::spec::ClusterSpec;
 
 /// Clusters that are known by name: the files of `instances/clusters`.
 pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
@@ -28,12 +28,6 @@ pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
 
 /// The preset for networks that come with work but without devices, such as ONNX models.
 pub const DEFAULT_CLUSTER: &str = "v100";
-
-/// Reads a native instance, JSON or TOML.
-pub fn read_native(source: &Source) -> Imported {
-    let spec: InstanceSpec = from_structured(source)?;
-    Ok((spec, Vec::new()))
-}
 
 /// Reads a cluster: the name of a preset, or a file with what an instance says under `cluster`.
 ///

@@ -1,0 +1,106 @@
+//! Ideals: the sets of items that the first stages of some plan can hold together.
+//!
+//! An ideal holds every predecessor of its members. A plan is a chain of ideals from the empty set to all items, and its
+//! stages are the differences.
+
+use std::collections::HashMap;
+
+use fixedbitset::FixedBitSet;
+use petgraph::Direction::Incoming;
+
+use crate::problem::Problem;
+
+/// Why they were not enumerated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdealsError {
+    /// More ideals than allowed.
+    #[error("found more than {cap} ideals, expected fewer; raise the cap or use another method")]
+    TooManyIdeals {
+        /// The cap.
+        cap: usize,
+    },
+    /// The caller asked to stop.
+    #[error("stopped by the caller before the end")]
+    Interrupted,
+}
+
+/// All ideals, by size: the empty one first, all items last.
+pub(crate) struct Ideals {
+    /// The items of each.
+    pub(crate) sets: Vec<FixedBitSet>,
+    /// For each, those with one item less.
+    below: Vec<Vec<usize>>,
+}
+
+impl Ideals {
+    /// Breadth-first from the empty ideal, adding one item at a time.
+    ///
+    /// # Errors
+    ///
+    /// More than `cap`, or `stop`.
+    pub(crate) fn enumerate(
+        problem: &Problem,
+        cap: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self, IdealsError> {
+        let n = problem.items.len();
+        let mut found = Self {
+            sets: vec![FixedBitSet::with_capacity(n)],
+            below: vec![Vec::new()],
+        };
+        let mut number = HashMap::from([(found.sets[0].clone(), 0)]);
+        let mut next = 0;
+        while next < found.sets.len() {
+            if stop() {
+                return Err(IdealsError::Interrupted);
+            }
+            for item in 0..n {
+                let vertex = (item as u32).into();
+                let mut before = problem.order.neighbors_directed(vertex, Incoming);
+                let set = &found.sets[next];
+                if set.contains(item) || !before.all(|u| set.contains(u.index())) {
+                    continue;
+                }
+                let mut larger = set.clone();
+                larger.insert(item);
+                let id = *number.entry(larger).or_insert_with_key(|larger| {
+                    found.sets.push(larger.clone());
+                    found.below.push(Vec::new());
+                    found.sets.len() - 1
+                });
+                found.below[id].push(next);
+                if found.sets.len() > cap {
+                    return Err(IdealsError::TooManyIdeals { cap });
+                }
+            }
+            next += 1;
+        }
+        Ok(found)
+    }
+
+    /// All ideals strictly inside one: everything that removing items one by one leads to.
+    pub(crate) fn inside(&self, ideal: usize) -> Vec<usize> {
+        self.inside_while(ideal, |_| true)
+    }
+
+    /// All ideals strictly inside one that pass a test. What fails must have nothing inside that passes.
+    pub(crate) fn inside_while(&self, ideal: usize, test: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut seen = FixedBitSet::with_capacity(ideal);
+        let mut reached = Vec::new();
+        let mut open = vec![ideal];
+        while let Some(next) = open.pop() {
+            for &smaller in &self.below[next] {
+                if !seen.put(smaller) && test(smaller) {
+                    reached.push(smaller);
+                    open.push(smaller);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Items of the larger ideal that the smaller one lacks.
+    pub(crate) fn between(&self, smaller: usize, larger: usize) -> Vec<usize> {
+        self.sets[larger].difference(&self.sets[smaller]).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! Objectives: what a plan minimises, as a formula of what its stages cost.
+//!
+//! Every objective has the form
+//!
+//! ```text
+//! once + weight * (sum of one or two bottlenecks)
+//! ```
+//!
+//! | objective | once | weight | bottlenecks |
+//! |---|---|---|---|
+//! | period | 0 | 1 | stage |
+//! | iteration, 1F1B | Σ load | M - 1 | stage |
+//! | iteration, GPipe | Σ load | M - 1 | forward phase, backward phase |
+//!
+//! Bounds, programs and dynamic programs ask the [`Formula`], not which objective it is: a new objective of this form is a
+//! variant and its formula.
+//!
+//! Formulas of iterations: Y. Huang et al., *GPipe*, NeurIPS 2019, and D. Narayanan et al., *Efficient large-scale language
+//! model training on GPU clusters*, SC 2021, for unequal stages. [`crate::simulate`] says how close they are.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::named_values::named_values;
+use crate::schedule::{Bottlenecks, Schedule};
+
+named_values! {
+    /// What a plan minimises.
+    Objective {
+        /// Time between micro-batches in steady state.
+        Period = "period",
+        /// Time of one iteration: M micro-batches, then a flush.
+        Iteration = "iteration",
+    }
+}
+
+impl Objective {
+    /// Its formula under a schedule, for so many micro-batches, at least one.
+    pub fn formula(self, schedule: Schedule, micro_batches: u64) -> Formula {
+        match self {
+            Self::Period => Formula {
+                counts_loads: false,
+                weight: 1,
+                bottlenecks: Bottlenecks::Together,
+            },
+            Self::Iteration => Formula {
+                counts_loads: true,
+                weight: micro_batches.saturating_sub(1),
+                bottlenecks: schedule.bottlenecks(),
+            },
+        }
+    }
+
+    /// Whether it is a time from one flush to the next: then there must be flushes, and a number of micro-batches between them.
+    pub fn is_of_iterations(self) -> bool {
+        match self {
+            Self::Period => false,
+            Self::Iteration => true,
+        }
+    }
+}
+
+/// An objective as a function of stages, see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Formula {
+    /// Whether the loads of all stages count once.
+    pub counts_loads: bool,
+    /// How often a bottleneck counts.
+    pub weight: u64,
+    /// Which bottlenecks.
+    pub bottlenecks: Bottlenecks,
+}
+
+impl Formula {
+    /// Whether the objective is the busiest stage and nothing else, so that a limit on one is a limit on the other.
+    pub fn is_bottleneck(&self) -> bool {
+        !self.counts_loads && self.weight == 1 && self.bottlenecks == Bottlenecks::Together
+    }
+
+    /// What a load adds to the objective beside the bottlenecks, in ns.
+    pub fn once_ns(&self, load_ns: u64) -> u64 {
+        if self.counts_loads { load_ns } else { 0 }
+    }
+
+    /// The objective of stages with so much that counts once and these bottlenecks, in ns.
+    pub fn value_ns(&self, once_ns: u64, bottlenecks_ns: [u64; 2]) -> u64 {
+        once_ns + self.weight * (bottlenecks_ns[0] + bottlenecks_ns[1])
+    }
+}

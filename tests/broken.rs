@@ -339,6 +339,8 @@ fn damaged_files_do_not_panic() {
             "net.csv",
             "node,op,fp_ms,bp_ms,activation_bytes,param_bytes\na,Conv,1,2,3,4\nb,Conv,1,2,3,4\n".into(),
         ),
+        ("line.IN2", "3\n4\n5\n6\n1,2\n1,3\n-1,-1\nremark\n".into()),
+        ("workers", "3\n4 Inf\n5 2\n6 8\n1 2\n1 3\n-1 -1\n".into()),
     ];
     const MARKS: &[u8] = b"{}[]\",:=\\\n-.e9";
     let folder = Folder::with("net.edges.csv", "src,dst\na,b\n");

@@ -504,6 +504,10 @@ fn small_files_survive_import() {
     );
     folder.write("net.edges.csv", "src,dst\ndata,a\na,b\n");
     same_after_import(&folder, "net.csv", &["--stages", "2"]);
+    folder.write("line.IN2", "3\n4\n5\n6\n1,2\n1,3\n-1,-1\n");
+    same_after_import(&folder, "line.IN2", &["--stages", "2"]);
+    folder.write("workers", "3\n4 Inf\n5 2\n6 8\n1 2\n1 3\n-1 -1\n");
+    same_after_import(&folder, "workers", &[]);
 }
 
 #[test]

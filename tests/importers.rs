@@ -7,11 +7,12 @@ mod command;
 use command::Folder;
 use serde_json::Value;
 use stagecut::import::read_spec;
-use stagecut::options::{Mode, Optimizer};
+
+use stagecut::options::{Communication, Mode, Optimizer};
 use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// What a file says, and what its importer assumed.
-fn read(file: &str, contents: &str) -> (InstanceSpec, String) {
+fn read(file: &str, contents: impl AsRef<[u8]>) -> (InstanceSpec, String) {
     let folder = Folder::with(file, contents);
     let (spec, notes) =
         read_spec(&folder.path(file)).unwrap_or_else(|error| panic!("{file}: {:?}", error.faults));
@@ -43,7 +44,7 @@ fn tensors(spec: &InstanceSpec) -> Vec<Tensor<'_>> {
 }
 
 /// The objective of the best plan, in ms.
-fn solve(file: &str, contents: &str, options: &[&str]) -> f64 {
+fn solve(file: &str, contents: impl AsRef<[u8]>, options: &[&str]) -> f64 {
     let folder = Folder::with(file, contents);
     let plan = folder.succeed(&[&["solve", file, "--format", "json"], options].concat());
     let plan: Value = serde_json::from_str(&plan).expect("a plan in JSON");
@@ -257,4 +258,73 @@ fn cost_graphs() {
 fn the_best_plan_of_a_cost_graph() {
     let options = ["--stages", "2", "--communication", "ignored"];
     assert_eq!(solve("graph.pbtxt", COST_GRAPH, &options), 47.0);
+}
+
+/// Five tasks, two branches; behind the mark a remark in Latin-1 and DOS's end of file.
+const LINE: &[u8] =
+    b"5\r\n6\r\n2\r\n5\r\n7\r\n1\r\n1,2\r\n1,3\r\n2,4\r\n3,5\r\n4,5\r\n-1,-1\r\n\r\nsch\xf6n, 3\r\n\x1a";
+
+#[test]
+fn assembly_lines() {
+    let (spec, notes) = read("line.IN2", LINE);
+    let times: Vec<_> = spec
+        .network
+        .layers
+        .iter()
+        .map(|layer| (layer.id.as_str(), layer.forward_ms, layer.backward_ms))
+        .collect();
+    let expected = [("1", 6.0), ("2", 2.0), ("3", 5.0), ("4", 7.0), ("5", 1.0)];
+    assert_eq!(times, expected.map(|(id, ms)| (id, Some(ms), None)));
+    let precedences = [("1", "2"), ("1", "3"), ("2", "4"), ("3", "5"), ("4", "5")];
+    assert_eq!(
+        tensors(&spec),
+        precedences.map(|(before, after)| (before, vec![after], None, None))
+    );
+    assert_eq!(spec.cluster, None);
+    assert_eq!(spec.pipeline.mode, Some(Mode::Inference));
+    assert_eq!(spec.pipeline.communication, Some(Communication::Ignored));
+    assert!(notes.contains("taken for ms"), "{notes}");
+}
+
+/// Of 21 ms, tasks 1 and 3 make 11 and the others 10; in three stations none of 7 holds all.
+#[test]
+fn the_best_plans_of_an_assembly_line() {
+    let best = |stations| solve("line.IN2", LINE, &["--stages", stations]);
+    assert_eq!(best("1"), 21.0);
+    assert_eq!(best("2"), 11.0);
+    assert_eq!(best("3"), 8.0);
+}
+
+/// Two workers, of whom the second cannot do task 2; there is no mark at the end.
+const WORKERS: &str = "4\n9 3\n2 Inf\n6 4\n5 8\n1 2\n1 3\n2 4\n3 4\n";
+
+#[test]
+fn assembly_lines_with_workers() {
+    let (spec, notes) = read("17", WORKERS);
+    let times = |id: &str| -> Vec<_> {
+        let of = layer(&spec, id).times.iter();
+        of.map(|(kind, times)| (kind.as_str(), times.forward_ms))
+            .collect()
+    };
+    assert_eq!(times("1"), [("worker1", Some(9.0)), ("worker2", Some(3.0))]);
+    assert_eq!(times("2"), [("worker1", Some(2.0))]);
+    assert_eq!(tensors(&spec).len(), 4);
+    let kinds = &spec.cluster.as_ref().expect("a cluster").device_kinds;
+    let counts: Vec<_> = kinds
+        .iter()
+        .map(|kind| (kind.name.as_str(), kind.count))
+        .collect();
+    assert_eq!(counts, [("worker1", Some(1)), ("worker2", Some(1))]);
+    assert_eq!(spec.pipeline.mode, Some(Mode::Inference));
+    assert_eq!(spec.pipeline.communication, Some(Communication::Ignored));
+    assert!(notes.contains("taken for ms"), "{notes}");
+    // What follows the mark is no part of the line.
+    let marked = WORKERS.to_owned() + "-1 -1\n3 2\n";
+    assert_eq!(read("17", marked).0, spec);
+}
+
+/// The second worker does tasks 1 and 3, then the first 2 and 4; in the other order it takes 12 ms.
+#[test]
+fn the_best_plan_of_an_assembly_line_with_workers() {
+    assert_eq!(solve("17", WORKERS, &[]), 7.0);
 }

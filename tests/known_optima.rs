@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use approx::assert_relative_eq;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
@@ -64,7 +65,7 @@ struct Known {
     objective_ms: f64,
 }
 
-fn known(path: &Path) -> Vec<Known> {
+fn known<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     let mut reader = csv::Reader::from_path(path).expect("a table of optima");
     reader
         .deserialize()
@@ -78,7 +79,7 @@ fn dnn_partitioning() {
     let Some(folder) = measured("dnn-partitioning") else {
         return;
     };
-    for row in known(&folder.join("optima.csv")) {
+    for row in known::<Known>(&folder.join("optima.csv")) {
         let options = PipelineOptions {
             communication: Some(Communication::Blocking),
             devices: Some(row.stages),
@@ -131,12 +132,37 @@ fn vgg16_without_communication() {
     }
 }
 
+/// Assembly lines, small ones: transfers are ignored, and workers stand in any order.
+#[test]
+fn assembly_lines() {
+    let Some(folder) = measured("assembly-lines") else {
+        return;
+    };
+    let mut cases = Vec::new();
+    for (graph, stations, _, _, upper) in known::<(String, usize, u32, f64, f64)>(&folder.join("salbp2.csv"))
+    {
+        if ["BUXEY", "GUNTHER"].contains(&graph.as_str()) && stations <= 9 {
+            cases.push((format!("salbp2/{graph}.IN2"), stations, upper));
+        }
+    }
+    for row in known::<(String, usize, u32, usize, f64, f64, String)>(&folder.join("alwabp.csv")) {
+        let (family, number, _, workers, _, upper, _) = row;
+        if family == "roszieg" && number <= 4 {
+            cases.push((format!("alwabp/{family}/{number}"), workers, upper));
+        }
+    }
+    for (file, q, period_ms) in cases {
+        let plan = prove(&folder.join(&file), &stages(q));
+        assert_eq!(plan.objective_ms, Some(period_ms), "{file} in {q}");
+    }
+}
+
 /// The library of instances against its own table.
 #[cfg(feature = "onnx")]
 #[test]
 fn the_instances_of_this_project() {
     let folder = root().join("instances");
-    for row in known(&folder.join("optima.csv")) {
+    for row in known::<Known>(&folder.join("optima.csv")) {
         let plan = prove_on(
             row.cluster.as_deref(),
             &folder.join(&row.file),

@@ -1,6 +1,7 @@
 //! Formats a network can come from. Each importer turns a file into the native [`InstanceSpec`], so that one validation
 //! serves all.
 
+mod assembly_line;
 mod caffe_csv;
 mod clusters;
 mod cost_graph;
@@ -95,6 +96,18 @@ pub const FORMATS: &[Format] = &[
         summary: "pair of CSV files, NAME.csv (layers) and NAME.edges.csv (edges)",
         detect: |source| has_extension(source.path, "csv"),
         read: caffe_csv::read,
+    },
+    Format {
+        name: "assembly-line",
+        summary: "assembly line (.IN2, SALBP): number of tasks, times, lines `i,j` to `-1,-1`",
+        detect: assembly_line::detect,
+        read: assembly_line::read,
+    },
+    Format {
+        name: "assembly-line-workers",
+        summary: "assembly line of unlike workers (ALWABP): times by worker, `Inf` for none",
+        detect: assembly_line::detect_workers,
+        read: assembly_line::read_workers,
     },
 ];
 

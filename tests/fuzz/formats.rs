@@ -322,6 +322,25 @@ pub const FORMATS: &[Format] = &[
         ..ALONE
     },
     Format {
+        name: "assembly-line",
+        file: "line.IN2",
+        commands: reads!("line.IN2"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/line.IN2")],
+        ..ALONE
+    },
+    Format {
+        name: "assembly-line-workers",
+        file: "workers",
+        commands: &[
+            &["solve", "workers", "--method", "duan-wu", "--quiet"],
+            &["import", "workers", "--quiet"],
+        ],
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/workers")],
+        ..ALONE
+    },
+    Format {
         name: "csv",
         file: "net.csv",
         companions: &[("net.edges.csv", EDGES)],

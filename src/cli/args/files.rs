@@ -16,7 +16,7 @@ stagecut generate transformer --layers 96 --hidden 12288 --sequence 2048 --granu
 pub(super) fn import_help() -> String {
     let formats = FORMATS.iter();
     let lines: Vec<String> = formats
-        .map(|f| format!("  {:<17} {}", f.name, f.summary))
+        .map(|f| format!("  {:<21} {}", f.name, f.summary))
         .collect();
     format!(
         "Formats, detected by extension and content:\n{}\n\nExample:\n  stagecut import graph.txt --output vgg16.toml",

@@ -121,12 +121,13 @@ fn table(options: &PipelineOptions) -> Map<String, Value> {
 
 /// Names of the options in files and on the command line.
 fn flags() -> Vec<(String, String)> {
-    let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("check"));
-    let named = command.get_arguments().filter_map(|argument| {
-        let flag = argument.get_long()?;
-        Some((argument.get_id().to_string(), format!("--{flag}")))
-    });
-    named.collect()
+    let names = PipelineOptions::names().into_iter();
+    names
+        .map(|name| {
+            let flag = PipelineOptions::flag(&name);
+            (name, flag)
+        })
+        .collect()
 }
 
 /// An option as it would stand on the command line.

@@ -235,7 +235,7 @@ pub fn check(instance: &Instance, options: &Options, plan: &Plan) -> Result<Vec<
 /// let path = std::env::temp_dir().join(format!("stagecut-{}.lp", std::process::id()));
 /// let program = stagecut::formulate(&instance, &Options::default(), &path)?;
 /// assert!(program.binaries > 0);
-/// assert!(std::fs::read_to_string(&path)?.contains("precedence[conv,dense]"));
+/// assert!(std::fs::read_to_string(&path)?.contains("unit of time"));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -86,7 +86,7 @@ fn a_program_is_written_for_other_solvers() {
     assert!(program.binaries > 0 && program.rows > 0, "{program:?}");
     let text = std::fs::read_to_string(&path).expect("a file");
     assert!(
-        text.contains("precedence[") && text.contains("unit of time"),
+        text.contains("unit of time") && text.contains("prefix(a,1)"),
         "{text}"
     );
     let error = formulate(&instance(), &Options::default(), &path.with_extension("txt")).expect_err("a name");

@@ -43,6 +43,7 @@ test-slurm: build ## Run a study as a Slurm job array on this machine
 lint: setup ## Check format, warnings and docs
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- --deny warnings
+	cargo clippy --release --locked --no-default-features --features onnx --lib -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' cargo doc --release --locked --no-deps
 
 bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md

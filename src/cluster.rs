@@ -4,6 +4,7 @@ use crate::precision::Precision;
 
 /// Devices and the link between them.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Cluster {
     /// Kinds of device, at least one, of unique names.
     pub kinds: Vec<DeviceKind>,
@@ -15,6 +16,7 @@ pub struct Cluster {
 
 /// Devices that work as one.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Group {
     /// Devices of each kind, in the order of [`Cluster::kinds`]; at least one in all.
     pub devices: Vec<usize>,
@@ -24,6 +26,7 @@ pub struct Group {
 
 /// A kind of device.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceKind {
     /// Its name.
     pub name: String,
@@ -44,6 +47,7 @@ pub struct DeviceKind {
 ///
 /// Times of layers hold at rate 1: a phase takes its time over the sum of the rates that serve it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Resource {
     /// Its name.
     pub name: String,
@@ -57,6 +61,7 @@ pub struct Resource {
 
 /// Speed of a resource that serves a phase with part of itself, relative to all of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ShareLevel {
     /// The share, above 0 and below 1.
     pub share: f64,
@@ -68,6 +73,7 @@ pub struct ShareLevel {
 
 /// A link between two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Link {
     /// Bandwidth in bytes per second, positive.
     pub bandwidth_bytes_per_s: f64,

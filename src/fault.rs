@@ -129,6 +129,7 @@ impl Fault {
 
 /// The kinds of fault.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// The file could not be read at all.
     #[error("found no readable file ({reason}), expected one")]

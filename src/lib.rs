@@ -6,17 +6,53 @@
 //! or the shortest iteration ([`options::Objective::Iteration`]). That is a mixed-integer program, and this crate proves
 //! its answers.
 //!
-//! ```no_run
-//! use stagecut::{Instance, Options, PipelineOptions};
+//! # Build, solve, read
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let instance = Instance::read("instances/googlenet.onnx".as_ref(), None)?;
-//! let pipeline = PipelineOptions { stages: Some(4), ..Default::default() };
-//! let plan = stagecut::solve(&instance, &Options { pipeline, ..Options::default() })?;
-//! println!("{}: {:?} ms", plan.status, plan.objective_ms);
-//! # Ok(())
-//! # }
 //! ```
+//! use stagecut::{Instance, Options, PipelineOptions, Status};
+//!
+//! // Times in ms, sizes in bytes, a bandwidth in bytes per second; all faults come in one error.
+//! let instance = Instance::builder("three layers")
+//!     .layer("conv1", 3.0, 6.0)
+//!     .layer("conv2", 1.0, 2.0)
+//!     .layer("dense", 2.0, 4.0)
+//!     .tensor("conv1", ["conv2"], 8e6)
+//!     .tensor("conv2", ["dense"], 2e6)
+//!     .devices("gpu", 4, 16e9)
+//!     .link(100e9, 0.0)
+//!     .build()?;
+//!
+//! let pipeline = PipelineOptions { stages: Some(2), ..Default::default() };
+//! let options = Options { pipeline, ..Options::default() };
+//! let plan = stagecut::solve(&instance, &options)?;
+//!
+//! assert_eq!(plan.status, Status::Optimal);
+//! for stage in &plan.stages {
+//!     println!("{:?}: {} in {} ms", stage.devices, stage.forward.join(", "), stage.load_ms);
+//! }
+//! # Ok::<(), stagecut::Error>(())
+//! ```
+//!
+//! | to | call |
+//! |---|---|
+//! | build an instance | [`Instance::builder`], or [`Instance::read`] for a file: native TOML and JSON, ONNX, published profiles |
+//! | say what is asked | [`Options`], with the problem in [`PipelineOptions`] and a [`Method`] |
+//! | find a plan | [`fn@solve`], or [`fn@compare`] for those of all methods; every plan has passed the checker |
+//! | read a plan | [`plan`]; from a file [`plan::read`] |
+//! | check a plan of whatever origin | [`fn@check`] |
+//! | give the program to another solver | [`fn@formulate`], as LP or MPS |
+//! | run a plan event by event | [`simulate::simulate`] |
+//! | write it for a framework | [`export`] |
+//!
+//! # Features
+//!
+//! `cli` (on by default) is the program `stagecut`: commands, studies, reports and what they depend on. `onnx` (on by default) reads
+//! ONNX models. A library that plans networks of its own needs neither.
+//!
+//! # What is promised
+//!
+//! The items of this page and of its modules. Modules that the documentation hides are the inside of the crate, public for its own
+//! program and tests: they change without notice. The rest of this page is the map of that inside.
 //!
 //! # From a file to a proved plan
 //!
@@ -30,10 +66,11 @@
 //! | to change or add | look in |
 //! |---|---|
 //! | what a program that uses the library calls | [`planning`]; its items stand in the root |
+//! | an instance that is built in code | [`instance`], `builder` |
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
 //! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
-//! | units that people write | [`quantity`] |
+//! | units that people write | `quantity` |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
@@ -42,16 +79,16 @@
 //! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
-//! | what is said where no plan fits the memory | [`least_memory`] |
+//! | what is said where no plan fits the memory | `least_memory` |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
-//! | a report | [`report`] |
+//! | a report | `report` |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
-//! | studies of many instances and methods | [`study`] |
-//! | time limits and interrupts | [`control`] (asked in every loop), [`in_time`] (where nobody asks) |
-//! | a command | [`cli`] |
+//! | studies of many instances and methods | `study` |
+//! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
+//! | a command | `cli` |
 //!
 //! # Four changes
 //!
@@ -87,55 +124,96 @@
 //! * Costs belong to tensors, not to edges.
 
 pub mod bound_source;
+#[doc(hidden)]
 pub mod check;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 pub mod cluster;
 pub mod communication;
+#[doc(hidden)]
 pub mod control;
+#[doc(hidden)]
 pub mod cost;
+#[doc(hidden)]
 pub mod exact;
 pub mod export;
 pub mod fault;
+mod formulate;
+#[doc(hidden)]
 pub mod formulations;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod generate;
+#[doc(hidden)]
 pub mod heuristics;
+#[doc(hidden)]
 pub mod hybrid;
+#[doc(hidden)]
 pub mod ideals;
+#[doc(hidden)]
 pub mod import;
-pub mod in_time;
+mod in_time;
 pub mod instance;
+#[doc(hidden)]
 pub mod labels;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod least_memory;
 pub mod methods;
 mod named_values;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod narrower;
 pub mod network;
 pub mod objective;
+#[doc(hidden)]
 pub mod online;
 pub mod options;
-pub mod passes;
+mod passes;
 pub mod plan;
+#[doc(hidden)]
 pub mod planning;
-pub mod precision;
+mod precision;
+#[doc(hidden)]
 pub mod problem;
-pub mod quantity;
+mod quantity;
 mod read;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod report;
 pub mod schedule;
+#[doc(hidden)]
 pub mod settings;
+#[doc(hidden)]
 pub mod shares;
 pub mod simulate;
+#[doc(hidden)]
 pub mod solver;
+#[doc(hidden)]
 pub mod source;
 pub mod spec;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod study;
+#[doc(hidden)]
 pub mod switches;
-pub mod tied_cuts;
+mod tied_cuts;
+#[doc(hidden)]
 pub mod units;
 mod whole;
+#[doc(hidden)]
 pub mod workers;
 
-pub use crate::instance::Instance;
+pub use crate::check::Violation;
+pub use crate::cluster::Cluster;
+pub use crate::fault::InputError;
+pub use crate::formulate::Formulated;
+pub use crate::instance::{Instance, InstanceBuilder};
+pub use crate::methods::Method;
+pub use crate::network::Network;
 pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
-pub use crate::planning::{Error, Options, check, compare, solve};
+pub use crate::planning::{Error, Options, check, compare, formulate, solve};
+pub use crate::precision::Precision;
+pub use crate::solver::SolverError;

@@ -15,14 +15,23 @@ use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::tied_cuts;
 
-/// A method by name.
+/// A method, from [`find`] or [`all`].
+///
+/// ```
+/// let method = stagecut::methods::find("slicing").expect("a heuristic");
+/// println!("{}: {}; {}", method.name(), method.summary(), method.source());
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Method {
     /// One that proves what it finds.
+    #[doc(hidden)]
     Exact(exact::Method),
     /// One that does not.
+    #[doc(hidden)]
     Heuristic(&'static Heuristic),
     /// The best plan with tied cuts, where cuts are separate.
+    #[doc(hidden)]
     TiedCuts,
 }
 
@@ -39,14 +48,17 @@ pub fn all() -> Vec<Method> {
 }
 
 /// What a plan names as its method that none of these made.
+#[doc(hidden)]
 pub const OTHER: &str = "other";
 
 /// Whether a plan may name this as what made it: a method, the command that computes bounds alone, or [`OTHER`].
+#[doc(hidden)]
 pub fn may_be_named(name: &str) -> bool {
     [BOUND, OTHER].contains(&name) || find(name).is_some()
 }
 
 /// What `stagecut bound` names as its method.
+#[doc(hidden)]
 pub const BOUND: &str = "bound";
 
 /// The method of that name.
@@ -83,6 +95,7 @@ impl Method {
     }
 
     /// Whether it can be asked at all, or why not.
+    #[doc(hidden)]
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => match &problem.workers {
@@ -108,6 +121,7 @@ impl Method {
     /// # Errors
     ///
     /// [`SolverError`] where HiGHS breaks down.
+    #[doc(hidden)]
     pub fn run(self, instance: &Instance, problem: &Problem, control: &Control) -> Result<Plan, SolverError> {
         let outcome = match self {
             Self::Exact(method) => {
@@ -135,6 +149,7 @@ impl Method {
 
 /// What came of asking a second exact method.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(hidden)]
 pub enum Confirmation {
     /// It proves the same objective.
     Confirmed(&'static str),
@@ -150,6 +165,7 @@ pub enum Confirmation {
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
+#[doc(hidden)]
 pub fn confirm(
     instance: &Instance,
     problem: &Problem,

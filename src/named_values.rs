@@ -4,9 +4,11 @@
 macro_rules! named_values {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+        #[non_exhaustive]
         pub enum $name {
-            $($(#[$value_doc])* #[serde(rename = $text)] #[value(name = $text)] $value),+
+            $($(#[$value_doc])* #[serde(rename = $text)] #[cfg_attr(feature = "cli", value(name = $text))] $value),+
         }
 
         impl std::fmt::Display for $name {

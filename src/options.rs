@@ -13,56 +13,60 @@ pub use crate::schedule::{Schedule, WorkerMode};
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
 ///
 /// The same struct is the `pipeline` table of an instance file and a group of command-line flags, so both have the same
-/// names and meanings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
-#[command(next_help_heading = "Problem (overrides the instance)")]
+/// names and meanings. Build it with `..PipelineOptions::default()`: fields may be added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[cfg_attr(
+    feature = "cli",
+    command(next_help_heading = "Problem (overrides the instance)")
+)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineOptions {
     /// Train (forward and backward) or only infer [default: training where backward times exist]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 
     /// Most stages the pipeline may have, a device each [default: the number of devices]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub stages: Option<usize>,
 
     /// Plan as if there were so many devices of the kind, alike [default: its count]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub devices: Option<usize>,
 
     /// Ask for exactly that many non-empty stages
-    #[arg(long, num_args = 0, default_missing_value = "true")]
+    #[cfg_attr(feature = "cli", arg(long, num_args = 0, default_missing_value = "true"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_stages: Option<bool>,
 
     /// What to minimise [default: period]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
 
     /// Micro-batches of one iteration, for `--objective iteration` and for the memory of GPipe
-    #[arg(long, value_name = "M")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub micro_batches: Option<u64>,
 
     /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
 
     /// How transfers between stages cost time [default: blocking]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<Communication>,
 
     /// Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s
-    #[arg(long = "bandwidth", value_name = "BYTES_PER_S", value_parser = quantity::bytes_per_s)]
+    #[cfg_attr(feature = "cli", arg(long = "bandwidth", value_name = "BYTES_PER_S", value_parser = quantity::bytes_per_s))]
     #[serde(
         default,
         deserialize_with = "quantity::some_rate",
@@ -72,53 +76,83 @@ pub struct PipelineOptions {
     pub bandwidth_bytes_per_s: Option<f64>,
 
     /// Use only these device kinds, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LIST", value_delimiter = ','))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_kinds: Option<Vec<String>>,
 
     /// Memory of every stage in bytes, or with a unit such as 16GB, or `none` [default: that of the device kind]
-    #[arg(long, value_name = "BYTES|none")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES|none"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<MemoryLimit>,
 
     /// Whether a layer's forward and backward pass share a stage [default: tied]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuts: Option<Cuts>,
 
     /// How a worker runs forward and backward propagation [default: sequential, or as the schedule says]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerMode>,
 
     /// How concurrent workers split their resources between the two [default: best]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
 
     /// Allow shares in so many equal parts only, as GPU partitioning does [default: any share]
-    #[arg(long, value_name = "N")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub share_parts: Option<usize>,
 
     /// Which devices form a worker [default: given]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
 
     /// How the devices of a group keep their weights equal [default: none]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synchronization: Option<Synchronization>,
 
     /// Optimiser whose state is kept beside parameters and gradients [default: adam]
-    #[arg(long, ignore_case = true)]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
 }
 
 impl PipelineOptions {
+    /// Names of the options in files, in the order of the fields.
+    pub(crate) const NAMES: [&str; 18] = [
+        "mode",
+        "stages",
+        "devices",
+        "all_stages",
+        "objective",
+        "micro_batches",
+        "schedule",
+        "communication",
+        "bandwidth_bytes_per_s",
+        "device_kinds",
+        "memory_limit",
+        "cuts",
+        "worker",
+        "shares",
+        "share_parts",
+        "groups",
+        "synchronization",
+        "optimizer",
+    ];
+
+    /// An option's name on the command line, as errors and reports write it.
+    pub(crate) fn flag(name: &str) -> String {
+        match name {
+            "bandwidth_bytes_per_s" => "--bandwidth".into(),
+            name => format!("--{}", name.replace('_', "-")),
+        }
+    }
+
     /// These options, and those of `fallback` where these are silent.
     pub fn or(self, fallback: &Self) -> Self {
         Self {
@@ -286,5 +320,26 @@ impl std::str::FromStr for MemoryLimit {
         crate::units::whole(bytes)
             .map(Self::Bytes)
             .ok_or_else(|| "expected between 0 and 2^53 bytes".to_owned())
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_those_of_the_command_line() {
+        let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("any"));
+        let named: Vec<(String, String)> = command
+            .get_arguments()
+            .filter_map(|argument| {
+                Some((
+                    argument.get_id().to_string(),
+                    format!("--{}", argument.get_long()?),
+                ))
+            })
+            .collect();
+        let own = PipelineOptions::NAMES.map(|name| (name.to_owned(), PipelineOptions::flag(name)));
+        assert_eq!(named, own);
     }
 }

@@ -22,6 +22,8 @@ use crate::workers::Workers;
 use split::Split;
 
 /// A plan as files and reports hold it.
+///
+/// Plans of other planners may be built in code and checked, so its fields are open; a later version may have more of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -64,6 +66,7 @@ pub struct Plan {
 /// A stage that has no room for as many micro-batches as hide its transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Overrun {
     /// The stage, from 1.
     pub stage: usize,
@@ -108,6 +111,7 @@ pub enum Status {
 /// Why a search stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum StoppedBy {
     /// It was done: the method has nothing left to try.
     Completed,
@@ -150,6 +154,7 @@ impl std::fmt::Display for StoppedBy {
 /// How much memory a plan needs, the same for every stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LeastMemory {
     /// It is proved that no plan fits less, in bytes.
     pub at_least_bytes: u64,
@@ -222,6 +227,7 @@ pub struct Moved {
 /// How a plan was found. What does not apply to a method is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Wall-clock seconds from the problem to the plan.
     pub seconds: f64,
@@ -245,6 +251,7 @@ pub struct Statistics {
 }
 
 /// What a search knows when it stops, in the problem's own terms.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The best plan found: stages of items and, where workers differ, what they run on.
@@ -277,12 +284,14 @@ impl Outcome {
 }
 
 /// Whether a bound proves an objective, both in whole ns: whatever a solver's tolerance is, it stays inside the solver.
+#[doc(hidden)]
 pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
     bound_ns >= objective_ns
 }
 
 impl Plan {
     /// Lifts an outcome to layers, costs every stage again and states what is proved.
+    #[doc(hidden)]
     pub fn new(instance: &Instance, problem: &Problem, method: &str, outcome: Outcome) -> Self {
         let status = outcome.status(problem);
         let objective_ns = outcome
@@ -325,6 +334,7 @@ impl Plan {
     }
 
     /// The plan that there is not, because some layer fits no stage.
+    #[doc(hidden)]
     pub fn infeasible(instance: &Instance, settings: &Settings, method: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -347,6 +357,7 @@ impl Plan {
 }
 
 /// The objective of a plan in ns.
+#[doc(hidden)]
 pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
     match &problem.workers {
         None => cost::assignment_ns(problem, &allocation.assignment),

@@ -1,11 +1,13 @@
 //! The whole way in one call: from an instance and options to plans that the checker has accepted.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::check::{self, Violation};
 use crate::control::Control;
 use crate::exact;
 use crate::fault::InputError;
+use crate::formulate::{self, Formulated};
 use crate::instance::Instance;
 use crate::methods::{self, Method};
 use crate::options::PipelineOptions;
@@ -14,7 +16,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::solver::SolverError;
 
-/// What is asked: the problem, who solves it, and for how long.
+/// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,11 +66,12 @@ impl Options {
     }
 }
 
-/// Why there is no answer. That no plan exists is one: a [`Plan`] whose status says so.
+/// Why there is no answer. That no plan exists is an answer: a [`Plan`] whose status says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The instance or the options are faulty, or contradict each other.
+    /// The instance or the options are faulty, or contradict each other: every fault with its place. Options are named as on
+    /// the command line, such as `--stages`.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The method is not for this problem.
@@ -78,6 +81,26 @@ pub enum Error {
         method: &'static str,
         /// Why.
         reason: String,
+    },
+    /// No mixed-integer program of this crate says what is asked.
+    #[error("no program can say this: {reason}")]
+    NoProgram {
+        /// Why.
+        reason: &'static str,
+    },
+    /// A program is written as LP or MPS, by the extension of the file's name.
+    #[error("found output `{}`, expected a name that ends in `.lp` or `.mps`", path.display())]
+    UnknownProgramFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be written.
+    #[error("`{}` could not be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
     },
     /// HiGHS broke down.
     #[error(transparent)]
@@ -99,26 +122,44 @@ fn in_words(violations: &[Violation]) -> String {
 
 /// Solves the problem that the options ask of an instance, and checks the plan on a path of its own.
 ///
-/// ```no_run
+/// Whether the plan is proved stands in [`Plan::status`]; where no plan exists, that is the answer, and the plan has no
+/// stages.
+///
+/// ```
 /// use stagecut::{Instance, Options, PipelineOptions, Status};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let instance = Instance::read("instances/googlenet.onnx".as_ref(), None)?;
-/// let pipeline = PipelineOptions { stages: Some(4), ..Default::default() };
-/// let plan = stagecut::solve(&instance, &Options { pipeline, ..Options::default() })?;
+/// let instance = Instance::builder("three layers")
+///     .layer("conv1", 3.0, 6.0)
+///     .layer("conv2", 1.0, 2.0)
+///     .layer("dense", 2.0, 4.0)
+///     .tensor("conv1", ["conv2"], 8e6)
+///     .tensor("conv2", ["dense"], 2e6)
+///     .devices("gpu", 2, 16e9)
+///     .link(100e9, 0.0)
+///     .build()?;
+/// let plan = stagecut::solve(&instance, &Options::default())?;
 /// assert_eq!(plan.status, Status::Optimal);
-/// for stage in &plan.stages {
-///     println!("{} ms: {}", stage.load_ms, stage.forward.join(", "));
-/// }
-/// # Ok(())
-/// # }
+/// assert_eq!(plan.stages[0].forward, ["conv1"]);
+/// assert_eq!(plan.stages[1].forward, ["conv2", "dense"]);
+///
+/// let pipeline = PipelineOptions { stages: Some(3), ..Default::default() };
+/// let error = stagecut::solve(&instance, &Options { pipeline, ..Options::default() }).expect_err("two devices");
+/// assert!(error.to_string().contains("3 stages and 2 `gpu` devices"));
+/// # Ok::<(), stagecut::Error>(())
 /// ```
 ///
 /// # Errors
 ///
 /// [`Error`].
 pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
-    let problem = problem(instance, options)?;
+    let settings = Settings::resolve(instance, &options.pipeline)?;
+    let problem = match Problem::new(instance, settings.clone()) {
+        Ok(problem) => problem,
+        Err(error) if error.is_infeasible() => {
+            return Ok(Plan::infeasible(instance, &settings, options.method.name()));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let method = options.method;
     method.applies(&problem).map_err(|reason| Error::Inapplicable {
         method: method.name(),
@@ -129,6 +170,17 @@ pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
 
 /// The plans of every method that applies to the problem, each with the limits of the options: `exact`, the heuristics, and
 /// the baseline of separate cuts.
+///
+/// ```no_run
+/// use stagecut::{Instance, Options, PipelineOptions};
+///
+/// let instance = Instance::read("instances/googlenet.onnx".as_ref(), None)?;
+/// let pipeline = PipelineOptions { stages: Some(4), ..Default::default() };
+/// for plan in stagecut::compare(&instance, &Options { pipeline, ..Options::default() })? {
+///     println!("{:16} {:?} ms", plan.method, plan.objective_ms);
+/// }
+/// # Ok::<(), stagecut::Error>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -148,12 +200,51 @@ pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Erro
 
 /// What is wrong with a plan of the problem that the options ask; nothing if it holds.
 ///
+/// ```no_run
+/// use stagecut::{Instance, Options, PipelineOptions, plan};
+///
+/// let instance = Instance::read("instances/googlenet.onnx".as_ref(), None)?;
+/// let plan = plan::read("plan.json".as_ref())?;
+/// let pipeline = PipelineOptions { stages: Some(4), ..Default::default() };
+/// for violation in stagecut::check(&instance, &Options { pipeline, ..Options::default() }, &plan)? {
+///     println!("{violation}");
+/// }
+/// # Ok::<(), stagecut::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`Error::Input`] where the options do not fit the instance.
 pub fn check(instance: &Instance, options: &Options, plan: &Plan) -> Result<Vec<Violation>, Error> {
     let settings = Settings::resolve(instance, &options.pipeline)?;
     Ok(check::check(instance, &settings, plan))
+}
+
+/// Writes the mixed-integer program of the problem for other solvers: LP or MPS, by the extension of the file's name.
+/// Comments in the file say how to read its objective in ms; its rows are named as in the pages of `formulations/`.
+///
+/// ```
+/// use stagecut::{Instance, Options};
+///
+/// let instance = Instance::builder("two layers")
+///     .layer("conv", 3.0, 6.0)
+///     .layer("dense", 2.0, 4.0)
+///     .tensor("conv", ["dense"], 8e6)
+///     .devices("gpu", 2, 16e9)
+///     .build()?;
+/// let path = std::env::temp_dir().join(format!("stagecut-{}.lp", std::process::id()));
+/// let program = stagecut::formulate(&instance, &Options::default(), &path)?;
+/// assert!(program.binaries > 0);
+/// assert!(std::fs::read_to_string(&path)?.contains("unit of time"));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error`]; another extension is [`Error::UnknownProgramFormat`].
+pub fn formulate(instance: &Instance, options: &Options, path: &Path) -> Result<Formulated, Error> {
+    formulate::write(instance, &problem(instance, options)?, path)
 }
 
 fn problem(instance: &Instance, options: &Options) -> Result<Problem, Error> {

@@ -1,4 +1,6 @@
 //! The native instance format: what a JSON or TOML file may say. Importers produce the same types.
+//!
+//! Build them with `..Default::default()`: later versions may add fields.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Files that are there whole or not at all, whatever ends the program while it writes.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,10 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 ///
 /// What the file system says; whatever was at `path` before is there still.
+#[cfg(feature = "cli")]
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    use std::io::Write;
+
     match std::fs::metadata(path) {
         Ok(there) if !there.is_file() || path.starts_with("/dev") || path.starts_with("/proc") => {
             std::fs::write(path, contents)

@@ -304,6 +304,7 @@ fn a_bottleneck_is_worth_what_its_page_says() {
                 assert!(!is_chain || own_ns <= 2 * period_ns, "seed {seed}");
                 2
             }
+            other => unreachable!("{other}"),
         };
         if is_chain {
             chains += 1;

@@ -56,7 +56,7 @@ pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result
     let claimed = flags()
         .into_iter()
         .filter(|(name, _)| differs(name))
-        .map(|(name, flag)| in_words(&flag, &posed[&name]))
+        .map(|(name, flag)| in_words(&flag, &posed[name]))
         .collect();
     Ok(Posed { settings, claimed })
 }
@@ -66,7 +66,7 @@ fn of_plan(mut error: InputError, said: &PipelineOptions) -> InputError {
     let said = table(said);
     for fault in &mut error.faults {
         let option = flags().into_iter().find(|(_, flag)| *flag == fault.at);
-        if let Some((name, _)) = option.filter(|(name, _)| !said.contains_key(name)) {
+        if let Some((name, _)) = option.filter(|(name, _)| !said.contains_key(*name)) {
             fault.at = format!("problem.{name} of the plan");
         }
     }
@@ -120,13 +120,8 @@ fn table(options: &PipelineOptions) -> Map<String, Value> {
 }
 
 /// Names of the options in files and on the command line.
-fn flags() -> Vec<(String, String)> {
-    let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("check"));
-    let named = command.get_arguments().filter_map(|argument| {
-        let flag = argument.get_long()?;
-        Some((argument.get_id().to_string(), format!("--{flag}")))
-    });
-    named.collect()
+fn flags() -> [(&'static str, String); PipelineOptions::NAMES.len()] {
+    PipelineOptions::NAMES.map(|name| (name, PipelineOptions::flag(name)))
 }
 
 /// An option as it would stand on the command line.
@@ -153,7 +148,7 @@ impl Checker<'_> {
             None => "nothing".into(),
         };
         for (name, flag) in flags() {
-            let [found, expected] = [found.get(&name), expected.get(&name)];
+            let [found, expected] = [found.get(name), expected.get(name)];
             if found == expected {
                 continue;
             }

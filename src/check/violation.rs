@@ -2,6 +2,7 @@
 
 /// One thing that is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Violation {
     /// A field is not what the format asks for.
     #[error("{field}: found {found}, expected {expected}")]

@@ -10,6 +10,7 @@ use miette::{
 };
 
 use crate::fault::{Excerpt, Fault, InputError, printable};
+use crate::planning;
 use crate::solver::SolverError;
 
 /// Why a command could not do its work.
@@ -38,6 +39,20 @@ pub enum CliError {
     /// Two results cannot both be right: a fault of this program.
     #[error("two results contradict each other: {0}; please report this with the instance")]
     Contradiction(String),
+}
+
+impl From<planning::Error> for CliError {
+    fn from(error: planning::Error) -> Self {
+        match error {
+            planning::Error::Input(error) => error.into(),
+            planning::Error::Solver(error) => error.into(),
+            planning::Error::Write { path, source } => Self::Write { path, source },
+            planning::Error::Inapplicable { .. }
+            | planning::Error::NoProgram { .. }
+            | planning::Error::UnknownProgramFormat { .. } => Self::Usage(error.to_string()),
+            planning::Error::Rejected { .. } => Self::BadPlan(error.to_string()),
+        }
+    }
 }
 
 impl CliError {

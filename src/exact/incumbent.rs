@@ -3,11 +3,11 @@
 use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
-use crate::cost::allocation::Allocation;
 
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///

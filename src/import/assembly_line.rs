@@ -12,10 +12,8 @@
 
 use super::{Imported, Source, has_extension};
 use crate::fault::{Fault, FaultKind};
-use crate::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
-};
 use crate::options::{Communication, Mode, PipelineOptions};
+use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec};
 
 /// Whether the file has the extension of lines with stations alike.
 pub fn detect(source: &Source) -> bool {

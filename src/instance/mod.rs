@@ -1,8 +1,11 @@
 //! An instance: a network, a cluster and what is asked of them.
 
 mod build;
+mod builder;
 mod rates;
 mod resources;
+
+pub use builder::InstanceBuilder;
 
 use crate::cluster::Cluster;
 use crate::fault::{Fault, InputError};
@@ -10,8 +13,9 @@ use crate::network::Network;
 use crate::options::PipelineOptions;
 use crate::spec::InstanceSpec;
 
-/// A validated planning problem.
+/// A validated planning problem. Made by [`Instance::builder`], [`Instance::read`] or [`Instance::from_spec`] alone.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Instance {
     /// Name for reports.
     pub name: String,
@@ -28,6 +32,34 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Starts an instance that is built in code.
+    ///
+    /// ```
+    /// use stagecut::Instance;
+    ///
+    /// let instance = Instance::builder("three layers")
+    ///     .layer("conv1", 3.0, 6.0)
+    ///     .layer("conv2", 1.0, 2.0)
+    ///     .layer("dense", 2.0, 4.0)
+    ///     .tensor("conv1", ["conv2"], 8e6)
+    ///     .tensor("conv2", ["dense"], 2e6)
+    ///     .devices("gpu", 2, 16e9)
+    ///     .link(12e9, 0.01)
+    ///     .build()?;
+    /// assert_eq!(instance.network.layers[0].times[0].map(|times| times.forward_ns), Some(3_000_000));
+    ///
+    /// let error = Instance::builder("two faults")
+    ///     .layer("conv1", -3.0, 6.0)
+    ///     .tensor("conv1", ["conv2"], 8e6)
+    ///     .build()
+    ///     .expect_err("a negative time, and a layer that is not there");
+    /// assert_eq!(error.faults.len(), 2);
+    /// # Ok::<(), stagecut::Error>(())
+    /// ```
+    pub fn builder(name: impl Into<String>) -> InstanceBuilder {
+        InstanceBuilder::new(name.into())
+    }
+
     /// Builds an instance that is not in a file.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 mod items;
 
-pub use items::{ItemGraph, contract};
+pub(crate) use items::contract;
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::DiGraph;
@@ -15,6 +15,7 @@ use crate::precision::Precision;
 /// Built only by [`crate::instance`], so every value of this type is non-empty and acyclic, has unique names, and its
 /// totals stay below [`crate::units::LARGEST_EXACT`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Network {
     /// The layers, in file order.
     pub layers: Vec<Layer>,
@@ -26,6 +27,7 @@ pub struct Network {
 
 /// A layer or operator.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Layer {
     /// Name in the input file.
     pub id: String,
@@ -58,7 +60,7 @@ pub struct Times {
 
 impl Times {
     /// Both so many times as long.
-    pub fn scaled(self, by: u64) -> Self {
+    pub(crate) fn scaled(self, by: u64) -> Self {
         Self {
             forward_ns: self.forward_ns * by,
             backward_ns: self.backward_ns * by,
@@ -68,6 +70,7 @@ impl Times {
 
 /// A tensor: one producer, many consumers, one cost however many edges it has.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Tensor {
     /// Position of the producing layer.
     pub producer: usize,
@@ -79,6 +82,7 @@ pub struct Tensor {
 
 /// What moving a tensor costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Size {
     /// So many bytes over a link.
     Bytes(u64),
@@ -93,7 +97,7 @@ impl Network {
     }
 
     /// The layers and their tensors as a graph: one vertex a layer, with its position; one edge a producer-consumer pair.
-    pub fn graph(&self) -> DiGraph<usize, ()> {
+    pub(crate) fn graph(&self) -> DiGraph<usize, ()> {
         let pairs = self
             .tensors
             .iter()
@@ -103,7 +107,7 @@ impl Network {
 }
 
 /// A graph over positions `0..n`, so that a vertex index is the position it stands for.
-pub fn digraph(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> DiGraph<usize, ()> {
+pub(crate) fn digraph(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> DiGraph<usize, ()> {
     let mut graph = DiGraph::with_capacity(n, n);
     for position in 0..n {
         graph.add_node(position);
@@ -117,7 +121,7 @@ pub fn digraph(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> DiG
 /// Some directed cycle of `graph`, as the positions along it with the first repeated at the end.
 ///
 /// A shortest path inside a strongly connected component, back to its start. Time O(V + E) beside the components'.
-pub fn find_cycle(graph: &DiGraph<usize, ()>) -> Option<Vec<usize>> {
+pub(crate) fn find_cycle(graph: &DiGraph<usize, ()>) -> Option<Vec<usize>> {
     if let Some(loop_at) = graph.node_indices().find(|&v| graph.contains_edge(v, v)) {
         return Some(vec![graph[loop_at]; 2]);
     }

@@ -31,7 +31,6 @@
 //!
 //! The timetable: O(q) for q stages; `Standard` with links tries O(log) periods.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::pipeline::{Channels, Pipeline};
@@ -39,7 +38,8 @@ use super::streams::{Phase, Streams};
 use crate::options::Schedule;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum InFlight {
     /// As many as hide the transfers, which may take more memory than the plan has counted

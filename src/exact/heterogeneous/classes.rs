@@ -2,12 +2,12 @@
 
 use crate::bound_source::BoundSource;
 use crate::cost;
+use crate::cost::allocation::Allocation;
 use crate::exact::bounds::anchored::{KnownStages, refutes};
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
 use crate::exact::{Method, homogeneous};
 use crate::problem::Problem;
 use crate::solver::SolverError;
-use crate::cost::allocation::Allocation;
 use crate::workers::Choice;
 
 impl HeterogeneousSearch<'_> {

@@ -2,6 +2,7 @@
 
 use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::cost::allocation::Allocation;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::ideals::{AllocationSearch, Pass};
 use crate::exact::heterogeneous::program::{self, Form};
@@ -15,7 +16,6 @@ use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::units::LARGEST_EXACT;
-use crate::cost::allocation::Allocation;
 use crate::workers::Workers;
 
 /// The state of a search.

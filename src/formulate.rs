@@ -1,0 +1,100 @@
+//! The textbook program of a problem as a file that any MILP solver reads.
+
+use std::io;
+use std::path::Path;
+
+use crate::exact::bounds;
+use crate::exact::heterogeneous::program::Form;
+use crate::fault::printable;
+use crate::formulations::Program;
+use crate::formulations::partition::{Interest, Partition, item_labels};
+use crate::formulations::staging::Windows;
+use crate::instance::Instance;
+use crate::planning::Error;
+use crate::problem::Problem;
+use crate::solver::{self, SolverError};
+use crate::whole;
+
+/// A program as a file holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Formulated {
+    /// One unit of time in the program, in ns.
+    pub unit_ns: f64,
+    /// Integer variables.
+    pub binaries: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// Writes the program of a problem, as LP or MPS by the extension of the file's name.
+pub(crate) fn write(instance: &Instance, problem: &Problem, path: &Path) -> Result<Formulated, Error> {
+    let mark = comment_mark(path)?;
+    let program = program(problem, &item_labels(instance, problem))?;
+    let formulated = Formulated {
+        unit_ns: program.scale_ns / problem.settings.ticks_per_ns as f64,
+        binaries: program.binaries(),
+        rows: program.rows.len(),
+    };
+    let comments = comments(instance, problem, &program, mark);
+    whole::made(path, |path| {
+        std::fs::write(path, "").map_err(Unwritten::Io)?;
+        solver::write(program, &instance.name, path).map_err(Unwritten::Solver)?;
+        let text = std::fs::read_to_string(path).map_err(Unwritten::Io)?;
+        std::fs::write(path, comments + &text).map_err(Unwritten::Io)
+    })
+    .map_err(|unwritten| match unwritten {
+        Unwritten::Io(source) => Error::Write {
+            path: path.to_owned(),
+            source,
+        },
+        Unwritten::Solver(error) => error.into(),
+    })?;
+    Ok(formulated)
+}
+
+/// What begins a comment in the format that the file's name promises: LP or MPS.
+pub(crate) fn comment_mark(path: &Path) -> Result<char, Error> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("lp") => Ok('\\'),
+        Some("mps") => Ok('*'),
+        _ => Err(Error::UnknownProgramFormat {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// What a reader of the file needs to know, as comments of its format.
+fn comments(instance: &Instance, problem: &Problem, program: &Program, mark: char) -> String {
+    // A name may hold what ends a comment.
+    let name = printable(&instance.name);
+    let settings = &problem.settings;
+    let asked = format!(
+        "stagecut: least {} of `{name}`, at most {} stages",
+        settings.objective, settings.stages
+    );
+    let lines = [asked].into_iter().chain(program.reading(settings.ticks_per_ns));
+    lines.map(|line| format!("{mark} {line}\n")).collect()
+}
+
+/// Why a file was not written.
+enum Unwritten {
+    Io(io::Error),
+    Solver(SolverError),
+}
+
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The program of the problem's workers, whatever they are.
+fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
+    if let Some(workers) = &problem.workers {
+        let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram { reason })?;
+        return Ok(form.program(labels));
+    }
+    let interest = Interest::up_to(bounds::all_in_one_ns(problem));
+    Ok(Partition::build(problem, &Windows::all(problem), interest, labels).program)
+}

@@ -8,8 +8,8 @@ use stagecut::check;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::presolve;
-use stagecut::exact::windows::boundaries::{self, Limits};
-use stagecut::exact::windows::reach::Reach;
+use stagecut::exact::windows::boundaries::{self, Effort, Limits};
+use stagecut::exact::windows::closure::Closure;
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
@@ -253,7 +253,10 @@ fn twins_keep_to_an_order_at_no_cost() {
             usize::from(reduced.order.edge_count() > problem.order.edge_count())
         })
         .sum();
-    assert!(ordered > 300, "only {ordered} problems with twins");
+    assert!(
+        ordered > 300,
+        "only {ordered} problems with interchangeable items"
+    );
 }
 
 /// The same network, one of its layers twice: both read and send the same.
@@ -310,16 +313,9 @@ fn boundaries_rule_out_no_plan() {
                 };
                 let mut windows = Windows::all(&problem);
                 let open = windows.open();
-                let reach = Reach::new(&problem);
+                let closure = Closure::new(&problem);
                 assert!(
-                    boundaries::narrow(
-                        &problem,
-                        &reach,
-                        limits,
-                        &mut windows,
-                        boundaries::MOST_STEPS,
-                        &|| false
-                    ),
+                    boundaries::narrow(&problem, &closure, limits, &mut windows, Effort::usual(&|| false)),
                     "seed {seed}"
                 );
                 for (item, stage) in plan.iter().enumerate() {

@@ -8,12 +8,15 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
-//! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two parts, and what a cut between stages allows there |
+//! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
 //! | [`allocation`] | workers that differ: ideals and devices, programs, exhaustive search |
+//! | `bits`, `tuning` | bit sets; the constants that decide where time goes |
 //! | `search` | what a search knows: incumbent, bound, reduced problem |
 
 pub mod allocation;
+mod bits;
 pub mod bounds;
+mod components;
 mod cut_states;
 pub mod ideal_pairs;
 pub mod ideals;
@@ -21,6 +24,7 @@ pub mod portfolio;
 pub mod presolve;
 mod room;
 mod search;
+mod tuning;
 pub mod windows;
 
 use crate::control::Control;

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use crate::control::Control;
 use crate::cost::StageCost;
 use crate::exact::allocation::stage::{Holding, sides};
+use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
-use crate::exact::ideals::growth::{self, Grown, Growth, has};
+use crate::exact::ideals::growth::{self, Grown, Growth};
 use crate::exact::room;
 use crate::oracles::labels::{self, Formula};
 use crate::plan::StoppedBy;
@@ -128,7 +129,7 @@ impl<'a> AllocationSearch<'a> {
     /// Ideals are worked off from large to small, so that all ways to reach one are known before it is left.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
         let everything = Ideal {
-            left: growth::everything(self.problem),
+            left: bits::full(self.problem.items.len()),
             weight: self.capacity.total_weight,
             labels: vec![Label {
                 behind: 0,
@@ -377,7 +378,7 @@ impl<'a> AllocationSearch<'a> {
         while label.choice != usize::MAX {
             let parent = &ideals[label.parent.0];
             for (item, stage) in assignment.iter_mut().enumerate() {
-                if has(&parent.left, item) && !has(before, item) {
+                if bits::contains(&parent.left, item) && !bits::contains(before, item) {
                     *stage = choices.len();
                 }
             }

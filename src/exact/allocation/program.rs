@@ -1,8 +1,8 @@
 //! The mixed-integer programs of workers that differ, solved until nothing better is left.
 
 use crate::control::Control;
+use crate::exact::windows::closure::Closure;
 use crate::exact::windows::demands::{self, Demand};
-use crate::exact::windows::reach::Reach;
 use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};
 use crate::formulations::groups::{self, Groups};
@@ -205,7 +205,8 @@ pub fn solve(
     let mut search = Search {
         form,
         control,
-        narrowing: (presolve && control.switches.windows).then(|| (Reach::new(form.problem), form.demands())),
+        narrowing: (presolve && control.switches.windows)
+            .then(|| (Closure::new(form.problem), form.demands())),
         solved: Solved {
             allocation: None,
             bound_ns: lower_ns,
@@ -242,7 +243,7 @@ struct Search<'a> {
     form: &'a Form<'a>,
     control: &'a Control<'a>,
     /// What narrows windows, where it is asked for.
-    narrowing: Option<(Reach, Vec<Demand>)>,
+    narrowing: Option<(Closure, Vec<Demand>)>,
     solved: Solved,
     upper_ns: u64,
     /// Runs since the last better plan.
@@ -308,8 +309,8 @@ impl Search<'_> {
             return Ok(false);
         }
         let mut windows = windows.clone();
-        if let Some((reach, demands)) = &self.narrowing {
-            demands::narrow(self.form.problem, reach, demands, limit_ns, &mut windows);
+        if let Some((closure, demands)) = &self.narrowing {
+            demands::narrow(self.form.problem, closure, demands, limit_ns, &mut windows);
         }
         if windows.some_is_empty() {
             self.exhausted(limit_ns);

@@ -4,8 +4,9 @@
 use crate::control::Control;
 use crate::cost::StageCost;
 use crate::exact::allocation::stage::{Holding, sides};
+use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
-use crate::exact::ideals::growth::{self, Grown, Growth, has};
+use crate::exact::ideals::growth::{self, Grown, Growth};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
@@ -54,7 +55,7 @@ pub fn search(
         stopped_by: None,
     };
     let weight = ground.capacity.total_weight;
-    ground.descend(&mut path, &growth::everything(problem), weight);
+    ground.descend(&mut path, &bits::full(problem.items.len()), weight);
     Searched {
         found: path.found,
         open_ns: path.open_ns,
@@ -144,7 +145,8 @@ impl Ground<'_> {
             return;
         }
         let from_end = path.stages.len() + 1;
-        let members = (0..self.problem.items.len()).filter(|&item| has(left, item) && !has(rest, item));
+        let members = (0..self.problem.items.len())
+            .filter(|&item| bits::contains(left, item) && !bits::contains(rest, item));
         let members: Vec<usize> = members.collect();
         members.iter().for_each(|&item| path.from_end[item] = from_end);
         let bytes = self.least_bytes(path, from_end);

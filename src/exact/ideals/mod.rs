@@ -5,10 +5,12 @@ pub(crate) mod growth;
 
 use std::collections::HashSet;
 
-use self::growth::{Grown, Growth, Tally, has};
+use self::growth::{Grown, Growth, Tally};
 use crate::control::Control;
 use crate::cost::{Side, StageCost};
+use crate::exact::bits;
 use crate::exact::room;
+use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -36,7 +38,7 @@ pub struct IdealSearch<'a> {
 }
 
 /// An ideal on the way: what is still to place, and how it was reached.
-struct State {
+struct ReachedIdeal {
     /// Items still to place: bits of a down-closed set.
     left: Box<[u64]>,
     work_ns: u64,
@@ -78,21 +80,21 @@ impl<'a> IdealSearch<'a> {
         pass
     }
 
-    fn everything(&self) -> State {
-        State {
-            left: growth::everything(self.problem),
+    fn everything(&self) -> ReachedIdeal {
+        ReachedIdeal {
+            left: bits::full(self.problem.items.len()),
             work_ns: self.problem.work_ns(),
             parent: usize::MAX,
         }
     }
 
     /// Takes off one stage after the other, each from every state that the last one led to.
-    fn layers(&self, limit_ns: u64, states: &mut Vec<State>) -> Pass {
+    fn layers(&self, limit_ns: u64, states: &mut Vec<ReachedIdeal>) -> Pass {
         let stages = self.problem.stages();
         let all_stages = self.problem.settings.all_stages;
         let words = states[0].left.len();
         // Each ideal is kept twice, as a state and to be recognised, in tables that double.
-        let most_states = room::bytes() / (2 * 8 * words + BYTES_OF_A_STATE);
+        let most_states = room::bytes() / (2 * 8 * words + TUNING.bytes_of_a_reached_ideal);
         let mut seen: HashSet<Box<[u64]>> = HashSet::new();
         let mut layer = 0..1;
         let mut steps = 0;
@@ -103,7 +105,7 @@ impl<'a> IdealSearch<'a> {
                 seen.clear();
             }
             for parent in layer {
-                let busy = Busy {
+                let busy = StageTally {
                     search: self,
                     from_end,
                     limit_ns,
@@ -135,7 +137,7 @@ impl<'a> IdealSearch<'a> {
                         return false;
                     }
                     seen.insert(left.into());
-                    states.push(State {
+                    states.push(ReachedIdeal {
                         left: left.into(),
                         work_ns,
                         parent,
@@ -160,18 +162,15 @@ impl<'a> IdealSearch<'a> {
     }
 }
 
-/// What a state takes beside its two sets, with what tables leave free.
-const BYTES_OF_A_STATE: usize = 192;
-
 /// Reads the stages off the chain of states that ends in the last one, the empty ideal.
-fn unwind(n: usize, states: &[State]) -> Assignment {
+fn unwind(n: usize, states: &[ReachedIdeal]) -> Assignment {
     let mut assignment = vec![0; n];
     let mut at = states.len() - 1;
     let mut stage = 0;
     while states[at].parent != usize::MAX {
         let parent = states[at].parent;
         for (item, place) in assignment.iter_mut().enumerate() {
-            if has(&states[parent].left, item) && !has(&states[at].left, item) {
+            if bits::contains(&states[parent].left, item) && !bits::contains(&states[at].left, item) {
                 *place = stage;
             }
         }
@@ -182,7 +181,7 @@ fn unwind(n: usize, states: &[State]) -> Assignment {
 }
 
 /// What a stage adds up to where workers are alike.
-struct Busy<'a, 'b> {
+struct StageTally<'a, 'b> {
     search: &'b IdealSearch<'a>,
     from_end: usize,
     limit_ns: u64,
@@ -192,7 +191,7 @@ struct Busy<'a, 'b> {
     bytes: u64,
 }
 
-impl Busy<'_, '_> {
+impl StageTally<'_, '_> {
     fn keeps_limit(&self) -> bool {
         let [blocking, link_in, link_out] = self.paid_ns;
         (self.work_ns + blocking).max(link_in).max(link_out) <= self.limit_ns
@@ -204,7 +203,7 @@ impl Busy<'_, '_> {
     }
 }
 
-impl Tally for Busy<'_, '_> {
+impl Tally for StageTally<'_, '_> {
     fn admits(&self, item: usize) -> bool {
         let problem = self.search.problem;
         let bytes = self.bytes + self.bytes_of(item);

@@ -5,8 +5,8 @@ use crate::exact::bounds;
 use crate::exact::bounds::anchored;
 use crate::exact::search::Search;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Limits};
-use crate::exact::windows::reach::Reach;
+use crate::exact::windows::boundaries::{self, Effort, Limits};
+use crate::exact::windows::closure::Closure;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
@@ -105,8 +105,8 @@ pub(crate) fn search(
 /// The windows of the reduced problem's items; `None` if no plan of interest is left.
 fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Windows> {
     let problem = &search.reduced.problem;
-    let reach = Reach::new(problem);
-    let mut windows = windows::within(problem, &reach, limit_ns);
+    let closure = Closure::new(problem);
+    let mut windows = windows::within(problem, &closure, limit_ns);
     // Boundaries hardly ever close more than half of what is open.
     let is_hopeless = extent == Extent::Few && windows.open() > 2 * FEW_BINARIES;
     if windows.some_is_empty() || is_hopeless || !search.control.switches.boundaries {
@@ -118,15 +118,7 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
         objective_ns: search.target_ns(),
     };
     let must_stop = || search.control.must_stop().is_some();
-    boundaries::narrow(
-        problem,
-        &reach,
-        limits,
-        &mut windows,
-        boundaries::MOST_STEPS,
-        &must_stop,
-    )
-    .then_some(windows)
+    boundaries::narrow(problem, &closure, limits, &mut windows, Effort::usual(&must_stop)).then_some(windows)
 }
 
 /// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.

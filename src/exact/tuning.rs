@@ -1,0 +1,107 @@
+//! Constants that decide where exact searches spend their time and memory. Answers stay right with other values; they come sooner
+//! or later.
+//!
+//! Each says what the value rests on: a measurement, a size that follows from the machine, or nothing but judgement ("not
+//! measured").
+
+/// Declares the constants: name, type, value and reason of each in one place.
+macro_rules! tuning {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr,)+) => {
+        /// See the module.
+        pub(crate) struct Tuning {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        /// The values in use.
+        pub(crate) const TUNING: Tuning = Tuning { $($name: $value,)+ };
+    };
+}
+
+tuning! {
+    // ideals/
+
+    /// Steps of a growing stage between two looks at the clock: some 10 microseconds. Not measured.
+    growth_steps_between_clock_looks: u64 = 1 << 12,
+    /// Bytes of a reached ideal beside its two bit sets, with what a vector and a hash table that double leave free: estimated from
+    /// the sizes of their entries.
+    bytes_of_a_reached_ideal: usize = 192,
+
+    // components/
+
+    /// Ideals of one component that are listed if all of them are. Beyond, passes hardly ever end in time, and the program has the
+    /// machine to itself.
+    most_ideals: usize = 300_000,
+    /// Ideals of one component that are listed if only those are that lie near the bound. Not measured.
+    most_ideals_near_bound: usize = 1_000_000,
+    /// Ideals visited for each one that may be listed. A visit takes some 30 ns (EfficientNet, 13.8 million ideals), so that all
+    /// take less than a second.
+    visits_per_listed_ideal: usize = 32,
+    /// Where ideals near the bound are too many, the factor by which the limit moves towards the bound. Not measured.
+    limit_shrink_factor: u64 = 4,
+
+    // cut_states/
+
+    /// Pairs of ideals before a boundary that are looked at one by one in a round: hundredths of a second's work.
+    most_pairs_of_a_round: usize = 1 << 17,
+    /// Pairs of leaves looked at in the time of one pair of inner nodes. Not measured.
+    leaf_pairs_per_node_pair: usize = 64,
+    /// Levels of a tree that one thread bounds at a time. Not measured.
+    levels_of_a_block: usize = 8,
+    /// One part in so many of the slack must go in a round for another round to follow. Not measured.
+    slack_share_for_another_round: u64 = 8,
+    /// One part in so many of the slack must go with a lower limit for its cut states to be looked for. Not measured.
+    slack_share_for_lower_limit: u64 = 24,
+
+    // ideal_pairs/
+
+    /// Pairs of ideals beyond which plans near the incumbent are looked for first: for Inception v3 on our CPU in 8 stages the best
+    /// of them is optimal after 1.6 s.
+    pairs_for_corridors: usize = 10_000_000,
+    /// Pairs of a layer that beam searches keep, one search after the other. Not measured.
+    beam_widths: [usize; 3] = [8, 64, 512],
+    /// Where dominated pairs cannot be told, successors that a beam search takes of each pair. Not measured.
+    beam_successors: usize = 8,
+    /// Where they can, how many times as much as the average a stage of a beam search may leave of its limit. Not measured.
+    beam_idle_factor: u64 = 4,
+    /// A prime by which a beam search starts at another successor for each pair.
+    beam_stride: usize = 7919,
+    /// Steps of a layer that is taken whatever the other end costs: a millisecond's work.
+    steps_of_a_cheap_layer: u64 = 1_000_000,
+    /// Bytes of the set of pairs met from one end. Not measured.
+    most_bytes_of_met_pairs: usize = 1 << 30,
+    /// Ideals at the far ends of slices that are kept at a time, four bytes each. Not measured.
+    most_reachable_ideals: usize = 100_000_000,
+    /// Pairs of a layer that tell what the next one costs. Not measured.
+    pairs_sampled_for_cost: usize = 16,
+    /// Ideals looked at, more or less, for the stages from a batch of pairs. Not measured.
+    ideals_of_a_batch: usize = 4_000_000,
+    /// Pairs in a batch, at least and at most. Not measured.
+    pairs_of_a_batch: [usize; 2] = [8, 512],
+    /// Pairs with the same second ideal that a thread goes on from at a time. Not measured.
+    pairs_of_a_group: usize = 32,
+    /// Steps between two looks at the clock: some milliseconds.
+    pair_steps_between_clock_looks: u64 = 1_000_000,
+    /// Pairs in a row of a set of pairs that stay a list, at most: so few are searched as fast as bits are found.
+    most_listed_pairs_of_a_row: usize = 64,
+    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most. Not measured.
+    layer_leaf_and_node_pairs: [usize; 2] = [1 << 20, 1 << 21],
+    /// The same in a beam search. Not measured.
+    beam_leaf_and_node_pairs: [usize; 2] = [1 << 17, 1 << 15],
+    /// Pairs, counted with those they may be reached from, that are looked at between two looks at the clock. Not measured.
+    reached_pairs_between_clock_looks: usize = 1 << 24,
+    /// Pairs looked at between two looks at the clock, at least. Not measured.
+    least_pairs_between_clock_looks: usize = 64,
+    /// Steps that looking at a stage between two pairs counts for. Not measured.
+    steps_of_a_stage: u64 = 32,
+    /// Steps that looking at a pair of nodes counts for. Not measured.
+    steps_of_a_node_pair: u64 = 8,
+    /// Trials between a number of joined items that is enough and half of it that is not. Not measured.
+    coarsening_bisections: usize = 4,
+
+    // windows/
+
+    /// The two limits of a boundary are weighed in so many parts. Not measured.
+    boundary_weights: i128 = 64,
+    /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
+    most_boundary_steps: usize = 10_000_000,
+}

@@ -202,18 +202,11 @@ impl<'a> AllocationSearch<'a> {
         };
         let may_carry = labels.iter().map(carries).fold(0.0, f64::max);
         let most_steps = self.most_steps.saturating_sub(*steps);
-        let mut stage = Growth::new(
-            self.problem,
-            self.control,
-            &self.predecessors,
-            &left,
-            tally,
-            most_steps,
-        );
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
         let mut stopped = None;
         let mut next_look = ideals.looked_at + PATIENCE;
         let mut tried = 0;
-        let grown = stage.each(&mut |holding, left| {
+        let grown = stage.each(most_steps, &mut |holding, left| {
             let weight_left = weight - holding.weight;
             if weight_left as f64 > may_carry {
                 return false;

@@ -107,15 +107,8 @@ impl Ground<'_> {
     fn descend(&self, path: &mut Path, left: &[u64], weight: u64) {
         let holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
         let most_steps = self.most_steps.saturating_sub(path.steps);
-        let mut stage = Growth::new(
-            self.problem,
-            self.control,
-            &self.predecessors,
-            left,
-            holding,
-            most_steps,
-        );
-        let grown = stage.each(&mut |holding, rest| {
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, left, holding);
+        let grown = stage.each(most_steps, &mut |holding, rest| {
             self.put_stage(path, holding, left, rest, weight - holding.weight);
             path.stopped_by.is_some()
         });

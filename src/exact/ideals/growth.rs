@@ -65,18 +65,16 @@ pub struct Growth<'a, T> {
     pub tally: T,
     /// Items taken or left so far.
     pub steps: u64,
-    most_steps: u64,
 }
 
 impl<'a, T: Tally> Growth<'a, T> {
-    /// An empty stage at the end of the ideal `left`, that gives up after so many steps.
+    /// An empty stage at the end of the ideal `left`.
     pub fn new(
         problem: &'a Problem,
         control: &'a Control<'a>,
         predecessors: &'a [Vec<usize>],
         left: &[u64],
         tally: T,
-        most_steps: u64,
     ) -> Self {
         let n = problem.items.len();
         let mut waits_for = vec![0; n];
@@ -98,13 +96,12 @@ impl<'a, T: Tally> Growth<'a, T> {
             size: 0,
             tally,
             steps: 0,
-            most_steps,
         }
     }
 
     /// Calls `leaf` with every non-empty stage: what it adds up to, and what is left without it. Ends when `leaf` accepts
-    /// one.
-    pub fn each(&mut self, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
+    /// one, and gives up after so many steps.
+    pub fn each(&mut self, most_steps: u64, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
         let patience = TUNING.growth_steps_between_clock_looks;
         let mut next_look = patience;
         loop {
@@ -120,7 +117,7 @@ impl<'a, T: Tally> Growth<'a, T> {
             if self.size > 0 && leaf(&self.tally, &self.left) {
                 return Grown::Accepted;
             }
-            if self.steps > self.most_steps {
+            if self.steps > most_steps {
                 return Grown::Stopped(StoppedBy::SizeLimit);
             }
             if self.steps > next_look {

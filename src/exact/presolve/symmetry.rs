@@ -1,4 +1,4 @@
-//! Twins: items that could change places in any plan, so that their stages may be sorted.
+//! Symmetry breaking: items that could change places in any plan, so that their stages may be sorted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ struct Signature {
     sent: Vec<(Vec<usize>, [u64; 3])>,
 }
 
-/// Pairs of symmetry, the one with the lower number first: of each class, every twin and the next. Passes whose layer has
+/// Pairs of interchangeable items, the one with the lower number first: of each class, every item and the next. Passes whose layer has
 /// another elsewhere are left out, since memory may depend on both.
 ///
 /// Time O(n + e + c) for n items, e order pairs and c consumers, beside sorting and hashing.

@@ -8,7 +8,7 @@ use stagecut::check;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::presolve;
-use stagecut::exact::windows::boundaries::{self, Effort, Limits};
+use stagecut::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use stagecut::exact::windows::closure::Closure;
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
@@ -315,7 +315,13 @@ fn boundaries_rule_out_no_plan() {
                 let open = windows.open();
                 let closure = Closure::new(&problem);
                 assert!(
-                    boundaries::narrow(&problem, &closure, limits, &mut windows, Effort::usual(&|| false)),
+                    boundaries::narrow(
+                        &problem,
+                        &closure,
+                        limits,
+                        &mut windows,
+                        ProbeBudget::usual(&|| false)
+                    ),
                     "seed {seed}"
                 );
                 for (item, stage) in plan.iter().enumerate() {

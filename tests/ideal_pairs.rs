@@ -228,9 +228,9 @@ fn ideals_that_count_are_enough() {
                 return 0;
             };
             let control = Control::default();
-            let few = |wanted| Caps {
+            let few = |near_bound| Caps {
                 all: 4,
-                wanted,
+                near_bound,
                 ..Caps::new(problem.settings.communication)
             };
             let within = |caps| PairSearch::capped(&problem, &control, caps, best_ns);

@@ -10,7 +10,7 @@ use crate::exact::cut_states::states::CutStates;
 use crate::exact::ideal_pairs::model::PairModel;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Effort, Limits};
+use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 
@@ -64,11 +64,11 @@ impl StageLimit {
             };
             // As much work on windows as there are pairs to look at without them.
             let [first, second] = [0, 1].map(|p: usize| model.components[p].len());
-            let effort = Effort {
+            let budget = ProbeBudget {
                 most_steps: first.saturating_mul(second).min(TUNING.most_boundary_steps),
                 must_stop: &must_stop,
             };
-            if !boundaries::narrow(problem, closure, limits, &mut windows, effort) {
+            if !boundaries::narrow(problem, closure, limits, &mut windows, budget) {
                 return None;
             }
         }

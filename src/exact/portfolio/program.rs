@@ -5,7 +5,7 @@ use crate::exact::bounds;
 use crate::exact::bounds::anchored;
 use crate::exact::search::Search;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Effort, Limits};
+use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::exact::windows::closure::Closure;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
@@ -118,7 +118,14 @@ fn windows_within(search: &Search, limit_ns: u64, extent: Extent) -> Option<Wind
         objective_ns: search.target_ns(),
     };
     let must_stop = || search.control.must_stop().is_some();
-    boundaries::narrow(problem, &closure, limits, &mut windows, Effort::usual(&must_stop)).then_some(windows)
+    boundaries::narrow(
+        problem,
+        &closure,
+        limits,
+        &mut windows,
+        ProbeBudget::usual(&must_stop),
+    )
+    .then_some(windows)
 }
 
 /// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.

@@ -14,14 +14,14 @@ pub use crate::exact::windows::limits::Limits;
 
 /// How long boundaries are asked about. What was found by then stays.
 #[derive(Clone, Copy)]
-pub struct Effort<'a> {
+pub struct ProbeBudget<'a> {
     /// Items, order pairs and consumers looked at, at most.
     pub most_steps: usize,
     /// Asked before each question.
     pub must_stop: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Effort<'a> {
+impl<'a> ProbeBudget<'a> {
     /// Tenths of a second's work.
     pub fn usual(must_stop: &'a dyn Fn() -> bool) -> Self {
         Self {
@@ -42,20 +42,20 @@ pub fn narrow(
     closure: &Closure,
     limits: Limits,
     windows: &mut Windows,
-    effort: Effort,
+    budget: ProbeBudget,
 ) -> bool {
     if problem.settings.communication != Communication::Blocking {
         return true;
     }
     let spans: Vec<Span> = problem.transfers.iter().map(|t| Span::new(t, closure)).collect();
-    let mut steps_left = effort.most_steps;
+    let mut steps_left = budget.most_steps;
     (1..problem.stages()).all(|stages| {
         let mut probe = BoundaryProbe {
             boundary: Boundary::new(problem, &spans, limits, stages),
             closure,
             windows,
             steps_left: &mut steps_left,
-            must_stop: effort.must_stop,
+            must_stop: budget.must_stop,
         };
         probe.narrow()
     })

@@ -42,8 +42,8 @@ switches! {
     apart,
     /// Items join the neighbour that pays for them anyway.
     absorb,
-    /// Items that could change places in any plan keep to an order.
-    twins,
+    /// Symmetry breaking: items that could change places in any plan keep to an order.
+    symmetry,
     /// Prefix variables outside an item's stage window are fixed.
     windows,
     /// Windows take account of what must cross the boundaries between stages.
@@ -70,12 +70,12 @@ switches! {
     ideal_pairs,
     /// Pairs of ideals over joined items, where those of all items are too many.
     coarse,
-    /// Pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
-    fronts,
+    /// Feasible cut states: pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
+    cut_states,
     /// Pairs of ideals are left out where another is reached that can only be better.
     dominance,
-    /// A few pairs of ideals are gone on from before all of them, or where all are too many.
-    dives,
+    /// Beam search over pairs of ideals: with a few of each layer, where all of them are too many.
+    beam,
     /// With heterogeneous workers: what one class of them can do alone.
     one_class,
     /// With heterogeneous workers: exhaustive search over few items.

@@ -10,8 +10,8 @@ use stagecut::check;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::presolve;
-use stagecut::exact::windows::boundaries::{self, Limits};
-use stagecut::exact::windows::reach::Reach;
+use stagecut::exact::windows::boundaries::{self, Limits, ProbeBudget};
+use stagecut::exact::windows::closure::Closure;
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
@@ -254,7 +254,10 @@ fn twins_keep_to_an_order_at_no_cost() {
             usize::from(reduced.order.edge_count() > problem.order.edge_count())
         })
         .sum();
-    assert!(ordered > 300, "only {ordered} problems with twins");
+    assert!(
+        ordered > 300,
+        "only {ordered} problems with interchangeable items"
+    );
 }
 
 /// The same network, one of its layers twice: both read and send the same.
@@ -311,15 +314,14 @@ fn boundaries_rule_out_no_plan() {
                 };
                 let mut windows = Windows::all(&problem);
                 let open = windows.open();
-                let reach = Reach::new(&problem);
+                let closure = Closure::new(&problem);
                 assert!(
                     boundaries::narrow(
                         &problem,
-                        &reach,
+                        &closure,
                         limits,
                         &mut windows,
-                        boundaries::MOST_STEPS,
-                        &|| false
+                        ProbeBudget::usual(&|| false)
                     ),
                     "seed {seed}"
                 );

@@ -71,23 +71,26 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     let all = Switches::default();
     let mut best = None;
     let usual = Caps::new(problem.settings.communication);
-    // With so few pairs that are looked at one by one, fronts stay coarse.
+    // With so few pairs that are looked at one by one, cut states stay coarse.
     let coarse = Caps { pairs: 64, ..usual };
-    let fronts = Switches { fronts: false, ..all };
+    let cut_states = Switches {
+        cut_states: false,
+        ..all
+    };
     let dominance = Switches {
         dominance: false,
         ..all
     };
-    let dives = Switches { dives: false, ..all };
+    let beam = Switches { beam: false, ..all };
     for (switches, caps) in [
         (all, usual),
         (all, coarse),
         (all, Caps { pairs: 0, ..usual }),
-        (fronts, usual),
+        (cut_states, usual),
         (dominance, usual),
         (dominance, coarse),
-        (dives, usual),
-        (dives, coarse),
+        (beam, usual),
+        (beam, coarse),
     ] {
         let control = Control {
             switches,
@@ -117,7 +120,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     }
 }
 
-/// Tensors that cross several boundaries are paid for once at either end, and fronts may count them no more often.
+/// Tensors that cross several boundaries are paid for once at either end, and cut states may count them no more often.
 #[test]
 fn passes_agree_with_brute_force_where_tensors_go_far() {
     let compared: usize = (0..600u64)
@@ -226,9 +229,9 @@ fn ideals_that_count_are_enough() {
                 return 0;
             };
             let control = Control::default();
-            let few = |wanted| Caps {
+            let few = |near_bound| Caps {
                 all: 4,
-                wanted,
+                near_bound,
                 ..Caps::new(problem.settings.communication)
             };
             let within = |caps| PairSearch::capped(&problem, &control, caps, best_ns);

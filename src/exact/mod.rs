@@ -12,11 +12,14 @@
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
-//! | [`ideal_pairs`], `cut_states` | the same over pairs of ideals, for problems in two components, and what a cut between stages allows there |
+//! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
+//! | `bits` | bit sets |
 //! | `tuning` | every number the engine was tuned by |
 //! | `room` | how much memory a search may take |
 
+mod bits;
 pub mod bounds;
+mod components;
 mod cut_states;
 pub mod heterogeneous;
 pub mod homogeneous;

@@ -1,111 +1,178 @@
-//! Every number that the exact engine was tuned by, with the reason of each.
+//! Constants that decide where exact searches spend their time and memory. Answers stay right with other values; they come sooner
+//! or later.
+//!
+//! Each says what the value rests on: a measurement, a size that follows from the machine, or nothing but judgement ("not
+//! measured").
 
 use std::time::Duration;
 
-/// Limits of effort and of size. None of them changes an answer; each decides how soon it comes.
-///
-/// A *step* is one look at a stage, an item or a pair of slices: about 1 to 100 ns.
-pub(crate) struct Tuning {
-    /// Programs of the anchored stage bound: each rules out the items of a stage, so a problem that needs more is of another kind.
-    pub programs_of_anchors: usize,
-    /// Branch-and-bound nodes of each program of the three-block bound.
-    pub nodes_of_three_blocks: u64,
-    /// Extensions of a stage before anything slower: hundredths of a second's work.
-    pub steps_of_ideals_first: u64,
-    /// Extensions after which the rest is left to the program beside the ideals: some tenths of a second's work.
-    pub steps_of_ideals_beside: u64,
-    /// Pairs of slices that are passed over before anything slower: seconds of work.
-    pub steps_of_pairs: u64,
-    /// Pairs of slices that are passed over beside the program.
-    pub steps_of_pairs_beside: u64,
-    /// Pairs of slices of a relaxed problem: some seconds of work.
-    pub steps_of_relaxed_pairs: u64,
-    /// Ideals of a component that a coarser problem leaves: enough for plans near the bound.
-    pub coarse_ideals: usize,
-    /// Pairs of slices of a coarser problem: some tenths of a second's work.
-    pub steps_of_coarse_pairs: u64,
-    /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
-    pub head_start_of_ideals: Duration,
-    /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
-    /// and alone. A transformer of 20,000 operators takes 0.5 s so, 2.2 s with a program beside.
-    pub places_of_programs: usize,
-    /// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
-    pub few_binaries: usize,
-    /// Nodes after which a program of few binaries is left for later.
-    pub nodes_of_few_binaries: u64,
-    /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
-    pub solutions_excluded: usize,
-    /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.
-    pub retreats: u64,
-    /// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
-    pub retreat: f64,
-    /// Steps of a pass over pairs of ideals at first: hundredths of a second's work.
-    pub steps_of_a_pass: u64,
-    /// The same with blocking transfers, about a second's: the time of a pass grows steadily with its limit there, so that lower ones
-    /// tell less.
-    pub steps_of_a_blocking_pass: u64,
-    /// How many times as many steps a pass may take where no lower limit tells more.
-    pub growth_of_passes: u64,
-    /// How many times as many with blocking transfers, where it asks for anything better: it may be the last.
-    pub growth_of_last_blocking_pass: u64,
-    /// What is open is asked for at once where it is a smaller share of the incumbent than one in so many.
-    pub asked_at_once: u64,
-    /// Halvings of what is open without a plan after which a pass asks for anything better.
-    pub halvings: usize,
-    /// The same with blocking transfers, where all passes take as long.
-    pub halvings_if_blocking: usize,
-    /// Corridors around an incumbent: ideals on either side, and limits without a plan after which anything better is asked for.
-    pub corridors: [(usize, usize); 3],
-    /// Steps of a pass in one: some tenths of a second's work.
-    pub steps_nearby: u64,
-    /// Passes in one that may take longer.
-    pub stops_nearby: usize,
-    /// What is open is no longer halved there where it is a smaller share of the incumbent than one in so many.
-    pub not_halved_nearby: u64,
-    /// Pendant items take at most one part in so many of a stage.
-    pub pendant_share: u64,
-    /// Heterogeneous workers: steps over ideals and devices before a program with few places, tenths of a second's work.
-    pub steps_of_devices_first: u64,
-    /// The same before a program with many places: minutes of work.
-    pub steps_of_devices: u64,
-    /// Places for items that are few: stages times items times choices.
-    pub few_places_of_devices: usize,
-    /// Stages that exhaustive search looks at before the program: a second's work.
-    pub stages_of_tree_first: u64,
+/// Declares the constants: name, type, value and reason of each in one place.
+macro_rules! tuning {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr,)+) => {
+        /// See the module.
+        pub(crate) struct Tuning {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        /// The values in use.
+        pub(crate) const TUNING: Tuning = Tuning { $($name: $value,)+ };
+    };
 }
 
-/// The numbers in use.
-pub(crate) const TUNING: Tuning = Tuning {
-    programs_of_anchors: 8,
-    nodes_of_three_blocks: 50,
-    steps_of_ideals_first: 200_000,
-    steps_of_ideals_beside: 5_000_000,
-    steps_of_pairs: 20_000_000_000,
-    steps_of_pairs_beside: 100_000_000_000,
-    steps_of_relaxed_pairs: 4_000_000_000,
-    coarse_ideals: 100_000,
-    steps_of_coarse_pairs: 50_000_000,
-    head_start_of_ideals: Duration::from_millis(50),
-    places_of_programs: 100_000,
-    few_binaries: 160,
-    nodes_of_few_binaries: 1,
-    solutions_excluded: 8,
-    retreats: 6,
-    retreat: 1e-8,
-    steps_of_a_pass: 10_000_000,
-    steps_of_a_blocking_pass: 200_000_000,
-    growth_of_passes: 8,
-    growth_of_last_blocking_pass: 4,
-    asked_at_once: 1 << 20,
-    halvings: 8,
-    halvings_if_blocking: 3,
-    corridors: [(64, 7), (256, 5), (1024, 4)],
-    steps_nearby: 20_000_000,
-    stops_nearby: 3,
-    not_halved_nearby: 4096,
-    pendant_share: 100,
-    steps_of_devices_first: 20_000_000,
-    steps_of_devices: 4_000_000_000,
-    few_places_of_devices: 2_000,
-    stages_of_tree_first: 200_000,
-};
+tuning! {
+    // ideals/
+
+    /// Steps of a growing stage between two looks at the clock: some 10 microseconds. Not measured.
+    growth_steps_between_clock_looks: u64 = 1 << 12,
+    /// Bytes of a reached ideal beside its two bit sets, with what a vector and a hash table that double leave free: estimated from
+    /// the sizes of their entries.
+    bytes_of_a_reached_ideal: usize = 192,
+
+    // components/
+
+    /// Ideals of one component that are listed if all of them are. Beyond, passes hardly ever end in time, and the program has the
+    /// machine to itself.
+    most_ideals: usize = 300_000,
+    /// Ideals of one component that are listed if only those are that lie near the bound. Not measured.
+    most_ideals_near_bound: usize = 1_000_000,
+    /// Ideals visited for each one that may be listed. A visit takes some 30 ns (EfficientNet, 13.8 million ideals), so that all
+    /// take less than a second.
+    visits_per_listed_ideal: usize = 32,
+    /// Where ideals near the bound are too many, the factor by which the limit moves towards the bound. Not measured.
+    limit_shrink_factor: u64 = 4,
+
+    // cut_states/
+
+    /// Pairs of ideals before a boundary that are looked at one by one in a round: hundredths of a second's work.
+    most_pairs_of_a_round: usize = 1 << 17,
+    /// Pairs of leaves looked at in the time of one pair of inner nodes. Not measured.
+    leaf_pairs_per_node_pair: usize = 64,
+    /// Levels of a tree that one thread bounds at a time. Not measured.
+    levels_of_a_block: usize = 8,
+    /// One part in so many of the slack must go in a round for another round to follow. Not measured.
+    slack_share_for_another_round: u64 = 8,
+    /// One part in so many of the slack must go with a lower limit for its cut states to be looked for. Not measured.
+    slack_share_for_lower_limit: u64 = 24,
+
+    // ideal_pairs/
+
+    /// Pairs of ideals beyond which plans near the incumbent are looked for first: for Inception v3 on our CPU in 8 stages the best
+    /// of them is optimal after 1.6 s.
+    pairs_for_corridors: usize = 10_000_000,
+    /// Pairs of a layer that beam searches keep, one search after the other. Not measured.
+    beam_widths: [usize; 3] = [8, 64, 512],
+    /// Where dominated pairs cannot be told, successors that a beam search takes of each pair. Not measured.
+    beam_successors: usize = 8,
+    /// Where they can, how many times as much as the average a stage of a beam search may leave of its limit. Not measured.
+    beam_idle_factor: u64 = 4,
+    /// A prime by which a beam search starts at another successor for each pair.
+    beam_stride: usize = 7919,
+    /// Steps of a layer that is taken whatever the other end costs: a millisecond's work.
+    steps_of_a_cheap_layer: u64 = 1_000_000,
+    /// Bytes of the set of pairs met from one end. Not measured.
+    most_bytes_of_met_pairs: usize = 1 << 30,
+    /// Ideals at the far ends of slices that are kept at a time, four bytes each. Not measured.
+    most_reachable_ideals: usize = 100_000_000,
+    /// Pairs of a layer that tell what the next one costs. Not measured.
+    pairs_sampled_for_cost: usize = 16,
+    /// Ideals looked at, more or less, for the stages from a batch of pairs. Not measured.
+    ideals_of_a_batch: usize = 4_000_000,
+    /// Pairs in a batch, at least and at most. Not measured.
+    pairs_of_a_batch: [usize; 2] = [8, 512],
+    /// Pairs with the same second ideal that a thread goes on from at a time. Not measured.
+    pairs_of_a_group: usize = 32,
+    /// Steps between two looks at the clock: some milliseconds.
+    pair_steps_between_clock_looks: u64 = 1_000_000,
+    /// Pairs in a row of a set of pairs that stay a list, at most: so few are searched as fast as bits are found.
+    most_listed_pairs_of_a_row: usize = 64,
+    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most. Not measured.
+    layer_leaf_and_node_pairs: [usize; 2] = [1 << 20, 1 << 21],
+    /// The same in a beam search. Not measured.
+    beam_leaf_and_node_pairs: [usize; 2] = [1 << 17, 1 << 15],
+    /// Pairs, counted with those they may be reached from, that are looked at between two looks at the clock. Not measured.
+    reached_pairs_between_clock_looks: usize = 1 << 24,
+    /// Pairs looked at between two looks at the clock, at least. Not measured.
+    least_pairs_between_clock_looks: usize = 64,
+    /// Steps that looking at a stage between two pairs counts for. Not measured.
+    steps_of_a_stage: u64 = 32,
+    /// Steps that looking at a pair of nodes counts for. Not measured.
+    steps_of_a_node_pair: u64 = 8,
+    /// Trials between a number of joined items that is enough and half of it that is not. Not measured.
+    coarsening_bisections: usize = 4,
+
+    // windows/
+
+    /// The two limits of a boundary are weighed in so many parts. Not measured.
+    boundary_weights: i128 = 64,
+    /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
+    most_boundary_steps: usize = 10_000_000,
+
+    // homogeneous/ and heterogeneous/
+
+    /// Programs of the anchored stage bound: each rules out the items of a stage, so a problem that needs more is of another kind.
+    programs_of_anchors: usize = 8,
+    /// Branch-and-bound nodes of each program of the three-block bound.
+    nodes_of_three_blocks: u64 = 50,
+    /// Extensions of a stage before anything slower: hundredths of a second's work.
+    steps_of_ideals_first: u64 = 200_000,
+    /// Extensions after which the rest is left to the program beside the ideals: some tenths of a second's work.
+    steps_of_ideals_beside: u64 = 5_000_000,
+    /// Pairs of slices that are passed over before anything slower: seconds of work.
+    steps_of_pairs: u64 = 20_000_000_000,
+    /// Pairs of slices that are passed over beside the program.
+    steps_of_pairs_beside: u64 = 100_000_000_000,
+    /// Pairs of slices of a relaxed problem: some seconds of work.
+    steps_of_relaxed_pairs: u64 = 4_000_000_000,
+    /// Ideals of a component that a coarser problem leaves: enough for plans near the bound.
+    coarse_ideals: usize = 100_000,
+    /// Pairs of slices of a coarser problem: some tenths of a second's work.
+    steps_of_coarse_pairs: u64 = 50_000_000,
+    /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
+    head_start_of_ideals: Duration = Duration::from_millis(50),
+    /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
+    /// and alone. A transformer of 20,000 operators takes 0.5 s so, 2.2 s with a program beside.
+    places_of_programs: usize = 100_000,
+    /// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
+    few_binaries: usize = 160,
+    /// Nodes after which a program of few binaries is left for later.
+    nodes_of_few_binaries: u64 = 1,
+    /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
+    solutions_excluded: usize = 8,
+    /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.
+    retreats: u64 = 6,
+    /// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.
+    retreat: f64 = 1e-8,
+    /// Steps of a pass over pairs of ideals at first: hundredths of a second's work.
+    steps_of_a_pass: u64 = 10_000_000,
+    /// The same with blocking transfers, about a second's: the time of a pass grows steadily with its limit there, so that lower ones
+    /// tell less.
+    steps_of_a_blocking_pass: u64 = 200_000_000,
+    /// How many times as many steps a pass may take where no lower limit tells more.
+    growth_of_passes: u64 = 8,
+    /// How many times as many with blocking transfers, where it asks for anything better: it may be the last.
+    growth_of_last_blocking_pass: u64 = 4,
+    /// What is open is asked for at once where it is a smaller share of the incumbent than one in so many.
+    asked_at_once: u64 = 1 << 20,
+    /// Halvings of what is open without a plan after which a pass asks for anything better.
+    halvings: usize = 8,
+    /// The same with blocking transfers, where all passes take as long.
+    halvings_if_blocking: usize = 3,
+    /// Corridors around an incumbent: ideals on either side, and limits without a plan after which anything better is asked for.
+    corridors: [(usize, usize); 3] = [(64, 7), (256, 5), (1024, 4)],
+    /// Steps of a pass in one: some tenths of a second's work.
+    steps_nearby: u64 = 20_000_000,
+    /// Passes in one that may take longer.
+    stops_nearby: usize = 3,
+    /// What is open is no longer halved there where it is a smaller share of the incumbent than one in so many.
+    not_halved_nearby: u64 = 4096,
+    /// Pendant items take at most one part in so many of a stage.
+    pendant_share: u64 = 100,
+    /// Heterogeneous workers: steps over ideals and devices before a program with few places, tenths of a second's work.
+    steps_of_devices_first: u64 = 20_000_000,
+    /// The same before a program with many places: minutes of work.
+    steps_of_devices: u64 = 4_000_000_000,
+    /// Places for items that are few: stages times items times choices.
+    few_places_of_devices: usize = 2_000,
+    /// Stages that exhaustive search looks at before the program: a second's work.
+    stages_of_tree_first: u64 = 200_000,
+}

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use crate::control::Control;
 use crate::cost::StageCost;
 use crate::cost::allocation::{Allocation, StageWork};
+use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
-use crate::exact::ideals::growth::{self, Grown, Growth, has};
+use crate::exact::ideals::growth::{self, Grown, Growth};
 use crate::exact::room;
 use crate::labels;
 use crate::objective::Formula;
@@ -130,7 +131,7 @@ impl<'a> AllocationSearch<'a> {
     /// Ideals are worked off from large to small, so that all ways to reach one are known before it is left.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
         let everything = Ideal {
-            left: growth::everything(self.problem),
+            left: bits::full(self.problem.items.len()),
             weight: self.capacity.total_weight,
             labels: vec![Label {
                 behind: 0,
@@ -203,18 +204,11 @@ impl<'a> AllocationSearch<'a> {
         };
         let may_carry = labels.iter().map(carries).fold(0.0, f64::max);
         let most_steps = self.most_steps.saturating_sub(*steps);
-        let mut stage = Growth::new(
-            self.problem,
-            self.control,
-            &self.predecessors,
-            &left,
-            tally,
-            most_steps,
-        );
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
         let mut stopped = None;
         let mut next_look = ideals.looked_at + PATIENCE;
         let mut tried = 0;
-        let grown = stage.each(&mut |holding, left| {
+        let grown = stage.each(most_steps, &mut |holding, left| {
             let weight_left = weight - holding.weight;
             if weight_left as f64 > may_carry {
                 return false;
@@ -379,7 +373,7 @@ impl<'a> AllocationSearch<'a> {
         while label.choice != usize::MAX {
             let parent = &ideals[label.parent.0];
             for (item, stage) in assignment.iter_mut().enumerate() {
-                if has(&parent.left, item) && !has(before, item) {
+                if bits::contains(&parent.left, item) && !bits::contains(before, item) {
                     *stage = choices.len();
                 }
             }

@@ -4,8 +4,8 @@ use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
+use crate::exact::windows::closure::Closure;
 use crate::exact::windows::demands::{self, Demand};
-use crate::exact::windows::reach::Reach;
 use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};
 use crate::formulations::groups::{self, Groups};
@@ -191,7 +191,7 @@ pub fn solve(
     let narrows = presolve && control.switches.windows;
     let mut search = ProgramSearch {
         form,
-        narrowing: narrows.then(|| (Reach::new(form.problem), form.demands())),
+        narrowing: narrows.then(|| (Closure::new(form.problem), form.demands())),
         incumbent,
         retreats: 0,
     };
@@ -221,7 +221,7 @@ enum After {
 struct ProgramSearch<'a, 'f> {
     form: &'f Form<'f>,
     /// What narrows windows, where it is asked for.
-    narrowing: Option<(Reach, Vec<Demand>)>,
+    narrowing: Option<(Closure, Vec<Demand>)>,
     incumbent: Incumbent<'a>,
     /// Runs since the last better plan.
     retreats: u64,
@@ -264,8 +264,8 @@ impl ProgramSearch<'_, '_> {
             return Ok(self.exhausted(limit_ns));
         }
         let mut windows = windows.clone();
-        if let Some((reach, demands)) = &self.narrowing {
-            demands::narrow(self.form.problem, reach, demands, limit_ns, &mut windows);
+        if let Some((closure, demands)) = &self.narrowing {
+            demands::narrow(self.form.problem, closure, demands, limit_ns, &mut windows);
         }
         if windows.some_is_empty() {
             return Ok(self.exhausted(limit_ns));

@@ -5,9 +5,10 @@ use crate::control::Control;
 use crate::cost::StageCost;
 use crate::cost::allocation::{Allocation, StageLoad, StageWork, objective_of};
 use crate::cost::global;
+use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
-use crate::exact::ideals::growth::{self, Grown, Growth, has};
+use crate::exact::ideals::growth::{self, Grown, Growth};
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 use crate::units::LARGEST_EXACT;
@@ -56,7 +57,7 @@ pub fn search(
         stopped_by: None,
     };
     let weight = ground.capacity.total_weight;
-    ground.descend(&mut path, &growth::everything(problem), weight);
+    ground.descend(&mut path, &bits::full(problem.items.len()), weight);
     Searched {
         found: path.found,
         open_ns: path.open_ns,
@@ -108,15 +109,8 @@ impl Ground<'_> {
     fn descend(&self, path: &mut Path, left: &[u64], weight: u64) {
         let holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
         let most_steps = self.most_steps.saturating_sub(path.steps);
-        let mut stage = Growth::new(
-            self.problem,
-            self.control,
-            &self.predecessors,
-            left,
-            holding,
-            most_steps,
-        );
-        let grown = stage.each(&mut |holding, rest| {
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, left, holding);
+        let grown = stage.each(most_steps, &mut |holding, rest| {
             self.put_stage(path, holding, left, rest, weight - holding.weight);
             path.stopped_by.is_some()
         });
@@ -146,7 +140,8 @@ impl Ground<'_> {
             return;
         }
         let from_end = path.stages.len() + 1;
-        let members = (0..self.problem.items.len()).filter(|&item| has(left, item) && !has(rest, item));
+        let members = (0..self.problem.items.len())
+            .filter(|&item| bits::contains(left, item) && !bits::contains(rest, item));
         let members: Vec<usize> = members.collect();
         members.iter().for_each(|&item| path.from_end[item] = from_end);
         let bytes = self.least_bytes(path, from_end);

@@ -7,8 +7,8 @@ use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Limits};
-use crate::exact::windows::reach::Reach;
+use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
+use crate::exact::windows::closure::Closure;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
@@ -98,8 +98,8 @@ pub(crate) fn search(
 /// The windows of the reduced problem's items; `None` if no plan of interest is left.
 fn windows_within(search: &HomogeneousSearch, limit_ns: u64, extent: Extent) -> Option<Windows> {
     let problem = &search.reduced.problem;
-    let reach = Reach::new(problem);
-    let mut windows = windows::within(problem, &reach, limit_ns);
+    let closure = Closure::new(problem);
+    let mut windows = windows::within(problem, &closure, limit_ns);
     // Boundaries hardly ever close more than half of what is open.
     let is_hopeless = extent == Extent::Few && windows.open() > 2 * TUNING.few_binaries;
     if windows.some_is_empty() || is_hopeless || !search.control().switches.boundaries {
@@ -113,11 +113,10 @@ fn windows_within(search: &HomogeneousSearch, limit_ns: u64, extent: Extent) -> 
     let must_stop = || search.control().must_stop().is_some();
     boundaries::narrow(
         problem,
-        &reach,
+        &closure,
         limits,
         &mut windows,
-        boundaries::MOST_STEPS,
-        &must_stop,
+        ProbeBudget::usual(&must_stop),
     )
     .then_some(windows)
 }

@@ -2,147 +2,162 @@
 
 use std::collections::HashSet;
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::exact::cut_states::cross::Between;
-use crate::exact::ideal_pairs::mates::{Mates, keeps};
-use crate::exact::ideal_pairs::part::{Ideal, plus};
-use crate::exact::ideal_pairs::reached::{Reached, State};
+use crate::exact::components::ideal::{Ideal, PairStage};
+use crate::exact::components::times::{BusyTimes, keep_limit, sum};
+use crate::exact::ideal_pairs::budget::Budget;
+use crate::exact::ideal_pairs::compatible::{CompatibleSlices, Slice};
+use crate::exact::ideal_pairs::reachable::ReachableIdeals;
+use crate::exact::ideal_pairs::reached::{ReachedLayers, Successor};
 use crate::exact::ideal_pairs::set::PairSet;
-use crate::exact::ideal_pairs::stages::{Stages, Step};
+use crate::exact::ideal_pairs::step::LayerStep;
+use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
-/// Steps between two looks at the clock: some milliseconds.
-const STEPS_UNWATCHED: u64 = 1_000_000;
-
-/// Pairs with the same second ideal that a thread goes on from at a time.
-const GROUP: usize = 32;
-
-/// A pair that one more stage leads to.
-pub struct Next {
-    /// Where it leads.
-    pub state: State,
-    /// Whether no other pair dominates it.
-    pub is_kept: bool,
-    /// Whether it completes a plan.
-    pub meets: bool,
-}
-
-/// The pairs that one more stage leads to from a group of pairs.
-#[derive(Default)]
-struct Found {
-    next: Vec<Next>,
-    pairs: HashSet<[Ideal; 2]>,
-}
-
 /// The pairs that one more stage leads to from some of a layer.
-pub struct Batch<'b, 'a> {
-    pub stages: &'b Stages<'a>,
-    pub step: Step<'b>,
-    pub own: &'b Reached,
+pub struct Batch<'b> {
+    pub step: &'b LayerStep<'b>,
+    pub reachable: &'b ReachableIdeals,
+    pub budget: &'b Budget<'b>,
+    pub own: &'b ReachedLayers,
     /// What the other direction has reached, where the two may meet.
     pub opposite: Option<&'b PairSet>,
     /// Those of all searches so far.
     pub steps: AtomicU64,
 }
 
-impl Batch<'_, '_> {
+/// The pairs that one more stage leads to from a group of pairs with the same second ideal.
+struct Group {
+    /// The slices of the second component from there.
+    compatible: CompatibleSlices,
+    successors: Vec<Successor>,
+    found: HashSet<[Ideal; 2]>,
+}
+
+/// A pair that stages are taken from.
+struct Parent {
+    position: usize,
+    at: [Ideal; 2],
+    /// The number of successors of its group at which it has enough.
+    enough: usize,
+}
+
+impl Batch<'_> {
     /// The next pairs, in the order of those that they come from; one may come several times.
-    pub fn next(&self, parents: &[usize]) -> Result<Vec<Next>, StoppedBy> {
-        let second = |parent: usize| self.own.states[parent].at[1];
+    pub fn successors(&self, parents: &[usize]) -> Result<Vec<Successor>, StoppedBy> {
+        let second = |parent: usize| self.own.pairs[parent].at[1];
         let groups: Vec<&[usize]> = parents
             .chunk_by(|&one, &next| second(one) == second(next))
-            .flat_map(|group| group.chunks(GROUP))
+            .flat_map(|group| group.chunks(TUNING.pairs_of_a_group))
             .collect();
-        let of_group = |group: &&[usize]| {
-            let mut found = Found::default();
-            let mut mates = self.stages.mates(&self.step, second(group[0]));
-            for &parent in *group {
-                self.next_from(parent, &mut mates, &mut found)?;
+        let of_group = |parents: &&[usize]| {
+            let mut group = Group {
+                compatible: self.reachable.compatible(self.step, second(parents[0])),
+                successors: Vec::new(),
+                found: HashSet::new(),
+            };
+            for &parent in *parents {
+                self.add_successors(parent, &mut group)?;
             }
-            Ok(found.next)
+            Ok(group.successors)
         };
-        let found: Result<Vec<Vec<Next>>, StoppedBy> = groups.par_iter().map(of_group).collect();
+        let found: Result<Vec<Vec<Successor>>, StoppedBy> = groups.par_iter().map(of_group).collect();
         Ok(found?.into_iter().flatten().collect())
     }
 
     /// Takes one more stage from a pair of ideals in every way.
-    fn next_from(&self, parent: usize, mates: &mut Mates, found: &mut Found) -> Result<(), StoppedBy> {
-        let Self {
-            stages, step, own, ..
-        } = self;
-        let from = own.states[parent].at;
-        let limit_ns = step.limit.ns;
-        let within_ns = [stages.must_take_ns(step, from), step.most_ns];
-        let mut steps = 0;
-        let mut range = mates.all();
-        let most = found.next.len().saturating_add(step.children);
-        let skipped = match step.children {
-            usize::MAX => 0,
-            _ => parent.wrapping_mul(7919) % stages.useful(step, 0, from[0]).count().max(1),
+    fn add_successors(&self, position: usize, group: &mut Group) -> Result<(), StoppedBy> {
+        let Self { step, reachable, .. } = self;
+        let model = step.model;
+        let parent = Parent {
+            position,
+            at: self.own.pairs[position].at,
+            enough: group.successors.len().saturating_add(step.most_successors),
         };
-        for first in stages.useful(step, 0, from[0]).skip(skipped) {
-            let work_ns = stages.own_ns(step.towards, 0, from[0], first);
-            let fitting = mates.fitting(work_ns, within_ns, &mut range);
+        let from = parent.at[0];
+        let within_ns = [step.must_take_ns(parent.at), step.most_ns];
+        let mut steps = 0;
+        let mut range = group.compatible.start();
+        let skipped = match step.most_successors {
+            usize::MAX => 0,
+            _ => {
+                let useful = reachable.useful(step, 0, from).count();
+                position.wrapping_mul(TUNING.beam_stride) % useful.max(1)
+            }
+        };
+        for first in reachable.useful(step, 0, from).skip(skipped) {
+            let work_ns = model.slice_work_ns(step.towards, 0, from, first);
+            let fitting = group.compatible.fitting(work_ns, within_ns, &mut range);
             steps += 1 + fitting.len() as u64;
-            if steps > STEPS_UNWATCHED {
+            if steps > TUNING.pair_steps_between_clock_looks {
                 let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
-                stages.may_go_on(own, before)?;
+                self.budget.check(self.own, before)?;
             }
-            // Transfers are looked at only where work allows something.
-            let pays = stages.pays && !fitting.is_empty();
-            let slice = pays.then(|| stages.slice(step.towards, 0, from[0], first));
-            if slice.is_some_and(|slice| !keeps(slice.busy, limit_ns)) {
-                continue;
-            }
-            for at in fitting {
-                let to = [first, mates.to[at as usize]];
-                if to == from {
-                    continue;
-                }
-                // Most have been met before.
-                if own.seen.contains(to) || found.pairs.contains(&to) {
-                    continue;
-                }
-                let mut busy = [0; 3];
-                if let Some(slice) = &slice {
-                    let mate = mates.slice(at, |to| stages.slice(step.towards, 1, from[1], to));
-                    if !keeps(slice.least_with(&mate, stages.cross.saved()), limit_ns) {
-                        continue;
-                    }
-                    busy = plus(slice.busy, mate.busy);
-                    if !stages.cross.is_empty() {
-                        let stage = Between::new(step.towards, from, to);
-                        let ends = plus(slice.ends, mate.ends);
-                        busy = plus(busy, stages.cross.busy_with(ends, &stages.parts, stage));
-                    }
-                }
-                let is_possible = keeps(busy, limit_ns)
-                    && keeps(stages.rest(step.towards, to), step.beyond * limit_ns)
-                    && stages.fits_memory(step.taken, from, to);
-                if !is_possible {
-                    continue;
-                }
-                let is_opposite = self.opposite.is_some_and(|opposite| opposite.contains(to));
-                let meets = is_opposite || stages.leaves_one_stage(step, to);
-                found.pairs.insert(to);
-                found.next.push(Next {
-                    state: State {
-                        at: to,
-                        parent: Some(parent as u32),
-                    },
-                    is_kept: meets || !own.prunes || !stages.is_dominated(step, from, to),
-                    meets,
-                });
-                if meets || found.next.len() == most {
-                    self.steps.fetch_add(steps, Ordering::Relaxed);
-                    return Ok(());
-                }
+            if !fitting.is_empty() && self.add_with_first(&parent, first, fitting, group) {
+                break;
             }
         }
         self.steps.fetch_add(steps, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Takes stages that hold the slice of the first component to an ideal; whether its pair needs no more.
+    fn add_with_first(&self, parent: &Parent, first: Ideal, fitting: Range<u32>, group: &mut Group) -> bool {
+        let step = self.step;
+        let slice = step
+            .model
+            .pays
+            .then(|| step.model.slice(step.towards, 0, parent.at[0], first));
+        if slice.is_some_and(|slice| !keep_limit(slice.busy, step.limit.ns)) {
+            return false;
+        }
+        for at in fitting {
+            let to = [first, group.compatible.to[at as usize]];
+            // Most have been met before.
+            if to == parent.at || self.own.seen.contains(to) || group.found.contains(&to) {
+                continue;
+            }
+            let busy = match &slice {
+                None => Some([0; 3]),
+                Some(slice) => {
+                    let of = |to: Ideal| step.model.slice(step.towards, 1, parent.at[1], to);
+                    let other = group.compatible.slice(at, of);
+                    self.busy([slice, &other], PairStage::new(step.towards, parent.at, to))
+                }
+            };
+            let is_possible = busy.is_some_and(|busy| keep_limit(busy, step.limit.ns))
+                && step.leaves_room(to)
+                && step.fits_memory(parent.at, to);
+            if !is_possible {
+                continue;
+            }
+            let successor = step.successor(self.own, parent.position, to, self.opposite);
+            let meets = successor.meets;
+            group.found.insert(to);
+            group.successors.push(successor);
+            if meets || group.successors.len() == parent.enough {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What the stage of two slices is busy with; `None` if it is clear before all is counted that it breaks the limit.
+    fn busy(&self, [first, second]: [&Slice; 2], stage: PairStage) -> Option<BusyTimes> {
+        let model = self.step.model;
+        let least = first.least_with(second, model.cross.saved());
+        if !keep_limit(least, self.step.limit.ns) {
+            return None;
+        }
+        let busy = sum(first.busy, second.busy);
+        if model.cross.is_empty() {
+            return Some(busy);
+        }
+        let ends = sum(first.ends.busy, second.ends.busy);
+        Some(sum(busy, model.cross.busy_with(ends, &model.components, stage)))
     }
 }

@@ -2,15 +2,14 @@
 
 use petgraph::Direction;
 
-use crate::exact::ideal_pairs::part;
+use crate::exact::components::component::count_ideals;
+use crate::exact::components::split::split_in_two;
 use crate::exact::presolve::Reduced;
+use crate::exact::tuning::TUNING;
 use crate::problem::Problem;
 
-/// Trials between a number of joined items that does and half of it that does not.
-const HALVINGS: usize = 4;
-
 /// The problem with a few items joined with their only successor or predecessor, the lightest first, so that it falls into two
-/// parts of at most so many ideals each; `None` if it does not. Plans of it are plans of the problem; the best one may be lost.
+/// components of at most so many ideals each; `None` if it does not. Plans of it are plans of the problem; the best one may be lost.
 ///
 /// An item with one successor lies on no path around it, so that joining the two closes no cycle, and likewise for predecessors.
 pub fn coarsened(problem: &Problem, most_ideals: usize) -> Option<Reduced> {
@@ -26,12 +25,10 @@ pub fn coarsened(problem: &Problem, most_ideals: usize) -> Option<Reduced> {
     together.sort_by_key(|&(item, _)| problem.items[item].work_ns());
     let joined = |number: usize| {
         let (problem, item_of) = problem.merged(&together[..number]);
-        let parts = part::in_two(&problem, most_ideals)?;
-        let is_small = |items: &Vec<usize>| part::count_ideals(&problem, items, most_ideals).is_some();
-        if !parts.iter().all(is_small) {
-            return None;
-        }
-        Some(Reduced { problem, item_of })
+        let components = split_in_two(&problem, most_ideals)?;
+        let is_small = |items: &Vec<usize>| count_ideals(&problem, items, most_ideals).is_some();
+        let are_small = components.iter().all(is_small);
+        are_small.then_some(Reduced { problem, item_of })
     };
     let mut numbers = (0..usize::BITS)
         .map(|power| 1 << power)
@@ -40,7 +37,7 @@ pub fn coarsened(problem: &Problem, most_ideals: usize) -> Option<Reduced> {
     let (mut most, mut found) = numbers.find_map(|number| Some((number, joined(number)?)))?;
     // As few as will do, or nearly so.
     let mut least = most / 2;
-    for _ in 0..HALVINGS {
+    for _ in 0..TUNING.coarsening_bisections {
         let number = least.midpoint(most);
         if number == least {
             break;

@@ -2,95 +2,100 @@
 
 use std::sync::Arc;
 
-use crate::control::Control;
-use crate::exact::cut_states::{self, Corridor, Fronts, Within};
-use crate::exact::ideal_pairs::part::{Ideal, Part, is_subset, meets};
-use crate::exact::ideal_pairs::stages::Stages;
+use crate::exact::bits;
+use crate::exact::components::component::Component;
+use crate::exact::components::ideal::Ideal;
+use crate::exact::cut_states::search::{Corridor, CutStateQuery};
+use crate::exact::cut_states::states::CutStates;
+use crate::exact::ideal_pairs::model::PairModel;
+use crate::exact::tuning::TUNING;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Limits};
-use crate::exact::windows::reach::Reach;
+use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
+use crate::exact::windows::closure::Closure;
+use crate::formulations::staging::Windows;
 
-/// The same limit for every stage, and what follows from it.
-#[derive(Clone)]
-pub struct Limit {
-    /// The limit.
-    pub ns: u64,
-    /// For each part and number of stages in front of a boundary, items that cannot lie before it and items that cannot lie
-    /// behind it, as bits.
-    kept_out: [Vec<[Box<[u64]>; 2]>; 2],
-    /// The pairs that can lie before each boundary, if that is looked for.
-    pub fronts: Option<Arc<Fronts>>,
+/// Items that an ideal before a boundary cannot hold, and those that it must, as bits.
+struct Restriction {
+    excluded: Box<[u64]>,
+    required: Box<[u64]>,
 }
 
-impl Limit {
+/// The same limit for every stage, and what follows from it.
+pub struct StageLimit {
+    /// The limit.
+    pub ns: u64,
+    /// For each component and number of stages in front of a boundary, what ideals before it hold.
+    restrictions: [Vec<Restriction>; 2],
+    /// The pairs that can lie before each boundary, if that is looked for.
+    pub cut_states: Option<Arc<CutStates>>,
+}
+
+impl StageLimit {
     /// What follows from a limit; `None` if no plan keeps it. `looser` is what is known of a looser one.
     pub fn new(
-        stages: &Stages,
-        reach: &Reach,
-        control: &Control,
+        model: &PairModel,
+        closure: &Closure,
         limit_ns: u64,
         looser: Option<&Self>,
         corridor: Option<&Corridor>,
     ) -> Option<Self> {
-        let Stages {
-            problem,
-            parts,
-            cross,
-            ground,
-            ..
-        } = stages;
-        let mut windows = windows::within(problem, reach, limit_ns);
+        let problem = model.problem;
+        let must_stop = || model.control.must_stop().is_some();
+        let mut windows = windows::within(problem, closure, limit_ns);
         if windows.some_is_empty() {
             return None;
         }
-        let switches = &control.switches;
-        let must_stop = || control.must_stop().is_some();
-        let mut known = None;
-        if let Some(ground) = ground {
-            let looser = looser.and_then(|looser| looser.fronts.as_ref());
-            let within = Within {
-                parts,
-                cross,
-                ground,
+        let mut cut_states = None;
+        if let Some(pairs) = model.indexed_pairs() {
+            let looser = looser.and_then(|looser| looser.cut_states.as_ref());
+            let query = CutStateQuery {
+                pairs,
                 limit_ns,
                 windows: &windows,
                 corridor,
                 boundaries: problem.stages() - 1,
             };
-            known = Some(cut_states::fronts(&within, looser, &must_stop)?);
-        } else if switches.boundaries {
+            cut_states = Some(CutStates::find(&query, looser, &must_stop)?);
+        } else if model.control.switches.boundaries {
             let limits = Limits {
                 bottleneck_ns: limit_ns,
                 least_bottleneck_ns: 0,
                 objective_ns: limit_ns,
             };
             // As much work on windows as there are pairs to look at without them.
-            let [first, second] = [0, 1].map(|p: usize| parts[p].len());
-            let most_steps = first.saturating_mul(second).min(boundaries::MOST_STEPS);
-            if !boundaries::narrow(problem, reach, limits, &mut windows, most_steps, &must_stop) {
+            let [first, second] = [0, 1].map(|p: usize| model.components[p].len());
+            let budget = ProbeBudget {
+                most_steps: first.saturating_mul(second).min(TUNING.most_boundary_steps),
+                must_stop: &must_stop,
+            };
+            if !boundaries::narrow(problem, closure, limits, &mut windows, budget) {
                 return None;
             }
         }
-        let kept_out = |part: &Part| {
-            let of = |k: usize| {
-                [
-                    part.set(|item| windows.earliest[item] >= k),
-                    part.set(|item| windows.latest[item] < k),
-                ]
-            };
-            (0..=problem.stages()).map(of).collect()
-        };
+        let [first, second] = &model.components;
         Some(Self {
             ns: limit_ns,
-            fronts: known,
-            kept_out: [kept_out(&parts[0]), kept_out(&parts[1])],
+            cut_states,
+            restrictions: [
+                restrictions(first, &windows, problem.stages()),
+                restrictions(second, &windows, problem.stages()),
+            ],
         })
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.
-    pub fn may_lie(&self, parts: &[Part; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
-        let [not_before, not_behind] = &self.kept_out[p][stages];
-        let bits = parts[p].bits(ideal);
-        !meets(not_before, bits) && is_subset(not_behind, bits)
+    pub fn may_lie(&self, components: &[Component; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
+        let Restriction { excluded, required } = &self.restrictions[p][stages];
+        let members = components[p].members(ideal);
+        !bits::intersect(excluded, members) && bits::is_subset(required, members)
     }
+}
+
+/// For each number of stages in front of a boundary, what ideals of a component before it hold.
+fn restrictions(component: &Component, windows: &Windows, stages: usize) -> Vec<Restriction> {
+    let before = |stages: usize| Restriction {
+        excluded: component.items_where(|item| windows.earliest[item] >= stages),
+        required: component.items_where(|item| windows.latest[item] < stages),
+    };
+    (0..=stages).map(before).collect()
 }

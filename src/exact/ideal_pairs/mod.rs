@@ -1,78 +1,71 @@
-//! Dynamic program over pairs of ideals, for problems in two parts without order between them.
+//! Dynamic program over pairs of ideals, for problems in two components.
 #![doc = include_str!("../../../formulations/ideal_pairs.md")]
 
 mod batch;
+mod beam;
+mod budget;
 pub mod coarse;
-pub(crate) mod dominance;
-mod layer;
-pub(crate) mod limit;
-pub(crate) mod listing;
-pub(crate) mod mates;
-pub(crate) mod part;
-pub(crate) mod parts;
-pub(crate) mod reached;
-pub(crate) mod set;
-pub(crate) mod stages;
+mod compatible;
+mod dominance;
+mod expander;
+mod from_cut_states;
+mod limit;
+mod model;
+mod reachable;
+mod reached;
+mod set;
+mod step;
 
-use std::mem;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use crate::control::Control;
-use crate::exact::cut_states::Corridor;
-use crate::exact::ideal_pairs::limit::Limit;
-use crate::exact::ideal_pairs::part::{Ideal, Towards};
-pub use crate::exact::ideal_pairs::parts::Caps;
-use crate::exact::ideal_pairs::reached::{Reached, State};
+use crate::exact::components::ideal::{Ideal, Towards};
+pub use crate::exact::components::pair::Caps;
+use crate::exact::cut_states::search::Corridor;
+use crate::exact::ideal_pairs::beam::BeamSearch;
+use crate::exact::ideal_pairs::expander::LayerExpander;
+use crate::exact::ideal_pairs::limit::StageLimit;
+use crate::exact::ideal_pairs::model::PairModel;
+use crate::exact::ideal_pairs::reached::ReachedLayers;
 use crate::exact::ideal_pairs::set::PairSet;
-use crate::exact::ideal_pairs::stages::Stages;
+use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::ideals::Pass;
-use crate::exact::windows::reach::Reach;
+use crate::exact::tuning::TUNING;
+use crate::exact::windows::closure::Closure;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
-/// Beyond so many pairs plans near another are found faster than others.
-const LARGE: usize = 10_000_000;
-
-/// Pairs of a layer that dives keep, one dive after the other.
-const WIDTHS: [usize; 3] = [8, 64, 512];
-
-/// Steps of a layer that is taken whatever others cost: a millisecond.
-const CHEAP: u64 = 1_000_000;
-
-/// Where dominated pairs cannot be told, the pairs that a dive takes from each pair of the last layer.
-const CHILDREN: usize = 8;
-
-/// Where they can, how many times as much as the average one a stage of a dive may leave of its limit.
-const IDLE: u64 = 4;
-
 /// Looks for plans within limits over pairs of ideals.
 pub struct PairSearch<'a> {
-    control: &'a Control<'a>,
-    reach: Reach,
-    stages: Stages<'a>,
+    closure: Closure,
+    model: PairModel<'a>,
+    expander: LayerExpander<'a>,
     /// The tightest limit that some plan may keep.
-    looser: Option<Limit>,
+    looser: Option<StageLimit>,
     /// Pairs of ideals met in all passes.
     pub ideals: usize,
 }
 
+/// Where a search has come from either end of the pipeline.
+struct Ends {
+    from_start: ReachedLayers,
+    from_end: ReachedLayers,
+}
+
 impl<'a> PairSearch<'a> {
-    /// Prepares a search for limits up to `most_ns`; `None` for a problem in one part, or with too many ideals.
+    /// Prepares a search for limits up to `most_ns`; `None` for a problem in one component, or with too many ideals.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
-        Self::capped(
-            problem,
-            control,
-            Caps::new(problem.settings.communication),
-            most_ns,
-        )
+        let caps = Caps::new(problem.settings.communication);
+        Self::capped(problem, control, caps, most_ns)
     }
 
     /// The same with other numbers of ideals.
     pub fn capped(problem: &'a Problem, control: &'a Control<'a>, caps: Caps, most_ns: u64) -> Option<Self> {
+        let model = PairModel::new(problem, control, caps, most_ns)?;
         Some(Self {
-            control,
-            reach: Reach::new(problem),
-            stages: Stages::new(problem, control, caps, most_ns)?,
+            closure: Closure::new(problem),
+            expander: LayerExpander::new(&model),
+            model,
             looser: None,
             ideals: 0,
         })
@@ -80,203 +73,131 @@ impl<'a> PairSearch<'a> {
 
     /// Pairs of slices passed over in all passes; one that may fit counts for more.
     pub fn steps(&self) -> u64 {
-        self.stages.steps
+        self.expander.budget.steps
     }
 
     /// Limits may be so large at most: less than was asked for where ideals are listed for those alone.
     pub fn most_ns(&self) -> u64 {
-        self.stages.most_ns
+        self.model.most_ns
+    }
+
+    /// Whether cut states are known, and so many pairs that plans near another are best looked for first.
+    pub fn is_large(&self) -> bool {
+        let [first, second] = [0, 1].map(|p: usize| self.model.components[p].len());
+        self.model.index.is_some() && first.saturating_mul(second) > TUNING.pairs_for_corridors
     }
 
     /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.
     pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Pass {
-        let limit = Limit::new(
-            &self.stages,
-            &self.reach,
-            self.control,
-            limit_ns,
-            self.looser.as_ref(),
-            None,
-        );
-        let Some(limit) = limit else {
+        let looser = self.looser.as_ref();
+        let Some(limit) = StageLimit::new(&self.model, &self.closure, limit_ns, looser, None) else {
             return Pass::Exhausted;
         };
-        if let Some(stopped_by) = self.control.must_stop() {
+        if let Some(stopped_by) = self.model.control.must_stop() {
             return Pass::Stopped(stopped_by);
         }
-        let [mut from_start, mut from_end] = self.ends(&limit);
-        let pass = self.search(&limit, &mut from_start, &mut from_end, most_steps);
+        let pass = self.search(&limit, most_steps);
         if pass != Pass::Exhausted {
             self.looser = Some(limit);
         }
         pass
     }
 
-    /// The same for plans near one, which `Pass::Exhausted` says no more of: where each part's ideal before each boundary is one of so
-    /// many that have more and less work than the plan's. Known as the corridor method (M. Sniedovich, S. Voss, *The corridor method:
-    /// a dynamic programming inspired metaheuristic*, Control and Cybernetics 2006).
+    /// The same for plans near one, which `Pass::Exhausted` says no more of: where each component's ideal before each boundary is one
+    /// of so many that have more and less work than the plan's. Known as the corridor method (M. Sniedovich, S. Voss, *The corridor
+    /// method: a dynamic programming inspired metaheuristic*, Control and Cybernetics 2006).
     pub fn near(&mut self, plan: &Assignment, width: usize, limit_ns: u64, most_steps: u64) -> Pass {
-        let problem = self.stages.problem;
-        let range = |boundary: usize, p: usize| {
-            let part = &self.stages.parts[p];
-            let before = part.items.iter().filter(|&&item| plan[item] <= boundary);
-            let work_ns: u64 = before.map(|&item| problem.items[item].work_ns()).sum();
-            let Range { start, end } = part.of_work(work_ns..=work_ns);
-            let [from, to] = [start.saturating_sub(width as Ideal), end + width as Ideal];
-            part.work_ns(from, 0)..=part.work_ns(to.min(part.everything()), 0)
-        };
-        let boundaries = 0..problem.stages() - 1;
-        let corridor = Corridor {
-            work_ns: boundaries
-                .map(|boundary| [0, 1].map(|p| range(boundary, p)))
-                .collect(),
-        };
-        let limit = Limit::new(
-            &self.stages,
-            &self.reach,
-            self.control,
-            limit_ns,
-            None,
-            Some(&corridor),
-        );
-        let Some(limit) = limit else {
+        let corridor = self.corridor(plan, width as Ideal);
+        let Some(limit) = StageLimit::new(&self.model, &self.closure, limit_ns, None, Some(&corridor)) else {
             return Pass::Exhausted;
         };
-        if let Some(stopped_by) = self.control.must_stop() {
+        if let Some(stopped_by) = self.model.control.must_stop() {
             return Pass::Stopped(stopped_by);
         }
-        let [mut from_start, mut from_end] = self.ends(&limit);
-        self.search(&limit, &mut from_start, &mut from_end, most_steps)
+        self.search(&limit, most_steps)
     }
 
-    /// Whether there are fronts, and so many pairs that plans near another are best looked for first.
-    pub fn is_large(&self) -> bool {
-        let [first, second] = [0, 1].map(|p: usize| self.stages.parts[p].len());
-        self.stages.ground.is_some() && first.saturating_mul(second) > LARGE
+    /// The work of so many ideals below and above a plan's, for each boundary and component.
+    fn corridor(&self, plan: &Assignment, width: Ideal) -> Corridor {
+        let problem = self.model.problem;
+        let around = |boundary: usize, p: usize| -> RangeInclusive<u64> {
+            let component = &self.model.components[p];
+            let before = component.items.iter().filter(|&&item| plan[item] <= boundary);
+            let work_ns: u64 = before.map(|&item| problem.items[item].work_ns()).sum();
+            let own = component.of_work(work_ns..=work_ns);
+            let [from, to] = [own.start.saturating_sub(width), own.end + width];
+            component.work_ns(from, 0)..=component.work_ns(to.min(component.everything()), 0)
+        };
+        let boundaries = 0..problem.stages() - 1;
+        Corridor {
+            work_ns: boundaries
+                .map(|boundary| [around(boundary, 0), around(boundary, 1)])
+                .collect(),
+        }
+    }
+
+    /// A pass from both ends, whose number of steps is limited, and a beam search where it is given up.
+    fn search(&mut self, limit: &StageLimit, most_steps: u64) -> Pass {
+        let mut ends = self.ends(limit);
+        self.expander.budget.allow(most_steps);
+        let pass = self.layers(limit, &mut ends);
+        self.ideals += ends.from_start.pairs.len() + ends.from_end.pairs.len();
+        if pass != Pass::Stopped(StoppedBy::SizeLimit) || !self.model.control.switches.beam {
+            return pass;
+        }
+        if self.model.dominance.is_some() {
+            // A beam search chooses what others dominate differently, and begins anew.
+            ends = self.ends(limit);
+        }
+        self.expander.budget.allow(most_steps);
+        let mut beam = BeamSearch {
+            model: &self.model,
+            limit,
+            expander: &mut self.expander,
+        };
+        let meeting = beam.run(&ends.from_start, &ends.from_end);
+        meeting.map_or(pass, |meeting| {
+            Pass::Found(self.plan(&meeting.own, meeting.met, meeting.other))
+        })
     }
 
     /// Where searches from the start and from the end begin.
-    fn ends(&mut self, limit: &Limit) -> [Reached; 2] {
-        let everything = [0, 1].map(|p| self.stages.parts[p].everything());
-        let mut from_end = self.reached(Towards::Start, everything);
-        let mut from_start = self.reached(Towards::End, [0, 0]);
-        if self.stages.dominates() {
-            let knows_memory = self.stages.knows_memory();
-            let cost = self.stages.cost_of_layer(limit, &from_start, u64::MAX);
-            let from_start_is_cheaper =
-                knows_memory && self.stages.cost_of_layer(limit, &from_end, cost) >= cost;
-            from_start.prunes = from_start_is_cheaper;
-            from_end.prunes = !from_start_is_cheaper;
-        }
-        [from_start, from_end]
-    }
-
-    /// A pass from either end, whose number of steps is limited.
-    fn search(
-        &mut self,
-        limit: &Limit,
-        from_start: &mut Reached,
-        from_end: &mut Reached,
-        most_steps: u64,
-    ) -> Pass {
-        self.stages.until = self.steps().saturating_add(most_steps);
-        let pass = self.layers(limit, from_start, from_end);
-        self.ideals += from_start.states.len() + from_end.states.len();
-        if pass != Pass::Stopped(StoppedBy::SizeLimit) {
-            return pass;
-        }
-        let found = match self.stages.dominates() {
-            // Dives choose what others dominate differently, and begin anew.
-            true => {
-                let [from_start, from_end] = self.ends(limit);
-                self.dive(limit, &from_start, &from_end, most_steps)
-            }
-            false => self.dive(limit, from_start, from_end, most_steps),
+    fn ends(&mut self, limit: &StageLimit) -> Ends {
+        let reached =
+            |towards: Towards, at| ReachedLayers::new(towards, at, PairSet::new(&self.model.components));
+        let mut ends = Ends {
+            from_start: reached(Towards::End, self.model.end(Towards::Start)),
+            from_end: reached(Towards::Start, self.model.end(Towards::End)),
         };
-        found.map_or(pass, Pass::Found)
+        if self.model.dominance.is_some() {
+            let prunes_from_start = self.model.knows_memory() && {
+                let cost = self.cost_of_layer(limit, &ends.from_start, u64::MAX);
+                self.cost_of_layer(limit, &ends.from_end, cost) >= cost
+            };
+            ends.from_start.prunes = prunes_from_start;
+            ends.from_end.prunes = !prunes_from_start;
+        }
+        ends
     }
 
-    /// Goes on with a few pairs of each layer from where a pass begins, or was given up: where very many pairs keep the limit, most
-    /// of them lead to a plan.
-    fn dive(
-        &mut self,
-        limit: &Limit,
-        from_start: &Reached,
-        from_end: &Reached,
-        most_steps: u64,
-    ) -> Option<Assignment> {
-        if !self.control.switches.dives {
-            return None;
-        }
-        self.stages.until = self.steps().saturating_add(most_steps);
-        let stages = self.stages.problem.stages();
-        let dominates = self.stages.dominates();
-        for width in WIDTHS {
-            for (own, other) in [(from_start, from_end), (from_end, from_start)] {
-                let is_blind = own.towards == Towards::End && !self.stages.knows_memory();
-                // From an end where nothing was cheap there is far to go.
-                let is_behind = own.stages < other.stages && self.stages.knows_memory();
-                if is_blind || is_behind || dominates && !own.prunes {
-                    continue;
-                }
-                let mut own = own.thinned(width, PairSet::new(&self.stages.parts));
-                // Only of pairs that are about to be kept is it asked whether others dominate them.
-                let prunes = mem::take(&mut own.prunes);
-                while own.stages < stages && own.layer < own.states.len() {
-                    let mut step = self.stages.step(limit, own.towards, own.stages + 1);
-                    step.dives = true;
-                    match dominates {
-                        true => {
-                            // Stages that carry much less than others leave too much to them.
-                            let idle_ns = limit.ns.saturating_sub(self.stages.work_ns / stages as u64);
-                            step.least_ns = limit.ns.saturating_sub(IDLE * idle_ns);
-                        }
-                        false => step.children = CHILDREN,
-                    }
-                    match self.stages.layer(step, &mut own, other) {
-                        Ok(None) => {}
-                        Ok(Some(met)) => return Some(self.plan(&own, met, other)),
-                        Err(_) => return None,
-                    }
-                    let mut reached = own.states.split_off(own.layer);
-                    let rest_ns = |state: &State| self.stages.rest(own.towards, state.at).iter().sum::<u64>();
-                    reached.sort_by_cached_key(rest_ns);
-                    let is_kept = |state: &State| {
-                        let parent = state.parent.map_or(0, |parent| parent as usize);
-                        !prunes || !self.stages.is_dominated(&step, own.states[parent].at, state.at)
-                    };
-                    let kept: Vec<State> = reached.into_iter().filter(is_kept).take(width).collect();
-                    own.states.extend(kept);
-                }
-            }
-        }
-        None
-    }
-
-    fn reached(&self, towards: Towards, at: [Ideal; 2]) -> Reached {
-        Reached::new(towards, at, PairSet::new(&self.stages.parts))
+    /// About how many steps the next layer takes; counts no further than `most`.
+    fn cost_of_layer(&mut self, limit: &StageLimit, own: &ReachedLayers, most: u64) -> u64 {
+        let step = LayerStep::new(&self.model, limit, own.towards, own.stages + 1);
+        self.expander.cost_of_layer(&step, own, most)
     }
 
     /// Takes stages from both ends, always where it looks cheaper, until the two meet or have no stage left between them.
-    fn layers(&mut self, limit: &Limit, from_start: &mut Reached, from_end: &mut Reached) -> Pass {
-        let knows_memory = self.stages.knows_memory();
-        while from_start.stages + from_end.stages < self.stages.problem.stages() {
-            // What a search without dominated pairs does not meet, one from the other end would have to.
-            let from_start_is_cheaper = from_start.prunes
-                || knows_memory && !from_end.prunes && {
-                    let left = self.stages.until.saturating_sub(self.steps());
-                    let cost = self.stages.cost_of_layer(limit, from_start, left);
-                    cost < CHEAP || self.stages.cost_of_layer(limit, from_end, cost) >= cost
-                };
-            let (own, other) = match from_start_is_cheaper {
-                true => (&mut *from_start, &*from_end),
-                false => (&mut *from_end, &*from_start),
+    fn layers(&mut self, limit: &StageLimit, ends: &mut Ends) -> Pass {
+        while ends.from_start.stages + ends.from_end.stages < self.model.problem.stages() {
+            let (own, other) = match self.goes_from_start(limit, ends) {
+                true => (&mut ends.from_start, &ends.from_end),
+                false => (&mut ends.from_end, &ends.from_start),
             };
-            if own.layer == own.states.len() {
+            if own.layer == own.pairs.len() {
                 break;
             }
-            let step = self.stages.step(limit, own.towards, own.stages + 1);
-            match self.stages.layer(step, own, other) {
+            let step = LayerStep::new(&self.model, limit, own.towards, own.stages + 1);
+            match self.expander.expand(&step, own, other) {
                 Ok(None) => {}
                 Ok(Some(met)) => return Pass::Found(self.plan(own, met, other)),
                 Err(stopped_by) => return Pass::Stopped(stopped_by),
@@ -285,14 +206,28 @@ impl<'a> PairSearch<'a> {
         Pass::Exhausted
     }
 
-    /// The plan of a state where both directions meet, or that leaves one stage.
-    fn plan(&self, own: &Reached, met: u32, other: &Reached) -> Assignment {
+    /// Whether the next layer is better taken from the start than from the end.
+    fn goes_from_start(&mut self, limit: &StageLimit, ends: &Ends) -> bool {
+        // What a search without dominated pairs does not meet, one from the other end would have to.
+        if ends.from_start.prunes {
+            return true;
+        }
+        if ends.from_end.prunes || !self.model.knows_memory() {
+            return false;
+        }
+        let left = self.expander.budget.left();
+        let cost = self.cost_of_layer(limit, &ends.from_start, left);
+        cost < TUNING.steps_of_a_cheap_layer || self.cost_of_layer(limit, &ends.from_end, cost) >= cost
+    }
+
+    /// The plan of a pair where both directions meet, or that leaves one stage.
+    fn plan(&self, own: &ReachedLayers, met: u32, other: &ReachedLayers) -> Assignment {
         let met = met as usize;
-        let pair = own.states[met].at;
+        let at = own.pairs[met].at;
         // With all stages a pair may be in several layers; the last one is meant. One that is in none leaves a stage to the
         // other end.
-        let may_meet = own.stages + other.stages <= self.stages.problem.stages();
-        let opposite = other.states.iter().rposition(|state| state.at == pair);
+        let may_meet = own.stages + other.stages <= self.model.problem.stages();
+        let opposite = other.pairs.iter().rposition(|pair| pair.at == at);
         let opposite = opposite.filter(|_| may_meet).unwrap_or_default();
         let [mut pairs, mut beyond] = [own.way_to(met), other.way_to(opposite)];
         pairs.reverse();
@@ -301,6 +236,6 @@ impl<'a> PairSearch<'a> {
         if own.towards == Towards::Start {
             pairs.reverse();
         }
-        self.stages.assignment(&pairs)
+        self.model.assignment(&pairs)
     }
 }

@@ -2,20 +2,22 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::exact::ideal_pairs::part::{Ideal, Part};
+use crate::exact::components::component::Component;
+use crate::exact::components::ideal::Ideal;
+use crate::exact::tuning::TUNING;
 
-/// Pairs of ideals, a row for each ideal of the first part that occurs.
+/// Pairs of ideals, a row for each ideal of the first component that occurs.
 pub struct PairSet {
-    /// For each ideal of the first part, the number of its row, if it has one, and nothing else: untouched memory costs nothing.
+    /// For each ideal of the first component, the number of its row, if it has one, and nothing else: untouched memory costs nothing.
     row_of: Vec<u32>,
     rows: Vec<Row>,
-    /// Ideals of the second part.
+    /// Ideals of the second component.
     width: usize,
     /// Bytes that the rows take.
     pub bytes: usize,
 }
 
-/// Ideals of the second part: a list while they are few, then a bit for each.
+/// Ideals of the second component: a list while they are few, then a bit for each.
 #[derive(Clone)]
 enum Row {
     Few(Vec<Ideal>),
@@ -24,11 +26,11 @@ enum Row {
 
 impl PairSet {
     /// No pairs.
-    pub fn new(parts: &[Part; 2]) -> Self {
+    pub fn new(components: &[Component; 2]) -> Self {
         Self {
-            row_of: vec![0; parts[0].len()],
+            row_of: vec![0; components[0].len()],
             rows: Vec::new(),
-            width: parts[1].len(),
+            width: components[1].len(),
             bytes: 0,
         }
     }
@@ -53,7 +55,7 @@ impl PairSet {
         let row = &mut self.rows[*row as usize - 1];
         match row {
             // As many bytes as the bits, or as many as are searched in no time.
-            Row::Few(few) if few.len() < (self.width / 32).min(64) => {
+            Row::Few(few) if few.len() < (self.width / 32).min(TUNING.most_listed_pairs_of_a_row) => {
                 few.push(second);
                 self.bytes += size_of::<Ideal>();
             }

@@ -4,6 +4,8 @@ use petgraph::Incoming;
 
 use crate::control::Control;
 use crate::cost::Side;
+use crate::exact::bits;
+use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 
@@ -41,19 +43,6 @@ pub fn predecessors(problem: &Problem) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Whether a set of items holds one.
-pub fn has(bits: &[u64], item: usize) -> bool {
-    bits[item / 64] >> (item % 64) & 1 == 1
-}
-
-/// The set of all items.
-pub fn everything(problem: &Problem) -> Box<[u64]> {
-    let n = problem.items.len();
-    let mut bits = vec![0u64; n.div_ceil(64)];
-    (0..n).for_each(|item| bits[item / 64] |= 1 << (item % 64));
-    bits.into()
-}
-
 /// A stage that grows downwards from the end of an ideal, one item at a time, and shrinks back.
 ///
 /// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is
@@ -76,27 +65,25 @@ pub struct Growth<'a, T> {
     pub tally: T,
     /// Items taken or left so far.
     pub steps: u64,
-    most_steps: u64,
 }
 
 impl<'a, T: Tally> Growth<'a, T> {
-    /// An empty stage at the end of the ideal `left`, that gives up after so many steps.
+    /// An empty stage at the end of the ideal `left`.
     pub fn new(
         problem: &'a Problem,
         control: &'a Control<'a>,
         predecessors: &'a [Vec<usize>],
         left: &[u64],
         tally: T,
-        most_steps: u64,
     ) -> Self {
         let n = problem.items.len();
         let mut waits_for = vec![0; n];
-        for item in (0..n).filter(|&item| has(left, item)) {
+        for item in (0..n).filter(|&item| bits::contains(left, item)) {
             for &before in &predecessors[item] {
                 waits_for[before] += 1;
             }
         }
-        let is_free = |&item: &usize| has(left, item) && waits_for[item] == 0;
+        let is_free = |&item: &usize| bits::contains(left, item) && waits_for[item] == 0;
         Self {
             free: (0..n).filter(is_free).collect(),
             problem,
@@ -109,16 +96,14 @@ impl<'a, T: Tally> Growth<'a, T> {
             size: 0,
             tally,
             steps: 0,
-            most_steps,
         }
     }
 
     /// Calls `leaf` with every non-empty stage: what it adds up to, and what is left without it. Ends when `leaf` accepts
-    /// one.
-    pub fn each(&mut self, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
-        /// Steps between two looks at the clock.
-        const PATIENCE: u64 = 1 << 12;
-        let mut next_look = PATIENCE;
+    /// one, and gives up after so many steps.
+    pub fn each(&mut self, most_steps: u64, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
+        let patience = TUNING.growth_steps_between_clock_looks;
+        let mut next_look = patience;
         loop {
             while self.taken.len() < self.free.len() {
                 let item = self.free[self.taken.len()];
@@ -132,11 +117,11 @@ impl<'a, T: Tally> Growth<'a, T> {
             if self.size > 0 && leaf(&self.tally, &self.left) {
                 return Grown::Accepted;
             }
-            if self.steps > self.most_steps {
+            if self.steps > most_steps {
                 return Grown::Stopped(StoppedBy::SizeLimit);
             }
             if self.steps > next_look {
-                next_look = self.steps + PATIENCE;
+                next_look = self.steps + patience;
                 if let Some(stopped_by) = self.control.must_stop() {
                     return Grown::Stopped(stopped_by);
                 }
@@ -158,7 +143,7 @@ impl<'a, T: Tally> Growth<'a, T> {
 
     fn take(&mut self, item: usize) {
         self.move_item(item, true);
-        self.left[item / 64] &= !(1 << (item % 64));
+        bits::remove(&mut self.left, item);
         self.tally.add(item);
         self.size += 1;
         for &before in &self.predecessors[item] {
@@ -178,7 +163,7 @@ impl<'a, T: Tally> Growth<'a, T> {
         }
         self.size -= 1;
         self.tally.remove(item);
-        self.left[item / 64] |= 1 << (item % 64);
+        bits::insert(&mut self.left, item);
         self.move_item(item, false);
     }
 

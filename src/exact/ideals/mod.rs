@@ -5,10 +5,12 @@ pub(crate) mod growth;
 
 use std::collections::HashSet;
 
-use self::growth::{Grown, Growth, Tally, has};
+use self::growth::{Grown, Growth, Tally};
 use crate::control::Control;
 use crate::cost::{Side, StageCost};
+use crate::exact::bits;
 use crate::exact::room;
+use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -36,11 +38,11 @@ pub struct IdealSearch<'a> {
 }
 
 /// An ideal on the way: what is still to place, and how it was reached.
-struct State {
+struct ReachedIdeal {
     /// Items still to place: bits of a down-closed set.
     left: Box<[u64]>,
     work_ns: u64,
-    /// The state before the last stage was taken off the end.
+    /// Position of the ideal before the last stage was taken off its end.
     parent: usize,
 }
 
@@ -72,106 +74,121 @@ impl<'a> IdealSearch<'a> {
     /// need be left only once, with the fewest stages behind it: what can follow depends on the ideal alone, more stages
     /// left never hurt, and fewer stages behind means fewer micro-batches in flight.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
-        let mut states = vec![self.everything()];
-        let pass = self.layers(limit_ns, &mut states);
-        self.ideals += states.len();
+        let mut layers = Layers::new(self, limit_ns);
+        let pass = layers.run();
+        let ideals = layers.reached.len();
+        self.ideals += ideals;
         pass
-    }
-
-    fn everything(&self) -> State {
-        State {
-            left: growth::everything(self.problem),
-            work_ns: self.problem.work_ns(),
-            parent: usize::MAX,
-        }
-    }
-
-    /// Takes off one stage after the other, each from every state that the last one led to.
-    fn layers(&self, limit_ns: u64, states: &mut Vec<State>) -> Pass {
-        let stages = self.problem.stages();
-        let all_stages = self.problem.settings.all_stages;
-        let words = states[0].left.len();
-        // Each ideal is kept twice, as a state and to be recognised, in tables that double.
-        let most_states = room::bytes() / (2 * 8 * words + BYTES_OF_A_STATE);
-        let mut seen: HashSet<Box<[u64]>> = HashSet::new();
-        let mut layer = 0..1;
-        let mut steps = 0;
-        for from_end in 1..=stages {
-            let may_leave_ns = (stages - from_end) as u128 * u128::from(limit_ns);
-            let start = states.len();
-            if all_stages {
-                seen.clear();
-            }
-            for parent in layer {
-                let busy = Busy {
-                    search: self,
-                    from_end,
-                    limit_ns,
-                    work_ns: 0,
-                    paid_ns: [0; 3],
-                    bytes: 0,
-                };
-                let (left, most_steps) = (&states[parent].left, self.most_steps - steps);
-                let mut stage = Growth::new(
-                    self.problem,
-                    self.control,
-                    &self.predecessors,
-                    left,
-                    busy,
-                    most_steps,
-                );
-                let parent_ns = states[parent].work_ns;
-                let last = stage.each(&mut |busy, left| {
-                    if !busy.keeps_limit() {
-                        return false;
-                    }
-                    let work_ns = parent_ns - busy.work_ns;
-                    let is_empty = left.iter().all(|word| *word == 0);
-                    // More work left than the remaining stages can carry, or stages left without an item.
-                    let is_dead = u128::from(work_ns) > may_leave_ns;
-                    let is_early = all_stages && is_empty && from_end < stages;
-                    let is_late = from_end == stages && !is_empty;
-                    if is_dead || is_early || is_late || seen.contains(left) {
-                        return false;
-                    }
-                    seen.insert(left.into());
-                    states.push(State {
-                        left: left.into(),
-                        work_ns,
-                        parent,
-                    });
-                    is_empty
-                });
-                match last {
-                    Grown::Accepted => return Pass::Found(unwind(self.problem.items.len(), states)),
-                    Grown::Stopped(stopped_by) => return Pass::Stopped(stopped_by),
-                    Grown::All => steps += stage.steps,
-                }
-                if states.len() > most_states {
-                    return Pass::Stopped(StoppedBy::SizeLimit);
-                }
-                if let Some(stopped_by) = self.control.must_stop() {
-                    return Pass::Stopped(stopped_by);
-                }
-            }
-            layer = start..states.len();
-        }
-        Pass::Exhausted
     }
 }
 
-/// What a state takes beside its two sets, with what tables leave free.
-const BYTES_OF_A_STATE: usize = 192;
+/// The ideals that a pass has reached, layer after layer.
+struct Layers<'s, 'a> {
+    search: &'s IdealSearch<'a>,
+    limit_ns: u64,
+    reached: Vec<ReachedIdeal>,
+    /// Ideals that need no second look.
+    seen: HashSet<Box<[u64]>>,
+    /// Extensions of stages so far.
+    steps: u64,
+}
 
-/// Reads the stages off the chain of states that ends in the last one, the empty ideal.
-fn unwind(n: usize, states: &[State]) -> Assignment {
+impl<'s, 'a> Layers<'s, 'a> {
+    fn new(search: &'s IdealSearch<'a>, limit_ns: u64) -> Self {
+        let everything = ReachedIdeal {
+            left: bits::full(search.problem.items.len()),
+            work_ns: search.problem.work_ns(),
+            parent: usize::MAX,
+        };
+        Self {
+            search,
+            limit_ns,
+            reached: vec![everything],
+            seen: HashSet::new(),
+            steps: 0,
+        }
+    }
+
+    /// Takes off one stage after the other, each from every ideal that the last one led to.
+    fn run(&mut self) -> Pass {
+        let (problem, control) = (self.search.problem, self.search.control);
+        // Each ideal is kept twice, as reached and to be recognised, in tables that double.
+        let words = self.reached[0].left.len();
+        let most_reached = room::bytes() / (2 * 8 * words + TUNING.bytes_of_a_reached_ideal);
+        let mut layer = 0..1;
+        for from_end in 1..=problem.stages() {
+            let start = self.reached.len();
+            if problem.settings.all_stages {
+                self.seen.clear();
+            }
+            for parent in layer {
+                match self.take_stages(parent, from_end) {
+                    Grown::Accepted => return Pass::Found(unwind(problem.items.len(), &self.reached)),
+                    Grown::Stopped(stopped_by) => return Pass::Stopped(stopped_by),
+                    Grown::All => {}
+                }
+                if self.reached.len() > most_reached {
+                    return Pass::Stopped(StoppedBy::SizeLimit);
+                }
+                if let Some(stopped_by) = control.must_stop() {
+                    return Pass::Stopped(stopped_by);
+                }
+            }
+            layer = start..self.reached.len();
+        }
+        Pass::Exhausted
+    }
+
+    /// Takes off every stage from one ideal; accepts one that leaves nothing.
+    fn take_stages(&mut self, parent: usize, from_end: usize) -> Grown {
+        let search = self.search;
+        let stages = search.problem.stages();
+        let all_stages = search.problem.settings.all_stages;
+        let may_leave_ns = (stages - from_end) as u128 * u128::from(self.limit_ns);
+        let tally = StageTally::new(search, from_end, self.limit_ns);
+        let ReachedIdeal {
+            left,
+            work_ns: parent_ns,
+            ..
+        } = &self.reached[parent];
+        let parent_ns = *parent_ns;
+        let mut stage = Growth::new(search.problem, search.control, &search.predecessors, left, tally);
+        let (seen, reached) = (&mut self.seen, &mut self.reached);
+        let grown = stage.each(search.most_steps - self.steps, &mut |tally, left| {
+            if !tally.keeps_limit() {
+                return false;
+            }
+            let work_ns = parent_ns - tally.work_ns;
+            let is_empty = left.iter().all(|word| *word == 0);
+            // More work left than the remaining stages can carry, or stages left without an item.
+            let is_dead = u128::from(work_ns) > may_leave_ns;
+            let is_early = all_stages && is_empty && from_end < stages;
+            let is_late = from_end == stages && !is_empty;
+            if is_dead || is_early || is_late || seen.contains(left) {
+                return false;
+            }
+            seen.insert(left.into());
+            reached.push(ReachedIdeal {
+                left: left.into(),
+                work_ns,
+                parent,
+            });
+            is_empty
+        });
+        self.steps += stage.steps;
+        grown
+    }
+}
+
+/// Reads the stages off the chain of ideals that ends in the last one reached, the empty one.
+fn unwind(n: usize, reached: &[ReachedIdeal]) -> Assignment {
     let mut assignment = vec![0; n];
-    let mut at = states.len() - 1;
+    let mut at = reached.len() - 1;
     let mut stage = 0;
-    while states[at].parent != usize::MAX {
-        let parent = states[at].parent;
+    while reached[at].parent != usize::MAX {
+        let parent = reached[at].parent;
         for (item, place) in assignment.iter_mut().enumerate() {
-            if has(&states[parent].left, item) && !has(&states[at].left, item) {
+            if bits::contains(&reached[parent].left, item) && !bits::contains(&reached[at].left, item) {
                 *place = stage;
             }
         }
@@ -182,7 +199,7 @@ fn unwind(n: usize, states: &[State]) -> Assignment {
 }
 
 /// What a stage adds up to where workers are alike.
-struct Busy<'a, 'b> {
+struct StageTally<'a, 'b> {
     search: &'b IdealSearch<'a>,
     from_end: usize,
     limit_ns: u64,
@@ -192,7 +209,18 @@ struct Busy<'a, 'b> {
     bytes: u64,
 }
 
-impl Busy<'_, '_> {
+impl<'a, 'b> StageTally<'a, 'b> {
+    fn new(search: &'b IdealSearch<'a>, from_end: usize, limit_ns: u64) -> Self {
+        Self {
+            search,
+            from_end,
+            limit_ns,
+            work_ns: 0,
+            paid_ns: [0; 3],
+            bytes: 0,
+        }
+    }
+
     fn keeps_limit(&self) -> bool {
         let [blocking, link_in, link_out] = self.paid_ns;
         (self.work_ns + blocking).max(link_in).max(link_out) <= self.limit_ns
@@ -204,7 +232,7 @@ impl Busy<'_, '_> {
     }
 }
 
-impl Tally for Busy<'_, '_> {
+impl Tally for StageTally<'_, '_> {
     fn admits(&self, item: usize) -> bool {
         let problem = self.search.problem;
         let bytes = self.bytes + self.bytes_of(item);

@@ -1,7 +1,7 @@
 //! Reductions: items that some best plan puts together become one, and those that could change places keep to an order.
 #![doc = include_str!("../../../formulations/presolve.md")]
 
-mod twins;
+mod symmetry;
 
 use petgraph::Direction;
 use petgraph::algo::has_path_connecting;
@@ -85,8 +85,8 @@ pub fn reduce(problem: &Problem, limit_ns: u64, switches: &Switches) -> Reduced 
             item_of: reduced.item_of.iter().map(|&item| item_of[item]).collect(),
         };
     }
-    if switches.twins {
-        for (first, second) in twins::pairs(&reduced.problem) {
+    if switches.symmetry {
+        for (first, second) in symmetry::pairs(&reduced.problem) {
             let order = &mut reduced.problem.order;
             order.add_edge((first as u32).into(), (second as u32).into(), ());
         }

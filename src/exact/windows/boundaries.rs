@@ -3,74 +3,80 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::exact::windows::boundary::{Boundary, PARTS, Place, Set, Span};
-use crate::exact::windows::reach::Reach;
+use crate::exact::tuning::TUNING;
+use crate::exact::windows::boundary::{Boundary, CandidateSet, Place, Span};
+use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::options::Communication;
 use crate::problem::Problem;
 
-/// What the plans of interest keep.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Most ns of the busiest stage.
-    pub bottleneck_ns: u64,
-    /// Least ns of the busiest stage.
-    pub least_bottleneck_ns: u64,
-    /// Most ns of the objective; `u64::MAX` without an incumbent.
-    pub objective_ns: u64,
+pub use crate::exact::windows::limits::Limits;
+
+/// How long boundaries are asked about. What was found by then stays.
+#[derive(Clone, Copy)]
+pub struct ProbeBudget<'a> {
+    /// Items, order pairs and consumers looked at, at most.
+    pub most_steps: usize,
+    /// Asked before each question.
+    pub must_stop: &'a dyn Fn() -> bool,
 }
 
-/// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
-pub const MOST_STEPS: usize = 10_000_000;
+impl<'a> ProbeBudget<'a> {
+    /// Tenths of a second's work.
+    pub fn usual(must_stop: &'a dyn Fn() -> bool) -> Self {
+        Self {
+            most_steps: TUNING.most_boundary_steps,
+            must_stop,
+        }
+    }
+}
 
 /// Narrows windows to the items that can lie on either side of each boundary; false if no plan keeps the limits.
 ///
-/// Only `blocking` transfers make stages busier; windows stay as they are without them. `must_stop` is asked before each
-/// question, and what was found by then stays.
+/// Only `blocking` transfers make stages busier; windows stay as they are without them.
 ///
 /// Time O(c (n + e + t)) for c minimum cuts, at most a few for each open prefix variable, n items, e order pairs and t
 /// consumers, up to a fixed number of steps.
 pub fn narrow(
     problem: &Problem,
-    reach: &Reach,
+    closure: &Closure,
     limits: Limits,
     windows: &mut Windows,
-    most_steps: usize,
-    must_stop: &dyn Fn() -> bool,
+    budget: ProbeBudget,
 ) -> bool {
     if problem.settings.communication != Communication::Blocking {
         return true;
     }
-    let spans: Vec<Span> = problem.transfers.iter().map(|t| Span::new(t, reach)).collect();
-    let mut steps_left = most_steps;
+    let spans: Vec<Span> = problem.transfers.iter().map(|t| Span::new(t, closure)).collect();
+    let mut steps_left = budget.most_steps;
     (1..problem.stages()).all(|stages| {
-        let mut probe = Probe {
+        let mut probe = BoundaryProbe {
             boundary: Boundary::new(problem, &spans, limits, stages),
-            reach,
+            closure,
             windows,
             steps_left: &mut steps_left,
-            must_stop,
+            must_stop: budget.must_stop,
         };
         probe.narrow()
     })
 }
 
 /// Questions about one boundary, and what the answers make of the windows.
-struct Probe<'a> {
+struct BoundaryProbe<'a> {
     boundary: Boundary<'a>,
-    reach: &'a Reach,
+    closure: &'a Closure,
     windows: &'a mut Windows,
     steps_left: &'a mut usize,
     must_stop: &'a dyn Fn() -> bool,
 }
 
 /// Items of which it is not ruled out that they lie before, or behind, the boundary.
-struct Possible {
+struct PossibleItems {
     before: FixedBitSet,
     behind: FixedBitSet,
 }
 
-impl Probe<'_> {
+impl BoundaryProbe<'_> {
     /// Asks of every open item whether it can lie on either side; false if no set keeps the limits.
     fn narrow(&mut self) -> bool {
         let (items, stages) = (self.windows.earliest.len(), self.boundary.stages);
@@ -84,7 +90,7 @@ impl Probe<'_> {
             match self.ask(Some(item), None) {
                 Some(more) => possible.join(&more),
                 None => {
-                    for late in self.reach.descendants[item].ones().chain([item]) {
+                    for late in self.closure.descendants[item].ones().chain([item]) {
                         let earliest = &mut self.windows.earliest[late];
                         *earliest = stages.max(*earliest);
                     }
@@ -98,7 +104,7 @@ impl Probe<'_> {
             match self.ask(None, Some(item)) {
                 Some(more) => possible.join(&more),
                 None => {
-                    for early in self.reach.ancestors[item].ones().chain([item]) {
+                    for early in self.closure.ancestors[item].ones().chain([item]) {
                         let latest = &mut self.windows.latest[early];
                         *latest = (stages - 1).min(*latest);
                     }
@@ -115,14 +121,14 @@ impl Probe<'_> {
 
     /// Looks for a weight that rules out every set with one item before the boundary, or one behind it, by bisection; `None`
     /// if there is one, else what the sets on the way have in common.
-    fn ask(&mut self, before: Option<usize>, behind: Option<usize>) -> Option<Possible> {
+    fn ask(&mut self, before: Option<usize>, behind: Option<usize>) -> Option<PossibleItems> {
         let (places, open) = self.places(before, behind);
         let boundary = &self.boundary;
         let problem = boundary.problem;
         let items = problem.items.len();
         let size = items + problem.order.edge_count() + problem.transfers.len();
-        let mut possible = Possible::all(items);
-        let (mut low, mut high) = (-PARTS - 1, PARTS + 1);
+        let mut possible = PossibleItems::all(items);
+        let (mut low, mut high) = (-TUNING.boundary_weights - 1, TUNING.boundary_weights + 1);
         let mut weight = 0;
         while high - low > 1 && *self.steps_left >= size && !(self.must_stop)() {
             *self.steps_left -= size;
@@ -130,11 +136,11 @@ impl Probe<'_> {
             if boundary.excess(weight, &set) > 0 {
                 return None;
             }
-            if boundary.holds(&set) {
-                return Some(Possible::by(&set, items));
+            if boundary.is_kept_by(&set) {
+                return Some(PossibleItems::by(&set, items));
             }
             possible.meet(&set);
-            match boundary.uphill(weight, &set) {
+            match boundary.ascent(weight, &set) {
                 0 => break,
                 1.. => low = weight,
                 _ => high = weight,
@@ -146,8 +152,9 @@ impl Probe<'_> {
 
     fn places(&self, before: Option<usize>, behind: Option<usize>) -> (Vec<Place>, Vec<usize>) {
         let mut open = Vec::new();
-        let is_before = |item| before.is_some_and(|v| v == item || self.reach.ancestors[v].contains(item));
-        let is_behind = |item| behind.is_some_and(|v| v == item || self.reach.descendants[v].contains(item));
+        let is_before = |item| before.is_some_and(|v| v == item || self.closure.ancestors[v].contains(item));
+        let is_behind =
+            |item| behind.is_some_and(|v| v == item || self.closure.descendants[v].contains(item));
         let mut place = |item| {
             if self.windows.latest[item] < self.boundary.stages || is_before(item) {
                 Place::Before
@@ -163,7 +170,7 @@ impl Probe<'_> {
     }
 }
 
-impl Possible {
+impl PossibleItems {
     fn all(items: usize) -> Self {
         let mut all = FixedBitSet::with_capacity(items);
         all.insert_range(..);
@@ -173,14 +180,14 @@ impl Possible {
         }
     }
 
-    fn by(set: &Set, items: usize) -> Self {
+    fn by(set: &CandidateSet, items: usize) -> Self {
         let mut possible = Self::all(items);
         possible.meet(set);
         possible
     }
 
     /// Keeps what holds of the set too.
-    fn meet(&mut self, set: &Set) {
+    fn meet(&mut self, set: &CandidateSet) {
         self.before.intersect_with(&set.members);
         self.behind.difference_with(&set.members);
     }

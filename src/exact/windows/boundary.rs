@@ -4,13 +4,11 @@
 use fixedbitset::FixedBitSet;
 use petgraph::visit::EdgeRef;
 
-use crate::exact::windows::boundaries::Limits;
-use crate::exact::windows::min_cut::Closure;
-use crate::exact::windows::reach::Reach;
+use crate::exact::tuning::TUNING;
+use crate::exact::windows::closure::Closure;
+use crate::exact::windows::limits::Limits;
+use crate::exact::windows::min_cut::MinCostClosure;
 use crate::problem::{Problem, Transfer};
-
-/// The two limits of a boundary are weighed in so many parts.
-pub const PARTS: i128 = 64;
 
 /// The ends of a transfer that decide whether it crosses a boundary: it does if any of the first lie before it, and not all
 /// of the last.
@@ -22,16 +20,16 @@ pub struct Span {
 
 impl Span {
     /// One end stands for all where it lies before, or behind, all others. Items are numbered along the order.
-    pub fn new(transfer: &Transfer, reach: &Reach) -> Self {
+    pub fn new(transfer: &Transfer, closure: &Closure) -> Self {
         let mut ends: Vec<usize> = transfer.items().collect();
         ends.sort_unstable();
         let (least, most) = (ends[0], ends[ends.len() - 1]);
         let is_first = ends[1..]
             .iter()
-            .all(|&end| reach.descendants[least].contains(end));
+            .all(|&end| closure.descendants[least].contains(end));
         let is_last = ends[..ends.len() - 1]
             .iter()
-            .all(|&end| reach.ancestors[most].contains(end));
+            .all(|&end| closure.ancestors[most].contains(end));
         Self {
             first: if is_first { vec![least] } else { ends.clone() },
             last: if is_last { vec![most] } else { ends },
@@ -46,24 +44,27 @@ impl Span {
     }
 }
 
-/// Limits of the sets of items before a boundary, with `W` all work, `w` and `c` the work of a set and what crosses behind
-/// it: `d w + a c <= before`, `b c - d w <= behind`, `2 c <= spare`.
+/// Limits of the sets of items before a boundary, with `w` and `c` the work of a set and the ns of what crosses behind it:
+///
+/// * `work_factor w + before_factor c <= before_ns`: what the stages before can carry,
+/// * `behind_factor c - work_factor w <= behind_ns`: what those behind can carry,
+/// * `2 c <= twice_cut_ns`: what is left for both ends of what crosses.
 pub struct Boundary<'a> {
     /// The problem.
     pub problem: &'a Problem,
     spans: &'a [Span],
     /// Stages before it.
     pub stages: usize,
-    d: i128,
-    a: i128,
-    b: i128,
-    before: i128,
-    behind: i128,
-    spare: i128,
+    work_factor: i128,
+    before_factor: i128,
+    behind_factor: i128,
+    before_ns: i128,
+    behind_ns: i128,
+    twice_cut_ns: i128,
 }
 
 /// A set of items that may lie before a boundary.
-pub struct Set {
+pub struct CandidateSet {
     /// The items.
     pub members: FixedBitSet,
     work_ns: i128,
@@ -89,65 +90,68 @@ impl<'a> Boundary<'a> {
         let bottleneck = i128::from(limits.bottleneck_ns);
         match problem.formula() {
             formula if formula.counts_loads && limits.objective_ns < u64::MAX => {
-                let d = i128::from(formula.weight);
-                let spare = i128::from(limits.objective_ns) - work;
+                // The iteration pays for the busiest stage once a further micro-batch, and for all work and cuts once.
+                let periods = i128::from(formula.weight);
+                let beyond_work = i128::from(limits.objective_ns) - work;
                 Self {
                     problem,
                     spans,
                     stages,
-                    d,
-                    a: d + 2 * k,
-                    b: d + 2 * rest,
-                    before: k * spare,
-                    behind: rest * spare - d * work,
-                    spare: spare - d * i128::from(limits.least_bottleneck_ns),
+                    work_factor: periods,
+                    before_factor: periods + 2 * k,
+                    behind_factor: periods + 2 * rest,
+                    before_ns: k * beyond_work,
+                    behind_ns: rest * beyond_work - periods * work,
+                    twice_cut_ns: beyond_work - periods * i128::from(limits.least_bottleneck_ns),
                 }
             }
             _ => Self {
                 problem,
                 spans,
                 stages,
-                d: 1,
-                a: 1,
-                b: 1,
-                before: k * bottleneck,
-                behind: rest * bottleneck - work,
-                spare: (k + rest) * bottleneck - work,
+                work_factor: 1,
+                before_factor: 1,
+                behind_factor: 1,
+                before_ns: k * bottleneck,
+                behind_ns: rest * bottleneck - work,
+                twice_cut_ns: (k + rest) * bottleneck - work,
             },
         }
     }
 
     /// Whether a set keeps the limits.
-    pub fn holds(&self, set: &Set) -> bool {
-        self.d * set.work_ns + self.a * set.cut_ns <= self.before
-            && self.b * set.cut_ns - self.d * set.work_ns <= self.behind
-            && 2 * set.cut_ns <= self.spare
+    pub fn is_kept_by(&self, set: &CandidateSet) -> bool {
+        self.work_factor * set.work_ns + self.before_factor * set.cut_ns <= self.before_ns
+            && self.behind_factor * set.cut_ns - self.work_factor * set.work_ns <= self.behind_ns
+            && 2 * set.cut_ns <= self.twice_cut_ns
     }
 
     /// Factor of the cut in the weighed limits, and twice what they allow: `weight` parts of the first limit, or of the second
     /// where it is negative, and the others of the third.
     fn weighed(&self, weight: i128) -> (i128, i128) {
         let (of_cut, allowed) = match weight >= 0 {
-            true => (self.a, self.before),
-            false => (self.b, self.behind),
+            true => (self.before_factor, self.before_ns),
+            false => (self.behind_factor, self.behind_ns),
         };
-        let others = PARTS - weight.abs();
+        let others = TUNING.boundary_weights - weight.abs();
         (
-            PARTS * of_cut,
-            2 * weight.abs() * allowed + others * of_cut * self.spare,
+            TUNING.boundary_weights * of_cut,
+            2 * weight.abs() * allowed + others * of_cut * self.twice_cut_ns,
         )
     }
 
     /// How far the cheapest set of a weight breaks the weighed limits: no set keeps the limits if it is above 0.
-    pub fn excess(&self, weight: i128, set: &Set) -> i128 {
+    pub fn excess(&self, weight: i128, set: &CandidateSet) -> i128 {
         let (of_cut, twice_allowed) = self.weighed(weight);
-        2 * (weight * self.d * set.work_ns + of_cut * set.cut_ns) - twice_allowed
+        2 * (weight * self.work_factor * set.work_ns + of_cut * set.cut_ns) - twice_allowed
     }
 
     /// The way in which the excess of the cheapest set may grow; 0 if there is none.
-    pub fn uphill(&self, weight: i128, set: &Set) -> i128 {
-        let above = 2 * (self.d * set.work_ns - self.before) + self.a * self.spare;
-        let below = 2 * (self.d * set.work_ns + self.behind) - self.b * self.spare;
+    pub fn ascent(&self, weight: i128, set: &CandidateSet) -> i128 {
+        let above =
+            2 * (self.work_factor * set.work_ns - self.before_ns) + self.before_factor * self.twice_cut_ns;
+        let below =
+            2 * (self.work_factor * set.work_ns + self.behind_ns) - self.behind_factor * self.twice_cut_ns;
         match weight {
             0 if above > 0 => 1,
             0 if below < 0 => -1,
@@ -158,17 +162,20 @@ impl<'a> Boundary<'a> {
     }
 
     /// The cheapest set of a weight.
-    pub fn cheapest(&self, places: &[Place], open: &[usize], weight: i128) -> Set {
+    pub fn cheapest(&self, places: &[Place], open: &[usize], weight: i128) -> CandidateSet {
         let problem = self.problem;
         let (of_cut, _) = self.weighed(weight);
-        let mut closure = Closure::new(open.len());
+        let mut choice = MinCostClosure::new(open.len());
         for (node, &item) in open.iter().enumerate() {
-            closure.charge(node, weight * self.d * i128::from(problem.items[item].work_ns()));
+            choice.charge(
+                node,
+                weight * self.work_factor * i128::from(problem.items[item].work_ns()),
+            );
         }
         for pair in problem.order.edge_references() {
             let ends = [pair.source(), pair.target()].map(|end| places[end.index()]);
             if let [Place::Open(u), Place::Open(v)] = ends {
-                closure.require(v, u);
+                choice.require(v, u);
             }
         }
         let is_at = |place: Place| move |&end: &usize| places[end] == place;
@@ -188,10 +195,10 @@ impl<'a> Boundary<'a> {
                 && any.is_some() | all.is_some();
             if is_open {
                 let cost = (of_cut * span.ns).unsigned_abs();
-                closure.charge_split(any.as_deref(), all.as_deref(), cost);
+                choice.charge_split(any.as_deref(), all.as_deref(), cost);
             }
         }
-        let chosen = closure.cheapest();
+        let chosen = choice.cheapest();
         let is_member = |place: &Place| match *place {
             Place::Before => true,
             Place::Behind => false,
@@ -210,7 +217,7 @@ impl<'a> Boundary<'a> {
             .iter()
             .filter(|span| span.crosses(&members))
             .map(|span| span.ns);
-        Set {
+        CandidateSet {
             work_ns: work.sum(),
             cut_ns: cut.sum(),
             members,

@@ -3,7 +3,7 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::exact::windows::reach::Reach;
+use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
@@ -29,7 +29,13 @@ impl Demand {
 /// Narrows windows to plans whose busiest stage takes at most `limit_ns`.
 ///
 /// Time O(n^2 / 64 + n w) a demand, for n items, w of them before or after one on average.
-pub fn narrow(problem: &Problem, reach: &Reach, demands: &[Demand], limit_ns: f64, windows: &mut Windows) {
+pub fn narrow(
+    problem: &Problem,
+    closure: &Closure,
+    demands: &[Demand],
+    limit_ns: f64,
+    windows: &mut Windows,
+) {
     let stages = problem.stages();
     for demand in demands {
         let needed = |item: usize, others: &FixedBitSet| {
@@ -37,9 +43,9 @@ pub fn narrow(problem: &Problem, reach: &Reach, demands: &[Demand], limit_ns: f6
             demand.stages(demand.work[item] + others, limit_ns)
         };
         for item in 0..problem.items.len() {
-            let earliest = needed(item, &reach.ancestors[item]) - 1;
+            let earliest = needed(item, &closure.ancestors[item]) - 1;
             windows.earliest[item] = windows.earliest[item].max(earliest);
-            match stages.checked_sub(needed(item, &reach.descendants[item])) {
+            match stages.checked_sub(needed(item, &closure.descendants[item])) {
                 Some(latest) => windows.latest[item] = windows.latest[item].min(latest),
                 // More stages than there are: an empty window.
                 None => (windows.earliest[item], windows.latest[item]) = (stages, 0),

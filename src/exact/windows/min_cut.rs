@@ -7,7 +7,7 @@ const UNBOUNDED: u128 = 1 << 120;
 ///
 /// The classical closure problem: J. Picard, *Maximal closure of a graph and applications to combinatorial problems*,
 /// Management Science 22(11), 1976. A set is what lies on the source's side of a cut.
-pub struct Closure {
+pub struct MinCostClosure {
     network: Network,
     /// Cost of each node, in the set; negative if it is a gain.
     costs: Vec<i128>,
@@ -22,7 +22,7 @@ fn number(node: usize) -> usize {
     node + 2
 }
 
-impl Closure {
+impl MinCostClosure {
     /// A choice among so many nodes, all of them free.
     pub fn new(nodes: usize) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Network {
         }
     }
 
-    /// For each node, how many edges with capacity left it takes to reach it; `usize::MAX` if none lead there.
+    /// For each node, how many edges with capacity left it takes to closure it; `usize::MAX` if none lead there.
     fn layers(&self, first: &[usize], of_node: &[usize]) -> Vec<usize> {
         let mut layers = vec![usize::MAX; self.nodes];
         layers[SOURCE] = 0;
@@ -235,7 +235,7 @@ mod tests {
         }
 
         fn cheapest(&self) -> Vec<bool> {
-            let mut closure = Closure::new(self.costs.len());
+            let mut closure = MinCostClosure::new(self.costs.len());
             for (node, &cost) in self.costs.iter().enumerate() {
                 closure.charge(node, cost);
             }

@@ -3,13 +3,14 @@
 
 pub mod boundaries;
 mod boundary;
+pub mod closure;
 pub mod demands;
+mod limits;
 mod min_cut;
-pub mod reach;
 
 use fixedbitset::FixedBitSet;
 
-use crate::exact::windows::reach::Reach;
+use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
@@ -20,7 +21,7 @@ use crate::problem::Problem;
 /// nothing takes time. Under `all_stages` the windows stay valid: they only use what a plan must carry.
 ///
 /// Time O(n^2 / 64 + n w) for n items, w of them before or after one on average.
-pub fn within(problem: &Problem, reach: &Reach, limit_ns: u64) -> Windows {
+pub fn within(problem: &Problem, closure: &Closure, limit_ns: u64) -> Windows {
     let stages = problem.stages();
     // The last stage holds least of an item, so no stage holds less.
     let least_bytes = |item: usize| problem.memory_bytes(&problem.items[item], 1);
@@ -35,8 +36,8 @@ pub fn within(problem: &Problem, reach: &Reach, limit_ns: u64) -> Windows {
     };
     let mut windows = Windows::all(problem);
     for item in 0..problem.items.len() {
-        windows.earliest[item] = filled(item, &reach.ancestors[item]) - 1;
-        match stages.checked_sub(filled(item, &reach.descendants[item])) {
+        windows.earliest[item] = filled(item, &closure.ancestors[item]) - 1;
+        match stages.checked_sub(filled(item, &closure.descendants[item])) {
             Some(latest) => windows.latest[item] = latest,
             // More stages than there are: an empty window.
             None => (windows.earliest[item], windows.latest[item]) = (stages, 0),

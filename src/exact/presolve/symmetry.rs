@@ -1,4 +1,4 @@
-//! Twins: items that could change places in any plan, so that their stages may be sorted.
+//! Symmetry breaking: items that could change places in any plan, so that their stages may be sorted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::problem::{Item, Problem};
 
 /// All that a plan's cost and order depend on in an item, but which item it is.
 #[derive(PartialEq, Eq, Hash)]
-struct Traits {
+struct Signature {
     work_ns: [u64; 2],
     times: Vec<Option<Times>>,
     bytes: [u64; 3],
@@ -19,7 +19,7 @@ struct Traits {
     sent: Vec<(Vec<usize>, [u64; 3])>,
 }
 
-/// Pairs of twins, the one with the lower number first: of each class, every twin and the next. Passes whose layer has
+/// Pairs of interchangeable items, the one with the lower number first: of each class, every item and the next. Passes whose layer has
 /// another elsewhere are left out, since memory may depend on both.
 ///
 /// Time O(n + e + c) for n items, e order pairs and c consumers, beside sorting and hashing.
@@ -32,11 +32,11 @@ pub fn pairs(problem: &Problem) -> Vec<(usize, usize)> {
     let mut last = HashMap::new();
     (0..problem.items.len())
         .filter(|item| !of_pairs.contains(item))
-        .filter_map(|item| Some((last.insert(traits(problem, item), item)?, item)))
+        .filter_map(|item| Some((last.insert(signature(problem, item), item)?, item)))
         .collect()
 }
 
-fn traits(problem: &Problem, item: usize) -> Traits {
+fn signature(problem: &Problem, item: usize) -> Signature {
     let neighbours = |direction| {
         let neighbours = problem.order.neighbors_directed((item as u32).into(), direction);
         let mut neighbours: Vec<usize> = neighbours.map(|other| other.index()).collect();
@@ -65,7 +65,7 @@ fn traits(problem: &Problem, item: usize) -> Traits {
         stash_bytes,
         ..
     } = problem.items[item];
-    Traits {
+    Signature {
         work_ns: [forward_ns, backward_ns],
         times: times.clone(),
         bytes: [base_bytes, parameter_bytes, stash_bytes],

@@ -7,14 +7,14 @@ use crate::problem::Problem;
 
 /// Ancestors and descendants of every item, itself excluded.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct Closure {
     /// Items that must lie in the same stage or an earlier one.
     pub ancestors: Vec<FixedBitSet>,
     /// Items that must lie in the same stage or a later one.
     pub descendants: Vec<FixedBitSet>,
 }
 
-impl Reach {
+impl Closure {
     /// Closes the order pairs transitively. Items are numbered topologically, so one sweep each way is enough.
     ///
     /// Time and memory O(n e / 64) and O(n^2 / 4) bytes for n items and e order pairs.
@@ -29,14 +29,14 @@ impl Reach {
 
 fn close(problem: &Problem, sweep: impl Iterator<Item = usize>, towards: Direction) -> Vec<FixedBitSet> {
     let n = problem.items.len();
-    let mut closure = vec![FixedBitSet::with_capacity(n); n];
+    let mut closed = vec![FixedBitSet::with_capacity(n); n];
     for item in sweep {
         let mut own = FixedBitSet::with_capacity(n);
         for next in problem.order.neighbors_directed((item as u32).into(), towards) {
             own.insert(next.index());
-            own.union_with(&closure[next.index()]);
+            own.union_with(&closed[next.index()]);
         }
-        closure[item] = own;
+        closed[item] = own;
     }
-    closure
+    closed
 }

@@ -1,0 +1,96 @@
+//! Sets of small numbers as bits of 64-bit words: many sets of the same size lie in one vector, a row of words for each.
+//!
+//! Where a set stands alone, `fixedbitset` serves.
+
+use std::iter;
+
+/// Words that a set of numbers below `bits` takes.
+pub fn words(bits: usize) -> usize {
+    bits.div_ceil(64)
+}
+
+/// Whether a set holds a number.
+pub fn contains(set: &[u64], number: usize) -> bool {
+    set[number / 64] >> (number % 64) & 1 == 1
+}
+
+/// Adds a number.
+pub fn insert(set: &mut [u64], number: usize) {
+    set[number / 64] |= 1 << (number % 64);
+}
+
+/// Takes a number out.
+pub fn remove(set: &mut [u64], number: usize) {
+    set[number / 64] &= !(1 << (number % 64));
+}
+
+/// Adds a number that is not there, or takes it out.
+pub fn toggle(set: &mut [u64], number: usize) {
+    set[number / 64] ^= 1 << (number % 64);
+}
+
+/// The set of all numbers below `bits`.
+pub fn full(bits: usize) -> Box<[u64]> {
+    from_members(words(bits), 0..bits)
+}
+
+/// The set of some numbers, in so many words.
+pub fn from_members(words: usize, members: impl IntoIterator<Item = usize>) -> Box<[u64]> {
+    let mut set = vec![0; words];
+    members.into_iter().for_each(|number| insert(&mut set, number));
+    set.into()
+}
+
+/// The numbers in a set, given word by word, in ascending order.
+pub fn members(set: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+    let of_word = |(at, mut word): (usize, u64)| {
+        iter::from_fn(move || {
+            let number = (word != 0).then(|| at * 64 + word.trailing_zeros() as usize)?;
+            word &= word - 1;
+            Some(number)
+        })
+    };
+    set.into_iter().enumerate().flat_map(of_word)
+}
+
+/// The first number in a set that is not below `from`.
+pub fn first_from(set: &[u64], from: usize) -> Option<usize> {
+    let mut at = from / 64;
+    let mut word = set.get(at)? & (u64::MAX << (from % 64));
+    while word == 0 {
+        at += 1;
+        word = *set.get(at)?;
+    }
+    Some(at * 64 + word.trailing_zeros() as usize)
+}
+
+/// Whether all of one set is in another.
+pub fn is_subset(small: &[u64], large: &[u64]) -> bool {
+    small.iter().zip(large).all(|(small, large)| small & !large == 0)
+}
+
+/// Whether two sets have a number in common.
+pub fn intersect(one: &[u64], other: &[u64]) -> bool {
+    one.iter().zip(other).any(|(one, other)| one & other != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_come_back_in_order_across_words() {
+        let mut set = from_members(3, [130, 0, 63, 64]);
+        assert_eq!(members(set.iter().copied()).collect::<Vec<_>>(), [0, 63, 64, 130]);
+        assert_eq!(
+            [1, 65, 131].map(|from| first_from(&set, from)),
+            [Some(63), Some(130), None]
+        );
+        remove(&mut set, 63);
+        toggle(&mut set, 64);
+        toggle(&mut set, 65);
+        assert!(is_subset(&set, &full(131)) && !is_subset(&full(131), &set));
+        assert!(contains(&set, 65) && !contains(&set, 64));
+        assert!(intersect(&set, &full(1)) && !intersect(&set[1..2], &[1]));
+    }
+}

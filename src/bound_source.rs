@@ -56,6 +56,10 @@ sources! {
     Ideals = "ideals",
     /// The dynamic program over pairs of ideals.
     IdealPairs = "pairs of ideals",
+    /// The tree search over ideals.
+    IdealTree = "tree of ideals",
+    /// The search over ideals and devices, level by level.
+    DeviceLevels = "levels of devices",
     /// The dynamic program over ideals and devices.
     IdealsAndDevices = "ideals and devices",
     /// Exhaustive search.

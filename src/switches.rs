@@ -36,22 +36,16 @@ macro_rules! switches {
 switches! {
     /// Quick heuristics before anything else.
     incumbents,
-    /// The thorough heuristic between the quick steps and the slow ones.
-    evolution,
     /// Items that no plan of interest can separate become one.
     apart,
     /// Items join the neighbour that pays for them anyway.
     absorb,
-    /// Symmetry breaking: items that could change places in any plan keep to an order.
-    symmetry,
     /// Prefix variables outside an item's stage window are fixed.
     windows,
     /// Windows take account of what must cross the boundaries between stages.
     boundaries,
     /// The anchored stage bound.
     anchored,
-    /// What is proved of the period, for iterations.
-    period,
     /// What is proved without transfers, for overlapped ones.
     work_alone,
     /// What is proved without pendant items: those that hang on one other alone.
@@ -68,18 +62,18 @@ switches! {
     labelled_ideals,
     /// The dynamic program over pairs of ideals.
     ideal_pairs,
-    /// Pairs of ideals over joined items, where those of all items are too many.
-    coarse,
     /// Feasible cut states: pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.
     cut_states,
     /// Pairs of ideals are left out where another is reached that can only be better.
     dominance,
     /// Beam search over pairs of ideals: with a few of each layer, where all of them are too many.
     beam,
-    /// With heterogeneous workers: what one class of them can do alone.
-    one_class,
+    /// The tree search over ideals, where there are no transfers.
+    ideal_tree,
+    /// With heterogeneous workers and without transfers: the search over ideals and free devices, level by level.
+    device_levels,
     /// With heterogeneous workers: exhaustive search over few items.
-    tree,
+    exhaustive,
 }
 
 impl Default for Switches {

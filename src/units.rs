@@ -37,6 +37,14 @@ pub fn whole(value: f64) -> Option<u64> {
     exact.then(|| value.round() as u64)
 }
 
+/// The greatest common divisor of two numbers; that of 0 and a number is the number.
+pub fn gcd(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

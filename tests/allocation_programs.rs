@@ -7,12 +7,13 @@ use common::mixed::{mixed_spec, random_mixed};
 use common::problem_of;
 use oracles::allocations;
 use stagecut::control::Control;
-use stagecut::exact::heterogeneous::program::{self, Form, Kind, Solved};
+use stagecut::exact::heterogeneous::program::{self, Form, Kind};
+use stagecut::exact::incumbent::Incumbent;
 use stagecut::formulations::partition::item_labels;
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
 use stagecut::options::{Groups, Shares, WorkerMode};
-use stagecut::plan::{StoppedBy, is_proved};
+use stagecut::plan::{Outcome, StoppedBy, is_proved};
 use stagecut::problem::Problem;
 
 /// What rounding of two phases, and of the messages of a ring, may leave between a bound and its plan, in ns.
@@ -21,10 +22,18 @@ const ROUNDING_NS: u64 = 10;
 /// Choices up to which the devices program is asked where groups are assigned: it takes seconds beyond.
 const MOST_CHOICES: usize = 20;
 
-fn solve(form: &Form, presolve: bool, instance: &Instance, problem: &Problem) -> Solved {
+fn solve(form: &Form, presolve: bool, instance: &Instance, problem: &Problem) -> Outcome {
     let labels = item_labels(instance, problem);
     let windows = Windows::all(problem);
-    program::solve(form, &windows, presolve, None, 0, &labels, &Control::default()).expect("HiGHS works")
+    let control = Control::default();
+    program::solve(
+        form,
+        &windows,
+        presolve,
+        Incumbent::new(problem, &control),
+        &labels,
+    )
+    .expect("HiGHS works")
 }
 
 /// The best plan of brute force is a plan and costs what it says; most draws have one.

@@ -6,6 +6,7 @@ use common::random_problem;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use stagecut::bound_source::BoundSource;
 use stagecut::check::{Violation, check};
 use stagecut::control::Control;
 use stagecut::instance::Instance;
@@ -202,7 +203,7 @@ fn wrong_claims(case: &Solved) {
     }
     let twice = |plan: &mut Plan| {
         let bounds = &mut plan.statistics.bounds_ms;
-        bounds.insert("largest item".into(), 2.0 * objective + 1.0);
+        bounds.insert(BoundSource::LargestItem, 2.0 * objective + 1.0);
     };
     case.rejects("a bound above the bound", twice, is_claim);
     let many = |plan: &mut Plan| plan.statistics.items_after_presolve = plan.statistics.items + 1;
@@ -385,7 +386,7 @@ fn honest_plans_fail_only_where_they_cannot_be_run() {
         let outcome = Outcome {
             allocation: Some(assignment.into()),
             bound_ns: 0,
-            bound_source: "none",
+            bound_source: BoundSource::None,
             stopped_by: StoppedBy::Completed,
             statistics: Statistics::default(),
         };

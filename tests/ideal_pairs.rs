@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::bounds;
-use stagecut::exact::ideal_pairs::coarse::coarsened;
 use stagecut::exact::ideal_pairs::{Caps, PairSearch};
 use stagecut::exact::ideals::{IdealSearch, Pass};
 use stagecut::methods;
@@ -288,37 +287,6 @@ fn threads_change_nothing() {
             .any(|pass| matches!(pass, Pass::Found(_)))
     );
     assert!(one == with(4));
-}
-
-/// Plans of a coarser problem are plans, within the same limit.
-#[test]
-fn coarse_plans_are_plans() {
-    let found: usize = (0..200u64)
-        .into_par_iter()
-        .filter_map(larger_separate_problem)
-        .map(|(_, problem)| {
-            let control = Control::default();
-            let everything_ns = bounds::all_in_one_ns(&problem);
-            let Some(coarse) = coarsened(&problem, 20).filter(|_| !problem.memory_is_joint()) else {
-                return 0;
-            };
-            assert!(coarse.problem.items.len() < problem.items.len());
-            let mut pairs = PairSearch::new(&coarse.problem, &control, everything_ns).expect("two parts");
-            (1..=20)
-                .filter(|part| {
-                    let limit_ns = everything_ns * part / 20;
-                    let Pass::Found(plan) = pairs.pass(limit_ns, u64::MAX) else {
-                        return false;
-                    };
-                    let plan = coarse.lift(&plan);
-                    assert!(cost::is_feasible(&problem, &plan));
-                    assert!(cost::assignment_ns(&problem, &plan) <= limit_ns);
-                    true
-                })
-                .count()
-        })
-        .sum();
-    assert!(found > 100, "only {found} plans");
 }
 
 /// On problems too large for brute force, the mixed-integer program proves the same optimum.

@@ -1,4 +1,4 @@
-//! Items without work: those that follow others freely change no optimum, and without dead ends none is above.
+//! Items without work: those that follow others freely change no optimum, and without pendant items none is above.
 
 mod common;
 mod oracles;
@@ -7,7 +7,7 @@ use common::{problem_of, random_spec, separate_spec};
 use oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::cost;
-use stagecut::exact::homogeneous::relaxed::WithoutPendantItems;
+use stagecut::exact::homogeneous::pendant::WithoutPendantItems;
 use stagecut::exact::presolve;
 use stagecut::problem::Problem;
 use stagecut::spec::InstanceSpec;
@@ -51,7 +51,6 @@ fn best(problem: &Problem) -> Option<(Vec<usize>, u64)> {
 fn following_freely_costs_nothing() {
     let only = Switches {
         apart: false,
-        symmetry: false,
         ..Switches::default()
     };
     let joined: usize = idle_problems(20_000)
@@ -71,9 +70,9 @@ fn following_freely_costs_nothing() {
     );
 }
 
-/// No plan is below the least period without dead ends, and plans without them are plans with them beside their hosts.
+/// No plan is below the least period without pendant items, and plans without them are plans with them beside their hosts.
 #[test]
-fn dead_ends_only_add() {
+fn pendant_items_only_add() {
     let compared: usize = idle_problems(20_000)
         .filter_map(|(seed, problem)| Some((seed, WithoutPendantItems::new(&problem, u64::MAX)?, problem)))
         .filter(|(_, _, problem)| problem.formula().is_bottleneck())
@@ -102,5 +101,5 @@ fn dead_ends_only_add() {
             usize::from(without.problem.work_ns() > 0)
         })
         .sum();
-    assert!(compared > 1000, "only {compared} problems have dead ends");
+    assert!(compared > 1000, "only {compared} problems have pendant items");
 }

@@ -1,6 +1,6 @@
 //! The library in one call: plans that have passed the checker, and errors that say what is wrong.
 
-use stagecut::instance::spec::{InstanceSpec, LayerSpec};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 use stagecut::{
     Error, Instance, Options, PipelineOptions, Status, check, compare, formulate, methods, solve,
 };

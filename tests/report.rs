@@ -1,5 +1,6 @@
 //! What people and programs read of a plan.
 
+use stagecut::bound_source::BoundSource;
 use stagecut::instance::Instance;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, Objective, PipelineOptions, Schedule};
 use stagecut::plan::{Outcome, Plan, Status, StoppedBy};
@@ -116,7 +117,7 @@ fn plan(
             stages.into()
         }),
         bound_ns,
-        bound_source: "windows",
+        bound_source: BoundSource::Windows,
         stopped_by,
         statistics: Default::default(),
     };
@@ -184,7 +185,7 @@ fn separate_cuts_list_what_they_split() {
     let outcome = Outcome {
         allocation: Some(stages.into()),
         bound_ns: 1_000_000,
-        bound_source: "windows",
+        bound_source: BoundSource::Windows,
         stopped_by: StoppedBy::TimeLimit,
         statistics: Default::default(),
     };
@@ -246,7 +247,7 @@ fn nothing_found_in_time() {
 fn statistics_and_colours_are_for_those_who_ask() {
     let (instance, mut plan) = optimal();
     plan.statistics.seconds = 1.25;
-    plan.statistics.bounds_ms.insert("anchored".into(), 18.5);
+    plan.statistics.bounds_ms.insert(BoundSource::AnchoredStage, 18.5);
     let text = report::text(&instance, &plan, &Style::default());
     assert!(
         text.contains("1.250 s") && text.contains("anchored 18.5000 ms"),

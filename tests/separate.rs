@@ -9,6 +9,7 @@ use common::{problem_of, separate_problem};
 use oracles::brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::bound_source::BoundSource;
 use stagecut::check::{Violation, check};
 use stagecut::control::Control;
 use stagecut::instance::Instance;
@@ -114,7 +115,7 @@ fn drawn_plans() -> impl Iterator<Item = (u64, Instance, Settings, Plan)> {
         let outcome = Outcome {
             allocation: Some(assignment.into()),
             bound_ns: 0,
-            bound_source: "none",
+            bound_source: BoundSource::None,
             stopped_by: StoppedBy::Completed,
             statistics: Statistics::default(),
         };

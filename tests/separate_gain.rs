@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{problem_of, separate_spec};
+use stagecut::bound_source::BoundSource;
 use stagecut::check::{Violation, check};
 use stagecut::control::Control;
 use stagecut::instance::Instance;
@@ -270,7 +271,7 @@ fn backward_operators_keep_the_order_of_their_ties() {
         let outcome = Outcome {
             allocation: Some(assignment.into()),
             bound_ns: 0,
-            bound_source: "",
+            bound_source: BoundSource::None,
             stopped_by: StoppedBy::Completed,
             statistics: Statistics::default(),
         };

@@ -10,6 +10,7 @@ use command::Folder;
 use common::{problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::bound_source::BoundSource;
 use stagecut::control::Control;
 use stagecut::methods;
 use stagecut::options::{
@@ -47,7 +48,7 @@ fn plan(times: Times) -> Plan {
         objective_ms: Some(times.iter().map(|(f, b)| f + b).fold(0.0, f64::max)),
         bound_ms: Some(0.0),
         gap: Some(1.0),
-        bound_source: String::new(),
+        bound_source: BoundSource::None,
         problem: PipelineOptions {
             mode: Some(Mode::Training),
             ..PipelineOptions::default()

@@ -209,7 +209,7 @@ fn a_finished_search_is_optimal_and_names_its_bound() {
             "{method}"
         );
         assert_eq!(
-            (plan.bound_source.as_str(), plan.gap),
+            (plan.bound_source.name(), plan.gap),
             (source, Some(0.0)),
             "{method}"
         );

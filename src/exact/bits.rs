@@ -74,6 +74,67 @@ pub fn intersect(one: &[u64], other: &[u64]) -> bool {
     one.iter().zip(other).any(|(one, other)| one & other != 0)
 }
 
+/// The numbers in a set, in ascending order.
+pub fn iter(set: &[u64]) -> impl Iterator<Item = usize> {
+    members(set.iter().copied())
+}
+
+/// The numbers in a set that are not in another, in ascending order.
+pub fn without(set: &[u64], other: &[u64]) -> impl Iterator<Item = usize> {
+    members(set.iter().zip(other).map(|(set, other)| set & !other))
+}
+
+/// Adds all numbers of another set.
+pub fn unite(set: &mut [u64], other: &[u64]) {
+    set.iter_mut().zip(other).for_each(|(set, other)| *set |= other);
+}
+
+/// How many numbers a set holds.
+pub fn count(set: &[u64]) -> u32 {
+    set.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Sets of numbers below the same bound, a row each.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    words: usize,
+    flat: Vec<u64>,
+}
+
+impl Rows {
+    /// So many empty sets of numbers below `bits`.
+    pub fn new(rows: usize, bits: usize) -> Self {
+        let words = words(bits);
+        Self {
+            words,
+            flat: vec![0; rows * words],
+        }
+    }
+
+    /// The set in a row.
+    pub fn row(&self, at: usize) -> &[u64] {
+        &self.flat[at * self.words..][..self.words]
+    }
+
+    /// The set in a row, to be changed.
+    pub fn row_mut(&mut self, at: usize) -> &mut [u64] {
+        &mut self.flat[at * self.words..][..self.words]
+    }
+
+    /// Adds the numbers of row `from` to row `to`.
+    pub fn unite_rows(&mut self, to: usize, from: usize) {
+        for word in 0..self.words {
+            self.flat[to * self.words + word] |= self.flat[from * self.words + word];
+        }
+    }
+
+    /// Rows `at` and `at + 1`, the second to be changed.
+    pub fn pair_mut(&mut self, at: usize) -> (&[u64], &mut [u64]) {
+        let (left, right) = self.flat.split_at_mut((at + 1) * self.words);
+        (&left[at * self.words..], &mut right[..self.words])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

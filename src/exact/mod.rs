@@ -11,6 +11,8 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
+//! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
+//! | [`device_levels`] | the same over ideals and free devices, level by level |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
 //! | `bits` | bit sets |
@@ -21,9 +23,11 @@ mod bits;
 pub mod bounds;
 mod components;
 mod cut_states;
+pub mod device_levels;
 pub mod heterogeneous;
 pub mod homogeneous;
 pub mod ideal_pairs;
+pub mod ideal_tree;
 pub mod ideals;
 pub mod incumbent;
 pub mod labelled_ideals;

@@ -97,8 +97,6 @@ tuning! {
     steps_of_a_stage: u64 = 32,
     /// Steps that looking at a pair of nodes counts for. Not measured.
     steps_of_a_node_pair: u64 = 8,
-    /// Trials between a number of joined items that is enough and half of it that is not. Not measured.
-    coarsening_bisections: usize = 4,
 
     // windows/
 
@@ -123,10 +121,6 @@ tuning! {
     steps_of_pairs_beside: u64 = 100_000_000_000,
     /// Pairs of slices of a relaxed problem: some seconds of work.
     steps_of_relaxed_pairs: u64 = 4_000_000_000,
-    /// Ideals of a component that a coarser problem leaves: enough for plans near the bound.
-    coarse_ideals: usize = 100_000,
-    /// Pairs of slices of a coarser problem: some tenths of a second's work.
-    steps_of_coarse_pairs: u64 = 50_000_000,
     /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
     head_start_of_ideals: Duration = Duration::from_millis(50),
     /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
@@ -175,4 +169,10 @@ tuning! {
     few_places_of_devices: usize = 2_000,
     /// Stages that exhaustive search looks at before the program: a second's work.
     stages_of_tree_first: u64 = 200_000,
+    /// Work of the tree search over ideals, turn by turn: tenths of a second, then some seconds.
+    work_of_tree: [u64; 2] = [20_000_000, 500_000_000],
+    /// Pairs of slices that are passed over between these turns: a second's work, then ten.
+    steps_of_pairs_beside_tree: [u64; 2] = [2_000_000_000, 20_000_000_000],
+    /// Nodes of the search over ideals and free devices before anything else: some seconds of work.
+    nodes_of_levels_first: u64 = 20_000_000,
 }

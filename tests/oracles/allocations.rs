@@ -170,6 +170,7 @@ impl Search<'_> {
         let mut objective_ns = match settings.worker {
             WorkerMode::Sequential => self.workers.objective_ns(self.problem, &allocation),
             WorkerMode::Concurrent => of_stages.max().unwrap_or(0),
+            other => unreachable!("{other} is no mode that brute force knows"),
         };
         if settings.worker == WorkerMode::Concurrent && settings.shares == Shares::Global {
             let Some((global, phases_ns)) = best_global(self.workers, works, choices) else {

@@ -84,6 +84,7 @@ impl Stage {
             Shares::Even => prescribed(&|_| 0.5),
             Shares::Theorem => prescribed(&theorem),
             Shares::Best | Shares::Global => self.fastest(&mut Vec::new()),
+            other => unreachable!("{other} are no shares that brute force knows"),
         })
     }
 

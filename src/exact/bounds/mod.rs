@@ -5,6 +5,7 @@ pub mod capacity;
 
 use crate::bound_source::BoundSource;
 use crate::problem::Problem;
+use crate::units::gcd;
 
 /// A lower bound and its name in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub fn work_per_stage(problem: &Problem) -> Bound {
 /// have one of 1000 ns.
 pub fn quantum_ns(problem: &Problem) -> u64 {
     let works = problem.items.iter().map(|item| item.work_ns());
-    works.fold(0, greatest_common_divisor).max(1)
+    works.fold(0, gcd).max(1)
 }
 
 /// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
@@ -42,7 +43,7 @@ pub fn time_quantum_ns(problem: &Problem) -> u64 {
         .transfers
         .iter()
         .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
-    works.chain(moved).fold(0, greatest_common_divisor).max(1)
+    works.chain(moved).fold(0, gcd).max(1)
 }
 
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.
@@ -52,13 +53,6 @@ pub fn objective_quantum_ns(problem: &Problem) -> u64 {
         (None, times) if times.is_multiple_of(ticks) => times,
         _ => ticks,
     }
-}
-
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 /// The largest item: the stage that holds it carries at least its work.

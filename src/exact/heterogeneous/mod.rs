@@ -1,7 +1,8 @@
 //! The exact engine for heterogeneous workers: the steps of each method, and their order.
 
-mod classes;
+mod anchored;
 pub mod ideals;
+mod levels;
 pub mod program;
 mod search;
 mod stage;
@@ -25,8 +26,8 @@ use crate::workers::Workers;
 pub(crate) enum Step {
     /// Heuristics, the quick ones first.
     Incumbents,
-    /// What one class can do alone, for periods.
-    OneClass,
+    /// Levels of ideals and free devices, for periods of single devices without transfers, with so many nodes at most.
+    Levels(u64),
     /// The anchored stage bound, for periods.
     Anchored,
     /// Passes over ideals and devices, with so many steps at most.
@@ -48,18 +49,22 @@ impl Step {
         let is_period = problem.formula().is_bottleneck();
         match self {
             Self::Incumbents => switches.incumbents,
-            Self::OneClass => switches.one_class && is_period,
+            Self::Levels(_) => switches.device_levels && is_period,
             Self::Anchored => switches.anchored && is_period,
             Self::Ideals(_) => switches.ideals,
             Self::Iteration => switches.labelled_ideals,
-            Self::Tree(_) => switches.tree,
+            Self::Tree(_) => switches.exhaustive,
             Self::Program { presolve } => switches.program || !presolve,
         }
     }
 }
 
-/// What all methods but the textbook's begin with.
-const FIRST: [Step; 3] = [Step::Incumbents, Step::OneClass, Step::Anchored];
+/// What all methods but the textbook's begin with. Levels find better plans than heuristics wherever they apply, and sooner.
+const FIRST: [Step; 3] = [
+    Step::Levels(TUNING.nodes_of_levels_first),
+    Step::Incumbents,
+    Step::Anchored,
+];
 
 /// The steps of a method for a problem behind [`FIRST`]; none where the method cannot prove anything.
 ///
@@ -119,7 +124,7 @@ impl Portfolio for HeterogeneousSearch<'_> {
         }
         match step {
             Step::Incumbents => self.find_incumbents(),
-            Step::OneClass => self.use_one_class()?,
+            Step::Levels(most_nodes) => return Ok(self.use_levels(most_nodes)),
             Step::Anchored => self.use_anchors()?,
             Step::Ideals(most_steps) => return Ok(self.bisect(most_steps)),
             Step::Iteration => return Ok(self.use_labels()),

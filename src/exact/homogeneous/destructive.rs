@@ -5,9 +5,7 @@ use crate::exact::bounds::{self, Bound};
 use crate::exact::homogeneous::limits::Limits;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_pairs::PairSearch;
-use crate::exact::ideal_pairs::coarse;
 use crate::exact::ideals::Pass;
-use crate::exact::presolve::Reduced;
 use crate::exact::tuning::TUNING;
 use crate::options::Communication;
 use crate::plan::StoppedBy;
@@ -24,34 +22,7 @@ pub(crate) fn over_ideal_pairs(search: &mut HomogeneousSearch, most_steps: u64) 
     };
     let reduced = search.reduced.clone();
     let pairs = PairSearch::new(&reduced.problem, search.control(), most_ns)?;
-    let passes = Passes {
-        search,
-        pairs,
-        coarse: None,
-    };
-    Some(passes.run(most_steps))
-}
-
-/// Passes over pairs of ideals of a coarser problem: where work alone counts, its plans often meet the bound.
-pub(crate) fn over_coarse_pairs(search: &mut HomogeneousSearch) -> StoppedBy {
-    // With blocking transfers what is joined weighs too much.
-    let is_blocking = search.problem().settings.communication == Communication::Blocking;
-    if is_blocking || !search.control().switches.coarse {
-        return StoppedBy::SizeLimit;
-    }
-    let coarse = coarse::coarsened(&search.reduced.problem, TUNING.coarse_ideals);
-    let Some((coarse, most_ns)) = coarse.zip(search.target_bottleneck_ns()) else {
-        return StoppedBy::SizeLimit;
-    };
-    let Some(pairs) = PairSearch::new(&coarse.problem, search.control(), most_ns) else {
-        return StoppedBy::SizeLimit;
-    };
-    let passes = Passes {
-        search,
-        pairs,
-        coarse: Some(&coarse),
-    };
-    passes.run(TUNING.steps_of_coarse_pairs)
+    Some(Passes { search, pairs }.run(most_steps))
 }
 
 /// What a pass leaves to do.
@@ -62,16 +33,15 @@ enum After {
     Stop(StoppedBy),
 }
 
-/// Passes over pairs of ideals, of the reduced problem or of a coarser one.
+/// Passes over pairs of ideals of the reduced problem.
 struct Passes<'s, 'a, 'p> {
     search: &'s mut HomogeneousSearch<'a>,
     pairs: PairSearch<'p>,
-    coarse: Option<&'p Reduced>,
 }
 
 impl Passes<'_, '_, '_> {
     /// Passes with limits from below. A pass that takes much longer than those before is given up: its limit was too loose, and
-    /// lower ones tell more. What a coarser problem has no plan for, the problem may have one for.
+    /// lower ones tell more.
     fn run(mut self, most_steps: u64) -> StoppedBy {
         let communication = self.search.problem().settings.communication;
         let Some(most_ns) = self.search.target_bottleneck_ns() else {
@@ -142,30 +112,20 @@ impl Passes<'_, '_, '_> {
     }
 
     fn nothing_better(&mut self) -> After {
-        After::Stop(match self.coarse {
-            Some(_) => StoppedBy::SizeLimit,
-            None => {
-                self.search.incumbent.exhausted(BoundSource::IdealPairs);
-                StoppedBy::Completed
-            }
-        })
+        self.search.incumbent.exhausted(BoundSource::IdealPairs);
+        After::Stop(StoppedBy::Completed)
     }
 
     fn raise(&mut self, bottleneck_ns: u64) {
-        if self.coarse.is_none() {
-            self.search.raise_bottleneck(Bound {
-                source: BoundSource::IdealPairs,
-                bottleneck_ns,
-            });
-        }
+        self.search.raise_bottleneck(Bound {
+            source: BoundSource::IdealPairs,
+            bottleneck_ns,
+        });
     }
 
-    /// Offers a plan of the problem that passes are for; whether it is better than the incumbent.
+    /// Offers a plan of the reduced problem; whether it is better than the incumbent.
     fn offer(&mut self, plan: &Assignment) -> bool {
-        let plan = match self.coarse {
-            Some(coarse) => self.search.reduced.lift(&coarse.lift(plan)),
-            None => self.search.reduced.lift(plan),
-        };
+        let plan = self.search.reduced.lift(plan);
         self.search.offer(self.search.improved(plan))
     }
 

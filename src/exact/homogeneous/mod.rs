@@ -5,12 +5,12 @@ pub(crate) mod ideals;
 mod limits;
 pub(crate) mod parallel;
 pub mod pendant;
-pub(crate) mod period;
 pub(crate) mod program;
 pub(crate) mod quick;
 pub(crate) mod relaxed;
 pub mod search;
 pub(crate) mod stage_bounds;
+pub(crate) mod tree;
 
 use self::program::Extent;
 use self::search::HomogeneousSearch;
@@ -32,8 +32,6 @@ pub(crate) enum Step {
     Incumbents,
     /// The anchored stage bound.
     Anchored,
-    /// What can be proved of the period, for iterations.
-    Period,
     /// The three-block bound.
     ThreeBlock,
     /// What can be proved without transfers, for overlapped ones.
@@ -46,8 +44,8 @@ pub(crate) enum Step {
     Ideals(u64),
     /// The dynamic program over ideals with labels, for iterations.
     LabelledIdeals,
-    /// The thorough heuristic, and the anchored bound again if it finds a better plan.
-    Evolution,
+    /// The tree search over ideals, for periods without transfers, with so much work at most.
+    IdealTree(u64),
     /// The mixed-integer program.
     Program(Extent),
     /// The dynamic program over ideals, with so many steps at most, and the mixed-integer program at the same time.
@@ -62,14 +60,13 @@ impl Step {
         match self {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,
-            Self::Period => switches.period && !problem.formula().is_bottleneck(),
             Self::ThreeBlock => true,
             Self::WorkAlone => switches.work_alone && relaxed::has_work_alone(problem),
             Self::PendantItems => switches.pendant_items,
             Self::IdealPairs(_) => switches.ideal_pairs && by_ideals,
             Self::Ideals(_) => switches.ideals && by_ideals,
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
-            Self::Evolution => switches.evolution,
+            Self::IdealTree(_) => switches.ideal_tree,
             Self::Program(Extent::Textbook) => true,
             Self::Program(Extent::Few) => switches.program && switches.few_binaries,
             Self::Program(Extent::Presolved) => switches.program,
@@ -85,15 +82,27 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
     // Ideals are of no use then, and so is the order that suits them.
     let is_joint = problem.memory_is_joint();
     let is_blocking = problem.settings.communication == Communication::Blocking;
+    let is_line = tree::line(problem).is_some();
     let is_large = problem.items.len() * problem.stages() > TUNING.places_of_programs;
     match method {
         Method::Exact if is_period && !is_joint && is_large => &[
             Incumbents,
             Anchored,
             Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
             Ideals(TUNING.steps_of_ideals_beside),
             Program(Extent::Presolved),
+            Ideals(u64::MAX),
+        ],
+        // Either may be hopeless where the other takes no time, so they take turns.
+        Method::Exact if is_period && is_line => &[
+            Incumbents,
+            Anchored,
+            IdealTree(TUNING.work_of_tree[0]),
+            IdealPairs(TUNING.steps_of_pairs_beside_tree[0]),
+            IdealTree(TUNING.work_of_tree[1]),
+            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
+            IdealTree(u64::MAX),
+            Parallel(TUNING.steps_of_ideals_beside),
             Ideals(u64::MAX),
         ],
         // Cut states tell much where transfers are blocking.
@@ -104,7 +113,6 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             Program(Extent::Few),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
             Parallel(TUNING.steps_of_ideals_beside),
             Ideals(u64::MAX),
         ],
@@ -116,25 +124,11 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             IdealPairs(TUNING.steps_of_pairs),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
             Parallel(TUNING.steps_of_ideals_beside),
             Ideals(u64::MAX),
         ],
-        Method::Exact => &[
-            Incumbents,
-            Period,
-            Anchored,
-            Evolution,
-            Program(Extent::Presolved),
-            LabelledIdeals,
-        ],
-        Method::Milp => &[
-            Incumbents,
-            Period,
-            Anchored,
-            Evolution,
-            Program(Extent::Presolved),
-        ],
+        Method::Exact => &[Incumbents, Anchored, Program(Extent::Presolved), LabelledIdeals],
+        Method::Milp => &[Incumbents, Anchored, Program(Extent::Presolved)],
         Method::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
         Method::Ideals => &[Incumbents, LabelledIdeals],
         Method::Textbook => &[Program(Extent::Textbook)],
@@ -163,17 +157,16 @@ impl Portfolio for Steps<'_> {
         match step {
             Step::Incumbents => quick::find_incumbents(search),
             Step::Anchored => stage_bounds::raise_by_anchors(search, labels)?,
-            Step::Period => period::raise(search, labels)?,
             Step::ThreeBlock => stage_bounds::raise_by_three_blocks(search, labels)?,
             Step::WorkAlone => relaxed::work_alone(search),
             Step::PendantItems => relaxed::without_pendant_items(search),
             Step::IdealPairs(most_steps) => {
-                let all = destructive::over_ideal_pairs(search, most_steps);
-                return Ok(all.unwrap_or_else(|| destructive::over_coarse_pairs(search)));
+                let stopped_by = destructive::over_ideal_pairs(search, most_steps);
+                return Ok(stopped_by.unwrap_or(StoppedBy::SizeLimit));
             }
             Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
-            Step::Evolution => quick::evolve(search, labels)?,
+            Step::IdealTree(most_work) => return Ok(tree::over_ideals(search, most_work)),
             Step::Program(extent) => return program::search(search, extent, labels),
             Step::Parallel(most_steps) => return parallel::search(search, most_steps, labels),
         }
@@ -211,7 +204,7 @@ pub(crate) fn bound(problem: &Problem, labels: &[String], control: &Control) -> 
     let mut search = HomogeneousSearch::new(problem, control);
     search.raise_simple_bounds();
     let mut steps = Steps { search, labels };
-    let bounds = [Step::Incumbents, Step::Anchored, Step::Period, Step::ThreeBlock];
+    let bounds = [Step::Incumbents, Step::Anchored, Step::ThreeBlock];
     let stopped_by = steps.take_all(&bounds, control)?;
     let outcome = steps.search.incumbent.finish(stopped_by);
     Ok(Outcome {

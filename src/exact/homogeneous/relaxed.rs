@@ -81,8 +81,7 @@ fn solve(
     }
     let known = alone.plans.len();
     if !alone.incumbent.is_over() && control.switches.ideal_pairs && !relaxed.memory_is_joint() {
-        let all = destructive::over_ideal_pairs(&mut alone, TUNING.steps_of_relaxed_pairs);
-        all.unwrap_or_else(|| destructive::over_coarse_pairs(&mut alone));
+        destructive::over_ideal_pairs(&mut alone, TUNING.steps_of_relaxed_pairs);
     }
     Found {
         lower_ns: alone.incumbent.lower_ns,

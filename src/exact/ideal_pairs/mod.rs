@@ -4,7 +4,6 @@
 mod batch;
 mod beam;
 mod budget;
-pub mod coarse;
 mod compatible;
 mod dominance;
 mod expander;

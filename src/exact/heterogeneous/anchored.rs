@@ -1,44 +1,12 @@
-//! What one class of devices can do by itself.
+//! The anchored stage bound where one class of devices alone can run an item in time.
 
 use crate::bound_source::BoundSource;
-use crate::cost;
-use crate::cost::allocation::Allocation;
 use crate::exact::bounds::anchored::{KnownStages, refutes};
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
-use crate::exact::{Method, homogeneous};
 use crate::problem::Problem;
 use crate::solver::SolverError;
-use crate::workers::Choice;
 
 impl HeterogeneousSearch<'_> {
-    /// Solves the problem for every class by itself, where that makes workers homogeneous: often the best plan, and always one.
-    ///
-    /// # Errors
-    ///
-    /// [`SolverError`] where HiGHS breaks down.
-    pub fn use_one_class(&mut self) -> Result<(), SolverError> {
-        let problem = self.incumbent.problem;
-        let labels: Vec<String> = (0..problem.items.len()).map(|item| item.to_string()).collect();
-        for class in 0..self.workers.classes.len() {
-            let is_it = |choice: &Choice| choice.devices[class] == 1 && self.workers.is_single(choice);
-            let choice = self.workers.choices.iter().position(is_it);
-            let Some((alone, choice)) = problem.on_class(class).zip(choice) else {
-                continue;
-            };
-            let control = self.incumbent.control.elsewhere();
-            let outcome = homogeneous::solve(&alone, Method::Exact, &labels, &control)?;
-            if let Some(allocation) = outcome.allocation {
-                let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
-                self.incumbent.offer(Allocation {
-                    assignment,
-                    choices: vec![choice; used],
-                    global: Vec::new(),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// Proves the incumbent by an item that one class alone can run in time, and that has no stage there: the anchored stage
     /// bound looks at one stage and at what it pays itself, so it holds whatever the other stages run on.
     ///

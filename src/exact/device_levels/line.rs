@@ -1,0 +1,190 @@
+//! A line of stations for unlike devices: tasks, their times by device class, and their order.
+
+/// A set of tasks, one bit each.
+pub type TaskSet = u128;
+
+/// The most tasks a [`Line`] may have.
+pub const MOST_TASKS: usize = TaskSet::BITS as usize;
+
+/// Why numbers do not make a [`Line`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineError {
+    /// More tasks than [`MOST_TASKS`].
+    TooManyTasks,
+    /// Rows of times, counts and successors differ in length, or a successor is no task.
+    Shape,
+    /// The precedences have a cycle.
+    Cycle,
+    /// A class's times add up to 2^32 or more, or there are 2^64 or more ways to choose devices.
+    TooLarge,
+}
+
+/// Tasks in a partial order, to be cut into stations; a station is run by one device, and a device runs at most one station.
+///
+/// Tasks are numbered in a topological order of the input; [`Line::label`] leads back.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Time of each task by class: `times[class][task]`, or nothing where the class cannot do the task.
+    pub times: Vec<Vec<Option<u64>>>,
+    /// Devices of each class, no more than tasks.
+    pub counts: Vec<usize>,
+    /// Tasks that must lie in a task's station or an earlier one, transitively.
+    pub before: Vec<TaskSet>,
+    /// Tasks that must lie in a task's station or a later one, transitively.
+    pub after: Vec<TaskSet>,
+    /// The caller's number of each task.
+    pub label: Vec<usize>,
+}
+
+/// Tasks of a set, in ascending order.
+pub fn tasks(set: TaskSet) -> impl Iterator<Item = usize> {
+    let mut rest = set;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let task = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        Some(task)
+    })
+}
+
+impl Line {
+    /// A line of `times[class][task]`, `counts[class]` devices and `successors[task]`.
+    ///
+    /// # Errors
+    ///
+    /// [`LineError`]: too many tasks, shapes that differ, a cycle, or sums that do not fit.
+    pub fn new(
+        times: &[Vec<Option<u64>>],
+        counts: &[usize],
+        successors: &[Vec<usize>],
+    ) -> Result<Self, LineError> {
+        let n = successors.len();
+        if n > MOST_TASKS {
+            return Err(LineError::TooManyTasks);
+        }
+        let shapes = times.len() == counts.len() && times.iter().all(|row| row.len() == n);
+        if !shapes || successors.iter().flatten().any(|&j| j >= n) {
+            return Err(LineError::Shape);
+        }
+        let total = |row: &Vec<Option<u64>>| {
+            row.iter()
+                .flatten()
+                .try_fold(0u64, |sum, &time| sum.checked_add(time))
+        };
+        if !times
+            .iter()
+            .all(|row| total(row).is_some_and(|sum| sum < 1 << 32))
+        {
+            return Err(LineError::TooLarge);
+        }
+        let counts: Vec<usize> = counts.iter().map(|&count| count.min(n)).collect();
+        counts
+            .iter()
+            .try_fold(1u64, |product, &count| product.checked_mul(count as u64 + 1))
+            .ok_or(LineError::TooLarge)?;
+        let label = topological(successors).ok_or(LineError::Cycle)?;
+        let mut line = Line {
+            times: times
+                .iter()
+                .map(|row| label.iter().map(|&i| row[i]).collect())
+                .collect(),
+            counts,
+            before: vec![0; n],
+            after: vec![0; n],
+            label,
+        };
+        line.close(successors);
+        Ok(line)
+    }
+
+    /// Fills `before` and `after` from the direct successors.
+    fn close(&mut self, successors: &[Vec<usize>]) {
+        let n = self.tasks();
+        let mut position = vec![0; n];
+        for (at, &i) in self.label.iter().enumerate() {
+            position[i] = at;
+        }
+        for at in (0..n).rev() {
+            for &j in &successors[self.label[at]] {
+                self.after[at] |= 1 << position[j] | self.after[position[j]];
+            }
+        }
+        for at in 0..n {
+            for later in tasks(self.after[at]) {
+                self.before[later] |= 1 << at;
+            }
+        }
+    }
+
+    /// The same line read from its end. Task `i` becomes task `n - 1 - i`.
+    pub fn reversed(&self) -> Line {
+        let n = self.tasks();
+        let turn = |sets: &[TaskSet]| {
+            let turned = |set: &TaskSet| {
+                if n == 0 {
+                    0
+                } else {
+                    set.reverse_bits() >> (MOST_TASKS - n)
+                }
+            };
+            sets.iter().rev().map(turned).collect()
+        };
+        Line {
+            times: self
+                .times
+                .iter()
+                .map(|row| row.iter().rev().copied().collect())
+                .collect(),
+            counts: self.counts.clone(),
+            before: turn(&self.after),
+            after: turn(&self.before),
+            label: self.label.iter().rev().copied().collect(),
+        }
+    }
+
+    /// Number of tasks.
+    pub fn tasks(&self) -> usize {
+        self.label.len()
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// All tasks.
+    pub fn all(&self) -> TaskSet {
+        if self.tasks() == MOST_TASKS {
+            TaskSet::MAX
+        } else {
+            (1 << self.tasks()) - 1
+        }
+    }
+
+    /// Time of a set of tasks on a class, or nothing where it cannot do one of them.
+    pub fn load(&self, class: usize, set: TaskSet) -> Option<u64> {
+        tasks(set).try_fold(0, |sum, i| Some(sum + self.times[class][i]?))
+    }
+}
+
+/// Tasks such that each comes before its successors, smallest number first; nothing where there is a cycle.
+fn topological(successors: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut waits = vec![0usize; successors.len()];
+    for &j in successors.iter().flatten() {
+        waits[j] += 1;
+    }
+    let mut ready: std::collections::BTreeSet<usize> = (0..waits.len()).filter(|&i| waits[i] == 0).collect();
+    let mut order = Vec::with_capacity(waits.len());
+    while let Some(i) = ready.pop_first() {
+        order.push(i);
+        for &j in &successors[i] {
+            waits[j] -= 1;
+            if waits[j] == 0 {
+                ready.insert(j);
+            }
+        }
+    }
+    (order.len() == successors.len()).then_some(order)
+}

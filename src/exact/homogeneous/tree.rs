@@ -1,0 +1,76 @@
+//! The tree search over ideals as a step: periods of problems without transfers.
+
+use crate::bound_source::BoundSource;
+use crate::exact::bounds::Bound;
+use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::ideal_tree::Line;
+use crate::exact::ideal_tree::search::{self, Effort, Ending, Known};
+use crate::exact::room;
+use crate::plan::StoppedBy;
+use crate::problem::Problem;
+
+/// Searches the tree of ideals with so much work at most.
+pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> StoppedBy {
+    let Some(limit_ns) = search.target_bottleneck_ns() else {
+        search.incumbent.exhausted(BoundSource::WorkPerStage);
+        return StoppedBy::Completed;
+    };
+    search.presolve(limit_ns);
+    let Some(line) = line(&search.reduced.problem) else {
+        return StoppedBy::SizeLimit;
+    };
+    let known = Known {
+        assignment: search.best().map(|plan| search.reduced.lower(plan)),
+        lower: search.lower_bottleneck_ns,
+    };
+    let effort = Effort {
+        work: most_work,
+        bytes: room::bytes() / 2,
+    };
+    let control = search.control();
+    let must_stop = || control.must_stop().is_some();
+    let Ok(found) = search::search(&line, &known, effort, &must_stop) else {
+        return StoppedBy::SizeLimit;
+    };
+    if let Some(plan) = &found.assignment {
+        search.offer_reduced(plan);
+    }
+    // Presolve keeps plans within the limit alone: nothing is said of others.
+    if found.lower > limit_ns {
+        search.incumbent.exhausted(BoundSource::IdealTree);
+    }
+    search.raise_bottleneck(Bound {
+        source: BoundSource::IdealTree,
+        bottleneck_ns: found.lower.min(limit_ns.saturating_add(1)),
+    });
+    match found.stopped_by {
+        Ending::Proved | Ending::NoPlan => StoppedBy::Completed,
+        Ending::Stopped => control.must_stop().unwrap_or(StoppedBy::SizeLimit),
+        Ending::OutOfWork | Ending::OutOfMemory => StoppedBy::SizeLimit,
+    }
+}
+
+/// A problem as the tree search takes it; `None` where a stage pays for transfers, or holds more or less in another place.
+pub(crate) fn line(problem: &Problem) -> Option<Line> {
+    let is_alike = |item| problem.memory_bytes(item, 1) == problem.memory_bytes(item, problem.stages());
+    let is_free = problem.memory_never_binds();
+    let may_hold = is_free || !problem.memory_is_joint() && problem.items.iter().all(is_alike);
+    if !problem.transfers.is_empty() || problem.settings.all_stages || !may_hold {
+        return None;
+    }
+    let bytes = problem.items.iter().map(|item| problem.memory_bytes(item, 1));
+    let successors = |item: usize| {
+        let after = problem.order.neighbors((item as u32).into());
+        let mut after: Vec<usize> = after.map(|other| other.index()).collect();
+        after.sort_unstable();
+        after.dedup();
+        after
+    };
+    Some(Line {
+        times: problem.items.iter().map(|item| item.work_ns()).collect(),
+        bytes: if is_free { Vec::new() } else { bytes.collect() },
+        successors: (0..problem.items.len()).map(successors).collect(),
+        stations: problem.stages(),
+        memory: problem.settings.memory_limit.filter(|_| !is_free),
+    })
+}

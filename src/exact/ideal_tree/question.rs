@@ -1,0 +1,101 @@
+//! Is there a plan with a given cycle time? Branch, bound and remember from both ends.
+//!
+//! The two directions search on their own, but each tells the other how much work can be done in the first `k` stations at its
+//! end ([`Side::reach`]). Often a few stations at one end must leave much time idle, since few tasks may come first; then the other
+//! direction has little idle time to give away from its very beginning, and most of its states fall.
+
+use crate::exact::ideal_tree::cycle::Cycle;
+use crate::exact::ideal_tree::order::Order;
+use crate::exact::ideal_tree::side::{Expanded, Side, Strategy};
+
+/// What is known about a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// A plan: a direction, and the tasks of each station in it.
+    Plan(usize, Vec<Vec<usize>>),
+    /// There is no plan.
+    None,
+    /// Not known yet: the work allowed is used up, or the caller asked to stop.
+    Open,
+    /// Not known, and there is no room for more states.
+    Full,
+}
+
+/// A search for a plan with one cycle time, which may be stopped and taken up again.
+#[derive(Debug)]
+pub struct Question {
+    sides: [Side; 2],
+    /// What each direction can do in its first stations: [`Side::reach`].
+    reach: [Vec<u64>; 2],
+}
+
+impl Question {
+    /// The question whether a plan has the cycle time `limit`; `None` where windows say no. `bytes` and `effort`: see [`Side::new`].
+    pub fn new(orders: &[Order; 2], limit: u64, bytes: usize, effort: u64) -> Option<Self> {
+        let [forward, backward] = Cycle::both(orders, limit)?;
+        let sides = [
+            Side::new(&orders[0], forward, bytes / 2, effort),
+            Side::new(&orders[1], backward, bytes / 2, effort),
+        ];
+        let reach = [sides[0].reach(), sides[1].reach()];
+        Some(Self { sides, reach })
+    }
+
+    /// Goes on for about `work` steps: a quarter of them to complete levels, the others to look for plans.
+    pub fn run(&mut self, orders: &[Order; 2], work: u64, must_stop: &dyn Fn() -> bool) -> Verdict {
+        let parts = [
+            (Strategy::Levels, None, work / 4),
+            (Strategy::Cyclic, Some(0), work / 8 * 3),
+            (Strategy::Cyclic, Some(1), work / 8 * 3),
+        ];
+        for (strategy, direction, work) in parts {
+            let verdict = self.run_part(orders, (strategy, direction), work, must_stop);
+            if verdict != Verdict::Open {
+                return verdict;
+            }
+        }
+        Verdict::Open
+    }
+
+    /// Goes on with one strategy, in one direction or in the cheaper one.
+    fn run_part(
+        &mut self,
+        orders: &[Order; 2],
+        (strategy, direction): (Strategy, Option<usize>),
+        work: u64,
+        must_stop: &dyn Fn() -> bool,
+    ) -> Verdict {
+        let mut spent = 0;
+        while spent < work && !must_stop() {
+            let (Some(forward), Some(backward)) = (self.sides[0].cost(), self.sides[1].cost()) else {
+                return Verdict::None;
+            };
+            let direction = direction.unwrap_or(usize::from(backward < forward));
+            let order = &orders[direction];
+            let side = &mut self.sides[direction];
+            let (expanded, steps) = side.advance(order, strategy, &self.reach[1 - direction], must_stop);
+            spent += steps + 100;
+            match expanded {
+                Expanded::Plan(stations) => return Verdict::Plan(direction, stations),
+                Expanded::Full => return Verdict::Full,
+                Expanded::Done => {}
+            }
+            if side.completed() {
+                self.reach[direction] = side.reach();
+                if self.cannot_meet(order.total) {
+                    return Verdict::None;
+                }
+            }
+        }
+        Verdict::Open
+    }
+
+    /// Whether the two ends together cannot do all the work, wherever they meet.
+    fn cannot_meet(&self, total: u64) -> bool {
+        let [forward, backward] = &self.reach;
+        forward
+            .iter()
+            .zip(backward.iter().rev())
+            .any(|(first, last)| first + last < total)
+    }
+}

@@ -1,0 +1,161 @@
+//! Levels of ideals and devices against every plan of small random lines.
+
+use std::collections::HashMap;
+
+use stagecut::exact::device_levels::line::{Line, LineError, tasks};
+use stagecut::exact::device_levels::search::{Outcome, search};
+
+/// A small generator of whole numbers (Knuth's linear congruential one).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn random_line(random: &mut Random) -> (Line, usize) {
+    let (n, classes) = (1 + random.below(7) as usize, 1 + random.below(3) as usize);
+    let density = random.below(4);
+    let most = 1 + random.below(20);
+    let time = |random: &mut Random| (random.below(6) > 0).then(|| random.below(most + 1));
+    let times: Vec<Vec<Option<u64>>> = (0..classes)
+        .map(|_| (0..n).map(|_| time(random)).collect())
+        .collect();
+    let counts: Vec<usize> = (0..classes).map(|_| random.below(3) as usize).collect();
+    let mut labels: Vec<usize> = (0..n).collect();
+    (1..n).for_each(|i| labels.swap(i, random.below(i as u64 + 1) as usize));
+    let mut successors = vec![Vec::new(); n];
+    for i in 0..n {
+        for j in i + 1..n {
+            if random.below(4) < density {
+                successors[labels[i]].push(labels[j]);
+            }
+        }
+    }
+    (
+        Line::new(&times, &counts, &successors).unwrap(),
+        random.below(5) as usize,
+    )
+}
+
+/// Least period by a recursion over all next stations, maximal or not.
+fn least(
+    line: &Line,
+    done: u128,
+    free: &[usize],
+    left: usize,
+    memo: &mut HashMap<(u128, Vec<usize>, usize), Option<u64>>,
+) -> Option<u64> {
+    let rest = line.all() & !done;
+    if rest == 0 {
+        return Some(0);
+    }
+    if left == 0 {
+        return None;
+    }
+    if let Some(&known) = memo.get(&(done, free.to_vec(), left)) {
+        return known;
+    }
+    let mut best: Option<u64> = None;
+    let mut set = rest;
+    while set != 0 {
+        if tasks(set).all(|i| line.before[i] & !(done | set) == 0) {
+            for class in (0..free.len()).filter(|&class| free[class] > 0) {
+                let mut fewer = free.to_vec();
+                fewer[class] -= 1;
+                let period = line
+                    .load(class, set)
+                    .and_then(|load| Some(load.max(least(line, done | set, &fewer, left - 1, memo)?)));
+                best = best.into_iter().chain(period).min();
+            }
+        }
+        set = (set - 1) & rest;
+    }
+    memo.insert((done, free.to_vec(), left), best);
+    best
+}
+
+fn assert_plan(line: &Line, stations: usize, outcome: &Outcome) {
+    let plan = outcome.plan.as_ref().unwrap();
+    let position = |label: usize| line.label.iter().position(|&l| l == label).unwrap();
+    let sets: Vec<u128> = plan
+        .iter()
+        .map(|(_, set)| set.iter().fold(0, |sum, &i| sum | 1 << position(i)))
+        .collect();
+    let mut done = 0;
+    for ((class, _), &set) in plan.iter().zip(&sets) {
+        assert_eq!(done & set, 0);
+        done |= set;
+        assert!(tasks(set).all(|i| line.before[i] & !done == 0));
+        assert!(line.load(*class, set).unwrap() <= outcome.upper.unwrap());
+    }
+    assert_eq!(done, line.all());
+    assert!(plan.len() <= stations);
+    for class in 0..line.classes() {
+        assert!(plan.iter().filter(|station| station.0 == class).count() <= line.counts[class]);
+    }
+}
+
+#[test]
+fn agrees_with_all_plans() {
+    let mut feasible = 0;
+    for seed in 0..6000 {
+        let (line, stations) = random_line(&mut Random(seed));
+        let best = least(&line, 0, &line.counts, stations, &mut HashMap::new());
+        let outcome = search(&line, stations, None, u64::MAX, &|| false);
+        assert_eq!(outcome.upper, best, "seed {seed}");
+        assert!(outcome.proved(), "seed {seed}");
+        if let Some(best) = best {
+            feasible += 1;
+            assert_plan(&line, stations, &outcome);
+            let known = search(&line, stations, Some(best), u64::MAX, &|| false);
+            assert!(
+                known.proved() && known.plan.is_none() && known.lower == best,
+                "seed {seed}"
+            );
+            let stopped = search(&line, stations, None, 0, &|| true);
+            assert!(stopped.lower <= best, "seed {seed}");
+        }
+    }
+    assert!(feasible > 2000, "{feasible}");
+}
+
+#[test]
+fn the_same_search_twice_gives_the_same_plan() {
+    for seed in 0..200 {
+        let (line, stations) = random_line(&mut Random(seed));
+        let run = || search(&line, stations, None, u64::MAX, &|| false);
+        let (first, second) = (run(), run());
+        assert_eq!((first.plan, first.work), (second.plan, second.work));
+    }
+}
+
+#[test]
+fn refuses_what_is_no_line() {
+    let times = vec![vec![Some(1), Some(1)]];
+    assert_eq!(
+        Line::new(&times, &[1], &[vec![1], vec![0]]).err(),
+        Some(LineError::Cycle)
+    );
+    assert_eq!(
+        Line::new(&times, &[1], &[vec![2], vec![]]).err(),
+        Some(LineError::Shape)
+    );
+    assert_eq!(
+        Line::new(&times, &[1, 1], &[vec![], vec![]]).err(),
+        Some(LineError::Shape)
+    );
+    assert_eq!(
+        Line::new(&[vec![Some(u64::MAX), Some(1)]], &[1], &[vec![], vec![]]).err(),
+        Some(LineError::TooLarge)
+    );
+    assert_eq!(
+        Line::new(&[], &[], &vec![vec![]; 129]).err(),
+        Some(LineError::TooManyTasks)
+    );
+}

@@ -1,0 +1,275 @@
+//! The tree search over ideals against every assignment of small random lines.
+
+use std::cell::Cell;
+
+use stagecut::exact::ideal_tree::order::Order;
+use stagecut::exact::ideal_tree::question::{Question, Verdict};
+use stagecut::exact::ideal_tree::search::{Effort, Ending, Known, search};
+use stagecut::exact::ideal_tree::{Fault, Line};
+
+/// Splitmix64 (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % bound
+    }
+}
+
+fn random_line(seed: u64) -> Line {
+    let mut random = Random(seed);
+    let count = 1 + random.below(9) as usize;
+    let density = random.below(6);
+    let longest = [2, 5, 12, 1000][random.below(4) as usize];
+    let mut names: Vec<usize> = (0..count).collect();
+    (1..count).for_each(|at| names.swap(at, random.below(at as u64 + 1) as usize));
+    let mut successors = vec![Vec::new(); count];
+    for left in 0..count {
+        for right in left + 1..count {
+            if random.below(10) < density {
+                successors[names[left]].push(names[right]);
+            }
+        }
+    }
+    let times = (0..count).map(|_| random.below(longest + 1)).collect();
+    let limited = random.below(2) == 0;
+    let bytes: Vec<u64> = if limited {
+        (0..count).map(|_| random.below(9)).collect()
+    } else {
+        Vec::new()
+    };
+    let memory = limited.then(|| 6 + random.below(20));
+    Line {
+        times,
+        bytes,
+        successors,
+        stations: 1 + random.below(4) as usize,
+        memory,
+    }
+}
+
+/// The least cycle time over all assignments.
+fn brute_force(line: &Line) -> Option<u64> {
+    let count = line.times.len() as u32;
+    let total = (line.stations as u64).pow(count);
+    (0..total)
+        .map(|mut code| {
+            let mut assignment = vec![0; count as usize];
+            for station in &mut assignment {
+                *station = (code % line.stations as u64) as usize;
+                code /= line.stations as u64;
+            }
+            assignment
+        })
+        .filter(|assignment| line.allows(assignment))
+        .map(|assignment| line.cycle_time(&assignment))
+        .min()
+}
+
+#[test]
+fn finds_the_least_cycle_time() {
+    for seed in 0..6_000 {
+        let line = random_line(seed);
+        if (line.stations as u64).pow(line.times.len() as u32) > 30_000 && seed % 10 != 0 {
+            continue;
+        }
+        let best = brute_force(&line);
+        let outcome =
+            search(&line, &Known::default(), Effort::default(), &|| false).expect("the line is well-formed");
+        assert_eq!(outcome.upper, best, "seed {seed}: {line:?}");
+        let expected = if best.is_some() {
+            Ending::Proved
+        } else {
+            Ending::NoPlan
+        };
+        assert_eq!(outcome.stopped_by, expected, "seed {seed}");
+        if let Some(plan) = outcome.assignment {
+            assert!(line.allows(&plan), "seed {seed}");
+            assert_eq!(outcome.lower, line.cycle_time(&plan), "seed {seed}");
+        }
+    }
+}
+
+/// The least cycle time of a line without memory limits, by dynamic programming over closed sets of tasks.
+fn over_closed_sets(line: &Line) -> u64 {
+    let count = line.times.len();
+    let time = |set: usize| -> u64 {
+        (0..count)
+            .filter(|task| set >> task & 1 == 1)
+            .map(|task| line.times[task])
+            .sum()
+    };
+    let closed: Vec<usize> = (0..1_usize << count)
+        .filter(|set| {
+            (0..count).all(|task| {
+                set >> task & 1 == 1 || line.successors[task].iter().all(|later| set >> later & 1 == 0)
+            })
+        })
+        .collect();
+    let times: Vec<u64> = closed.iter().map(|set| time(*set)).collect();
+    let mut least = times.clone();
+    for _ in 1..line.stations {
+        least = (0..closed.len())
+            .map(|whole| {
+                let parts = (0..=whole).filter(|part| closed[*part] & !closed[whole] == 0);
+                parts
+                    .map(|part| least[part].max(times[whole] - times[part]))
+                    .min()
+                    .unwrap_or(u64::MAX)
+            })
+            .collect();
+    }
+    least.last().copied().unwrap_or(0)
+}
+
+/// A line of 10 to 13 tasks in 2 to 6 stations.
+fn larger_line(seed: u64) -> Line {
+    let mut random = Random(seed.wrapping_mul(77));
+    let count = 10 + random.below(4) as usize;
+    let density = 10 + random.below(30);
+    let longest = [4, 9, 30, 1000][random.below(4) as usize];
+    let mut successors = vec![Vec::new(); count];
+    for left in 0..count {
+        for right in left + 1..count {
+            if random.below(100) < density {
+                successors[left].push(right);
+            }
+        }
+    }
+    let times = (0..count).map(|_| 1 + random.below(longest)).collect();
+    Line {
+        times,
+        successors,
+        stations: 2 + random.below(5) as usize,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn agrees_with_dynamic_programming_over_closed_sets() {
+    for seed in 0..1_500 {
+        let line = larger_line(seed);
+        let outcome =
+            search(&line, &Known::default(), Effort::default(), &|| false).expect("the line is well-formed");
+        assert_eq!(
+            outcome.upper,
+            Some(over_closed_sets(&line)),
+            "seed {seed}: {line:?}"
+        );
+        assert_eq!(outcome.stopped_by, Ending::Proved, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_question_stopped_again_and_again_gets_the_same_answer() {
+    for seed in 0..400 {
+        let line = larger_line(seed);
+        let best = over_closed_sets(&line);
+        let orders = [false, true].map(|backwards| Order::new(&line, backwards).expect("no cycle"));
+        for limit in best.saturating_sub(3)..best + 2 {
+            let Some(mut question) = Question::new(&orders, limit, 1 << 20, 3) else {
+                assert!(limit < best, "seed {seed}");
+                continue;
+            };
+            let (mut work, asked) = (1, Cell::new(seed));
+            let verdict = loop {
+                let stop = || {
+                    asked.set(asked.get() + 1);
+                    asked.get() % 7 == 0
+                };
+                match question.run(&orders, work, &stop) {
+                    Verdict::Open => work += 1,
+                    verdict => break verdict,
+                }
+            };
+            assert_eq!(
+                verdict == Verdict::None,
+                limit < best,
+                "seed {seed}, cycle time {limit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_lines_and_small_memory_are_told() {
+    let solve = |line: &Line, bytes| {
+        search(
+            line,
+            &Known::default(),
+            Effort {
+                bytes,
+                ..Default::default()
+            },
+            &|| false,
+        )
+    };
+    let line = Line {
+        times: vec![1, 2],
+        successors: vec![vec![1], vec![0]],
+        stations: 2,
+        ..Default::default()
+    };
+    assert_eq!(solve(&line, 1 << 20).err(), Some(Fault::Cycle));
+    assert_eq!(
+        solve(
+            &Line {
+                stations: 0,
+                ..line.clone()
+            },
+            1 << 20
+        )
+        .err(),
+        Some(Fault::Stations)
+    );
+    assert_eq!(
+        solve(
+            &Line {
+                times: vec![1],
+                ..line.clone()
+            },
+            1 << 20
+        )
+        .err(),
+        Some(Fault::Shape)
+    );
+    assert_eq!(
+        solve(
+            &Line {
+                times: vec![1, u64::MAX],
+                ..line
+            },
+            1 << 20
+        )
+        .err(),
+        Some(Fault::TooLarge)
+    );
+    let empty = solve(
+        &Line {
+            stations: 3,
+            ..Default::default()
+        },
+        1 << 20,
+    )
+    .expect("no tasks are well-formed");
+    assert_eq!(
+        (empty.upper, empty.lower, empty.stopped_by),
+        (Some(0), 0, Ending::Proved)
+    );
+    for seed in 0..300 {
+        let line = larger_line(seed);
+        let best = over_closed_sets(&line);
+        let outcome = solve(&line, 2_000).expect("the line is well-formed");
+        assert!(
+            outcome.lower <= best && outcome.upper.is_some_and(|upper| upper >= best),
+            "seed {seed}"
+        );
+        assert!(
+            matches!(outcome.stopped_by, Ending::Proved | Ending::OutOfMemory),
+            "seed {seed}"
+        );
+    }
+}

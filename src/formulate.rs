@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::error::Error;
 use crate::exact::bounds;
 use crate::exact::heterogeneous::program::Form;
 use crate::fault::printable;
@@ -10,7 +11,6 @@ use crate::formulations::Program;
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
 use crate::instance::Instance;
-use crate::planning::Error;
 use crate::problem::Problem;
 use crate::solver::{self, SolverError};
 use crate::whole;

@@ -135,6 +135,7 @@ pub mod communication;
 pub mod control;
 #[doc(hidden)]
 pub mod cost;
+mod error;
 #[doc(hidden)]
 pub mod exact;
 pub mod export;

@@ -1,12 +1,12 @@
 //! The whole way in one call: from an instance and options to plans that the checker has accepted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::check::{self, Violation};
 use crate::control::Control;
+pub use crate::error::Error;
 use crate::exact;
-use crate::fault::InputError;
 use crate::formulate::{self, Formulated};
 use crate::instance::Instance;
 use crate::methods::{self, Method};
@@ -14,7 +14,6 @@ use crate::options::PipelineOptions;
 use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::settings::Settings;
-use crate::solver::SolverError;
 
 /// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
 ///
@@ -64,60 +63,6 @@ impl Options {
             ..Control::default()
         }
     }
-}
-
-/// Why there is no answer. That no plan exists is an answer: a [`Plan`] whose status says so.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The instance or the options are faulty, or contradict each other: every fault with its place. Options are named as on
-    /// the command line, such as `--stages`.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// The method is not for this problem.
-    #[error("method `{method}` does not apply: {reason}")]
-    Inapplicable {
-        /// The method.
-        method: &'static str,
-        /// Why.
-        reason: String,
-    },
-    /// No mixed-integer program of this crate says what is asked.
-    #[error("no program can say this: {reason}")]
-    NoProgram {
-        /// Why.
-        reason: &'static str,
-    },
-    /// A program is written as LP or MPS, by the extension of the file's name.
-    #[error("found output `{}`, expected a name that ends in `.lp` or `.mps`", path.display())]
-    UnknownProgramFormat {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file could not be written.
-    #[error("`{}` could not be written: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// HiGHS broke down.
-    #[error(transparent)]
-    Solver(#[from] SolverError),
-    /// A method made a plan that the checker refuses: a fault of this library.
-    #[error("the plan of `{method}` fails its check: {}", in_words(violations))]
-    Rejected {
-        /// The method.
-        method: &'static str,
-        /// What the checker says.
-        violations: Vec<Violation>,
-    },
-}
-
-fn in_words(violations: &[Violation]) -> String {
-    let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    words.join("; ")
 }
 
 /// Solves the problem that the options ask of an instance, and checks the plan on a path of its own.

@@ -128,8 +128,8 @@ fn what_a_plan_says_of_itself_is_checked() {
         ("the search stopped by `time-limit`", |plan| {
             plan["stopped_by"] = json!("time-limit");
         }),
-        ("statistics: the bound `x`", |plan| {
-            plan["statistics"]["bounds_ms"]["x"] = json!(1e3);
+        ("statistics: the bound `windows`", |plan| {
+            plan["statistics"]["bounds_ms"]["windows"] = json!(1e3);
         }),
         ("objective_ms: stated 64", |plan| {
             plan["objective_ms"] = json!(64.0)

@@ -92,6 +92,10 @@ impl Page {
                     let name = first.strip_prefix("# ").expect("the name of the file");
                     page.files.push((name.to_owned(), format!("{body}\n")));
                 }
+                // Such lines stand in the library's own examples, which `cargo test --doc` compiles.
+                "rust" => body
+                    .lines()
+                    .for_each(|line| assert!(is_shown_by_the_library(line), "{line}")),
                 _ => panic!("{}: nobody runs a block of `{kind}`", path.display()),
             }
         }
@@ -121,6 +125,14 @@ impl Page {
             }
         }
     }
+}
+
+/// Whether a line of code stands in the examples of the library's front page.
+fn is_shown_by_the_library(line: &str) -> bool {
+    let shown = include_str!("../src/lib.rs");
+    shown
+        .lines()
+        .any(|own| own.trim_start_matches("//!").trim() == line.trim())
 }
 
 /// Fails for a command that `ELSEWHERE` does not know.

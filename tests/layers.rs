@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     // What belongs to no problem of ours.
     &[
+        "bound_source",
         "fault",
         "hybrid",
         "named_values",
@@ -42,6 +43,8 @@ const LAYERS: &[&[&str]] = &[
     &["tied_cuts"],
     &["methods", "narrower"],
     // What is made of it.
+    &["error"],
+    &["formulate"],
     &["least_memory", "online", "planning", "report"],
     &["study"],
     &["cli"],

@@ -250,7 +250,7 @@ fn statistics_and_colours_are_for_those_who_ask() {
     plan.statistics.bounds_ms.insert(BoundSource::AnchoredStage, 18.5);
     let text = report::text(&instance, &plan, &Style::default());
     assert!(
-        text.contains("1.250 s") && text.contains("anchored 18.5000 ms"),
+        text.contains("1.250 s") && text.contains("anchored stage 18.5000 ms"),
         "{text}"
     );
     let quiet = report::text(&instance, &plan, &style(100));

@@ -6,6 +6,17 @@
 
 use std::time::Duration;
 
+/// How much effort a round of ideals and program beside each other takes at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// Pairs of slices that are passed over.
+    pub pairs: u64,
+    /// Extensions of a stage.
+    pub ideals: u64,
+    /// Branch-and-bound nodes of each program; `None` for all it takes.
+    pub nodes: Option<u64>,
+}
+
 /// Declares the constants: name, type, value and reason of each in one place.
 macro_rules! tuning {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr,)+) => {
@@ -113,13 +124,18 @@ tuning! {
     nodes_of_three_blocks: u64 = 50,
     /// Extensions of a stage before anything slower: hundredths of a second's work.
     steps_of_ideals_first: u64 = 200_000,
-    /// Extensions after which the rest is left to the program beside the ideals: some tenths of a second's work.
-    steps_of_ideals_beside: u64 = 5_000_000,
-    /// Pairs of slices that are passed over before anything slower: seconds of work.
-    steps_of_pairs: u64 = 20_000_000_000,
-    /// Pairs of slices that are passed over beside the program.
-    steps_of_pairs_beside: u64 = 100_000_000_000,
-    /// Pairs of slices of a relaxed problem: some seconds of work.
+    /// Extensions of a stage in a problem too large for a program, before the thorough steps: some tenths of a second's work.
+    steps_of_ideals_next: u64 = 5_000_000,
+    /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
+    /// and whatever it takes. The program of the last round ends with a proof alone.
+    rounds: [Round; 3] = [
+        Round { pairs: 4_000_000_000, ideals: 5_000_000, nodes: Some(500) },
+        Round { pairs: 20_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
+        Round { pairs: 500_000_000_000, ideals: 500_000_000, nodes: None },
+    ],
+    /// Pairs of slices that are passed over before anything slower: a second's work.
+    steps_of_pairs: u64 = 500_000_000,
+    /// The same of a problem without its transfers: some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
     steps_of_relaxed_pairs: u64 = 4_000_000_000,
     /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
     head_start_of_ideals: Duration = Duration::from_millis(50),

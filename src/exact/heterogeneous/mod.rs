@@ -15,6 +15,7 @@ use crate::exact::Method;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::portfolio::Portfolio;
 use crate::exact::tuning::TUNING;
+use crate::heuristics::Effort;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
 use crate::solver::SolverError;
@@ -24,8 +25,8 @@ use crate::workers::Workers;
 /// What methods are made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// Heuristics, the quick ones first.
-    Incumbents,
+    /// Heuristics of one kind.
+    Incumbents(Effort),
     /// Levels of ideals and free devices, for periods of single devices without transfers, with so many nodes at most.
     Levels(u64),
     /// The anchored stage bound, for periods.
@@ -48,7 +49,7 @@ impl Step {
     fn applies(self, problem: &Problem, switches: &Switches) -> bool {
         let is_period = problem.formula().is_bottleneck();
         match self {
-            Self::Incumbents => switches.incumbents,
+            Self::Incumbents(_) => switches.incumbents,
             Self::Levels(_) => switches.device_levels && is_period,
             Self::Anchored => switches.anchored && is_period,
             Self::Ideals(_) => switches.ideals,
@@ -59,10 +60,11 @@ impl Step {
     }
 }
 
-/// What all methods but the textbook's begin with. Levels find better plans than heuristics wherever they apply, and sooner.
-const FIRST: [Step; 3] = [
+/// What all methods but the textbook's begin with. Levels find better plans than thorough heuristics wherever they apply, and sooner.
+const FIRST: [Step; 4] = [
+    Step::Incumbents(Effort::Quick),
     Step::Levels(TUNING.nodes_of_levels_first),
-    Step::Incumbents,
+    Step::Incumbents(Effort::Thorough),
     Step::Anchored,
 ];
 
@@ -123,7 +125,7 @@ impl Portfolio for HeterogeneousSearch<'_> {
             return Ok(StoppedBy::SizeLimit);
         }
         match step {
-            Step::Incumbents => self.find_incumbents(),
+            Step::Incumbents(effort) => self.find_incumbents(effort),
             Step::Levels(most_nodes) => return Ok(self.use_levels(most_nodes)),
             Step::Anchored => self.use_anchors()?,
             Step::Ideals(most_steps) => return Ok(self.bisect(most_steps)),

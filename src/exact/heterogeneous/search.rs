@@ -71,22 +71,19 @@ impl<'a> HeterogeneousSearch<'a> {
         }
     }
 
-    /// Runs every heuristic, the quick ones first.
-    pub fn find_incumbents(&mut self) {
+    /// Runs every heuristic of one kind.
+    pub fn find_incumbents(&mut self, effort: Effort) {
         let control = self.incumbent.control;
         let must_stop = || control.must_stop().is_some();
-        for effort in [Effort::Quick, Effort::Thorough] {
-            let of_effort = heuristics::METHODS
-                .iter()
-                .filter(|heuristic| heuristic.effort == effort);
-            for heuristic in of_effort {
-                if self.incumbent.is_done() || must_stop() {
-                    return;
-                }
-                let plan = heuristic.plan(self.incumbent.problem, control.seed, &must_stop);
-                plan.into_iter().for_each(|plan| {
-                    self.incumbent.offer(plan);
-                });
+        let of_effort = heuristics::METHODS
+            .iter()
+            .filter(|heuristic| heuristic.effort == effort);
+        for heuristic in of_effort {
+            if self.incumbent.is_done() || must_stop() {
+                return;
+            }
+            if let Some(plan) = heuristic.plan(self.incumbent.problem, control.seed, &must_stop) {
+                self.incumbent.offer(plan);
             }
         }
     }

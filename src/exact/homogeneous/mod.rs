@@ -18,7 +18,7 @@ use crate::control::Control;
 use crate::exact::Method;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::portfolio::Portfolio;
-use crate::exact::tuning::TUNING;
+use crate::exact::tuning::{Round, TUNING};
 use crate::options::Communication;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
@@ -48,8 +48,8 @@ pub(crate) enum Step {
     IdealTree(u64),
     /// The mixed-integer program.
     Program(Extent),
-    /// The dynamic program over ideals, with so many steps at most, and the mixed-integer program at the same time.
-    Parallel(u64),
+    /// Dynamic programs over ideals and the mixed-integer program at the same time.
+    Parallel(Round),
 }
 
 impl Step {
@@ -69,15 +69,20 @@ impl Step {
             Self::IdealTree(_) => switches.ideal_tree,
             Self::Program(Extent::Textbook) => true,
             Self::Program(Extent::Few) => switches.program && switches.few_binaries,
-            Self::Program(Extent::Presolved) => switches.program,
+            Self::Program(Extent::Presolved(_)) => switches.program,
             Self::Parallel(_) => true,
         }
     }
 }
 
-/// The steps of a method in their order. What comes after the whole program is for what the solver's tolerance leaves open.
+/// The steps of a method in their order. What comes after the last round is for what the solver's tolerance leaves open.
+///
+/// Where any step may be hopeless and another take no time, steps take turns, each with about ten times the effort of the last.
 fn steps(method: Method, problem: &Problem) -> &'static [Step] {
     use Step::*;
+    const FIRST_ROUND: Step = Parallel(TUNING.rounds[0]);
+    const SECOND_ROUND: Step = Parallel(TUNING.rounds[1]);
+    const LAST_ROUND: Step = Parallel(TUNING.rounds[2]);
     let is_period = problem.formula().is_bottleneck();
     // Ideals are of no use then, and so is the order that suits them.
     let is_joint = problem.memory_is_joint();
@@ -89,11 +94,19 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             Incumbents,
             Anchored,
             Ideals(TUNING.steps_of_ideals_first),
-            Ideals(TUNING.steps_of_ideals_beside),
-            Program(Extent::Presolved),
+            Ideals(TUNING.steps_of_ideals_next),
+            Program(Extent::Presolved(None)),
             Ideals(u64::MAX),
         ],
-        // Either may be hopeless where the other takes no time, so they take turns.
+        // Passes that may lie apart are two components, each with few ideals.
+        Method::Exact if is_period && is_line && !problem.ties.is_empty() => &[
+            Incumbents,
+            Anchored,
+            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
+            IdealTree(u64::MAX),
+            LAST_ROUND,
+            Ideals(u64::MAX),
+        ],
         Method::Exact if is_period && is_line => &[
             Incumbents,
             Anchored,
@@ -102,7 +115,7 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             IdealTree(TUNING.work_of_tree[1]),
             IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
             IdealTree(u64::MAX),
-            Parallel(TUNING.steps_of_ideals_beside),
+            LAST_ROUND,
             Ideals(u64::MAX),
         ],
         // Cut states tell much where transfers are blocking.
@@ -113,7 +126,9 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             Program(Extent::Few),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
-            Parallel(TUNING.steps_of_ideals_beside),
+            FIRST_ROUND,
+            SECOND_ROUND,
+            LAST_ROUND,
             Ideals(u64::MAX),
         ],
         Method::Exact if is_period && !is_joint => &[
@@ -124,11 +139,18 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             IdealPairs(TUNING.steps_of_pairs),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
-            Parallel(TUNING.steps_of_ideals_beside),
+            FIRST_ROUND,
+            SECOND_ROUND,
+            LAST_ROUND,
             Ideals(u64::MAX),
         ],
-        Method::Exact => &[Incumbents, Anchored, Program(Extent::Presolved), LabelledIdeals],
-        Method::Milp => &[Incumbents, Anchored, Program(Extent::Presolved)],
+        Method::Exact => &[
+            Incumbents,
+            Anchored,
+            Program(Extent::Presolved(None)),
+            LabelledIdeals,
+        ],
+        Method::Milp => &[Incumbents, Anchored, Program(Extent::Presolved(None))],
         Method::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
         Method::Ideals => &[Incumbents, LabelledIdeals],
         Method::Textbook => &[Program(Extent::Textbook)],
@@ -168,7 +190,7 @@ impl Portfolio for Steps<'_> {
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
             Step::IdealTree(most_work) => return Ok(tree::over_ideals(search, most_work)),
             Step::Program(extent) => return program::search(search, extent, labels),
-            Step::Parallel(most_steps) => return parallel::search(search, most_steps, labels),
+            Step::Parallel(round) => return parallel::search(search, round, labels),
         }
         Ok(StoppedBy::Completed)
     }

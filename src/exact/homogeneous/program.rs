@@ -21,8 +21,8 @@ use crate::solver::{self, SolverError, Stop};
 pub(crate) enum Extent {
     /// All of it, and there is no limit but those of the search. Its first run has no cut-off.
     Textbook,
-    /// What the incumbent leaves: the problem is reduced, and items keep to their windows.
-    Presolved,
+    /// What the incumbent leaves: the problem is reduced, items keep to their windows, and runs end after so many nodes each, if any.
+    Presolved(Option<u64>),
     /// The same, but only if few binaries are left, and no further than the root.
     Few,
 }
@@ -70,7 +70,11 @@ pub(crate) fn search(
         if extent == Extent::Few && windows.open() > TUNING.few_binaries {
             return Ok(StoppedBy::SizeLimit);
         }
-        let most_nodes = (extent == Extent::Few).then_some(TUNING.nodes_of_few_binaries);
+        let most_nodes = match extent {
+            Extent::Textbook => None,
+            Extent::Presolved(most_nodes) => most_nodes,
+            Extent::Few => Some(TUNING.nodes_of_few_binaries),
+        };
         let before_ns = search.incumbent.upper_ns;
         let (stop, found) = run(search, &windows, limit_ns, most_nodes, &excluded, labels)?;
         match stop {

@@ -3,9 +3,9 @@
 
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
-use crate::exact::homogeneous::destructive;
 use crate::exact::homogeneous::pendant::WithoutPendantItems;
 use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::homogeneous::{destructive, tree};
 use crate::exact::tuning::TUNING;
 use crate::options::Communication;
 use crate::problem::{Assignment, Problem};
@@ -21,7 +21,7 @@ pub(crate) fn has_work_alone(problem: &Problem) -> bool {
 /// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that.
 pub(crate) fn work_alone(search: &mut HomogeneousSearch) {
     let relaxed = search.problem().without_transfers();
-    let found = solve(search, &relaxed, Assignment::clone);
+    let found = solve(search, &relaxed, TUNING.steps_of_relaxed_pairs, Assignment::clone);
     search.raise_bottleneck(Bound {
         source: BoundSource::WorkAlone,
         bottleneck_ns: found.lower_ns,
@@ -39,7 +39,7 @@ pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch) {
     let Some(without) = WithoutPendantItems::new(&reduced.problem, limit_ns) else {
         return;
     };
-    let found = solve(search, &without.problem, |plan| {
+    let found = solve(search, &without.problem, TUNING.steps_of_pairs, |plan| {
         let mut stage_of = vec![0; reduced.problem.items.len()];
         let stages = reduced.item_of.iter().zip(plan);
         stages.for_each(|(&item, &stage)| stage_of[item] = stage);
@@ -66,10 +66,11 @@ struct Found {
     plans: Vec<Assignment>,
 }
 
-/// Solves a relaxed problem by the search over pairs of ideals; `restrict` makes a plan of it from one of the problem.
+/// Solves a relaxed problem by the search over pairs of ideals and the tree search; `restrict` makes a plan of it from one of the problem.
 fn solve(
     search: &HomogeneousSearch,
     relaxed: &Problem,
+    most_steps: u64,
     restrict: impl Fn(&Assignment) -> Assignment,
 ) -> Found {
     let control = search.control().elsewhere();
@@ -80,8 +81,12 @@ fn solve(
         alone.offer(restrict(plan));
     }
     let known = alone.plans.len();
-    if !alone.incumbent.is_over() && control.switches.ideal_pairs && !relaxed.memory_is_joint() {
-        destructive::over_ideal_pairs(&mut alone, TUNING.steps_of_relaxed_pairs);
+    let has_ideals = !relaxed.memory_is_joint();
+    if !alone.incumbent.is_over() && control.switches.ideal_pairs && has_ideals {
+        destructive::over_ideal_pairs(&mut alone, most_steps);
+    }
+    if !alone.incumbent.is_over() && control.switches.ideal_tree {
+        tree::over_ideals(&mut alone, TUNING.work_of_tree[0]);
     }
     Found {
         lower_ns: alone.incumbent.lower_ns,

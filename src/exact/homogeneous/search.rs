@@ -46,20 +46,23 @@ impl<'a> HomogeneousSearch<'a> {
         }
     }
 
-    /// Goes on from where a copy has come to. What this search alone has counted stays in the statistics.
-    pub fn continue_from(&mut self, copy: HomogeneousSearch) {
-        let ideals = self.incumbent.statistics.ideals;
-        *self = Self {
-            incumbent: Incumbent {
-                problem: self.incumbent.problem,
-                control: self.incumbent.control,
-                ..copy.incumbent
-            },
-            reduced: copy.reduced,
-            plans: copy.plans,
-            lower_bottleneck_ns: copy.lower_bottleneck_ns,
-        };
-        self.incumbent.statistics.ideals = ideals;
+    /// Takes what a copy has found beside this search, from the time on when both had so many plans.
+    pub fn join(&mut self, copy: HomogeneousSearch, known: usize) {
+        for plan in copy.plans.into_iter().skip(known) {
+            self.offer(plan);
+        }
+        self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(copy.lower_bottleneck_ns);
+        self.incumbent
+            .raise(copy.incumbent.source, copy.incumbent.lower_ns);
+        let own = &mut self.incumbent.statistics;
+        let others = copy.incumbent.statistics;
+        own.nodes = own.nodes.max(others.nodes);
+        own.binaries = own.binaries.max(others.binaries);
+        own.ideals = own.ideals.max(others.ideals);
+        for (source, ms) in others.bounds_ms {
+            let best_ms = own.bounds_ms.entry(source).or_default();
+            *best_ms = best_ms.max(ms);
+        }
     }
 
     /// The problem.

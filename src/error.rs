@@ -6,7 +6,7 @@ use crate::check::Violation;
 use crate::fault::InputError;
 use crate::solver::SolverError;
 
-/// Why there is no answer. That no plan exists is an answer: a [`Plan`] whose status says so.
+/// Why there is no answer. That no plan exists is an answer: a [`Plan`](crate::Plan) whose status says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

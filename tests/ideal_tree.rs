@@ -132,12 +132,8 @@ fn larger_line(seed: u64) -> Line {
     let density = 10 + random.below(30);
     let longest = [4, 9, 30, 1000][random.below(4) as usize];
     let mut successors = vec![Vec::new(); count];
-    for left in 0..count {
-        for right in left + 1..count {
-            if random.below(100) < density {
-                successors[left].push(right);
-            }
-        }
+    for (left, after) in successors.iter_mut().enumerate() {
+        after.extend((left + 1..count).filter(|_| random.below(100) < density));
     }
     let times = (0..count).map(|_| 1 + random.below(longest)).collect();
     Line {

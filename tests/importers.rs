@@ -84,7 +84,7 @@ fn piper(batch: &str) -> String {
 
 #[test]
 fn piper_files() {
-    let (spec, notes) = read("net.json", &piper("\"mbsInBatch\": 48,"));
+    let (spec, notes) = read("net.json", piper("\"mbsInBatch\": 48,"));
     let first = layer(&spec, "0");
     assert_eq!(first.operator.as_deref(), Some("layer0"));
     // Seconds for both passes, of which a third is forward.
@@ -120,7 +120,7 @@ fn piper_files() {
 
 #[test]
 fn both_spellings_of_pipers_batch_field() {
-    let micro_batches = |batch: &str| read("net.json", &piper(batch)).0.pipeline.micro_batches;
+    let micro_batches = |batch: &str| read("net.json", piper(batch)).0.pipeline.micro_batches;
     assert_eq!(micro_batches("\"mbsInBatch\": 48,"), Some(48));
     assert_eq!(micro_batches("\"maxBatchSize\": 128,"), Some(128));
     assert_eq!(micro_batches("\"mbsInBatch\": 8, \"maxBatchSize\": 8,"), Some(8));

@@ -85,7 +85,7 @@ impl InstanceBuilder {
         self
     }
 
-    /// Sets devices and link at once, in place of all that were added: such as a preset by [`super::read_cluster`].
+    /// Sets devices and link at once, in place of all that were added: such as a preset by [`crate::import::read_cluster`].
     pub fn cluster(mut self, cluster: ClusterSpec) -> Self {
         self.spec.cluster = Some(cluster);
         self

@@ -1,6 +1,6 @@
 //! Least period of a line of unlike devices: plans from narrow searches, proofs from wide ones.
 //!
-//! Prices alone refute small periods. Then a period just below the best plan's is searched level by level ([`super::levels`]): a
+//! Prices alone refute small periods. Then a period just below the best plan's is searched level by level (`levels`): a
 //! plan lowers the upper bound, an empty level in which nothing was dropped for width proves optimality, and otherwise the next
 //! search is wider. Wide searches also refute periods between the bounds, so that a search that is stopped leaves a bound behind.
 

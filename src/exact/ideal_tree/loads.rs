@@ -140,7 +140,7 @@ impl Loads {
         let fitting = order.times.partition_point(|time| *time > step.room);
         while step.at < self.list.len() {
             self.work += 1;
-            if self.work > station.work || self.work % 1024 == 0 && (station.must_stop)() {
+            if self.work > station.work || self.work.is_multiple_of(1024) && (station.must_stop)() {
                 return ControlFlow::Break(());
             }
             if !self.can_fill(order, &step, fitting) {
@@ -206,11 +206,11 @@ impl Loads {
             return true;
         }
         let joinable = self.joinable.row(step.depth);
-        for at in fitting / 64..joinable.len() {
-            let mut word = joinable[at];
-            if at == fitting / 64 {
-                word &= u64::MAX << (fitting % 64);
-            }
+        for (at, &word) in joinable.iter().enumerate().skip(fitting / 64) {
+            let mut word = match at == fitting / 64 {
+                true => word & (u64::MAX << (fitting % 64)),
+                false => word,
+            };
             while word != 0 {
                 let time = order.times[at * 64 + word.trailing_zeros() as usize];
                 if time >= missing {

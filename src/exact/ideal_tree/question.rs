@@ -1,7 +1,7 @@
 //! Is there a plan with a given cycle time? Branch, bound and remember from both ends.
 //!
 //! The two directions search on their own, but each tells the other how much work can be done in the first `k` stations at its
-//! end ([`Side::reach`]). Often a few stations at one end must leave much time idle, since few tasks may come first; then the other
+//! end (`Side::reach`). Often a few stations at one end must leave much time idle, since few tasks may come first; then the other
 //! direction has little idle time to give away from its very beginning, and most of its states fall.
 
 use crate::exact::ideal_tree::cycle::Cycle;
@@ -25,12 +25,12 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Question {
     sides: [Side; 2],
-    /// What each direction can do in its first stations: [`Side::reach`].
+    /// What each direction can do in its first stations: `Side::reach`.
     reach: [Vec<u64>; 2],
 }
 
 impl Question {
-    /// The question whether a plan has the cycle time `limit`; `None` where windows say no. `bytes` and `effort`: see [`Side::new`].
+    /// The question whether a plan has the cycle time `limit`; `None` where windows say no. `bytes` and `effort`: see `Side::new`.
     pub fn new(orders: &[Order; 2], limit: u64, bytes: usize, effort: u64) -> Option<Self> {
         let [forward, backward] = Cycle::both(orders, limit)?;
         let sides = [

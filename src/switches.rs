@@ -40,6 +40,8 @@ switches! {
     apart,
     /// Items join the neighbour that pays for them anyway.
     absorb,
+    /// Symmetry breaking: items that could change places in any plan keep to an order.
+    symmetry,
     /// Prefix variables outside an item's stage window are fixed.
     windows,
     /// Windows take account of what must cross the boundaries between stages.

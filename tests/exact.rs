@@ -3,7 +3,7 @@
 mod common;
 mod oracles;
 
-use common::{any_problem, larger_problem, ns, random_problem, rounding_ns};
+use common::{any_problem, larger_problem, ns, problem_of, random_problem, random_spec, rounding_ns};
 use oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::check;
@@ -20,6 +20,7 @@ use stagecut::heuristics::{self, Effort};
 use stagecut::methods;
 use stagecut::plan::{Plan, Status};
 use stagecut::solver::{self, Stop};
+use stagecut::spec::{InstanceSpec, TensorSpec};
 use stagecut::switches::Switches;
 
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.
@@ -224,6 +225,58 @@ fn reductions_are_at_work() {
     assert!(
         by_apart > 20 && by_absorb > 10,
         "{by_apart} by apart, {by_absorb} by absorb"
+    );
+}
+
+/// The same network, one of its layers twice: both read and send the same.
+fn with_a_twin(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
+    let network = &mut spec.network;
+    let mut twin = network.layers[seed as usize % network.layers.len()].clone();
+    let id = std::mem::replace(&mut twin.id, "twin".into());
+    network.layers.push(twin);
+    for tensor in &mut network.tensors {
+        if tensor.consumers.contains(&id) {
+            tensor.consumers.push("twin".into());
+        }
+    }
+    let sent = network.tensors.iter().filter(|tensor| tensor.producer == id);
+    let sent: Vec<TensorSpec> = sent.cloned().collect();
+    network.tensors.extend(sent.into_iter().map(|tensor| TensorSpec {
+        producer: "twin".into(),
+        ..tensor
+    }));
+    spec
+}
+
+/// Networks with one layer twice: what is asked of the two in addition costs nothing, and something is asked.
+#[test]
+fn interchangeable_items_keep_to_an_order_at_no_cost() {
+    let exact = methods::find("exact").expect("a registered method");
+    let ordered: usize = (0..600)
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, problem_of(&with_a_twin(random_spec(seed, false), seed))?)))
+        .map(|(seed, (instance, problem))| {
+            let truth = brute_force::solve(&problem).expect("few items");
+            let plan = exact
+                .run(&instance, &problem, &Control::default())
+                .expect("HiGHS works");
+            assert_eq!(
+                plan.objective_ms,
+                truth.map(|(_, ns)| problem.settings.ms(ns)),
+                "seed {seed}"
+            );
+            let none = Switches {
+                apart: false,
+                absorb: false,
+                ..Switches::default()
+            };
+            let reduced = presolve::reduce(&problem, u64::MAX, &none).problem;
+            usize::from(reduced.order.edge_count() > problem.order.edge_count())
+        })
+        .sum();
+    assert!(
+        ordered > 300,
+        "only {ordered} problems with interchangeable items"
     );
 }
 

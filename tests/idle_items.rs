@@ -51,6 +51,7 @@ fn best(problem: &Problem) -> Option<(Vec<usize>, u64)> {
 fn following_freely_costs_nothing() {
     let only = Switches {
         apart: false,
+        symmetry: false,
         ..Switches::default()
     };
     let joined: usize = idle_problems(20_000)

@@ -1,6 +1,8 @@
 //! Reductions: items that some best plan puts together become one, and those that could change places keep to an order.
 #![doc = include_str!("../../../formulations/presolve.md")]
 
+mod symmetry;
+
 use petgraph::Direction;
 use petgraph::algo::has_path_connecting;
 
@@ -82,6 +84,12 @@ pub fn reduce(problem: &Problem, limit_ns: u64, switches: &Switches) -> Reduced 
             problem: smaller,
             item_of: reduced.item_of.iter().map(|&item| item_of[item]).collect(),
         };
+    }
+    if switches.symmetry {
+        for (first, second) in symmetry::pairs(&reduced.problem) {
+            let order = &mut reduced.problem.order;
+            order.add_edge((first as u32).into(), (second as u32).into(), ());
+        }
     }
     reduced
 }

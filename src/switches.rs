@@ -36,6 +36,8 @@ macro_rules! switches {
 switches! {
     /// Quick heuristics before anything else.
     incumbents,
+    /// The thorough heuristic between the quick steps and the slow ones.
+    evolution,
     /// Items that no plan of interest can separate become one.
     apart,
     /// Items join the neighbour that pays for them anyway.

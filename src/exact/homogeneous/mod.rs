@@ -44,6 +44,8 @@ pub(crate) enum Step {
     Ideals(u64),
     /// The dynamic program over ideals with labels, for iterations.
     LabelledIdeals,
+    /// The thorough heuristic, and the anchored bound again if it finds a better plan.
+    Evolution,
     /// The tree search over ideals, for periods without transfers, with so much work at most.
     IdealTree(u64),
     /// The mixed-integer program.
@@ -66,6 +68,7 @@ impl Step {
             Self::IdealPairs(_) => switches.ideal_pairs && by_ideals,
             Self::Ideals(_) => switches.ideals && by_ideals,
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
+            Self::Evolution => switches.evolution,
             Self::IdealTree(_) => switches.ideal_tree,
             Self::Program(Extent::Textbook) => true,
             Self::Program(Extent::Few) => switches.program && switches.few_binaries,
@@ -94,6 +97,7 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             Incumbents,
             Anchored,
             Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
             Ideals(TUNING.steps_of_ideals_next),
             Program(Extent::Presolved(None)),
             Ideals(u64::MAX),
@@ -126,6 +130,7 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             Program(Extent::Few),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
             FIRST_ROUND,
             SECOND_ROUND,
             LAST_ROUND,
@@ -139,6 +144,7 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             IdealPairs(TUNING.steps_of_pairs),
             PendantItems,
             Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
             FIRST_ROUND,
             SECOND_ROUND,
             LAST_ROUND,
@@ -147,10 +153,11 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
         Method::Exact => &[
             Incumbents,
             Anchored,
+            Evolution,
             Program(Extent::Presolved(None)),
             LabelledIdeals,
         ],
-        Method::Milp => &[Incumbents, Anchored, Program(Extent::Presolved(None))],
+        Method::Milp => &[Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
         Method::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
         Method::Ideals => &[Incumbents, LabelledIdeals],
         Method::Textbook => &[Program(Extent::Textbook)],
@@ -188,6 +195,7 @@ impl Portfolio for Steps<'_> {
             }
             Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
+            Step::Evolution => quick::evolve(search, labels)?,
             Step::IdealTree(most_work) => return Ok(tree::over_ideals(search, most_work)),
             Step::Program(extent) => return program::search(search, extent, labels),
             Step::Parallel(round) => return parallel::search(search, round, labels),

@@ -1,9 +1,11 @@
-//! Quick heuristics: plans before anything is proved.
+//! Quick heuristics, and the thorough one: plans before anything is proved.
 
 use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::homogeneous::stage_bounds;
 use crate::exact::presolve::Reduced;
 use crate::heuristics::{self, Effort};
 use crate::problem::{Assignment, Problem};
+use crate::solver::SolverError;
 
 /// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.
 pub(crate) fn find_incumbents(search: &mut HomogeneousSearch) {
@@ -29,5 +31,20 @@ fn offer_quick_plans(
         if control.must_stop().is_some() {
             return;
         }
+    }
+}
+
+/// Runs the thorough heuristic from all plans so far, and the anchored stage bound again if it finds a better one.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn evolve(search: &mut HomogeneousSearch, labels: &[String]) -> Result<(), SolverError> {
+    let control = search.control();
+    let must_stop = || control.must_stop().is_some();
+    let better = heuristics::brkga::evolve(search.problem(), control.seed, &search.plans, &must_stop);
+    match better.is_some_and(|plan| search.offer(plan)) && control.switches.anchored {
+        true => stage_bounds::raise_by_anchors(search, labels),
+        false => Ok(()),
     }
 }

@@ -106,6 +106,7 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
         Method::Exact if is_period && is_line && !problem.ties.is_empty() => &[
             Incumbents,
             Anchored,
+            Program(Extent::Few),
             IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
             IdealTree(u64::MAX),
             LAST_ROUND,

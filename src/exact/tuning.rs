@@ -108,8 +108,8 @@ tuning! {
     pair_steps_between_clock_looks: u64 = 1_000_000,
     /// Pairs in a row of a set of pairs that stay a list, at most: so few are searched as fast as bits are found.
     most_listed_pairs_of_a_row: usize = 64,
-    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most: beyond, a pass is given up, or sampled in a beam search,
-    /// before it takes time and memory that a lower limit would spare. Not measured.
+    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most: beyond, a pass is given up before it takes time and
+    /// memory that a lower limit would spare. Not measured.
     layer_leaf_and_node_pairs: [usize; 2] = [1 << 20, 1 << 21],
     /// The same in a beam search, which looks at a sample of the rest: fewer, since it is to be quick. Not measured.
     beam_leaf_and_node_pairs: [usize; 2] = [1 << 17, 1 << 15],

@@ -33,7 +33,8 @@ macro_rules! tuning {
 tuning! {
     // ideals/
 
-    /// Steps of a growing stage between two looks at the clock: some 10 microseconds. Not measured.
+    /// Steps of a growing stage between two looks at the clock, some 10 microseconds: with fewer the clock would cost more than the steps,
+    /// with many more a search would stop late. Not measured.
     growth_steps_between_clock_looks: u64 = 1 << 12,
     /// Bytes of a reached ideal beside its two bit sets, with what a vector and a hash table that double leave free: estimated from
     /// the sizes of their entries.
@@ -44,25 +45,30 @@ tuning! {
     /// Ideals of one component that are listed if all of them are. Beyond, passes hardly ever end in time, and the program has the
     /// machine to itself.
     most_ideals: usize = 300_000,
-    /// Ideals of one component that are listed if only those are that lie near the bound. Not measured.
+    /// Ideals of one component that are listed if only those are that lie near the bound: with more a problem is still tried, at the cost of
+    /// memory and of longer passes. Not measured.
     most_ideals_near_bound: usize = 1_000_000,
     /// Ideals visited for each one that may be listed. A visit takes some 30 ns (EfficientNet, 13.8 million ideals), so that all
     /// take less than a second.
     visits_per_listed_ideal: usize = 32,
-    /// Where ideals near the bound are too many, the factor by which the limit moves towards the bound. Not measured.
+    /// Where ideals near the bound are too many, the factor by which the limit moves towards the bound: a larger one finds a list that is
+    /// short enough in fewer trials, and may leave out more than it must. Not measured.
     limit_shrink_factor: u64 = 4,
 
     // cut_states/
 
     /// Pairs of ideals before a boundary that are looked at one by one in a round: hundredths of a second's work.
     most_pairs_of_a_round: usize = 1 << 17,
-    /// Pairs of leaves looked at in the time of one pair of inner nodes. Not measured.
+    /// Pairs of leaves looked at in the time of one pair of inner nodes: it shares the work of a round between the two. Not measured.
     leaf_pairs_per_node_pair: usize = 64,
-    /// Levels of a tree that one thread bounds at a time. Not measured.
+    /// Levels of a tree that one thread bounds at a time: more make for less overhead a thread, fewer for work that is shared out more
+    /// evenly. Not measured.
     levels_of_a_block: usize = 8,
-    /// One part in so many of the slack must go in a round for another round to follow. Not measured.
+    /// One part in so many of the slack must go in a round for another round to follow: more rounds leave fewer cut states, each at the cost
+    /// of another look at all of them. Not measured.
     slack_share_for_another_round: u64 = 8,
-    /// One part in so many of the slack must go with a lower limit for its cut states to be looked for. Not measured.
+    /// One part in so many of the slack must go with a lower limit for its cut states to be looked for; below that those of the looser limit
+    /// are taken, which are more than need be but known. Not measured.
     slack_share_for_lower_limit: u64 = 24,
 
     // ideal_pairs/
@@ -70,48 +76,58 @@ tuning! {
     /// Pairs of ideals beyond which plans near the incumbent are looked for first: for Inception v3 on our CPU in 8 stages the best
     /// of them is optimal after 1.6 s.
     pairs_for_corridors: usize = 10_000_000,
-    /// Pairs of a layer that beam searches keep, one search after the other. Not measured.
+    /// Pairs of a layer that beam searches keep, one search after the other: a wide beam finds more plans and takes longer, so narrow ones
+    /// come first. Not measured.
     beam_widths: [usize; 3] = [8, 64, 512],
-    /// Where dominated pairs cannot be told, successors that a beam search takes of each pair. Not measured.
+    /// Where dominated pairs cannot be told, successors that a beam search takes of each pair: more of them leave a better choice for the
+    /// next layer, and cost time on this one. Not measured.
     beam_successors: usize = 8,
-    /// Where they can, how many times as much as the average a stage of a beam search may leave of its limit. Not measured.
+    /// Where they can, how many times as much as the average a stage of a beam search may leave idle of its limit: a small factor leaves few
+    /// stages to look at, but may miss those that a plan needs. Not measured.
     beam_idle_factor: u64 = 4,
     /// A prime by which a beam search starts at another successor for each pair.
     beam_stride: usize = 7919,
     /// Steps of a layer that is taken whatever the other end costs: a millisecond's work.
     steps_of_a_cheap_layer: u64 = 1_000_000,
-    /// Bytes of the set of pairs met from one end. Not measured.
+    /// Bytes of the set of pairs met from one end: with more a longer pass is possible, in memory that other steps need too. Not measured.
     most_bytes_of_met_pairs: usize = 1 << 30,
-    /// Ideals at the far ends of slices that are kept at a time, four bytes each. Not measured.
+    /// Ideals at the far ends of slices that are kept at a time, four bytes each: memory against listing them again. Not measured.
     most_reachable_ideals: usize = 100_000_000,
-    /// Pairs of a layer that tell what the next one costs. Not measured.
+    /// Pairs of a layer that tell what the next one costs: a larger sample chooses the cheaper end more surely, and costs more itself. Not
+    /// measured.
     pairs_sampled_for_cost: usize = 16,
-    /// Ideals looked at, more or less, for the stages from a batch of pairs. Not measured.
+    /// Ideals looked at, more or less, for the stages from a batch of pairs: it makes batches small where ideals are many, since memory is
+    /// given back only between batches. Not measured.
     ideals_of_a_batch: usize = 4_000_000,
-    /// Pairs in a batch, at least and at most. Not measured.
+    /// Pairs in a batch, at least and at most: enough that all threads have work, and not so many that a search stops late. Not measured.
     pairs_of_a_batch: [usize; 2] = [8, 512],
-    /// Pairs with the same second ideal that a thread goes on from at a time. Not measured.
+    /// Pairs with the same second ideal that a thread goes on from at a time: they share what is looked up for that ideal, while smaller
+    /// groups are shared out more evenly. Not measured.
     pairs_of_a_group: usize = 32,
     /// Steps between two looks at the clock: some milliseconds.
     pair_steps_between_clock_looks: u64 = 1_000_000,
     /// Pairs in a row of a set of pairs that stay a list, at most: so few are searched as fast as bits are found.
     most_listed_pairs_of_a_row: usize = 64,
-    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most. Not measured.
+    /// Leaf pairs looked at one by one for a layer, and node pairs refined, at most: beyond, a pass is given up before it takes time and
+    /// memory that a lower limit would spare. Not measured.
     layer_leaf_and_node_pairs: [usize; 2] = [1 << 20, 1 << 21],
-    /// The same in a beam search. Not measured.
+    /// The same in a beam search, which looks at a sample of the rest: fewer, since it is to be quick. Not measured.
     beam_leaf_and_node_pairs: [usize; 2] = [1 << 17, 1 << 15],
-    /// Pairs, counted with those they may be reached from, that are looked at between two looks at the clock. Not measured.
+    /// Pairs, counted with those they may be reached from, that are looked at between two looks at the clock: more keep all threads at work,
+    /// fewer let a search stop in time. Not measured.
     reached_pairs_between_clock_looks: usize = 1 << 24,
-    /// Pairs looked at between two looks at the clock, at least. Not measured.
+    /// Pairs looked at between two looks at the clock, at least, so that threads have something to share. Not measured.
     least_pairs_between_clock_looks: usize = 64,
-    /// Steps that looking at a stage between two pairs counts for. Not measured.
+    /// Steps that looking at a stage between two pairs counts for, so that limits of steps mean about the same time whatever a pass does. Not
+    /// measured.
     steps_of_a_stage: u64 = 32,
-    /// Steps that looking at a pair of nodes counts for. Not measured.
+    /// Steps that looking at a pair of nodes counts for, likewise. Not measured.
     steps_of_a_node_pair: u64 = 8,
 
     // windows/
 
-    /// The two limits of a boundary are weighed in so many parts. Not measured.
+    /// The two limits of a boundary are weighed in so many parts: finer weights rule out a little more, and take more minimum cuts to find.
+    /// Not measured.
     boundary_weights: i128 = 64,
     /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
     most_boundary_steps: usize = 10_000_000,

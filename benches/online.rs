@@ -25,7 +25,14 @@ fn main() {
     for reading in [Reading::ParallelPipelines, Reading::PipelineOfGroups] {
         for (devices, classes) in [("all different", DEVICES), ("of two classes", 2)] {
             for (memory, factor) in [("without limit", f64::INFINITY), ("may bind", 8.0)] {
-                row(&mut rows, reading, devices, classes, memory, factor);
+                let slots = Slots {
+                    reading,
+                    devices,
+                    classes,
+                    memory,
+                    factor,
+                };
+                row(&mut rows, &slots);
             }
         }
     }
@@ -46,8 +53,26 @@ fn main() {
     std::fs::write(path, page).expect("benches/ONLINE.md can be written");
 }
 
-/// Times one kind of slot.
-fn row(rows: &mut String, reading: Reading, devices: &str, classes: usize, memory: &str, factor: f64) {
+/// One kind of slots: how they are called on the page, and how they are drawn.
+struct Slots {
+    reading: Reading,
+    devices: &'static str,
+    /// Classes of equal devices.
+    classes: usize,
+    memory: &'static str,
+    /// How many times as much memory devices have as they are drawn with.
+    factor: f64,
+}
+
+/// Times one kind of slots.
+fn row(rows: &mut String, slots: &Slots) {
+    let Slots {
+        reading,
+        devices,
+        classes,
+        memory,
+        factor,
+    } = *slots;
     let (mut exact_s, mut cold_s, mut warm_s, mut gaps) = (vec![], vec![], vec![], vec![]);
     for seed in 0.. {
         if exact_s.len() as u64 == SEEDS {

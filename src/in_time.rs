@@ -9,9 +9,9 @@
 //! it would leave it none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, Known, Progress};
@@ -52,79 +52,111 @@ where
     if rayon::current_thread_index().is_some() {
         return search(problem, control);
     }
-    let shared = Arc::new(Shared::default());
-    let (sender, receiver) = mpsc::channel();
-    let own = shared.clone();
-    let on_thread = problem.clone();
-    let &Control {
-        started,
-        time_limit,
-        gap,
-        seed,
-        switches,
-        ..
-    } = control;
-    let body = move || {
-        let note = |progress: &Progress| {
-            if let Ok(mut noted) = own.progress.lock() {
-                noted.push(*progress);
-            }
-        };
-        let control = Control {
+    Running::start(problem, control, search)?.wait(problem, control)
+}
+
+/// A search on a thread of its own.
+struct Running {
+    shared: Arc<Shared>,
+    result: Receiver<Result<Outcome, SolverError>>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    fn start<S>(problem: &Problem, control: &Control, search: S) -> Result<Self, SolverError>
+    where
+        S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
+    {
+        let shared = Arc::new(Shared::default());
+        let (sender, result) = mpsc::channel();
+        let own = shared.clone();
+        let on_thread = problem.clone();
+        let &Control {
             started,
             time_limit,
             gap,
             seed,
             switches,
-            interrupt: &own.interrupt,
-            cancelled: None,
-            progress: Some(&note),
-            known: Some(&own.known),
-        };
-        // Nobody listens any more to a search that was left.
-        let _ = sender.send(search(&on_thread, &control));
-    };
-    let thread = thread::Builder::new()
-        .name("search".into())
-        .stack_size(STACK_BYTES);
-    let thread = thread.spawn(body).map_err(|error| SolverError {
-        doing: "starting a search",
-        what: error.to_string(),
-    })?;
-    let forward = || {
-        let noted = shared
-            .progress
-            .lock()
-            .map(|mut noted| std::mem::take(&mut *noted));
-        if let Some(show) = control.progress {
-            noted.iter().flatten().for_each(show);
-        }
-    };
-    let mut over: Option<Instant> = None;
-    loop {
-        let result = receiver.recv_timeout(LOOK);
-        forward();
-        match (result, control.must_stop()) {
-            (Ok(result), _) => return result,
-            (Err(RecvTimeoutError::Disconnected), _) => match thread.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => unreachable!("a search that does not panic sends its result"),
-            },
-            (Err(RecvTimeoutError::Timeout), None) => {}
-            (Err(RecvTimeoutError::Timeout), Some(stopped_by)) => {
-                if control.is_interrupted() {
-                    shared.interrupt.store(true, Ordering::Relaxed);
+            ..
+        } = control;
+        let body = move || {
+            let note = |progress: &Progress| {
+                if let Ok(mut noted) = own.progress.lock() {
+                    noted.push(*progress);
                 }
-                if over.get_or_insert_with(Instant::now).elapsed() > MOMENT {
-                    let statistics = Statistics {
-                        seconds: control.seconds(),
-                        items: problem.items.len(),
-                        items_after_presolve: problem.items.len(),
-                        ..Statistics::default()
-                    };
-                    return Ok(shared.known.outcome(stopped_by, statistics));
+            };
+            let control = Control {
+                started,
+                time_limit,
+                gap,
+                seed,
+                switches,
+                interrupt: &own.interrupt,
+                cancelled: None,
+                progress: Some(&note),
+                known: Some(&own.known),
+            };
+            // Nobody listens any more to a search that was left.
+            let _ = sender.send(search(&on_thread, &control));
+        };
+        let thread = thread::Builder::new()
+            .name("search".into())
+            .stack_size(STACK_BYTES);
+        let thread = thread.spawn(body).map_err(|error| SolverError {
+            doing: "starting a search",
+            what: error.to_string(),
+        })?;
+        Ok(Self {
+            shared,
+            result,
+            thread,
+        })
+    }
+
+    /// The result of the search; when its time is up, and a moment has passed, what it has shown.
+    fn wait(self, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
+        let mut over: Option<Instant> = None;
+        loop {
+            let result = self.result.recv_timeout(LOOK);
+            self.forward_progress(control);
+            match (result, control.must_stop()) {
+                (Ok(result), _) => return result,
+                (Err(RecvTimeoutError::Disconnected), _) => match self.thread.join() {
+                    Err(panic) => std::panic::resume_unwind(panic),
+                    Ok(()) => unreachable!("a search that does not panic sends its result"),
+                },
+                (Err(RecvTimeoutError::Timeout), None) => {}
+                (Err(RecvTimeoutError::Timeout), Some(stopped_by)) => {
+                    if control.is_interrupted() {
+                        self.shared.interrupt.store(true, Ordering::Relaxed);
+                    }
+                    if over.get_or_insert_with(Instant::now).elapsed() > MOMENT {
+                        return Ok(self
+                            .shared
+                            .known
+                            .outcome(stopped_by, statistics(problem, control)));
+                    }
                 }
             }
         }
+    }
+
+    /// Shows what progress the search has noted since the last look.
+    fn forward_progress(&self, control: &Control) {
+        let noted = self.shared.progress.lock();
+        let noted = noted.map(|mut noted| std::mem::take(&mut *noted));
+        if let Some(show) = control.progress {
+            noted.iter().flatten().for_each(show);
+        }
+    }
+}
+
+/// What is known of a search that was left.
+fn statistics(problem: &Problem, control: &Control) -> Statistics {
+    Statistics {
+        seconds: control.seconds(),
+        items: problem.items.len(),
+        items_after_presolve: problem.items.len(),
+        ..Statistics::default()
     }
 }

@@ -73,12 +73,7 @@ impl Settings {
         // Mode, stages and memory have defaults that depend on the kind.
         let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
         let kind = kinds[0];
-        let device = &instance.cluster.kinds[kind];
         let in_play = |test: fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
-        let trains = |layer: &Layer| {
-            let on = |&k: &usize| layer.times[k].is_some_and(|t| t.backward_ns > 0);
-            kinds.iter().any(on)
-        };
         let worker = options
             .worker
             .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
@@ -93,12 +88,7 @@ impl Settings {
         let communication = Schedule::default_for(worker).default_communication();
         let mut settings = Self {
             ticks_per_ns: 1,
-            mode: options
-                .mode
-                .unwrap_or(match instance.network.layers.iter().any(trains) {
-                    true => Mode::Training,
-                    false => Mode::Inference,
-                }),
+            mode: options.mode.unwrap_or_else(|| default_mode(instance, &kinds)),
             stages: options
                 .stages
                 .or(options.devices.filter(|&devices| devices > 0))
@@ -124,7 +114,7 @@ impl Settings {
                 Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
                 Some(limit) => limit.bytes(),
                 None if heterogeneous => None,
-                None => device.memory_bytes,
+                None => instance.cluster.kinds[kind].memory_bytes,
             },
             cuts: options.cuts.unwrap_or(Cuts::Tied),
             worker,
@@ -543,6 +533,18 @@ fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<u
                 remedy: format!("try `--device-kinds {}`", names[0]),
             },
         )),
+    }
+}
+
+/// Training where some layer has backward time on a kind in play.
+fn default_mode(instance: &Instance, kinds: &[usize]) -> Mode {
+    let trains = |layer: &Layer| {
+        let on = |&k: &usize| layer.times[k].is_some_and(|t| t.backward_ns > 0);
+        kinds.iter().any(on)
+    };
+    match instance.network.layers.iter().any(trains) {
+        true => Mode::Training,
+        false => Mode::Inference,
     }
 }
 

@@ -199,60 +199,10 @@ fn changes(value: &Value, plan: &Value, rng: &mut ChaCha8Rng) -> Vec<Option<Valu
     let mut changes = vec![None, Some(Value::Null)];
     match value {
         Value::Number(number) => {
-            let number = number.as_f64().unwrap_or(0.0);
-            let others = [
-                0.0,
-                number + 1.0,
-                number - 1.0,
-                2.0 * number,
-                0.5 * number,
-                -number,
-                rng.random_range(0.0..100.0),
-                1e300,
-                -1e300,
-                1e-300,
-                18446744073709.55,
-            ];
-            changes.extend(others.map(|other| Some(json!(other))));
-            let whole = [
-                0,
-                1,
-                2,
-                1 << 53,
-                u64::MAX,
-                number as u64 + 1,
-                (number as u64).wrapping_sub(1),
-            ];
-            changes.extend(whole.map(|other| Some(json!(other))));
+            let others = other_numbers(number.as_f64().unwrap_or(0.0), rng);
+            changes.extend(others.into_iter().map(Some));
         }
-        Value::String(text) => {
-            let (mut places, mut words) = (Vec::new(), Vec::new());
-            list(plan, &mut Vec::new(), &mut places);
-            words.extend(
-                places
-                    .iter()
-                    .filter_map(|path| at(plan, path).as_str().map(str::to_owned)),
-            );
-            let other = words[rng.random_range(0..words.len())].clone();
-            let numbered = [
-                format!("{text}:99999"),
-                format!("{text}9"),
-                text.replace('1', "18446744073709551616"),
-            ];
-            let fixed = [
-                "",
-                "none",
-                "other",
-                "optimal",
-                "feasible",
-                "infeasible",
-                "time-limit",
-                "gpu:99",
-            ];
-            changes.extend(fixed.map(|other| Some(json!(other))));
-            changes.extend(numbered.map(|other| Some(json!(other))));
-            changes.push(Some(json!(other)));
-        }
+        Value::String(text) => changes.extend(other_texts(text, plan, rng).into_iter().map(Some)),
         Value::Bool(value) => changes.push(Some(json!(!value))),
         Value::Array(values) => {
             changes.push(Some(json!([])));
@@ -271,4 +221,58 @@ fn changes(value: &Value, plan: &Value, rng: &mut ChaCha8Rng) -> Vec<Option<Valu
         Value::Null => changes.extend([json!(1.0), json!("optimal")].map(Some)),
     }
     changes
+}
+
+fn other_numbers(number: f64, rng: &mut ChaCha8Rng) -> Vec<Value> {
+    let others = [
+        0.0,
+        number + 1.0,
+        number - 1.0,
+        2.0 * number,
+        0.5 * number,
+        -number,
+        rng.random_range(0.0..100.0),
+        1e300,
+        -1e300,
+        1e-300,
+        18446744073709.55,
+    ];
+    let whole = [
+        0,
+        1,
+        2,
+        1 << 53,
+        u64::MAX,
+        number as u64 + 1,
+        (number as u64).wrapping_sub(1),
+    ];
+    let others = others.into_iter().map(Value::from);
+    others.chain(whole.into_iter().map(Value::from)).collect()
+}
+
+/// Words that plans have, numbers that devices may have, and another text of this plan.
+fn other_texts(text: &str, plan: &Value, rng: &mut ChaCha8Rng) -> Vec<Value> {
+    let mut places = Vec::new();
+    list(plan, &mut Vec::new(), &mut places);
+    let text_at = |path: &Path| at(plan, path).as_str().map(str::to_owned);
+    let texts: Vec<String> = places.iter().filter_map(text_at).collect();
+    let other = texts[rng.random_range(0..texts.len())].clone();
+    let fixed = [
+        "",
+        "none",
+        "other",
+        "optimal",
+        "feasible",
+        "infeasible",
+        "time-limit",
+        "gpu:99",
+    ];
+    let numbered = [
+        format!("{text}:99999"),
+        format!("{text}9"),
+        text.replace('1', "18446744073709551616"),
+    ];
+    let fixed = fixed.into_iter().map(Value::from);
+    let others = numbered.into_iter().chain([other]).map(Value::from);
+    fixed.chain(others).collect()
 }

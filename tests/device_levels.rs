@@ -2,45 +2,33 @@
 
 use std::collections::HashMap;
 
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use stagecut::exact::device_levels::line::{Line, LineError, tasks};
 use stagecut::exact::device_levels::search::{Outcome, search};
 
-/// A small generator of whole numbers (Knuth's linear congruential one).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % bound
-    }
-}
-
-fn random_line(random: &mut Random) -> (Line, usize) {
-    let (n, classes) = (1 + random.below(7) as usize, 1 + random.below(3) as usize);
-    let density = random.below(4);
-    let most = 1 + random.below(20);
-    let time = |random: &mut Random| (random.below(6) > 0).then(|| random.below(most + 1));
-    let times: Vec<Vec<Option<u64>>> = (0..classes)
-        .map(|_| (0..n).map(|_| time(random)).collect())
-        .collect();
-    let counts: Vec<usize> = (0..classes).map(|_| random.below(3) as usize).collect();
+/// A line and its stations.
+fn random_line(seed: u64) -> (Line, usize) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (n, classes) = (rng.random_range(1..=7), rng.random_range(1..=3));
+    let density = rng.random_range(0..4);
+    let most = rng.random_range(1..=20);
+    let mut time = || rng.random_ratio(5, 6).then(|| rng.random_range(0..=most));
+    let times: Vec<Vec<Option<u64>>> = (0..classes).map(|_| (0..n).map(|_| time()).collect()).collect();
+    let counts: Vec<usize> = (0..classes).map(|_| rng.random_range(0..3)).collect();
     let mut labels: Vec<usize> = (0..n).collect();
-    (1..n).for_each(|i| labels.swap(i, random.below(i as u64 + 1) as usize));
+    labels.shuffle(&mut rng);
     let mut successors = vec![Vec::new(); n];
     for i in 0..n {
         for j in i + 1..n {
-            if random.below(4) < density {
+            if rng.random_range(0..4) < density {
                 successors[labels[i]].push(labels[j]);
             }
         }
     }
-    (
-        Line::new(&times, &counts, &successors).unwrap(),
-        random.below(5) as usize,
-    )
+    let line = Line::new(&times, &counts, &successors).unwrap();
+    (line, rng.random_range(0..5))
 }
 
 /// Least period by a recursion over all next stations, maximal or not.
@@ -105,7 +93,7 @@ fn assert_plan(line: &Line, stations: usize, outcome: &Outcome) {
 fn agrees_with_all_plans() {
     let mut feasible = 0;
     for seed in 0..6000 {
-        let (line, stations) = random_line(&mut Random(seed));
+        let (line, stations) = random_line(seed);
         let best = least(&line, 0, &line.counts, stations, &mut HashMap::new());
         let outcome = search(&line, stations, None, u64::MAX, &|| false);
         assert_eq!(outcome.upper, best, "seed {seed}");
@@ -128,7 +116,7 @@ fn agrees_with_all_plans() {
 #[test]
 fn the_same_search_twice_gives_the_same_plan() {
     for seed in 0..200 {
-        let (line, stations) = random_line(&mut Random(seed));
+        let (line, stations) = random_line(seed);
         let run = || search(&line, stations, None, u64::MAX, &|| false);
         let (first, second) = (run(), run());
         assert_eq!((first.plan, first.work), (second.plan, second.work));

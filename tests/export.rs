@@ -359,6 +359,13 @@ fn plans_of_other_instances_and_no_plans_are_refused() {
     refused(&folder, "net.toml", "json", &["found no stages, expected a plan"]);
 }
 
+fn transfer_ms(transfer: &Value, bandwidth_bytes_per_s: f64) -> f64 {
+    match transfer["bytes"].as_f64() {
+        Some(bytes) => 1e3 * bytes / bandwidth_bytes_per_s,
+        None => transfer["transfer_ms"].as_f64().expect("a size"),
+    }
+}
+
 /// For each stage and direction, the exported transfers take the time that the plan reports.
 #[test]
 fn what_moves_is_what_the_plan_pays_for() {
@@ -382,20 +389,14 @@ fn what_moves_is_what_the_plan_pays_for() {
         let bandwidth = instance.cluster.link.bandwidth_bytes_per_s;
         for stage in &plan.stages {
             let sum = |kind: &str, end: &str, once: bool| -> f64 {
+                let transfers = exported["transfers"].as_array().expect("a list");
+                let here = transfers
+                    .iter()
+                    .filter(|transfer| transfer["kind"] == kind && transfer[end] == stage.index);
+                // However many stages it goes to or comes from, its own stage handles it once.
                 let mut seen = BTreeSet::new();
-                let mut ms = 0.0;
-                for transfer in exported["transfers"].as_array().expect("a list") {
-                    let is_here = transfer["kind"] == kind && transfer[end] == stage.index;
-                    // However many stages it goes to or comes from, its own stage handles it once.
-                    if is_here && (!once || seen.insert(transfer["tensor"].as_u64())) {
-                        let bytes = transfer["bytes"].as_f64();
-                        ms += bytes.map_or_else(
-                            || transfer["transfer_ms"].as_f64().expect("a size"),
-                            |bytes| 1e3 * bytes / bandwidth,
-                        );
-                    }
-                }
-                ms
+                let paid = here.filter(|transfer| !once || seen.insert(transfer["tensor"].as_u64()));
+                paid.map(|transfer| transfer_ms(transfer, bandwidth)).sum()
             };
             let moved = stage.transfers.unwrap_or_default();
             for (found, expected) in [

@@ -9,7 +9,7 @@ use stagecut::formulations::horizon::{Goal, Kind, build};
 use stagecut::hybrid::exact::Front;
 use stagecut::hybrid::plan::{Layout, Rule, Stage, plan_of};
 use stagecut::hybrid::{Reading, Slot};
-use stagecut::online::controller::{Asked, run};
+use stagecut::online::controller::{Asked, Lines, run};
 use stagecut::online::known::Known;
 use stagecut::online::moving::{Held, moving_ms};
 use stagecut::online::policies::POLICIES;
@@ -221,15 +221,8 @@ fn free_moves_bound_what_pays_for_them() {
             }
             Ok(())
         };
-        run(
-            &scenario,
-            &asked,
-            &[],
-            &Control::default(),
-            &|_, _| {},
-            &mut write,
-        )
-        .expect("it runs");
+        let lines = Lines::new(&[], &mut write);
+        run(&scenario, &asked, lines, &Control::default(), &|_, _| {}).expect("it runs");
         let free_ms = yardsticks
             .expect("the last line")
             .clairvoyant_ms

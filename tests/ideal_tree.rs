@@ -2,51 +2,42 @@
 
 use std::cell::Cell;
 
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use stagecut::exact::ideal_tree::order::Order;
 use stagecut::exact::ideal_tree::question::{Question, Verdict};
-use stagecut::exact::ideal_tree::search::{Effort, Ending, Known, search};
+use stagecut::exact::ideal_tree::search::{Effort, Ending, Known, Outcome, search};
 use stagecut::exact::ideal_tree::{Fault, Line};
 
-/// Splitmix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % bound
-    }
-}
-
 fn random_line(seed: u64) -> Line {
-    let mut random = Random(seed);
-    let count = 1 + random.below(9) as usize;
-    let density = random.below(6);
-    let longest = [2, 5, 12, 1000][random.below(4) as usize];
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let count = rng.random_range(1..=9);
+    let density = rng.random_range(0..6);
+    let longest = [2, 5, 12, 1000][rng.random_range(0..4)];
     let mut names: Vec<usize> = (0..count).collect();
-    (1..count).for_each(|at| names.swap(at, random.below(at as u64 + 1) as usize));
+    names.shuffle(&mut rng);
     let mut successors = vec![Vec::new(); count];
     for left in 0..count {
         for right in left + 1..count {
-            if random.below(10) < density {
+            if rng.random_range(0..10) < density {
                 successors[names[left]].push(names[right]);
             }
         }
     }
-    let times = (0..count).map(|_| random.below(longest + 1)).collect();
-    let limited = random.below(2) == 0;
+    let times = (0..count).map(|_| rng.random_range(0..=longest)).collect();
+    let limited = rng.random_bool(0.5);
     let bytes: Vec<u64> = if limited {
-        (0..count).map(|_| random.below(9)).collect()
+        (0..count).map(|_| rng.random_range(0..9)).collect()
     } else {
         Vec::new()
     };
-    let memory = limited.then(|| 6 + random.below(20));
+    let memory = limited.then(|| rng.random_range(6..26));
     Line {
         times,
         bytes,
         successors,
-        stations: 1 + random.below(4) as usize,
+        stations: rng.random_range(1..=4),
         memory,
     }
 }
@@ -127,19 +118,19 @@ fn over_closed_sets(line: &Line) -> u64 {
 
 /// A line of 10 to 13 tasks in 2 to 6 stations.
 fn larger_line(seed: u64) -> Line {
-    let mut random = Random(seed.wrapping_mul(77));
-    let count = 10 + random.below(4) as usize;
-    let density = 10 + random.below(30);
-    let longest = [4, 9, 30, 1000][random.below(4) as usize];
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let count = rng.random_range(10..=13);
+    let density = rng.random_range(10..40);
+    let longest = [4, 9, 30, 1000][rng.random_range(0..4)];
     let mut successors = vec![Vec::new(); count];
     for (left, after) in successors.iter_mut().enumerate() {
-        after.extend((left + 1..count).filter(|_| random.below(100) < density));
+        after.extend((left + 1..count).filter(|_| rng.random_range(0..100) < density));
     }
-    let times = (0..count).map(|_| 1 + random.below(longest)).collect();
+    let times = (0..count).map(|_| rng.random_range(1..=longest)).collect();
     Line {
         times,
         successors,
-        stations: 2 + random.below(5) as usize,
+        stations: rng.random_range(2..=6),
         ..Default::default()
     }
 }
@@ -190,72 +181,58 @@ fn a_question_stopped_again_and_again_gets_the_same_answer() {
     }
 }
 
-#[test]
-fn bad_lines_and_small_memory_are_told() {
-    let solve = |line: &Line, bytes| {
-        search(
-            line,
-            &Known::default(),
-            Effort {
-                bytes,
-                ..Default::default()
-            },
-            &|| false,
-        )
+/// Searches within so many bytes.
+fn solve(line: &Line, bytes: usize) -> Result<Outcome, Fault> {
+    let effort = Effort {
+        bytes,
+        ..Default::default()
     };
+    search(line, &Known::default(), effort, &|| false)
+}
+
+#[test]
+fn bad_lines_are_told() {
+    let fault = |line: Line| solve(&line, 1 << 20).err();
     let line = Line {
         times: vec![1, 2],
         successors: vec![vec![1], vec![0]],
         stations: 2,
         ..Default::default()
     };
-    assert_eq!(solve(&line, 1 << 20).err(), Some(Fault::Cycle));
-    assert_eq!(
-        solve(
-            &Line {
-                stations: 0,
-                ..line.clone()
-            },
-            1 << 20
-        )
-        .err(),
-        Some(Fault::Stations)
-    );
-    assert_eq!(
-        solve(
-            &Line {
-                times: vec![1],
-                ..line.clone()
-            },
-            1 << 20
-        )
-        .err(),
-        Some(Fault::Shape)
-    );
-    assert_eq!(
-        solve(
-            &Line {
-                times: vec![1, u64::MAX],
-                ..line
-            },
-            1 << 20
-        )
-        .err(),
-        Some(Fault::TooLarge)
-    );
-    let empty = solve(
-        &Line {
-            stations: 3,
-            ..Default::default()
-        },
-        1 << 20,
-    )
-    .expect("no tasks are well-formed");
+    assert_eq!(fault(line.clone()), Some(Fault::Cycle));
+    let without_stations = Line {
+        stations: 0,
+        ..line.clone()
+    };
+    assert_eq!(fault(without_stations), Some(Fault::Stations));
+    let without_a_time = Line {
+        times: vec![1],
+        ..line.clone()
+    };
+    assert_eq!(fault(without_a_time), Some(Fault::Shape));
+    let endless = Line {
+        times: vec![1, u64::MAX],
+        ..line
+    };
+    assert_eq!(fault(endless), Some(Fault::TooLarge));
+}
+
+#[test]
+fn a_line_without_tasks_takes_no_time() {
+    let line = Line {
+        stations: 3,
+        ..Default::default()
+    };
+    let empty = solve(&line, 1 << 20).expect("no tasks are well-formed");
     assert_eq!(
         (empty.upper, empty.lower, empty.stopped_by),
         (Some(0), 0, Ending::Proved)
     );
-    for seed in 0..300 {
+}
+
+#[test]
+fn small_memory_leaves_right_bounds() {
+    for seed in 0..200 {
         let line = larger_line(seed);
         let best = over_closed_sets(&line);
         let outcome = solve(&line, 2_000).expect("the line is well-formed");

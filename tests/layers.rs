@@ -175,29 +175,31 @@ fn uses() -> Vec<Use> {
         for (at, (line, text)) in lines.iter().enumerate() {
             for (start, _) in text.match_indices("crate::") {
                 let path = &text[start + "crate::".len()..];
-                // A list may go on over lines; only names at its top are modules.
-                let list = path.strip_prefix('{').map(|first| {
-                    let rest = lines[at + 1..].iter().map(|(_, text)| text.as_str());
-                    let all = [first].into_iter().chain(rest).collect::<Vec<_>>().join(" ");
-                    names_at_top(&all)
-                });
-                for module in list.unwrap_or_else(|| vec![first_name(path)]) {
-                    // `pub(crate)` names no path, and a name in capitals is one of the root's own.
-                    if module != from && module.starts_with(|c: char| c.is_lowercase()) {
-                        let (file, from) = (file.clone(), from.clone());
-                        uses.push(Use {
-                            file,
-                            line: *line,
-                            from,
-                            module,
-                        });
-                    }
-                }
+                // `pub(crate)` names no path, and a name in capitals is one of the root's own.
+                let others = modules(path, &lines[at + 1..])
+                    .into_iter()
+                    .filter(|module| *module != from && module.starts_with(|c: char| c.is_lowercase()));
+                uses.extend(others.map(|module| Use {
+                    file: file.clone(),
+                    line: *line,
+                    from: from.clone(),
+                    module,
+                }));
             }
         }
     }
     assert!(uses.len() > 500, "only {} paths found", uses.len());
     uses
+}
+
+/// The modules that a path names first, or a list of paths, which may go on over the next lines.
+fn modules(path: &str, next: &[(usize, String)]) -> Vec<String> {
+    let Some(first) = path.strip_prefix('{') else {
+        return vec![first_name(path)];
+    };
+    // Only names at the top of a list are modules.
+    let rest = next.iter().map(|(_, text)| text.as_str());
+    names_at_top(&[first].into_iter().chain(rest).collect::<Vec<_>>().join(" "))
 }
 
 /// The names that a list of paths starts with, up to its closing brace.

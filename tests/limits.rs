@@ -166,13 +166,12 @@ fn program(folder: &Folder, arguments: &str) -> Command {
 }
 
 /// Runs the program and asserts that it ends on time and says what it knows, whether it has a plan or not.
-fn ends_on_time(what: &str, instance: &Value, arguments: &str) -> Result<Value, String> {
-    let folder = Folder::with("hard.json", instance.to_string());
+fn ends_on_time(what: &str, folder: &Folder, arguments: &str) -> Result<Value, String> {
     let mut least = Duration::MAX;
     let mut answer = Value::Null;
     for _ in 0..RUNS {
         let started = Instant::now();
-        let output = program(&folder, arguments).output().expect("the program starts");
+        let output = program(folder, arguments).output().expect("the program starts");
         least = least.min(started.elapsed());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if !matches!(output.status.code(), Some(0 | 4)) {
@@ -199,9 +198,13 @@ fn all_are_right(results: impl Iterator<Item = Result<(), String>>) {
 }
 
 fn solve(what: &str, instance: &Value, options: &str, method: &str) -> Result<Value, String> {
-    let arguments =
-        format!("solve hard.json {options} --method {method} --time-limit {LIMIT} --format json --quiet");
-    ends_on_time(what, instance, &arguments)
+    let folder = Folder::with("hard.json", instance.to_string());
+    ends_on_time(what, &folder, &solving(&format!("hard.json {options}"), method))
+}
+
+/// Arguments of a run on a file with options.
+fn solving(file: &str, method: &str) -> String {
+    format!("solve {file} --method {method} --time-limit {LIMIT} --format json --quiet")
 }
 
 #[test]
@@ -264,58 +267,18 @@ fn assembly_lines_end_at_the_time_limit() {
         ["tonge/1", "tonge/41", "tonge/79", "roszieg/1"]
             .into_iter()
             .map(|name| {
-                let text = std::fs::read_to_string(folder.join(name)).expect("a file of the family");
-                let instance = assembly_line(&text);
-                let options = "--mode inference --communication ignored";
-                let answer = solve(name, &instance, options, "exact")?;
+                let file = folder.join(name);
+                let answer = ends_on_time(
+                    name,
+                    &Folder::new(),
+                    &solving(&file.display().to_string(), "exact"),
+                )?;
                 match answer["objective_ms"].is_null() {
                     true => Err(format!("{name}: no plan")),
                     false => Ok(()),
                 }
             }),
     );
-}
-
-/// A native instance of an ALWABP file: a kind of one device for every worker.
-fn assembly_line(text: &str) -> Value {
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let tasks: usize = lines
-        .next()
-        .and_then(|line| line.trim().parse().ok())
-        .expect("a number of tasks");
-    let mut workers = 0;
-    let mut layers = Vec::new();
-    for task in 1..=tasks {
-        let line = lines.next().expect("a line of times");
-        workers = line.split_whitespace().count();
-        let times: serde_json::Map<String, Value> = line
-            .split_whitespace()
-            .enumerate()
-            .filter_map(|(worker, ms)| {
-                Some((
-                    format!("k{worker}"),
-                    json!({ "forward_ms": ms.parse::<f64>().ok()? }),
-                ))
-            })
-            .filter(|(_, times)| times["forward_ms"].is_number())
-            .collect();
-        layers.push(json!({ "id": format!("t{task}"), "times": times }));
-    }
-    let pairs = lines.map(|line| {
-        line.split_whitespace()
-            .filter_map(|end| end.parse().ok())
-            .collect::<Vec<i64>>()
-    });
-    let pairs = pairs.take_while(|pair| pair.len() == 2 && pair[0] > 0);
-    let tensor = |pair: Vec<i64>| json!({ "producer": format!("t{}", pair[0]), "consumers": [format!("t{}", pair[1])], "bytes": 0 });
-    let tensors: Vec<Value> = pairs.map(tensor).collect();
-    let kinds: Vec<Value> = (0..workers)
-        .map(|worker| json!({ "name": format!("k{worker}"), "count": 1 }))
-        .collect();
-    json!({
-        "schema": "stagecut-instance/1", "name": "line", "network": { "layers": layers, "tensors": tensors },
-        "cluster": { "device_kinds": kinds, "link": { "bandwidth_bytes_per_s": 1e9 } },
-    })
 }
 
 #[test]

@@ -387,67 +387,69 @@ fn scenarios_of_the_instances_run() {
     assert_eq!(count, 3);
 }
 
+/// What is changed in the scenario, into what, and what the message says.
+const BROKEN: &[(&str, &str, &[&str])] = &[
+    ("slots = 40", "slots = 0", &["slots: found 0", "from 1"]),
+    (
+        "slots = 40",
+        "slot = 40",
+        &["unknown field `slot`", "line 4", "did you mean `slots`?"],
+    ),
+    (
+        "reading = \"pipeline-of-groups\"",
+        "reading = \"groups\"",
+        &["line 3", "parallel-pipelines"],
+    ),
+    (
+        "gpu = { dollars",
+        "tpu = { dollars",
+        &["prices: found `tpu`", "device kind"],
+    ),
+    (
+        "gpu = { dollars",
+        "gpu = { dolars",
+        &["prices.gpu", "did you mean `dollars`?"],
+    ),
+    (
+        "per_slot = 2.5",
+        "per_slot = -1.0",
+        &["budgets[0].per_slot: found -1"],
+    ),
+    (
+        "[[0.8, 0.2], [0.4, 0.6]]",
+        "[[0.8, 0.3], [0.4, 0.6]]",
+        &["processes[0].transitions[0]", "sum to 1"],
+    ),
+    (
+        "[[0.8, 0.2], [0.4, 0.6]]",
+        "[[0.8, 0.2]]",
+        &["processes[0].transitions: found 1 rows for 2 factors"],
+    ),
+    (
+        "factors = [1.0, 3.0]",
+        "factors = [0.0, 3.0]",
+        &["processes[0].factors[0]", "above 0"],
+    ),
+    (
+        "\"gpu:1\", \"gpu:2\"",
+        "\"gpu:7\"",
+        &["processes[2].devices", "`gpu:7`"],
+    ),
+    (
+        "instance = \"net.toml\"",
+        "instance = \"nets.toml\"",
+        &["nets.toml", "did you mean `net.toml`?"],
+    ),
+    (
+        "samples = 12",
+        "samples = 12\nmicro_batch = 13",
+        &["micro_batch: found 13"],
+    ),
+];
+
 #[test]
 fn broken_scenarios_are_refused_with_their_place() {
-    let cases: &[(&str, &str, &[&str])] = &[
-        ("slots = 40", "slots = 0", &["slots: found 0", "from 1"]),
-        (
-            "slots = 40",
-            "slot = 40",
-            &["unknown field `slot`", "line 4", "did you mean `slots`?"],
-        ),
-        (
-            "reading = \"pipeline-of-groups\"",
-            "reading = \"groups\"",
-            &["line 3", "parallel-pipelines"],
-        ),
-        (
-            "gpu = { dollars",
-            "tpu = { dollars",
-            &["prices: found `tpu`", "device kind"],
-        ),
-        (
-            "gpu = { dollars",
-            "gpu = { dolars",
-            &["prices.gpu", "did you mean `dollars`?"],
-        ),
-        (
-            "per_slot = 2.5",
-            "per_slot = -1.0",
-            &["budgets[0].per_slot: found -1"],
-        ),
-        (
-            "[[0.8, 0.2], [0.4, 0.6]]",
-            "[[0.8, 0.3], [0.4, 0.6]]",
-            &["processes[0].transitions[0]", "sum to 1"],
-        ),
-        (
-            "[[0.8, 0.2], [0.4, 0.6]]",
-            "[[0.8, 0.2]]",
-            &["processes[0].transitions: found 1 rows for 2 factors"],
-        ),
-        (
-            "factors = [1.0, 3.0]",
-            "factors = [0.0, 3.0]",
-            &["processes[0].factors[0]", "above 0"],
-        ),
-        (
-            "\"gpu:1\", \"gpu:2\"",
-            "\"gpu:7\"",
-            &["processes[2].devices", "`gpu:7`"],
-        ),
-        (
-            "instance = \"net.toml\"",
-            "instance = \"nets.toml\"",
-            &["nets.toml", "did you mean `net.toml`?"],
-        ),
-        (
-            "samples = 12",
-            "samples = 12\nmicro_batch = 13",
-            &["micro_batch: found 13"],
-        ),
-    ];
-    for (from, to, expected) in cases {
+    for (from, to, expected) in BROKEN {
         assert!(SCENARIO.contains(from), "{from}");
         let run = folder(&SCENARIO.replace(from, to)).run(&["online", "scenario.toml"]);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{to}: {}", run.stderr);
@@ -464,6 +466,10 @@ fn broken_scenarios_are_refused_with_their_place() {
             );
         }
     }
+}
+
+#[test]
+fn broken_traces_are_refused_with_their_place() {
     let traces: &[(&str, &str)] = &[
         ("0,gpu:9,slowdown,2\n", "line 2, column `device`"),
         ("0,gpu:0,speed,2\n", "line 2, column `quantity`"),
@@ -481,6 +487,10 @@ fn broken_scenarios_are_refused_with_their_place() {
         assert_eq!(run.code, 2, "{rows}: {}", run.stderr);
         assert!(run.stderr.contains(expected), "{rows}: {}", run.stderr);
     }
+}
+
+#[test]
+fn only_a_file_of_lines_can_be_resumed() {
     let run = folder(SCENARIO).run(&["online", "scenario.toml", "--resume"]);
     assert_eq!(run.code, 2, "--resume needs --output");
 }

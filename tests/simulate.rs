@@ -187,6 +187,23 @@ fn assert_period(simulation: &Simulation, expected_ms: f64, context: &str) {
     );
 }
 
+/// The period of a long run is the plan's; unless transfers overlap, no stage has more in flight than the schedule is known for.
+fn assert_steady(plan: &Plan, context: &str) {
+    let request = Request {
+        micro_batches: Some(LONG),
+        ..Request::default()
+    };
+    let simulation = simulate(plan, &request).expect("the plan can be run");
+    let objective_ms = plan.objective_ms.expect("there is a plan");
+    assert_period(&simulation, objective_ms, context);
+    if plan.problem.communication != Some(Communication::Overlapped) {
+        let standard = |s: &stagecut::simulate::StageInFlight| {
+            s.standard_in_flight.is_none_or(|most| s.most_in_flight <= most)
+        };
+        assert!(simulation.stages.iter().all(standard), "{context}");
+    }
+}
+
 #[test]
 fn the_steady_state_keeps_the_period_of_the_plan() {
     let mut cases = [[0; 3]; 2];
@@ -203,23 +220,7 @@ fn the_steady_state_keeps_the_period_of_the_plan() {
                 let Some(plan) = period_plan(seed, schedule, communication) else {
                     continue;
                 };
-                let request = Request {
-                    micro_batches: Some(LONG),
-                    ..Request::default()
-                };
-                let simulation = simulate(&plan, &request).expect("the plan can be run");
-                let objective_ms = plan.objective_ms.expect("there is a plan");
-                assert_period(
-                    &simulation,
-                    objective_ms,
-                    &format!("seed {seed}, {communication}, {schedule}"),
-                );
-                if communication != Communication::Overlapped {
-                    let standard = |s: &stagecut::simulate::StageInFlight| {
-                        s.standard_in_flight.is_none_or(|most| s.most_in_flight <= most)
-                    };
-                    assert!(simulation.stages.iter().all(standard), "seed {seed}");
-                }
+                assert_steady(&plan, &format!("seed {seed}, {communication}, {schedule}"));
                 cases[s][c] += 1;
             }
         }

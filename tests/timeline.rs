@@ -56,7 +56,7 @@ fn the_extension_decides_for_the_format() {
 }
 
 #[test]
-fn broken_traces_and_requests() {
+fn broken_traces() {
     let cases: &[(&str, &[&str])] = &[
         (
             "time_ms,device,multiplier\n0,gpu1,2\n",
@@ -102,6 +102,11 @@ fn broken_traces_and_requests() {
         let run = folder.run(&["simulate", "plan.json", "--trace", "trace.csv"]);
         assert_refused(&run, trace, expected);
     }
+}
+
+#[test]
+fn broken_requests() {
+    let folder = solved();
     let cases: &[(&[&str], &[&str])] = &[
         (&["plan.json", "--trace", "none.csv"], &["no readable file"]),
         (
@@ -119,7 +124,11 @@ fn broken_traces_and_requests() {
         let run = folder.run(&[&["simulate"], *args].concat());
         assert_refused(&run, &args.join(" "), expected);
     }
-    // Plans that cannot be run.
+}
+
+#[test]
+fn plans_that_cannot_be_run() {
+    let folder = solved();
     let text = folder.read("plan.json");
     for (from, to, expected) in [
         (

@@ -84,14 +84,13 @@ impl Checker<'_> {
         let mut is_known = vec![true; plan.stages.len()];
         for (k, stage) in plan.stages.iter().enumerate() {
             let (instance, settings) = (self.instance, self.settings);
-            let times = workers::times_ns(
-                instance,
-                settings,
-                (k, stage),
-                &self.staff[k],
-                &sums.times[k],
-                &mut self.violations,
-            );
+            let staffed = workers::StaffedStage {
+                k,
+                stage,
+                staff: &self.staff[k],
+                times_ns: &sums.times[k],
+            };
+            let times = workers::times_ns(instance, settings, &staffed, &mut self.violations);
             is_known[k] = times.is_some();
             [forward[k].work, backward[k].work] = times.unwrap_or_default();
         }

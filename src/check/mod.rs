@@ -137,6 +137,19 @@ impl Checker<'_> {
 
     /// Every layer in exactly one stage, its passes together, on a kind that runs it.
     fn placement(&mut self, plan: &Plan) {
+        let placed = self.stages_by_layer(plan);
+        for at in 0..self.instance.network.layers.len() {
+            let of_layer = [&placed[FORWARD][at], &placed[BACKWARD][at]];
+            self.placed_once(at, of_layer);
+            let stages = of_layer.map(|placed| placed.first().copied());
+            [self.stage_of[FORWARD][at], self.stage_of[BACKWARD][at]] = stages;
+            self.passes_together(at, stages);
+            self.able_devices(at, stages);
+        }
+    }
+
+    /// The stages that name each layer, for its forward and its backward pass.
+    fn stages_by_layer(&mut self, plan: &Plan) -> [Vec<Vec<usize>>; 2] {
         let network = &self.instance.network;
         let position: HashMap<&str, usize> = network
             .layers
@@ -144,8 +157,6 @@ impl Checker<'_> {
             .enumerate()
             .map(|(at, layer)| (layer.id.as_str(), at))
             .collect();
-        let explicit = self.has_explicit_backward;
-        let training = self.settings.mode.trains();
         let mut forward: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
         let mut backward = forward.clone();
         for (k, stage) in plan.stages.iter().enumerate() {
@@ -161,51 +172,56 @@ impl Checker<'_> {
                 }
             }
         }
-        for at in 0..network.layers.len() {
-            let is_backward = self.layer(at).backward;
-            let expected = [
-                ("forward pass", &forward[at], !is_backward),
-                (
-                    "backward pass",
-                    &backward[at],
-                    training && (!explicit || is_backward),
-                ),
-            ];
-            for (pass, placed, wanted) in expected {
-                if placed.len() != usize::from(wanted) {
-                    self.violations.push(Violation::Placement {
-                        layer: self.layer(at).id.clone(),
-                        pass,
-                        times: placed.len(),
-                    });
-                }
-            }
-            self.stage_of[FORWARD][at] = forward[at].first().copied();
-            self.stage_of[BACKWARD][at] = backward[at].first().copied();
-            let stages = [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]);
-            if let [Some(f), Some(b)] = stages
-                && f != b
-                && self.settings.cuts == Cuts::Tied
-            {
-                let layer = self.layer(at).id.clone();
-                self.violations.push(Violation::Apart {
-                    first: layer.clone(),
-                    second: layer,
-                    reason: "tied cuts",
-                    stages: [f + 1, b + 1],
+        [forward, backward]
+    }
+
+    /// Each pass of a layer is named once, if the layer has it.
+    fn placed_once(&mut self, at: usize, [forward, backward]: [&Vec<usize>; 2]) {
+        let is_backward = self.layer(at).backward;
+        let returns = self.settings.mode.trains() && (!self.has_explicit_backward || is_backward);
+        let expected = [
+            ("forward pass", forward, !is_backward),
+            ("backward pass", backward, returns),
+        ];
+        for (pass, placed, wanted) in expected {
+            if placed.len() != usize::from(wanted) {
+                self.violations.push(Violation::Placement {
+                    layer: self.layer(at).id.clone(),
+                    pass,
+                    times: placed.len(),
                 });
             }
-            let distinct: BTreeSet<usize> = stages.into_iter().flatten().collect();
-            for k in distinct {
-                for &kind in self.staff[k].keys() {
-                    if network.layers[at].times[kind].is_none() {
-                        self.violations.push(Violation::CannotRun {
-                            stage: k + 1,
-                            layer: network.layers[at].id.clone(),
-                            kind: self.instance.cluster.kinds[kind].name.clone(),
-                        });
-                    }
-                }
+        }
+    }
+
+    /// With tied cuts both passes of a layer share a stage.
+    fn passes_together(&mut self, at: usize, stages: [Option<usize>; 2]) {
+        let [Some(forward), Some(backward)] = stages else {
+            return;
+        };
+        if forward != backward && self.settings.cuts == Cuts::Tied {
+            let layer = self.layer(at).id.clone();
+            self.violations.push(Violation::Apart {
+                first: layer.clone(),
+                second: layer,
+                reason: "tied cuts",
+                stages: [forward + 1, backward + 1],
+            });
+        }
+    }
+
+    /// The devices of a layer's stages can run it.
+    fn able_devices(&mut self, at: usize, stages: [Option<usize>; 2]) {
+        let layer = &self.instance.network.layers[at];
+        let distinct: BTreeSet<usize> = stages.into_iter().flatten().collect();
+        for k in distinct {
+            let kinds = self.staff[k].keys();
+            for &kind in kinds.filter(|&&kind| layer.times[kind].is_none()) {
+                self.violations.push(Violation::CannotRun {
+                    stage: k + 1,
+                    layer: layer.id.clone(),
+                    kind: self.instance.cluster.kinds[kind].name.clone(),
+                });
             }
         }
     }
@@ -249,27 +265,34 @@ impl Checker<'_> {
 
     /// Forward tensors flow towards the end of the pipeline, and what flows back comes from there.
     fn order(&mut self) {
-        let network = &self.instance.network;
-        let separate = self.settings.cuts == Cuts::Separate;
-        for tensor in &network.tensors {
+        for tensor in &self.instance.network.tensors {
             for &to in &tensor.consumers {
-                let from = tensor.producer;
-                let pair = |pass: usize| Some((self.stage_of[pass][from]?, self.stage_of[pass][to]?));
-                let back = match separate && !self.has_explicit_backward {
-                    true => pair(BACKWARD),
-                    false => None,
-                };
-                for (first, second) in [pair(FORWARD), back].into_iter().flatten() {
-                    if first > second {
-                        self.violations.push(Violation::Order {
-                            from: network.layers[from].id.clone(),
-                            to: network.layers[to].id.clone(),
-                            stages: [first + 1, second + 1],
-                            by: first - second,
-                        });
-                    }
-                }
+                self.order_of_consumer(tensor.producer, to);
             }
+        }
+    }
+
+    /// The passes of a layer that reads a tensor come after those of its producer.
+    fn order_of_consumer(&mut self, from: usize, to: usize) {
+        let pair = |pass: usize| Some((self.stage_of[pass][from]?, self.stage_of[pass][to]?));
+        let back = match self.settings.cuts == Cuts::Separate && !self.has_explicit_backward {
+            true => pair(BACKWARD),
+            false => None,
+        };
+        for (first, second) in [pair(FORWARD), back].into_iter().flatten() {
+            self.in_order((first, from), (second, to));
+        }
+    }
+
+    /// An operator on its stage, and another that must not lie before it.
+    fn in_order(&mut self, (first, from): (usize, usize), (second, to): (usize, usize)) {
+        if first > second {
+            self.violations.push(Violation::Order {
+                from: self.layer(from).id.clone(),
+                to: self.layer(to).id.clone(),
+                stages: [first + 1, second + 1],
+                by: first - second,
+            });
         }
     }
 
@@ -294,41 +317,30 @@ impl Checker<'_> {
         for (at, &tie) in ties.iter().enumerate() {
             own[tie] = own[tie].or(self.stage_of[BACKWARD][at].map(|stage| (stage, at)));
         }
+        let is_forward = |at: usize| !network.layers[at].backward;
+        let tensors = network.tensors.iter().filter(|t| is_forward(t.producer));
+        let forward_pairs: Vec<(usize, usize)> = tensors
+            .flat_map(|tensor| {
+                let consumers = tensor.consumers.iter().filter(|&&to| is_forward(to));
+                consumers.map(|&to| (ties[tensor.producer], ties[to]))
+            })
+            .collect();
         // The last stage with backward operators along forward tensors to each tie, past ties without any, until it is known.
         let mut before: Vec<Option<(usize, usize)>> = vec![None; ties.len()];
         let mut is_known = false;
         while !is_known {
             is_known = true;
-            for tensor in network
-                .tensors
-                .iter()
-                .filter(|t| !network.layers[t.producer].backward)
-            {
-                for &to in tensor
-                    .consumers
-                    .iter()
-                    .filter(|&&to| !network.layers[to].backward)
-                {
-                    let from = ties[tensor.producer];
-                    let last = own[from].or(before[from]);
-                    if last > before[ties[to]] {
-                        before[ties[to]] = last;
-                        is_known = false;
-                    }
+            for &(from, to) in &forward_pairs {
+                let last = own[from].or(before[from]);
+                if last > before[to] {
+                    before[to] = last;
+                    is_known = false;
                 }
             }
         }
         for (before, own) in before.into_iter().zip(own) {
-            let (Some((first, from)), Some((second, to))) = (before, own) else {
-                continue;
-            };
-            if first > second {
-                self.violations.push(Violation::Order {
-                    from: network.layers[from].id.clone(),
-                    to: network.layers[to].id.clone(),
-                    stages: [first + 1, second + 1],
-                    by: first - second,
-                });
+            if let (Some(before), Some(own)) = (before, own) {
+                self.in_order(before, own);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Devices and shares of a plan's stages: whether they may be used so, and how fast they are.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
@@ -129,62 +130,85 @@ pub(super) fn synchronization_ns(settings: &Settings, staff: &Staff, parameter_b
 /// within 128 bits.
 const ENDLESS_NS: f64 = 1e24;
 
+/// A stage at work: its place in the plan, its devices, and what its layers take on them.
+pub(super) struct StaffedStage<'a> {
+    /// Position in the plan, from 0.
+    pub(super) k: usize,
+    pub(super) stage: &'a PlanStage,
+    pub(super) staff: &'a Staff,
+    /// Forward and backward time of its layers on every kind, in ns.
+    pub(super) times_ns: &'a BTreeMap<usize, [u128; 2]>,
+}
+
+impl StaffedStage<'_> {
+    /// For each phase, whether there is nothing to do in it.
+    fn idle(&self) -> [bool; 2] {
+        [0, 1].map(|phase| self.times_ns.values().any(|times| times[phase] == 0))
+    }
+}
+
 /// Forward and backward time of a stage in ns, from the times of its layers on every kind that runs it; `None` where some
 /// work never ends.
 pub(super) fn times_ns(
     instance: &Instance,
     settings: &Settings,
-    (k, stage): (usize, &PlanStage),
-    staff: &Staff,
-    sums: &BTreeMap<usize, [u128; 2]>,
+    of: &StaffedStage,
     violations: &mut Vec<Violation>,
 ) -> Option<[u128; 2]> {
-    let concurrent = settings.worker == WorkerMode::Concurrent;
-    let idle = [0, 1].map(|phase| sums.values().any(|times| times[phase] == 0));
+    let idle = of.idle();
+    let speed = speeds(instance, settings, of, violations);
+    let ns = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
+    for (phase, ns) in ["forward", "backward"].into_iter().zip(ns) {
+        // NaN counts as endless; a stage without a device has been told so.
+        if !(ns < ENDLESS_NS || of.staff.is_empty()) {
+            let stage = of.k + 1;
+            violations.push(Violation::Unserved { stage, phase });
+        }
+    }
+    let [forward, backward] = ns;
+    let whole_ns = |ns: f64| ns.round() as u128;
+    (forward + backward < ENDLESS_NS).then(|| match settings.worker {
+        // Phases that run in turn are rounded together.
+        WorkerMode::Sequential => [
+            whole_ns(forward),
+            whole_ns(forward + backward) - whole_ns(forward),
+        ],
+        WorkerMode::Concurrent => [whole_ns(forward), whole_ns(backward)],
+    })
+}
+
+/// What part of each phase all devices of a stage do in a ns, where concurrent workers at the shares that are stated.
+fn speeds(
+    instance: &Instance,
+    settings: &Settings,
+    of: &StaffedStage,
+    violations: &mut Vec<Violation>,
+) -> [f64; 2] {
+    let idle = of.idle();
     let mut speed = [0.0; 2];
     let mut known = BTreeSet::new();
-    for (&kind, &devices) in staff {
-        let of_kind = &instance.cluster.kinds[kind];
-        let whole = whole_device(of_kind);
-        let resources = if of_kind.resources.is_empty() {
-            &whole
-        } else {
-            &of_kind.resources
-        };
-        let times = sums.get(&kind).copied().unwrap_or_default();
-        for resource in resources {
+    let mut wrong = |resource: &str, share: f64| {
+        violations.push(Violation::Share {
+            stage: of.k + 1,
+            resource: resource.to_owned(),
+            share,
+        });
+    };
+    for (&kind, &devices) in of.staff {
+        let kind_of_device = &instance.cluster.kinds[kind];
+        let times = of.times_ns.get(&kind).copied().unwrap_or_default();
+        for resource in resources(kind_of_device).iter() {
             let rates = [resource.forward_rate, resource.backward_rate];
             let mut parts = [1.0; 2];
-            if concurrent {
-                let key = share_key(of_kind, resource);
-                let share = stage.shares.get(&key).copied();
+            if settings.worker == WorkerMode::Concurrent {
+                let key = share_key(kind_of_device, resource);
+                let share = of.stage.shares.get(&key).copied();
                 let ratio = [0, 1].map(|phase| rates[phase] / times[phase].max(1) as f64);
-                match share {
-                    Some(share) => {
-                        parts = parts_of(resource, share);
-                        let wanted = match settings.shares {
-                            Shares::Even => Some(0.5),
-                            Shares::Theorem if idle == [false, false] => {
-                                Some(ratio[1] / (ratio[0] + ratio[1]))
-                            }
-                            // The phase that works takes everything.
-                            Shares::Theorem if idle != [true, true] => Some(if idle[0] { 0.0 } else { 1.0 }),
-                            _ => None,
-                        };
-                        if !may_take(settings, resource, share, wanted) {
-                            violations.push(Violation::Share {
-                                stage: k + 1,
-                                resource: key.clone(),
-                                share,
-                            });
-                        }
-                    }
-                    None => violations.push(Violation::Share {
-                        stage: k + 1,
-                        resource: key.clone(),
-                        share: f64::NAN,
-                    }),
+                let wanted = wanted_share(settings.shares, idle, ratio);
+                if !share.is_some_and(|share| may_take(settings, resource, share, wanted)) {
+                    wrong(&key, share.unwrap_or(f64::NAN));
                 }
+                parts = share.map_or(parts, |share| parts_of(resource, share));
                 known.insert(key);
             }
             for phase in 0..2 {
@@ -193,30 +217,21 @@ pub(super) fn times_ns(
             }
         }
     }
-    for (key, &share) in stage.shares.iter().filter(|(key, _)| !known.contains(*key)) {
-        violations.push(Violation::Share {
-            stage: k + 1,
-            resource: key.clone(),
-            share,
-        });
+    let others = of.stage.shares.iter().filter(|(key, _)| !known.contains(*key));
+    others.for_each(|(key, &share)| wrong(key, share));
+    speed
+}
+
+/// The share that the policy wants of a resource, whose speeds in both phases are `ratio`; `None` where it leaves the choice.
+fn wanted_share(shares: Shares, idle: [bool; 2], ratio: [f64; 2]) -> Option<f64> {
+    match (shares, idle) {
+        (Shares::Even, _) => Some(0.5),
+        (Shares::Theorem, [false, false]) => Some(ratio[1] / (ratio[0] + ratio[1])),
+        // The phase that works takes everything.
+        (Shares::Theorem, [true, false]) => Some(0.0),
+        (Shares::Theorem, [false, true]) => Some(1.0),
+        (Shares::Theorem, [true, true]) | (Shares::Best | Shares::Global, _) => None,
     }
-    let ns = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
-    for (phase, ns) in ["forward", "backward"].into_iter().zip(ns) {
-        // NaN counts as endless; a stage without a device has been told so.
-        if !(ns < ENDLESS_NS || staff.is_empty()) {
-            violations.push(Violation::Unserved { stage: k + 1, phase });
-        }
-    }
-    let [forward, backward] = ns;
-    let whole_ns = |ns: f64| ns.round() as u128;
-    (forward + backward < ENDLESS_NS).then(|| match concurrent {
-        // Phases that run in turn are rounded together.
-        false => [
-            whole_ns(forward),
-            whole_ns(forward + backward) - whole_ns(forward),
-        ],
-        true => [whole_ns(forward), whole_ns(backward)],
-    })
 }
 
 /// With one share for all stages, whether it is one: every type of resource needs a share from which all that is stated for it
@@ -233,13 +248,7 @@ pub(super) fn same_everywhere(
     let mut left: BTreeMap<String, Common> = BTreeMap::new();
     for (k, stage) in plan.stages.iter().enumerate() {
         for kind in &instance.cluster.kinds {
-            let whole = whole_device(kind);
-            let resources = if kind.resources.is_empty() {
-                &whole
-            } else {
-                &kind.resources
-            };
-            for resource in resources {
+            for resource in resources(kind).iter() {
                 let key = share_key(kind, resource);
                 let Some(&share) = stage.shares.get(&key) else {
                     continue;
@@ -302,14 +311,17 @@ impl Common {
     }
 }
 
-/// A device without stated resources: one of rate 1 that bears its kind's name.
-fn whole_device(kind: &DeviceKind) -> Vec<Resource> {
-    vec![Resource {
+/// What a device is made of: without stated resources, one of rate 1 that bears its kind's name.
+fn resources(kind: &DeviceKind) -> Cow<'_, [Resource]> {
+    if !kind.resources.is_empty() {
+        return Cow::Borrowed(&kind.resources);
+    }
+    Cow::Owned(vec![Resource {
         name: kind.name.clone(),
         forward_rate: 1.0,
         backward_rate: 1.0,
         levels: Vec::new(),
-    }]
+    }])
 }
 
 fn share_key(kind: &DeviceKind, resource: &Resource) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::fault::InputError;
-use crate::online::controller::{self, Asked, OnlineError};
+use crate::online::controller::{self, Asked, Lines, OnlineError};
 use crate::online::record::Line;
 use crate::online::scenario::Scenario;
 
@@ -47,9 +47,9 @@ pub fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
         *decided.borrow_mut() += 1;
         status.show(|| format!("{} {before}/{total}  {policy}, slot {slot}", bar(before, total)));
     };
-    let result = controller::run(&scenario, &asked, &done, &control, &progress, &mut |line| {
-        sink.write(line)
-    });
+    let mut write = |line: &Line| sink.write(line);
+    let lines = Lines::new(&done, &mut write);
+    let result = controller::run(&scenario, &asked, lines, &control, &progress);
     status.clear();
     match result {
         Ok(()) => {}

@@ -84,6 +84,14 @@ pub struct StageLoad {
     pub bottleneck_ns: u64,
 }
 
+/// How fast the devices of a choice work on a stage.
+pub(super) struct Speeds {
+    /// Of every resource, in the order of [`Workers::resources`].
+    pub(super) by_resource: Vec<Speed>,
+    /// For each phase, whether there is nothing to do in it.
+    pub(super) idle: [bool; 2],
+}
+
 impl Workers {
     /// What a stage costs on the devices of a choice; `None` if one of them cannot run it.
     ///
@@ -97,16 +105,17 @@ impl Workers {
         global: &[f64],
     ) -> Option<StageLoad> {
         let settings = &problem.settings;
-        let (speeds, idle) = self.speeds(choice, work)?;
+        let speeds = self.speeds(choice, work)?;
+        let (by_resource, idle) = (&speeds.by_resource, speeds.idle);
         let mut levels = Vec::new();
         let [forward, backward] = match settings.worker {
             WorkerMode::Sequential => {
-                let sum = |of: fn(&Speed) -> f64| 1.0 / speeds.iter().map(of).sum::<f64>();
+                let sum = |of: fn(&Speed) -> f64| 1.0 / by_resource.iter().map(of).sum::<f64>();
                 [sum(|speed| speed.forward), sum(|speed| speed.backward)]
             }
             WorkerMode::Concurrent => {
-                levels = self.levels(settings, choice, &speeds, idle, global);
-                shares::times_ns(&speeds, &levels)
+                levels = self.levels(settings, choice, &speeds, global);
+                shares::times_ns(by_resource, &levels)
             }
         };
         let mut cost = match self.pays(choice) {
@@ -129,32 +138,26 @@ impl Workers {
         })
     }
 
-    /// Speed of every resource, and for each phase whether there is nothing to do in it.
-    pub(super) fn speeds(&self, choice: &Choice, work: &StageWork) -> Option<(Vec<Speed>, [bool; 2])> {
+    /// How fast a choice works on a stage; `None` where some device cannot run it.
+    pub(super) fn speeds(&self, choice: &Choice, work: &StageWork) -> Option<Speeds> {
         let mut idle = [false; 2];
-        let mut speeds = Vec::new();
+        let mut by_resource = Vec::new();
         for (class, resource) in self.resources(choice) {
             let times = work.times_ns[class]?;
             (0..2).for_each(|phase| idle[phase] |= times[phase] == 0);
             let devices = choice.devices[class] as f64;
             let resource = &self.classes[class].resources[resource];
-            speeds.push(Speed {
+            by_resource.push(Speed {
                 forward: devices * resource.forward_rate / times[0].max(1) as f64,
                 backward: devices * resource.backward_rate / times[1].max(1) as f64,
             });
         }
-        Some((speeds, idle))
+        Some(Speeds { by_resource, idle })
     }
 
     /// The levels that the share policy takes.
-    fn levels(
-        &self,
-        settings: &Settings,
-        choice: &Choice,
-        speeds: &[Speed],
-        idle: [bool; 2],
-        global: &[f64],
-    ) -> Vec<Level> {
+    fn levels(&self, settings: &Settings, choice: &Choice, speeds: &Speeds, global: &[f64]) -> Vec<Level> {
+        let (speeds, idle) = (&speeds.by_resource, speeds.idle);
         let at = |(class, resource): (usize, usize)| self.classes[class].levels[resource].as_deref();
         let wanted: Vec<f64> = match (settings.shares, global.is_empty()) {
             (Shares::Best, _) | (Shares::Global, true) => {

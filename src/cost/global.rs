@@ -90,17 +90,17 @@ fn edges(workers: &Workers, name: usize) -> Vec<f64> {
 
 impl Search {
     fn add_stage(&mut self, workers: &Workers, choice: &Choice, work: &StageWork) {
-        let Some((speeds, idle)) = workers.speeds(choice, work) else {
+        let Some(speeds) = workers.speeds(choice, work) else {
             return;
         };
-        for phase in (0..2).filter(|&phase| !idle[phase]) {
+        for phase in (0..2).filter(|&phase| !speeds.idle[phase]) {
             let cells = self.edges.iter().map(|edges| vec![0.0; edges.len() - 1]);
             let mut row = Row {
                 free: vec![0.0; self.edges.len()],
                 stepped: cells.collect(),
                 is_forward: phase == 0,
             };
-            for ((class, resource), speed) in workers.resources(choice).zip(&speeds) {
+            for ((class, resource), speed) in workers.resources(choice).zip(&speeds.by_resource) {
                 let name = workers.name_of(class, resource);
                 let speed = [speed.forward, speed.backward][phase];
                 let Some(levels) = &workers.classes[class].levels[resource] else {

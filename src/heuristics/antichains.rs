@@ -135,6 +135,13 @@ impl Step {
         after: 0,
         extra: 0,
     };
+
+    /// Takes another step where that is better, if its bottleneck is no more than a limit.
+    fn improve(&mut self, other: Self, limit_ns: u64) {
+        if other.objective_ns <= limit_ns && other.objective_ns < self.objective_ns {
+            *self = other;
+        }
+    }
 }
 
 impl Program {
@@ -217,15 +224,12 @@ impl Program {
             let ways = larger[0][r * self.width..].iter().take(width);
             for (behind, way) in ways.enumerate().filter(|(_, way)| way.objective_ns < u64::MAX) {
                 for (extra, &time_ns) in times_ns[..width - behind].iter().enumerate() {
-                    let objective_ns = way.objective_ns.max(link_ns).max(time_ns);
-                    let step = &mut smaller[before][(r + 1) * self.width + behind + extra];
-                    if objective_ns <= limit_ns && objective_ns < step.objective_ns {
-                        *step = Step {
-                            objective_ns,
-                            after,
-                            extra,
-                        };
-                    }
+                    let step = Step {
+                        objective_ns: way.objective_ns.max(link_ns).max(time_ns),
+                        after,
+                        extra,
+                    };
+                    smaller[before][(r + 1) * self.width + behind + extra].improve(step, limit_ns);
                 }
             }
         }

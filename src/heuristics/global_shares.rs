@@ -7,6 +7,8 @@
 //! types are solved to rounding. With three or more, or with levels, this is a heuristic: it tries every level, and where
 //! other devices take any share of the same type, the shares between the points at which the nearest level changes.
 
+use std::ops::ControlFlow;
+
 use super::MustStop;
 use crate::cost::allocation::{Allocation, StageWork};
 use crate::options::{Shares, WorkerMode};
@@ -52,49 +54,76 @@ struct Search<'a> {
     must_stop: MustStop<'a>,
 }
 
+/// The best shares so far.
+struct Incumbent {
+    global: Vec<f64>,
+    period_ns: u64,
+}
+
 impl Search<'_> {
     fn best(&self) -> Vec<f64> {
         let names = self.workers.resource_names.len();
         // On half of everything: both phases take twice as long as on all of it, where speed is the share.
         let [forward_ns, backward_ns] = self.longest_ns(&vec![0.5; names]);
-        let mut global = vec![shares::global(forward_ns, backward_ns); names];
-        let mut period_ns = self.period_ns(&global);
+        let global = vec![shares::global(forward_ns, backward_ns); names];
+        let mut best = Incumbent {
+            period_ns: self.period_ns(&global),
+            global,
+        };
         for _ in 0..MOST_ROUNDS {
-            let before_ns = period_ns;
-            for name in 0..names {
-                for share in self.levels(name) {
-                    if (self.must_stop)() {
-                        return global;
-                    }
-                    let mut tried = global.clone();
-                    tried[name] = share;
-                    self.keep_better(tried, &mut global, &mut period_ns);
-                }
-                for between in self.steps(name).windows(2) {
-                    let tried = self.line(&global, name, [between[0], between[1]]);
-                    self.keep_better(tried, &mut global, &mut period_ns);
-                }
-            }
-            for first in 0..names {
-                for second in first + 1..names {
-                    if (self.must_stop)() {
-                        return global;
-                    }
-                    let tried = self.pair(&global, first, second);
-                    self.keep_better(tried, &mut global, &mut period_ns);
-                }
-            }
-            if period_ns == before_ns {
+            let before_ns = best.period_ns;
+            if self.round(&mut best).is_break() || best.period_ns == before_ns {
                 break;
             }
         }
-        global
+        best.global
     }
 
-    fn keep_better(&self, tried: Vec<f64>, global: &mut Vec<f64>, period_ns: &mut u64) {
+    /// One round over all types, and then over all pairs of types; breaks when it must stop.
+    fn round(&self, best: &mut Incumbent) -> ControlFlow<()> {
+        let names = self.workers.resource_names.len();
+        for name in 0..names {
+            self.try_type(name, best)?;
+        }
+        for first in 0..names {
+            for second in first + 1..names {
+                self.look_at_clock()?;
+                let tried = self.pair(&best.global, first, second);
+                self.keep_better(tried, best);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Every level of a type, and the shares between those points at which the nearest level changes.
+    fn try_type(&self, name: usize, best: &mut Incumbent) -> ControlFlow<()> {
+        for share in self.levels(name) {
+            self.look_at_clock()?;
+            let mut tried = best.global.clone();
+            tried[name] = share;
+            self.keep_better(tried, best);
+        }
+        for between in self.steps(name).windows(2) {
+            let tried = self.line(&best.global, name, [between[0], between[1]]);
+            self.keep_better(tried, best);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn look_at_clock(&self) -> ControlFlow<()> {
+        match (self.must_stop)() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn keep_better(&self, tried: Vec<f64>, best: &mut Incumbent) {
         let tried_ns = self.period_ns(&tried);
-        if tried_ns < *period_ns {
-            (*global, *period_ns) = (tried, tried_ns);
+        if tried_ns < best.period_ns {
+            *best = Incumbent {
+                global: tried,
+                period_ns: tried_ns,
+            };
         }
     }
 

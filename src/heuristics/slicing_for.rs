@@ -43,6 +43,14 @@ struct Before {
 /// The best way to lay everything before a position on the stages up to one: its bottleneck, and where that stage starts.
 type Way = (u64, usize);
 
+/// The stage that is laid behind all others so far.
+#[derive(Clone, Copy)]
+struct LastStage {
+    choice: usize,
+    /// Its position in the whole plan, 1 for the last.
+    from_end: usize,
+}
+
 impl<'a> SlicingFor<'a> {
     /// Prepares a topological order.
     pub fn new(problem: &'a Problem, workers: &'a Workers, order: &'a [usize]) -> Self {
@@ -102,13 +110,16 @@ impl<'a> SlicingFor<'a> {
         let mut ways: Vec<Vec<Way>> = vec![vec![(u64::MAX, 0); n + 1]];
         ways[0][0].0 = 0;
         for (stage, &choice) in choices.iter().enumerate() {
-            let from_end = choices.len() - stage;
+            let last = LastStage {
+                choice,
+                from_end: choices.len() - stage,
+            };
             let mut next = vec![(u64::MAX, 0); n + 1];
             for end in room[stage + 1]..=n {
                 if must_stop() {
                     return None;
                 }
-                next[end] = self.lay(&ways[stage], choice, from_end, end, upper_ns);
+                next[end] = self.lay(&ways[stage], last, end, upper_ns);
                 if !must_use && ways[stage][end].0 < next[end].0 {
                     next[end] = (ways[stage][end].0, end);
                 }
@@ -133,8 +144,9 @@ impl<'a> SlicingFor<'a> {
         room
     }
 
-    /// The best start of a stage that ends at `end`.
-    fn lay(&mut self, before: &[Way], choice: usize, from_end: usize, end: usize, upper_ns: u64) -> Way {
+    /// The best start of a stage that ends at `end`, behind the ways to lay what lies before it.
+    fn lay(&mut self, before: &[Way], stage: LastStage, end: usize, upper_ns: u64) -> Way {
+        let LastStage { choice, from_end } = stage;
         let limit = self
             .workers
             .memory_bytes(&self.problem.settings, &self.workers.choices[choice]);

@@ -1,7 +1,7 @@
 //! Checks a plan of a slot on a path of its own: sums over layers and devices, nothing shared with what found the plan.
 
-use super::plan::HybridPlan;
-use super::{LEAST_SAMPLE_MS, Reading, Slot};
+use super::plan::{HybridPlan, Stage};
+use super::{Device, LEAST_SAMPLE_MS, Reading, Slot};
 
 /// Relative difference between two times that counts as none: sums of a few hundred doubles in another order.
 pub const TOLERANCE: f64 = 1e-9;
@@ -66,69 +66,94 @@ pub fn violations(slot: &Slot, plan: &HybridPlan) -> Vec<String> {
 
 /// The time of a batch, and what memory lacks.
 fn recomputed_ms(slot: &Slot, plan: &HybridPlan, found: &mut Vec<String>) -> f64 {
-    let is_parallel = slot.reading == Reading::ParallelPipelines;
-    let samples = f64::from(slot.samples);
-    let trains = slot.chain.parameter_bytes.iter().sum::<f64>() > 0.0;
     let mut time_ms = 0.0_f64;
     for (p, pipeline) in plan.layout.iter().enumerate() {
-        for (k, stage) in pipeline.iter().enumerate() {
-            let mut stage_ms = 0.0_f64;
-            for (i, &position) in stage.devices.iter().enumerate() {
-                let device = &slot.devices[position];
-                let share = if is_parallel {
-                    plan.samples[0][p]
-                } else {
-                    plan.samples[k][i]
-                };
-                let mut sample_ms = 0.0;
-                let (mut held, mut stashed) = (0.0, 0.0);
-                for layer in stage.layers.clone() {
-                    sample_ms += slot.chain.work_ms[device.kind][layer] * device.slowdown;
-                    held += slot.chain.state_bytes[layer];
-                    stashed += slot.chain.stash_bytes[layer];
-                }
-                let mut link = device.bandwidth_bytes_per_ms;
-                if !is_parallel && slot.backbone_bytes_per_ms < link {
-                    link = slot.backbone_bytes_per_ms;
-                }
-                for end in [stage.layers.start, stage.layers.end] {
-                    sample_ms += slot.chain.cut_bytes[end] / link;
-                    if is_parallel && link.is_finite() {
-                        sample_ms += slot.latency_ms * slot.chain.cut_messages[end] / slot.micro_batch;
-                    }
-                }
-                stage_ms = stage_ms.max(sample_ms.max(LEAST_SAMPLE_MS) * share);
-                let fraction = if is_parallel { 1.0 } else { share / samples };
-                let in_flight = (pipeline.len() - k) as f64;
-                let needed = held + stashed * slot.micro_batch * fraction * in_flight;
-                if needed > device.memory_bytes * (1.0 + TOLERANCE) {
-                    found.push(format!("`{}` needs {needed} bytes", device.name));
-                }
-            }
-            let members = stage.devices.len() as f64;
-            let links = stage
-                .devices
-                .iter()
-                .map(|&d| slot.devices[d].bandwidth_bytes_per_ms);
-            let parameters: f64 = stage.layers.clone().map(|l| slot.chain.parameter_bytes[l]).sum();
-            let slowest = links.fold(f64::INFINITY, f64::min);
-            if !is_parallel && slot.backbone_bytes_per_ms.is_finite() {
-                // A message of every tensor, for every micro-batch, at both ends.
-                let ends =
-                    slot.chain.cut_messages[stage.layers.start] + slot.chain.cut_messages[stage.layers.end];
-                stage_ms += samples / slot.micro_batch * ends * slot.latency_ms;
-            }
-            if trains && slowest.is_finite() {
-                stage_ms += (members - 1.0) * 2.0 * slot.latency_ms;
-            }
-            time_ms = time_ms.max(stage_ms + (2.0 - 2.0 / members) * parameters / slowest);
+        for k in 0..pipeline.len() {
+            time_ms = time_ms.max(stage_ms(slot, plan, [p, k], found));
         }
     }
     let parameters: f64 = slot.chain.parameter_bytes.iter().sum();
     let members = plan.layout.len() as f64;
     let ring_ms = (2.0 - 2.0 / members) * parameters / slot.backbone_bytes_per_ms;
-    if trains && slot.backbone_bytes_per_ms.is_finite() {
+    if trains(slot) && slot.backbone_bytes_per_ms.is_finite() {
         time_ms += (members - 1.0) * 2.0 * slot.latency_ms;
     }
     time_ms + ring_ms
+}
+
+fn trains(slot: &Slot) -> bool {
+    slot.chain.parameter_bytes.iter().sum::<f64>() > 0.0
+}
+
+/// The time of stage `k` of pipeline `p` for a batch: its slowest device, and what its devices do together.
+fn stage_ms(slot: &Slot, plan: &HybridPlan, [p, k]: [usize; 2], found: &mut Vec<String>) -> f64 {
+    let is_parallel = slot.reading == Reading::ParallelPipelines;
+    let stage = &plan.layout[p][k];
+    let mut stage_ms = 0.0_f64;
+    for (i, &position) in stage.devices.iter().enumerate() {
+        let device = &slot.devices[position];
+        let share = if is_parallel {
+            plan.samples[0][p]
+        } else {
+            plan.samples[k][i]
+        };
+        let sample_ms = sample_ms(slot, device, stage);
+        stage_ms = stage_ms.max(sample_ms.max(LEAST_SAMPLE_MS) * share);
+        let fraction = if is_parallel {
+            1.0
+        } else {
+            share / f64::from(slot.samples)
+        };
+        let in_flight = (plan.layout[p].len() - k) as f64;
+        let needed = needed_bytes(slot, stage, fraction, in_flight);
+        if needed > device.memory_bytes * (1.0 + TOLERANCE) {
+            found.push(format!("`{}` needs {needed} bytes", device.name));
+        }
+    }
+    let members = stage.devices.len() as f64;
+    let links = stage
+        .devices
+        .iter()
+        .map(|&d| slot.devices[d].bandwidth_bytes_per_ms);
+    let parameters: f64 = stage.layers.clone().map(|l| slot.chain.parameter_bytes[l]).sum();
+    let slowest = links.fold(f64::INFINITY, f64::min);
+    if !is_parallel && slot.backbone_bytes_per_ms.is_finite() {
+        // A message of every tensor, for every micro-batch, at both ends.
+        let ends = slot.chain.cut_messages[stage.layers.start] + slot.chain.cut_messages[stage.layers.end];
+        stage_ms += f64::from(slot.samples) / slot.micro_batch * ends * slot.latency_ms;
+    }
+    if trains(slot) && slowest.is_finite() {
+        stage_ms += (members - 1.0) * 2.0 * slot.latency_ms;
+    }
+    stage_ms + (2.0 - 2.0 / members) * parameters / slowest
+}
+
+/// The time of a sample on one device of a stage: its layers, and what crosses both ends.
+fn sample_ms(slot: &Slot, device: &Device, stage: &Stage) -> f64 {
+    let is_parallel = slot.reading == Reading::ParallelPipelines;
+    let mut sample_ms = 0.0;
+    for layer in stage.layers.clone() {
+        sample_ms += slot.chain.work_ms[device.kind][layer] * device.slowdown;
+    }
+    let mut link = device.bandwidth_bytes_per_ms;
+    if !is_parallel && slot.backbone_bytes_per_ms < link {
+        link = slot.backbone_bytes_per_ms;
+    }
+    for end in [stage.layers.start, stage.layers.end] {
+        sample_ms += slot.chain.cut_bytes[end] / link;
+        if is_parallel && link.is_finite() {
+            sample_ms += slot.latency_ms * slot.chain.cut_messages[end] / slot.micro_batch;
+        }
+    }
+    sample_ms
+}
+
+/// Bytes that a device of a stage holds, with a fraction of the samples of so many micro-batches in flight.
+fn needed_bytes(slot: &Slot, stage: &Stage, fraction: f64, in_flight: f64) -> f64 {
+    let (mut held, mut stashed) = (0.0, 0.0);
+    for layer in stage.layers.clone() {
+        held += slot.chain.state_bytes[layer];
+        stashed += slot.chain.stash_bytes[layer];
+    }
+    held + stashed * slot.micro_batch * fraction * in_flight
 }

@@ -54,16 +54,28 @@ impl Groups {
         for first in (0..self.layers).rev() {
             for end in first + 1..=self.layers {
                 stage_times(slot, counts, first..end, depth.max(1), &mut stage_ms);
-                for n in 1..self.vectors {
-                    let at = self.cell(depth, first, n);
-                    for &m in &counts.below[n] {
-                        let rest_ms = self.best_ms[self.cell(next, end, n - m)];
-                        let bottleneck_ms = rest_ms.max(stage_ms[m]);
-                        if bottleneck_ms < self.best_ms[at] {
-                            self.best_ms[at] = bottleneck_ms;
-                            self.choice[at] = (end as u32, m as u32);
-                        }
-                    }
+                self.put_stage(counts, &stage_ms, (depth, first), (next, end));
+            }
+        }
+    }
+
+    /// Puts one stage, whose times are known by count vector, in front of every pipeline of the layers that follow. Both
+    /// pipelines are told by their depth and first layer.
+    fn put_stage(
+        &mut self,
+        counts: &Counts,
+        stage_ms: &[f64],
+        (depth, first): (usize, usize),
+        (next, end): (usize, usize),
+    ) {
+        for n in 1..self.vectors {
+            let at = self.cell(depth, first, n);
+            for &m in &counts.below[n] {
+                let rest_ms = self.best_ms[self.cell(next, end, n - m)];
+                let bottleneck_ms = rest_ms.max(stage_ms[m]);
+                if bottleneck_ms < self.best_ms[at] {
+                    self.best_ms[at] = bottleneck_ms;
+                    self.choice[at] = (end as u32, m as u32);
                 }
             }
         }

@@ -9,6 +9,15 @@ use super::shares::{self, Taker, whole_within};
 /// By number of pipelines and count vector: a sum and the last pipeline in it.
 type Sums = Vec<Vec<(f64, usize)>>;
 
+/// Pipelines that share a batch.
+#[derive(Clone)]
+struct Division {
+    /// The time of the batch.
+    time_ms: f64,
+    /// Count vectors of the pipelines.
+    parts: Vec<usize>,
+}
+
 /// Tables of both programs.
 pub(super) struct Pipelines {
     layers: usize,
@@ -18,7 +27,7 @@ pub(super) struct Pipelines {
     /// End of the first stage, and the class of its device.
     choice: Vec<(u32, u32)>,
     /// Least time of a batch and the pipelines that reach it, by count vector of all devices in use.
-    divided: Vec<(f64, Vec<usize>)>,
+    divided: Vec<Division>,
 }
 
 impl Pipelines {
@@ -36,13 +45,10 @@ impl Pipelines {
             divided: Vec::new(),
         };
         tables.sample_ms[layers * vectors] = 0.0;
-        let one: Vec<usize> = (0..counts.classes.len()).map(|class| counts.one(class)).collect();
         for first in (0..layers).rev() {
             for end in first + 1..=layers {
-                for (class, members) in counts.classes.iter().enumerate() {
-                    let device = members.devices[0];
-                    let stage_ms = slot.sample_ms(device, &(first..end));
-                    tables.extend(slot, counts, first..end, class, one[class], stage_ms);
+                for class in 0..counts.classes.len() {
+                    tables.extend(slot, counts, first..end, class);
                 }
             }
         }
@@ -50,17 +56,11 @@ impl Pipelines {
         tables
     }
 
-    /// Tries one first stage before every pipeline of the layers that follow.
-    fn extend(
-        &mut self,
-        slot: &Slot,
-        counts: &Counts,
-        layers: std::ops::Range<usize>,
-        class: usize,
-        one: usize,
-        stage_ms: f64,
-    ) {
+    /// Tries one first stage, on a device of a class, before every pipeline of the layers that follow.
+    fn extend(&mut self, slot: &Slot, counts: &Counts, layers: std::ops::Range<usize>, class: usize) {
         let device = counts.classes[class].devices[0];
+        let stage_ms = slot.sample_ms(device, &layers);
+        let one = counts.one(class);
         // Every device of a pipeline has a stage, so the devices count the depth.
         let deepest = slot.devices.len();
         let fits: Vec<bool> = (0..=deepest)
@@ -92,12 +92,10 @@ impl Pipelines {
         for groups in 1..=most {
             let mut next = vec![(f64::NEG_INFINITY, 0); self.vectors];
             for &n in among {
-                for &m in &counts.below[n] {
-                    let sum = sums[groups - 1][n - m].0 + of_one[m];
-                    if sum > next[n].0 {
-                        next[n] = (sum, m);
-                    }
-                }
+                let parts = counts.below[n].iter();
+                next[n] = parts
+                    .map(|&m| (sums[groups - 1][n - m].0 + of_one[m], m))
+                    .fold(next[n], |most, sum| if sum.0 > most.0 { sum } else { most });
             }
             sums.push(next);
         }
@@ -106,11 +104,15 @@ impl Pipelines {
 
     /// Samples in real numbers: pipelines share a batch by their rates, so the largest sum of rates is best. With whole
     /// samples that time is a bound, and its pipelines are where the search begins.
-    fn divide(&self, slot: &Slot, counts: &Counts) -> Vec<(f64, Vec<usize>)> {
+    fn divide(&self, slot: &Slot, counts: &Counts) -> Vec<Division> {
         let most = slot.devices.len();
         let all: Vec<usize> = (1..self.vectors).collect();
         let sums = self.largest_sums(counts, &all, most, &|sample_ms| 1.0 / sample_ms);
-        let mut divided = vec![(f64::INFINITY, Vec::new()); self.vectors];
+        let none = Division {
+            time_ms: f64::INFINITY,
+            parts: Vec::new(),
+        };
+        let mut divided = vec![none; self.vectors];
         for n in 1..self.vectors {
             let mut asked: Vec<(f64, usize)> = (1..=most)
                 .filter(|&groups| sums[groups][n].0 > 0.0)
@@ -119,60 +121,62 @@ impl Pipelines {
             let total = |&(time_ms, groups): &(f64, usize)| time_ms + self.ring_ms(slot, groups);
             asked.sort_by(|a, b| total(a).total_cmp(&total(b)));
             for bound in asked {
-                if total(&bound) >= divided[n].0 {
+                if total(&bound) >= divided[n].time_ms {
                     break;
                 }
-                let (bound_ms, groups) = bound;
-                let (time_ms, found) = match slot.whole {
-                    false => (bound_ms, parts(&sums, groups, n)),
-                    true => self.whole(slot, counts, n, parts(&sums, groups, n), bound_ms),
-                };
-                let time_ms = time_ms + self.ring_ms(slot, groups);
-                if time_ms < divided[n].0 {
-                    divided[n] = (time_ms, found);
+                let (time_ms, groups) = bound;
+                let parts = parts(&sums, groups, n);
+                let mut found = Division { time_ms, parts };
+                if slot.whole {
+                    found = self.whole(slot, counts, n, found);
+                }
+                found.time_ms += self.ring_ms(slot, groups);
+                if found.time_ms < divided[n].time_ms {
+                    divided[n] = found;
                 }
             }
         }
         divided
     }
 
-    /// The best pipelines for whole samples, as many as `start` has: the least time in which enough samples are done is a
-    /// multiple of some pipeline's sample time, and what can be done grows with time, so bisection finds it.
-    fn whole(
-        &self,
-        slot: &Slot,
-        counts: &Counts,
-        n: usize,
-        start: Vec<usize>,
-        bound_ms: f64,
-    ) -> (f64, Vec<usize>) {
-        let takers: Vec<Taker> = start
+    /// The best pipelines for whole samples, as many as the best division of samples in real numbers has: the least time in
+    /// which enough samples are done is a multiple of some pipeline's sample time, and what can be done grows with time, so
+    /// bisection finds it.
+    fn whole(&self, slot: &Slot, counts: &Counts, n: usize, real: Division) -> Division {
+        let takers: Vec<Taker> = real
+            .parts
             .iter()
             .map(|&part| Taker {
                 sample_ms: self.sample_ms[part],
                 room: f64::from(slot.samples),
             })
             .collect();
-        let mut best = (shares::time_ms(&takers, slot.samples, true), start);
+        let mut best = Division {
+            time_ms: shares::time_ms(&takers, slot.samples, true),
+            parts: real.parts,
+        };
         let mut times = Vec::new();
         let mut rates: Vec<f64> = counts.below[n].iter().map(|&m| self.sample_ms[m]).collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         for sample_ms in rates {
             // The real bound is rounded: a part in 10^12 below it, nothing is lost.
-            let first = (bound_ms * (1.0 - 1e-12) / sample_ms).floor().max(1.0) as u32;
+            let first = (real.time_ms * (1.0 - 1e-12) / sample_ms).floor().max(1.0) as u32;
             let multiples = (first..=slot.samples).map(|count| f64::from(count) * sample_ms);
-            times.extend(multiples.take_while(|time_ms| *time_ms < best.0));
+            times.extend(multiples.take_while(|time_ms| *time_ms < best.time_ms));
         }
         times.sort_by(f64::total_cmp);
         let (mut low, mut high) = (0, times.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let groups = best.1.len();
+            let groups = best.parts.len();
             let within = |sample_ms: f64| whole_within(sample_ms, times[middle]);
             let sums = self.largest_sums(counts, &counts.below[n], groups, &within);
             if sums[groups][n].0 >= f64::from(slot.samples) {
-                best = (times[middle], parts(&sums, groups, n));
+                best = Division {
+                    time_ms: times[middle],
+                    parts: parts(&sums, groups, n),
+                };
                 high = middle;
             } else {
                 low = middle + 1;
@@ -187,14 +191,14 @@ impl Pipelines {
 
     /// The least time of a batch with exactly these devices, in ms.
     pub(super) fn time_ms(&self, n: usize) -> f64 {
-        self.divided[n].0
+        self.divided[n].time_ms
     }
 
     /// The layout that takes it.
     pub(super) fn layout(&self, counts: &Counts, n: usize) -> Layout {
         let mut taken = vec![0; counts.classes.len()];
         let mut layout = Vec::new();
-        for &part in &self.divided[n].1 {
+        for &part in &self.divided[n].parts {
             let (mut stages, mut first, mut rest) = (Vec::new(), 0, part);
             while first < self.layers {
                 let (end, class) = self.choice[first * self.vectors + rest];

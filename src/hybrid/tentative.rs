@@ -6,6 +6,7 @@
 //! ([`super::shares`]). The best move is taken until none helps.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::plan::{HybridPlan, Layout, Rule, Stage, plan_of};
 use super::{Reading, Slot};
@@ -116,15 +117,15 @@ fn cuts(layout: &Layout, found: &mut Vec<Layout>) {
     for (p, stages) in layout.iter().enumerate() {
         for k in 1..stages.len() {
             let cut = stages[k].layers.start;
-            for shift in SHIFTS {
-                for to in [cut.wrapping_sub(shift), cut + shift] {
-                    if to > stages[k - 1].layers.start && to < stages[k].layers.end {
-                        let mut moved = layout.clone();
-                        moved[p][k - 1].layers.end = to;
-                        moved[p][k].layers.start = to;
-                        found.push(moved);
-                    }
-                }
+            let inside = stages[k - 1].layers.start + 1..stages[k].layers.end;
+            let shifted = SHIFTS
+                .into_iter()
+                .flat_map(|shift| [cut.wrapping_sub(shift), cut + shift]);
+            for to in shifted.filter(|to| inside.contains(to)) {
+                let mut moved = layout.clone();
+                moved[p][k - 1].layers.end = to;
+                moved[p][k].layers.start = to;
+                found.push(moved);
             }
         }
     }
@@ -209,23 +210,24 @@ fn insertions(slot: &Slot, layout: &Layout, device: usize, found: &mut Vec<Layou
                 joined[p][k].devices.push(device);
                 found.push(joined);
             }
+            let Range { start, end } = stage.layers;
+            let middle = (start + end) / 2;
+            if middle == start {
+                continue;
+            }
             // The new stage takes a half of the layers, the first or the last.
-            let middle = (stage.layers.start + stage.layers.end) / 2;
-            if middle > stage.layers.start {
-                for before in [true, false] {
-                    let mut split = layout.clone();
-                    let (own, new) = match before {
-                        true => (middle..stage.layers.end, stage.layers.start..middle),
-                        false => (stage.layers.start..middle, middle..stage.layers.end),
-                    };
-                    split[p][k].layers = own;
-                    let new = Stage {
-                        layers: new,
-                        devices: vec![device],
-                    };
-                    split[p].insert(if before { k } else { k + 1 }, new);
-                    found.push(split);
-                }
+            for (new, own, at) in [
+                (start..middle, middle..end, k),
+                (middle..end, start..middle, k + 1),
+            ] {
+                let mut split = layout.clone();
+                split[p][k].layers = own;
+                let new = Stage {
+                    layers: new,
+                    devices: vec![device],
+                };
+                split[p].insert(at, new);
+                found.push(split);
             }
         }
     }

@@ -6,9 +6,7 @@ use super::rates;
 use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
-use crate::spec::{
-    ClusterSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec, WorkSpec,
-};
+use crate::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
 use crate::units::{LARGEST_EXACT, ms_to_ns, whole};
 
 /// Builds network and cluster; `notes` receives the assumptions made.
@@ -33,12 +31,12 @@ pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<String>) -> Result<(Net
 }
 
 /// A cluster with the rates of its kinds for the roofline model.
-struct Rates {
+pub(super) struct Rates {
     cluster: Cluster,
-    flops_per_s: Vec<Option<f64>>,
-    memory_bytes_per_s: Vec<Option<f64>>,
+    pub(super) flops_per_s: Vec<Option<f64>>,
+    pub(super) memory_bytes_per_s: Vec<Option<f64>>,
     /// Names under which layers give their measured times.
-    profiles: Vec<String>,
+    pub(super) profiles: Vec<String>,
 }
 
 /// Devices of a kind, and groups alike: far above any real cluster, far below where sums and products of them overflow.
@@ -58,7 +56,7 @@ impl Checks {
     }
 
     /// A time in ms as whole ns.
-    fn time(&mut self, at: &str, field: &str, ms: f64) -> u64 {
+    pub(super) fn time(&mut self, at: &str, field: &str, ms: f64) -> u64 {
         ms_to_ns(ms).unwrap_or_else(|| {
             let expected = "a time from 0 to 9e9 ms (2^53 ns)";
             self.add(
@@ -70,7 +68,7 @@ impl Checks {
     }
 
     /// A size in whole bytes.
-    fn size(&mut self, at: &str, field: &str, bytes: f64) -> u64 {
+    pub(super) fn size(&mut self, at: &str, field: &str, bytes: f64) -> u64 {
         whole(bytes).unwrap_or_else(|| {
             let expected = "a size from 0 to 9e15 bytes (2^53)";
             self.add(
@@ -243,123 +241,6 @@ impl Checks {
         network
     }
 
-    fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
-        let bytes = [
-            ("parameter_bytes", spec.parameter_bytes),
-            ("stash_bytes", spec.stash_bytes),
-            ("resident_bytes", spec.resident_bytes),
-        ]
-        .map(|(field, value)| self.size(at, field, value));
-        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
-        {
-            self.add(
-                format!("{at}.forward_ms"),
-                FaultKind::Contradiction {
-                    found: "a forward time of a backward operator".into(),
-                    expected: "only `backward_ms` where `backward` is true".into(),
-                },
-            );
-        }
-        if let Some(work) = &spec.work {
-            self.work(&format!("{at}.work"), work);
-        }
-        let known = &rates.profiles;
-        if !spec.times.is_empty()
-            && spec.times.keys().all(|kind| !known.contains(kind))
-            && spec.forward_ms.is_none()
-            && spec.backward_ms.is_none()
-            && spec.work.is_none()
-        {
-            for kind in spec.times.keys() {
-                self.add(
-                    format!("{at}.times"),
-                    FaultKind::UnknownName {
-                        what: "device kind",
-                        name: kind.clone(),
-                        similar: closest(kind, known).map(str::to_owned),
-                    },
-                );
-            }
-        }
-        let times: Vec<Option<Times>> = (0..known.len())
-            .map(|kind| {
-                self.times(
-                    at,
-                    spec,
-                    &known[kind],
-                    rates.flops_per_s[kind],
-                    rates.memory_bytes_per_s[kind],
-                )
-            })
-            .collect();
-        if times.iter().all(Option::is_none) && !known.is_empty() {
-            self.add(
-                at,
-                FaultKind::FitsNoDevice {
-                    reason: if spec.work.is_some() {
-                        "it has work, but no device kind has `flops_per_s` and `memory_bytes_per_s`".into()
-                    } else {
-                        "it has a time on no device kind".to_owned()
-                    },
-                },
-            );
-        }
-        Layer {
-            id: spec.id.clone(),
-            operator: spec.operator.clone(),
-            times,
-            parameter_bytes: bytes[0],
-            stash_bytes: bytes[1],
-            resident_bytes: bytes[2],
-            tie: spec.tie.clone(),
-            reads_input: spec.reads_input,
-            backward: spec.backward,
-        }
-    }
-
-    /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
-    fn work(&mut self, at: &str, spec: &WorkSpec) {
-        let amounts = [
-            ("forward_flops", spec.forward_flops),
-            ("forward_bytes", spec.forward_bytes),
-            ("backward_flops", spec.backward_flops),
-            ("backward_bytes", spec.backward_bytes),
-        ];
-        for (field, found) in amounts {
-            if !(found.is_finite() && found >= 0.0) {
-                let expected = "a finite number from 0";
-                self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
-            }
-        }
-    }
-
-    /// Times on one kind: measured there, else measured for any kind, else from work and rates.
-    fn times(
-        &mut self,
-        at: &str,
-        spec: &LayerSpec,
-        kind: &str,
-        flops_per_s: Option<f64>,
-        memory_bytes_per_s: Option<f64>,
-    ) -> Option<Times> {
-        let (place, forward_ms, backward_ms) = match spec.times.get(kind) {
-            Some(times) => (format!("{at}.times.{kind}"), times.forward_ms, times.backward_ms),
-            None if spec.forward_ms.is_some() || spec.backward_ms.is_some() => {
-                (at.to_owned(), spec.forward_ms, spec.backward_ms)
-            }
-            None => {
-                let (forward_ms, backward_ms) =
-                    roofline_ms(spec.work.as_ref()?, flops_per_s?, memory_bytes_per_s?);
-                (format!("{at}.work"), Some(forward_ms), Some(backward_ms))
-            }
-        };
-        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
-        Some(Times {
-            forward_ns: read("forward_ms", forward_ms),
-            backward_ns: read("backward_ms", backward_ms),
-        })
-    }
-
     fn tensor(
         &mut self,
         i: usize,
@@ -443,22 +324,4 @@ impl Checks {
             }
         }
     }
-}
-
-/// Forward and backward time in ms: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman,
-/// D. Patterson, *Roofline: an insightful visual performance model*, CACM 52(4), 2009).
-fn roofline_ms(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> (f64, f64) {
-    let ms = |flops: f64, bytes: f64| {
-        let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
-        // NaN must reach the check of the caller, and f64::max would drop it.
-        1e3 * if seconds[0] >= seconds[1] {
-            seconds[0]
-        } else {
-            seconds[1]
-        }
-    };
-    (
-        ms(work.forward_flops, work.forward_bytes),
-        ms(work.backward_flops, work.backward_bytes),
-    )
 }

@@ -2,6 +2,7 @@
 
 mod build;
 mod builder;
+mod layers;
 mod rates;
 mod resources;
 

@@ -93,23 +93,22 @@ impl Checks {
             }
             let mut devices = vec![0; names.len()];
             for (name, &number) in &spec.devices {
-                match cluster.kind(name) {
-                    Some(kind) => {
-                        if number > 0 {
-                            self.count(format!("{at}.devices.{name}"), number);
-                        }
-                        devices[kind] = number;
-                        used[kind] = used[kind].saturating_add(number.saturating_mul(count));
-                    }
-                    None => self.add(
+                let Some(kind) = cluster.kind(name) else {
+                    self.add(
                         format!("{at}.devices"),
                         FaultKind::UnknownName {
                             what: "device kind",
                             name: name.clone(),
                             similar: closest(name, &names).map(str::to_owned),
                         },
-                    ),
+                    );
+                    continue;
+                };
+                if number > 0 {
+                    self.count(format!("{at}.devices.{name}"), number);
                 }
+                devices[kind] = number;
+                used[kind] = used[kind].saturating_add(number.saturating_mul(count));
             }
             groups.push(Group { devices, count });
         }

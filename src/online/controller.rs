@@ -1,6 +1,6 @@
 //! The controller: slot by slot, virtual queues, and the assertions that every run makes.
 
-use super::decisions::{Last, decide};
+use super::decisions::{Last, Situation, decide};
 use super::fixed::Fixed;
 use super::known::Known;
 use super::policies::Policy;
@@ -57,9 +57,9 @@ pub struct Asked {
     pub time_weight: f64,
 }
 
-/// Runs the policies over the slots, and hands every line to `write` as it is known.
+/// Runs the policies over the slots, and writes every line as it is known.
 ///
-/// * `done`: lines of a run that was broken off, to go on from;
+/// * `lines`: those of a run that was broken off, to go on from, and where new ones go;
 /// * `progress`: called before each slot with the policy and the slot.
 ///
 /// Every plan passes the checker; no plan is worth less than the proved optimum of its slot; no policy that keeps the
@@ -71,15 +71,10 @@ pub struct Asked {
 pub fn run(
     scenario: &Scenario,
     asked: &Asked,
-    done: &[Line],
+    mut lines: Lines,
     control: &Control,
     progress: &dyn Fn(&str, usize),
-    write: &mut dyn FnMut(&Line) -> std::io::Result<()>,
 ) -> Result<(), OnlineError> {
-    let mut lines = Lines {
-        done: done.iter(),
-        write,
-    };
     lines.put(Line::Run(header(scenario, asked)))?;
     let states = scenario.states(asked.slots, asked.seed);
     let mut known = Known::new(scenario);
@@ -92,9 +87,15 @@ pub fn run(
             let there = lines.slot(policy, t)?;
             let slot = scenario.slot(state, asked.time_weight, last.queues.clone());
             let (_, frontier) = known.plans(state)?;
+            let situation = Situation {
+                t,
+                slot: &slot,
+                frontier: &frontier,
+                last: &last,
+            };
             let record = match there {
                 Some(record) => {
-                    if let Some(why) = resumed::contradiction(scenario, &slot, &frontier, &last, &record) {
+                    if let Some(why) = resumed::contradiction(scenario, &situation, &record) {
                         let text = format!(
                             "the lines are of another run: slot {t} of `{}` has {why}",
                             policy.name
@@ -105,7 +106,7 @@ pub fn run(
                 }
                 None => {
                     progress(policy.name, t);
-                    let record = decide(scenario, policy, t, &slot, &frontier, &last, &fixed)?;
+                    let record = decide(scenario, policy, &fixed, &situation)?;
                     lines.put(Line::Slot(record.clone()))?;
                     if control.must_stop().is_some() {
                         return Ok(());
@@ -133,18 +134,30 @@ pub fn run(
         let least_ms = stationary::optimum_ms(scenario, &mut known, &states, control)?;
         yardsticks.stationary_ms = least_ms.map(rounded);
     }
-    let held = |summary: &Summary| hold(scenario, summary, &yardsticks, &counts, asked.slots, control);
-    yardsticks.held_ms = summaries.iter().map(held).collect::<Result<_, _>>()?;
+    let horizon = Horizon {
+        per_slot: &scenario.per_slot,
+        counts: &counts,
+        slots: asked.slots,
+        yardsticks: &yardsticks,
+    };
+    let held = summaries.iter().map(|summary| horizon.held_ms(summary, control));
+    yardsticks.held_ms = held.collect::<Result<_, _>>()?;
     lines.put(Line::Yardsticks(yardsticks))
 }
 
 /// The lines of a run: first those of the run that was broken off, then new ones.
-struct Lines<'a> {
+pub struct Lines<'a> {
     done: std::slice::Iter<'a, Line>,
     write: &'a mut dyn FnMut(&Line) -> std::io::Result<()>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    /// The lines that are there, and what writes a new one.
+    pub fn new(done: &'a [Line], write: &'a mut dyn FnMut(&Line) -> std::io::Result<()>) -> Self {
+        let done = done.iter();
+        Self { done, write }
+    }
+
     /// Writes a line, unless it is there already.
     fn put(&mut self, line: Line) -> Result<(), OnlineError> {
         match self.done.next() {
@@ -185,36 +198,41 @@ fn header(scenario: &Scenario, asked: &Asked) -> Header {
     }
 }
 
-/// What a policy's mean time is held against, in ms: the clairvoyant optimum where it keeps the budgets, else the bound at
-/// the costs that it paid. None where it served no slot.
-fn hold(
-    scenario: &Scenario,
-    summary: &Summary,
-    yardsticks: &Yardsticks,
-    counts: &Kinds,
+/// All slots of a run, and what no policy can beat over them.
+struct Horizon<'a> {
+    /// What each budget may pay per slot on average.
+    per_slot: &'a [f64],
+    /// The slots, by kind.
+    counts: &'a Kinds,
     slots: usize,
-    control: &Control,
-) -> Result<Option<f64>, OnlineError> {
-    if summary.served == 0 {
-        return Ok(None);
-    }
-    let bound_ms = match summary.keeps_budgets {
-        true => yardsticks.clairvoyant_ms.or(yardsticks.lagrangian_ms),
-        false => {
-            let costs = summary.average_costs.iter().zip(&scenario.per_slot);
-            // Mean costs are rounded: a part in 10^9 more is not paid by anyone.
-            let paid: Vec<f64> = costs
-                .map(|(cost, budget)| cost.max(*budget) * (1.0 + TOLERANCE))
-                .collect();
-            yardsticks::bound_ms(counts, &paid, slots, control)?.map(rounded)
+    yardsticks: &'a Yardsticks,
+}
+
+impl Horizon<'_> {
+    /// What a policy's mean time is held against, in ms: the clairvoyant optimum where it keeps the budgets, else the bound
+    /// at the costs that it paid. None where it served no slot.
+    fn held_ms(&self, summary: &Summary, control: &Control) -> Result<Option<f64>, OnlineError> {
+        if summary.served == 0 {
+            return Ok(None);
         }
-    };
-    if bound_ms.is_none_or(|bound_ms| bound_ms > summary.average_time_ms * (1.0 + BOUND_TOLERANCE)) {
-        let text = format!(
-            "`{}` is faster than the bound of the horizon, {bound_ms:?} ms",
-            summary.policy
-        );
-        return Err(OnlineError::Broken(text));
+        let bound_ms = match summary.keeps_budgets {
+            true => self.yardsticks.clairvoyant_ms.or(self.yardsticks.lagrangian_ms),
+            false => {
+                let costs = summary.average_costs.iter().zip(self.per_slot);
+                // Mean costs are rounded: a part in 10^9 more is not paid by anyone.
+                let paid: Vec<f64> = costs
+                    .map(|(cost, budget)| cost.max(*budget) * (1.0 + TOLERANCE))
+                    .collect();
+                yardsticks::bound_ms(self.counts, &paid, self.slots, control)?.map(rounded)
+            }
+        };
+        if bound_ms.is_none_or(|bound_ms| bound_ms > summary.average_time_ms * (1.0 + BOUND_TOLERANCE)) {
+            let text = format!(
+                "`{}` is faster than the bound of the horizon, {bound_ms:?} ms",
+                summary.policy
+            );
+            return Err(OnlineError::Broken(text));
+        }
+        Ok(bound_ms)
     }
-    Ok(bound_ms)
 }

@@ -69,10 +69,19 @@ impl Last {
     }
 }
 
-/// Takes a policy's plan in slot `t`.
-///
-/// * `slot`: the state, with `V` and the policy's queues;
-/// * `frontier`: the plans of the state of which none is beaten, with the proved optimum among them.
+/// A slot of a run as a policy finds it.
+pub struct Situation<'a> {
+    /// Number of the slot, from 0.
+    pub t: usize,
+    /// The state, with `V` and the policy's queues before the slot.
+    pub slot: &'a Slot<'a>,
+    /// The plans of the state of which none is beaten, with the proved optimum among them.
+    pub frontier: &'a Frontier<'a>,
+    /// What the policy carries into the slot.
+    pub last: &'a Last,
+}
+
+/// Takes a policy's plan in a slot.
 ///
 /// # Errors
 ///
@@ -80,12 +89,15 @@ impl Last {
 pub fn decide(
     scenario: &Scenario,
     policy: &Policy,
-    t: usize,
-    slot: &Slot,
-    frontier: &Frontier,
-    last: &Last,
     fixed: &Fixed,
+    situation: &Situation,
 ) -> Result<SlotRecord, OnlineError> {
+    let &Situation {
+        t,
+        slot,
+        frontier,
+        last,
+    } = situation;
     let moving = |layout: &Layout| last.moving_ms(scenario, slot, layout);
     let there = |layout: &Layout| present(scenario, slot, layout);
     let view = View {

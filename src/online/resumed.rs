@@ -1,8 +1,7 @@
 //! Slots that a run takes from its own lines: held against the scenario before anything builds on them.
 
 use super::controller::TOLERANCE;
-use super::decisions::{Last, after};
-use super::known::Frontier;
+use super::decisions::{Situation, after};
 use super::record::{SlotRecord, StageRecord};
 use super::scenario::Scenario;
 use crate::hybrid::check::violations;
@@ -10,16 +9,10 @@ use crate::hybrid::plan::{HybridPlan, Layout, Stage};
 use crate::hybrid::{Reading, Slot};
 
 /// Why a line cannot be what a policy did in this slot, if so: its plan is checked and costed again.
-///
-/// * `slot`: the state, with `V` and the policy's queues before it;
-/// * `frontier`: the plans of the state of which none is beaten.
-pub fn contradiction(
-    scenario: &Scenario,
-    slot: &Slot,
-    frontier: &Frontier,
-    last: &Last,
-    record: &SlotRecord,
-) -> Option<String> {
+pub fn contradiction(scenario: &Scenario, situation: &Situation, record: &SlotRecord) -> Option<String> {
+    let &Situation {
+        slot, frontier, last, ..
+    } = situation;
     let differs = |what: &str, found: f64, expected: f64| {
         let is_close = (found - expected).abs() <= TOLERANCE * expected.abs().max(1.0);
         (!is_close).then(|| format!("{what} of {found}, expected {expected}"))

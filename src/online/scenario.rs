@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chain::chain;
-use super::spec::ScenarioSpec;
+use super::spec::{BudgetSpec, ScenarioSpec};
 use super::states::{self, Process, Recorded, State};
 use super::{long_run, trace, validate};
 use crate::fault::{Fault, FaultKind, InputError};
@@ -76,54 +76,9 @@ impl Scenario {
             .collect();
         let budgets: Vec<String> = spec.budgets.iter().map(|budget| budget.name.clone()).collect();
         validate::names(&spec, &kinds, &budgets, &mut faults);
-        let mut devices = Vec::new();
-        for (k, kind) in instance.cluster.kinds.iter().enumerate() {
-            let Some(count) = kind.count else {
-                faults.push(Fault::new(
-                    format!("device kind `{}`", kind.name),
-                    FaultKind::Missing {
-                        what: "`count`".into(),
-                        expected: "how many devices there are".into(),
-                        remedy: "give the kind a `count` in the cluster".into(),
-                    },
-                ));
-                continue;
-            };
-            if let Some(fault) = validate::devices(
-                &format!("device kind `{}`", kind.name),
-                devices.len().saturating_add(count),
-            ) {
-                faults.push(fault);
-                continue;
-            }
-            let prices = spec.prices.get(&kind.name);
-            let price = |budget: &String| prices.and_then(|of| of.get(budget)).copied().unwrap_or(0.0);
-            devices.extend((0..count).map(|number| Device {
-                name: format!("{}:{number}", kind.name),
-                kind: k,
-                slowdown: 1.0,
-                bandwidth_bytes_per_ms: match kind.pays_communication {
-                    true => link.bandwidth_bytes_per_s / 1e3,
-                    false => f64::INFINITY,
-                },
-                memory_bytes: kind.memory_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
-                prices: budgets.iter().map(price).collect(),
-            }));
-        }
+        let devices = devices(&spec, instance, &mut faults);
         faults.extend(validate::slots(spec.slots, devices.len()));
-        let mut processes = Vec::new();
-        for (i, process) in spec.processes.iter().enumerate() {
-            validate::process(i, process, &mut faults);
-            let driven = validate::driven(i, process, &devices, &mut faults);
-            let transitions: Arc<[Vec<f64>]> = process.transitions.clone().into();
-            processes.extend(driven.into_iter().map(|devices| Process {
-                of: process.of,
-                devices,
-                factors: process.factors.clone(),
-                transitions: Arc::clone(&transitions),
-                start: process.start,
-            }));
-        }
+        let processes = processes(&spec, &devices, &mut faults);
         let chain = chain(instance)
             .map_err(|more| faults.extend(more))
             .unwrap_or_default();
@@ -218,4 +173,65 @@ fn cluster(name: &str, beside: &dyn Fn(&str) -> PathBuf) -> String {
         true => name.to_owned(),
         false => beside(name).display().to_string(),
     }
+}
+
+/// The devices of all kinds, with the prices of the budgets.
+fn devices(spec: &ScenarioSpec, instance: &Instance, faults: &mut Vec<Fault>) -> Vec<Device> {
+    let link = instance.cluster.link;
+    let mut devices = Vec::new();
+    for (k, kind) in instance.cluster.kinds.iter().enumerate() {
+        let Some(count) = kind.count else {
+            faults.push(Fault::new(
+                format!("device kind `{}`", kind.name),
+                FaultKind::Missing {
+                    what: "`count`".into(),
+                    expected: "how many devices there are".into(),
+                    remedy: "give the kind a `count` in the cluster".into(),
+                },
+            ));
+            continue;
+        };
+        if let Some(fault) = validate::devices(
+            &format!("device kind `{}`", kind.name),
+            devices.len().saturating_add(count),
+        ) {
+            faults.push(fault);
+            continue;
+        }
+        let prices = spec.prices.get(&kind.name);
+        let price = |budget: &BudgetSpec| {
+            let price = prices.and_then(|of| of.get(&budget.name));
+            price.copied().unwrap_or(0.0)
+        };
+        devices.extend((0..count).map(|number| Device {
+            name: format!("{}:{number}", kind.name),
+            kind: k,
+            slowdown: 1.0,
+            bandwidth_bytes_per_ms: match kind.pays_communication {
+                true => link.bandwidth_bytes_per_s / 1e3,
+                false => f64::INFINITY,
+            },
+            memory_bytes: kind.memory_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
+            prices: spec.budgets.iter().map(price).collect(),
+        }));
+    }
+    devices
+}
+
+/// The chains of states, each with the devices that it drives.
+fn processes(spec: &ScenarioSpec, devices: &[Device], faults: &mut Vec<Fault>) -> Vec<Process> {
+    let mut processes = Vec::new();
+    for (i, process) in spec.processes.iter().enumerate() {
+        validate::process(i, process, faults);
+        let driven = validate::driven(i, process, devices, faults);
+        let transitions: Arc<[Vec<f64>]> = process.transitions.clone().into();
+        processes.extend(driven.into_iter().map(|devices| Process {
+            of: process.of,
+            devices,
+            factors: process.factors.clone(),
+            transitions: Arc::clone(&transitions),
+            start: process.start,
+        }));
+    }
+    processes
 }

@@ -226,23 +226,17 @@ impl Simulated<'_> {
         let mut events = Vec::new();
         for (stream, tasks) in self.streams.streams.iter().zip(self.run) {
             for (m, task) in tasks.iter().enumerate() {
-                let mut from_ns = task.start_ns;
-                for (activity, ns) in parts(task) {
-                    if ns > 0 {
-                        events.push((
-                            from_ns,
-                            Event {
-                                resource: self.streams.lanes[stream.lane].resource,
-                                stage: stream.stage + 1,
-                                micro_batch: m + 1,
-                                phase: stream.phase,
-                                activity,
-                                start_ms: ns_to_ms(from_ns),
-                                end_ms: ns_to_ms(from_ns + ns),
-                            },
-                        ));
-                    }
-                    from_ns += ns;
+                for (activity, from_ns, to_ns) in parts(task) {
+                    let event = Event {
+                        resource: self.streams.lanes[stream.lane].resource,
+                        stage: stream.stage + 1,
+                        micro_batch: m + 1,
+                        phase: stream.phase,
+                        activity,
+                        start_ms: ns_to_ms(from_ns),
+                        end_ms: ns_to_ms(to_ns),
+                    };
+                    events.push((from_ns, event));
                 }
             }
         }
@@ -251,11 +245,14 @@ impl Simulated<'_> {
     }
 }
 
-fn parts(task: &Task) -> [(Activity, u64); 3] {
+/// What a task does, one after the other, and from when to when in ns; not what takes no time.
+fn parts(task: &Task) -> impl Iterator<Item = (Activity, u64, u64)> {
     let [receive, work, send] = task.parts;
-    [
-        (Activity::Receive, receive),
-        (Activity::Compute, work),
-        (Activity::Send, send),
-    ]
+    let (received_ns, worked_ns) = (task.start_ns + receive, task.start_ns + receive + work);
+    let parts = [
+        (Activity::Receive, task.start_ns, received_ns),
+        (Activity::Compute, received_ns, worked_ns),
+        (Activity::Send, worked_ns, worked_ns + send),
+    ];
+    parts.into_iter().filter(|(_, from_ns, to_ns)| from_ns < to_ns)
 }

@@ -123,12 +123,12 @@ impl Streams {
         if pipeline.has_links {
             own = [0, work_ns, 0];
             let mut link = |activity, resource, parts: [u64; 3]| {
-                (parts != [0; 3]).then(|| self.stream(stage, phase, activity, resource, parts))
+                (parts != [0; 3]).then(|| self.stream((stage, resource), phase, activity, parts))
             };
             receive = link(Activity::Receive, Resource::LinkIn, [in_ns, 0, 0]);
             send = link(Activity::Send, Resource::LinkOut, [0, 0, out_ns]);
         }
-        let compute = self.stream(stage, phase, Activity::Compute, worker, own);
+        let compute = self.stream((stage, worker), phase, Activity::Compute, own);
         self.positions.push(Position {
             receive,
             compute,
@@ -136,25 +136,16 @@ impl Streams {
         });
     }
 
+    /// Adds a stream on a resource of a stage.
     fn stream(
         &mut self,
-        stage: usize,
+        (stage, resource): (usize, Resource),
         phase: Phase,
         activity: Activity,
-        resource: Resource,
         parts: [u64; 3],
     ) -> usize {
         let stream = self.streams.len();
-        let known = |lane: &Lane| lane.stage == stage && lane.resource == resource;
-        let lane = self.lanes.iter().position(known).unwrap_or_else(|| {
-            self.lanes.push(Lane {
-                stage,
-                resource,
-                forward: None,
-                backward: None,
-            });
-            self.lanes.len() - 1
-        });
+        let lane = self.lane(stage, resource);
         match phase {
             Phase::Forward => self.lanes[lane].forward = Some(stream),
             Phase::Backward => self.lanes[lane].backward = Some(stream),
@@ -167,6 +158,20 @@ impl Streams {
             parts,
         });
         stream
+    }
+
+    /// The lane of a resource, a new one where it has none.
+    fn lane(&mut self, stage: usize, resource: Resource) -> usize {
+        let is_known = |lane: &Lane| lane.stage == stage && lane.resource == resource;
+        self.lanes.iter().position(is_known).unwrap_or_else(|| {
+            self.lanes.push(Lane {
+                stage,
+                resource,
+                forward: None,
+                backward: None,
+            });
+            self.lanes.len() - 1
+        })
     }
 
     /// The busiest lane's time for one micro-batch, in ns: no schedule keeps a shorter period.

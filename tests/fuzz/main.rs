@@ -19,8 +19,9 @@ mod onnx;
 mod worker;
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use formats::{FORMATS, Format};
@@ -57,80 +58,93 @@ fn fuzz(format: &Format, from: u64, most: u64, seconds: f64) -> Tally {
     let progress = folder.path().join("progress");
     let started = Instant::now();
     let mut tally = Tally::default();
-    let mut next = from;
-    let end = from.saturating_add(most);
-    while started.elapsed().as_secs_f64() < seconds && next < end {
-        std::fs::write(&progress, next.to_le_bytes()).expect("a file");
+    let mut inputs = from..from.saturating_add(most);
+    while started.elapsed().as_secs_f64() < seconds && !inputs.is_empty() {
+        std::fs::write(&progress, inputs.start.to_le_bytes()).expect("a file");
         std::fs::write(&said, "").expect("a file");
         let left = seconds - started.elapsed().as_secs_f64();
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args([
-                "--exact",
-                "worker::works",
-                "--ignored",
-                "--nocapture",
-                "--test-threads",
-                "1",
-            ])
-            .env("FUZZ_WORKER", format.name)
-            .env("FUZZ_FOLDER", folder.path())
-            .env("FUZZ_FROM", next.to_string())
-            .env("FUZZ_SECONDS", left.to_string())
-            .env("FUZZ_END", end.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a worker starts");
-        let at = || {
-            let bytes = std::fs::read(&progress).ok()?;
-            Some(u64::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let mut last = (at(), Instant::now());
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("a child of ours") {
-                break Some(status);
-            }
-            if at() != last.0 {
-                last = (at(), Instant::now());
-            } else if last.1.elapsed() > ENDLESS {
-                child.kill().expect("it runs");
-                child.wait().expect("it ends");
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let mut worker = worker(format, folder.path(), &inputs, left);
+        let status = wait(&mut worker, &progress);
         for line in std::fs::read_to_string(&said).expect("what it said").lines() {
             match line.split_once(' ') {
                 Some(("accepted", count)) => tally.accepted += count.parse::<u64>().expect("a number"),
                 _ => tally.broken.push(line.to_owned()),
             }
         }
-        let reached = at().unwrap_or(next);
-        tally.inputs += reached - next;
+        let reached = reached(&progress).unwrap_or(inputs.start);
+        tally.inputs += reached - inputs.start;
+        inputs.start = reached;
         if !status.is_some_and(|status| status.success()) {
             let why = status.map_or("it does not end".to_owned(), |status| status.to_string());
             tally.broken.push(format!("{reached} {why}"));
             tally.inputs += 1;
-            next = reached + 1;
+            inputs.start += 1;
             if tally.broken.len() > 100 {
                 break;
             }
-        } else {
-            next = reached;
         }
     }
-    for line in &tally.broken {
-        let number: u64 = line
-            .split(' ')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .expect("a number");
-        std::fs::create_dir_all(kept()).expect("a folder");
-        let name = format!("{}-{number}-{}", format.name, format.file);
-        std::fs::write(kept().join(name), format.input(number)).expect("a file");
-    }
+    tally.broken.iter().for_each(|line| keep(format, line));
     tally
+}
+
+/// Starts a worker on some inputs of a format; it says what it finds in files of the folder.
+fn worker(format: &Format, folder: &Path, inputs: &Range<u64>, seconds: f64) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "--exact",
+            "worker::works",
+            "--ignored",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ])
+        .env("FUZZ_WORKER", format.name)
+        .env("FUZZ_FOLDER", folder)
+        .env("FUZZ_FROM", inputs.start.to_string())
+        .env("FUZZ_SECONDS", seconds.to_string())
+        .env("FUZZ_END", inputs.end.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a worker starts")
+}
+
+/// How a worker ends; `None` where an input is endless.
+fn wait(worker: &mut Child, progress: &Path) -> Option<ExitStatus> {
+    let mut last = (reached(progress), Instant::now());
+    loop {
+        if let Some(status) = worker.try_wait().expect("a child of ours") {
+            return Some(status);
+        }
+        if reached(progress) != last.0 {
+            last = (reached(progress), Instant::now());
+        } else if last.1.elapsed() > ENDLESS {
+            worker.kill().expect("it runs");
+            worker.wait().expect("it ends");
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The number of the input that a worker is at.
+fn reached(progress: &Path) -> Option<u64> {
+    let bytes = std::fs::read(progress).ok()?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Keeps the input that a line of a worker tells of.
+fn keep(format: &Format, line: &str) {
+    let number: u64 = line
+        .split(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
+    std::fs::create_dir_all(kept()).expect("a folder");
+    let name = format!("{}-{number}-{}", format.name, format.file);
+    std::fs::write(kept().join(name), format.input(number)).expect("a file");
 }
 
 /// A folder in memory, where there is one: a million files a format would wear a disk.

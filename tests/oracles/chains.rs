@@ -14,6 +14,8 @@
 //!
 //! Source: textbook; the state follows the DP over ideals of Tarnawski et al., NeurIPS 2020, on a chain.
 
+use std::ops::Range;
+
 use stagecut::cost;
 use stagecut::cost::allocation::{Allocation, StageWork};
 use stagecut::options::{Shares, WorkerMode};
@@ -78,6 +80,13 @@ const NO_WAY: Way = Way {
     choice: 0,
 };
 
+/// A stage of consecutive items on a choice.
+struct Stage {
+    items: Range<usize>,
+    choice: usize,
+    cost_ns: u64,
+}
+
 struct Program<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
@@ -134,19 +143,25 @@ impl<'a> Program<'a> {
             if cost_ns == u64::MAX {
                 continue;
             }
+            let stage = Stage {
+                items: start..end,
+                choice: at,
+                cost_ns,
+            };
             let limit = workers.memory_bytes(&problem.settings, choice);
             for r in 1..=self.stages {
                 let bytes = |&item: &usize| problem.memory_bytes(&problem.items[item], r);
                 if members.iter().map(bytes).sum::<u64>() <= limit {
-                    self.join(start, end, r, at, cost_ns);
+                    self.join(&stage, r);
                 }
             }
         }
     }
 
     /// Joins a stage, the r-th from the end, with every way behind it that leaves its choice in the inventory.
-    fn join(&mut self, start: usize, end: usize, r: usize, at: usize, cost_ns: u64) {
-        let takes = &self.workers.choices[at].takes;
+    fn join(&mut self, stage: &Stage, r: usize) {
+        let (start, end) = (stage.items.start, stage.items.end);
+        let takes = &self.workers.choices[stage.choice].takes;
         let step: usize = takes
             .iter()
             .zip(&self.digit)
@@ -157,13 +172,13 @@ impl<'a> Program<'a> {
             if behind.bottleneck_ns == u64::MAX || !self.is_left(used, takes) {
                 continue;
             }
-            let bottleneck_ns = behind.bottleneck_ns.max(cost_ns);
+            let bottleneck_ns = behind.bottleneck_ns.max(stage.cost_ns);
             let here = self.at(r, start, used + step);
             if bottleneck_ns < self.ways[here].bottleneck_ns {
                 self.ways[here] = Way {
                     bottleneck_ns,
                     end,
-                    choice: at,
+                    choice: stage.choice,
                 };
             }
         }

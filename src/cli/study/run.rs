@@ -27,30 +27,29 @@ pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
         .map(|(_, task)| task.clone())
         .collect();
     let store = Store::new(&results);
-    let missing = runner::missing(&tasks, &store, args.retry_failed);
+    let work = Work::of(&tasks, &store, args.retry_failed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let before = tasks.len() - missing.len();
     let started = Instant::now();
     let line = StatusLine::new(args.quiet);
     let tally = driven(
         &study,
         &results,
-        &missing,
-        before,
+        &work,
         args.jobs.map_or(cores, usize::from),
         &|tally| line.show(|| of_study(tally, started.elapsed())),
     );
     line.clear();
     let tally = tally?;
-    let left = missing.len() - tally.done;
+    let left = work.missing.len() - tally.done;
     if !args.quiet {
         let failed = match tally.failed {
             0 => String::new(),
             failed => format!(", {failed} of them failed"),
         };
         output::note(&format!(
-            "{} tasks: {before} had results, {} run{failed}, {left} left; results in `{}`",
+            "{} tasks: {} had results, {} run{failed}, {left} left; results in `{}`",
             tasks.len(),
+            work.before,
             tally.done,
             results.display()
         ));
@@ -81,9 +80,8 @@ pub fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
         return Err(InputError::option("the task", kind).into());
     }
     let store = Store::new(&results);
-    let missing = runner::missing(&tasks, &store, false);
-    let before = tasks.len() - missing.len();
-    driven(&study, &results, &missing, before, 1, &|_| ())?;
+    let work = Work::of(&tasks, &store, false);
+    driven(&study, &results, &work, 1, &|_| ())?;
     let rows: Vec<_> = ids.iter().filter_map(|id| store.row(id)).collect();
     output::write(&crate::study::collect::jsonl(&rows), None)?;
     Ok(match rows.len() == ids.len() {
@@ -100,12 +98,27 @@ fn id(text: &str) -> String {
     }
 }
 
+/// What there is to run.
+struct Work<'a> {
+    /// Tasks without a result.
+    missing: Vec<&'a Task>,
+    /// How many others have one.
+    before: usize,
+}
+
+impl<'a> Work<'a> {
+    fn of(tasks: &'a [Task], store: &Store, retry_failed: bool) -> Self {
+        let missing = runner::missing(tasks, store, retry_failed);
+        let before = tasks.len() - missing.len();
+        Self { missing, before }
+    }
+}
+
 /// Runs tasks until they are done or Ctrl-C comes.
 fn driven(
     study: &Study,
     results: &Path,
-    missing: &[&Task],
-    before: usize,
+    work: &Work,
     jobs: usize,
     progress: &(dyn Fn(Tally) + Sync),
 ) -> Result<Tally, CliError> {
@@ -117,5 +130,5 @@ fn driven(
         stop: &is_interrupted,
         progress,
     };
-    runner::run(missing, before, &request).map_err(failed)
+    runner::run(&work.missing, work.before, &request).map_err(failed)
 }

@@ -34,9 +34,24 @@ const BERT: &str = "J. Devlin et al., BERT, NAACL 2019, section 3; vocabulary of
 const GPT2: &str = "A. Radford et al., Language models are unsupervised multitask learners, 2019, table 2; its smallest \
 and largest model";
 const GPT3: &str = "T. Brown et al., Language models are few-shot learners, NeurIPS 2020, table 2.1";
-const LLAMA2: &str =
-    "H. Touvron et al., Llama 2, 2023, table 1 and section 2.2; widths of the MLP of the released models";
-const LLAMA3: &str = "A. Grattafiori et al., The Llama 3 herd of models, 2024, table 3";
+
+/// What the models of a generation of Llama share.
+struct Generation {
+    source: &'static str,
+    vocabulary: u32,
+    sequence: u32,
+}
+
+const LLAMA2: Generation = Generation {
+    source: "H. Touvron et al., Llama 2, 2023, table 1 and section 2.2; widths of the MLP of the released models",
+    vocabulary: 32_000,
+    sequence: 4096,
+};
+const LLAMA3: Generation = Generation {
+    source: "A. Grattafiori et al., The Llama 3 herd of models, 2024, table 3",
+    vocabulary: 128_256,
+    sequence: 8192,
+};
 
 /// A model whose blocks are those of GPT: as many heads of each kind, an MLP of four times the width.
 const fn classic(
@@ -63,23 +78,21 @@ const fn classic(
 /// A model of the Llama family.
 const fn llama(
     name: &'static str,
-    source: &'static str,
+    generation: &Generation,
     (layers, hidden, heads): (u32, u32, u32),
     (key_value_heads, feed_forward): (u32, u32),
-    vocabulary: u32,
-    sequence: u32,
 ) -> Preset {
     Preset {
         name,
-        source,
+        source: generation.source,
         layers,
         hidden,
         heads,
         key_value_heads,
         feed_forward,
         mlp: Mlp::Swiglu,
-        vocabulary,
-        sequence,
+        vocabulary: generation.vocabulary,
+        sequence: generation.sequence,
     }
 }
 
@@ -90,18 +103,11 @@ pub const PRESETS: &[Preset] = &[
     classic("gpt2", GPT2, (12, 768, 12), 50_257, 1024),
     classic("gpt2-xl", GPT2, (48, 1600, 25), 50_257, 1024),
     classic("gpt3-175b", GPT3, (96, 12_288, 96), 50_257, 2048),
-    llama("llama2-7b", LLAMA2, (32, 4096, 32), (32, 11_008), 32_000, 4096),
-    llama("llama2-70b", LLAMA2, (80, 8192, 64), (8, 28_672), 32_000, 4096),
-    llama("llama3-8b", LLAMA3, (32, 4096, 32), (8, 14_336), 128_256, 8192),
-    llama("llama3-70b", LLAMA3, (80, 8192, 64), (8, 28_672), 128_256, 8192),
-    llama(
-        "llama3-405b",
-        LLAMA3,
-        (126, 16_384, 128),
-        (8, 53_248),
-        128_256,
-        8192,
-    ),
+    llama("llama2-7b", &LLAMA2, (32, 4096, 32), (32, 11_008)),
+    llama("llama2-70b", &LLAMA2, (80, 8192, 64), (8, 28_672)),
+    llama("llama3-8b", &LLAMA3, (32, 4096, 32), (8, 14_336)),
+    llama("llama3-70b", &LLAMA3, (80, 8192, 64), (8, 28_672)),
+    llama("llama3-405b", &LLAMA3, (126, 16_384, 128), (8, 53_248)),
 ];
 
 /// The preset that a file names.

@@ -1,0 +1,137 @@
+//! Validation of layers: sizes, and times on every kind of device.
+
+use super::build::{Checks, Rates};
+use crate::fault::{FaultKind, closest};
+use crate::network::{Layer, Times};
+use crate::spec::{LayerSpec, WorkSpec};
+
+impl Checks {
+    /// A layer with its times on every kind of device.
+    pub(super) fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
+        let bytes = [
+            ("parameter_bytes", spec.parameter_bytes),
+            ("stash_bytes", spec.stash_bytes),
+            ("resident_bytes", spec.resident_bytes),
+        ]
+        .map(|(field, value)| self.size(at, field, value));
+        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
+        {
+            self.add(
+                format!("{at}.forward_ms"),
+                FaultKind::Contradiction {
+                    found: "a forward time of a backward operator".into(),
+                    expected: "only `backward_ms` where `backward` is true".into(),
+                },
+            );
+        }
+        if let Some(work) = &spec.work {
+            self.work(&format!("{at}.work"), work);
+        }
+        self.measured_kinds(at, spec, &rates.profiles);
+        let times: Vec<Option<Times>> = (0..rates.profiles.len())
+            .map(|kind| self.times(at, spec, rates, kind))
+            .collect();
+        if times.iter().all(Option::is_none) && !times.is_empty() {
+            self.add(
+                at,
+                FaultKind::FitsNoDevice {
+                    reason: if spec.work.is_some() {
+                        "it has work, but no device kind has `flops_per_s` and `memory_bytes_per_s`".into()
+                    } else {
+                        "it has a time on no device kind".to_owned()
+                    },
+                },
+            );
+        }
+        Layer {
+            id: spec.id.clone(),
+            operator: spec.operator.clone(),
+            times,
+            parameter_bytes: bytes[0],
+            stash_bytes: bytes[1],
+            resident_bytes: bytes[2],
+            tie: spec.tie.clone(),
+            reads_input: spec.reads_input,
+            backward: spec.backward,
+        }
+    }
+
+    /// Names of device kinds: wrong where a layer has only times on kinds, and none of these is known.
+    fn measured_kinds(&mut self, at: &str, spec: &LayerSpec, known: &[String]) {
+        let has_others = spec.forward_ms.is_some() || spec.backward_ms.is_some() || spec.work.is_some();
+        if has_others || spec.times.keys().any(|kind| known.contains(kind)) {
+            return;
+        }
+        for kind in spec.times.keys() {
+            self.add(
+                format!("{at}.times"),
+                FaultKind::UnknownName {
+                    what: "device kind",
+                    name: kind.clone(),
+                    similar: closest(kind, known).map(str::to_owned),
+                },
+            );
+        }
+    }
+
+    /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
+    fn work(&mut self, at: &str, spec: &WorkSpec) {
+        let amounts = [
+            ("forward_flops", spec.forward_flops),
+            ("forward_bytes", spec.forward_bytes),
+            ("backward_flops", spec.backward_flops),
+            ("backward_bytes", spec.backward_bytes),
+        ];
+        for (field, found) in amounts {
+            if !(found.is_finite() && found >= 0.0) {
+                let expected = "a finite number from 0";
+                self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
+            }
+        }
+    }
+
+    /// Times on one kind: measured there, else measured for any kind, else from work and rates.
+    fn times(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Option<Times> {
+        let profile = &rates.profiles[kind];
+        let (place, forward_ms, backward_ms) = match spec.times.get(profile) {
+            Some(times) => (
+                format!("{at}.times.{profile}"),
+                times.forward_ms,
+                times.backward_ms,
+            ),
+            None if spec.forward_ms.is_some() || spec.backward_ms.is_some() => {
+                (at.to_owned(), spec.forward_ms, spec.backward_ms)
+            }
+            None => {
+                let work = spec.work.as_ref()?;
+                let (flops_per_s, memory_bytes_per_s) =
+                    (rates.flops_per_s[kind]?, rates.memory_bytes_per_s[kind]?);
+                let (forward_ms, backward_ms) = roofline_ms(work, flops_per_s, memory_bytes_per_s);
+                (format!("{at}.work"), Some(forward_ms), Some(backward_ms))
+            }
+        };
+        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
+        Some(Times {
+            forward_ns: read("forward_ms", forward_ms),
+            backward_ns: read("backward_ms", backward_ms),
+        })
+    }
+}
+
+/// Forward and backward time in ms: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman,
+/// D. Patterson, *Roofline: an insightful visual performance model*, CACM 52(4), 2009).
+fn roofline_ms(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> (f64, f64) {
+    let ms = |flops: f64, bytes: f64| {
+        let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
+        // NaN must reach the check of the caller, and f64::max would drop it.
+        1e3 * if seconds[0] >= seconds[1] {
+            seconds[0]
+        } else {
+            seconds[1]
+        }
+    };
+    (
+        ms(work.forward_flops, work.forward_bytes),
+        ms(work.backward_flops, work.backward_bytes),
+    )
+}

@@ -15,6 +15,7 @@ use stagecut::heuristics::slicing::{best_slicing, slice, slice_below, slice_with
 use stagecut::heuristics::{Effort, Heuristic, METHODS, Run, brkga, find, fitting, orders};
 use stagecut::options::{Communication, MemoryLimit, Mode, Objective, PipelineOptions};
 use stagecut::problem::{Assignment, Problem};
+use stagecut::settings::Settings;
 use stagecut::spec::{InstanceSpec, LayerSpec, TensorSpec};
 
 fn optimum(problem: &Problem) -> Option<u64> {
@@ -182,6 +183,30 @@ fn orders_are_topological() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn what_no_order_holds_lies_next_to_what_it_exchanges_with() {
+    // A chain of six layers, and a seventh without predecessors whose tensor the fifth takes.
+    let ids = ["l0", "l1", "l2", "l3", "l4", "l5", "aside"];
+    let mut built = stagecut::Instance::builder("aside");
+    for id in ids {
+        built = built.layer(id, 1.0, 2.0);
+    }
+    for pair in ids[..6].windows(2) {
+        built = built.tensor(pair[0], [pair[1]], 1e6);
+    }
+    let built = built.tensor("aside", ["l4"], 1e6);
+    let instance = built.devices("device", 3, 1e9).link(1e9, 0.0).build().unwrap();
+    let settings = Settings::resolve(&instance, &PipelineOptions::default()).unwrap();
+    let problem = Problem::new(&instance, settings).unwrap();
+    for order in [
+        orders::least_crossing(&problem),
+        orders::least_crossing_from_end(&problem),
+    ] {
+        let place = |item: usize| order.iter().position(|&other| other == item).unwrap();
+        assert_eq!(place(6) + 1, place(4), "{order:?}");
     }
 }
 

@@ -28,7 +28,7 @@ pub const METHOD: Heuristic = Heuristic {
     run: Run::Heterogeneous(|_, _| Ok(()), run),
 };
 
-/// Random orders beside the five fixed ones.
+/// Random orders beside the fixed ones.
 const RANDOM_ORDERS: usize = 2;
 
 /// Stages costed after which the search ends: about a tenth of a second's work.

@@ -18,14 +18,14 @@ use crate::problem::{Assignment, Item, Problem};
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
     name: "slicing",
-    summary: "the best plan that cuts one of nine topological orders into intervals",
+    summary: "the best plan that cuts one of eleven topological orders into intervals",
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
     exact_for: "chains, with any objective, communication and memory",
     effort: Effort::Quick,
     run: Run::Homogeneous(|_| Ok(()), run),
 };
 
-/// Random orders that [`best_slicing`] tries beside the five fixed ones.
+/// Random orders that [`best_slicing`] tries beside the fixed ones.
 pub const RANDOM_ORDERS: usize = 4;
 
 fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {

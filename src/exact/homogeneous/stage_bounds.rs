@@ -1,8 +1,8 @@
 //! Bounds from one stage at a time: what no stage of a plan can do, no plan can.
 
 use crate::bound_source::BoundSource;
-use crate::exact::bounds;
-use crate::exact::bounds::anchored::{KnownStages, refutes, whole_stages};
+use crate::exact::bounds::anchored::{self, KnownStages, refutes, whole_stages};
+use crate::exact::bounds::{self, Bound};
 use crate::exact::homogeneous::program::integral_bound;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
@@ -21,6 +21,15 @@ pub(crate) fn raise_by_anchors(search: &mut HomogeneousSearch, labels: &[String]
         return Ok(());
     };
     search.presolve(target_ns);
+    // Of plans beyond the target the reduced problem says nothing.
+    let least_ns = anchored::by_cuts(&search.reduced.problem, search.control());
+    search.raise_bottleneck(Bound {
+        source: BoundSource::AnchoredStage,
+        bottleneck_ns: least_ns.min(target_ns + 1),
+    });
+    if search.incumbent.is_over() {
+        return Ok(());
+    }
     let problem = &search.reduced.problem;
     let labels = &search.reduced.labels(labels);
     let mut known = KnownStages::of_anchors(problem, |_| true);

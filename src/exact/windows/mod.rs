@@ -6,7 +6,7 @@ mod boundary;
 pub mod closure;
 pub mod demands;
 mod limits;
-mod min_cut;
+pub(crate) mod min_cut;
 
 use fixedbitset::FixedBitSet;
 

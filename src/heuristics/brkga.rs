@@ -68,7 +68,7 @@ const BATCH: usize = 16;
 
 fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
     let (sliced, _) = slicing::best_slicing(problem, seed, must_stop)?;
-    let improved = local_moves::improve(problem, sliced.clone(), must_stop);
+    let improved = local_moves::improve_and_slice(problem, sliced.clone(), must_stop);
     evolve(problem, seed, &[sliced, improved], must_stop)
 }
 
@@ -102,7 +102,7 @@ pub fn evolve(
     if plans.contains(&best) || must_stop() {
         return Some(best);
     }
-    Some(local_moves::improve(problem, best, must_stop))
+    Some(local_moves::improve_and_slice(problem, best, must_stop))
 }
 
 /// One random key an item.

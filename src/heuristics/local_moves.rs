@@ -1,13 +1,15 @@
 //! Local moves: items change to a neighbouring stage while that improves the plan.
 //!
 //! A move takes an item to the next stage, with all items of its stage that must not come before it, or to the previous
-//! one with all that must not come after. Ours; a plain hill climb, so it ends where no single move helps.
+//! one with all that must not come after; or it takes an item alone to any stage with an item that it exchanges with, where the order
+//! leaves it the choice. Ours; a plain hill climb, so it ends where no single move helps. The method slices the stages of what
+//! it ends at once more, and climbs again from what is better.
 
 use std::cmp::Ordering;
 
 use petgraph::Direction::{self, Incoming, Outgoing};
 
-use super::{Effort, Heuristic, MustStop, Run, slicing};
+use super::{Effort, Heuristic, MustStop, Run, orders, slicing};
 use crate::cost::allocation::{Allocation, StageWork, bottleneck_ns};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
@@ -16,7 +18,7 @@ use crate::workers::Workers;
 /// The registry's entry.
 pub const METHOD: Heuristic = Heuristic {
     name: "local-moves",
-    summary: "the best slicing, improved by moving items between neighbouring stages",
+    summary: "the best slicing, improved by moving items between stages and slicing again",
     source: "ours",
     exact_for: "chains, as slicing is",
     effort: Effort::Quick,
@@ -28,7 +30,27 @@ const MOST_PASSES: usize = 50;
 
 fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
     let (sliced, _) = slicing::best_slicing(problem, seed, must_stop)?;
-    Some(improve(problem, sliced, must_stop))
+    Some(improve_and_slice(problem, sliced, must_stop))
+}
+
+/// A plan no worse than a feasible one: [`improve`], and the best slicing of the orders that list its stages one after the other,
+/// in turn while that helps.
+pub fn improve_and_slice(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
+    let mut best = improve(problem, assignment, must_stop);
+    let mut best_ns = cost::assignment_ns(problem, &best);
+    // Every turn but the last finds a better plan.
+    while !must_stop() {
+        let sliced = orders::within_stages(problem, &best)
+            .iter()
+            .filter_map(|order| slicing::slice_below(problem, order, best_ns, must_stop))
+            .min_by_key(|(_, objective_ns)| *objective_ns);
+        let Some((plan, _)) = sliced else {
+            break;
+        };
+        best = improve(problem, plan, must_stop);
+        best_ns = cost::assignment_ns(problem, &best);
+    }
+    best
 }
 
 /// A plan no worse than a feasible one, without empty stages.
@@ -39,7 +61,8 @@ fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignme
 ///
 /// # Complexity
 ///
-/// O(n m) a pass for n items and m items and transfers on two neighbouring stages; at most 50 passes.
+/// O(n m) a pass for n items and m items and transfers on two stages, times the stages that an item exchanges with where the order leaves
+/// it the choice; at most 50 passes.
 pub fn improve(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
     let compact = cost::without_empty_stages(&assignment).0;
     climb(Climb::new(problem, None, compact), must_stop)
@@ -68,7 +91,9 @@ fn climb(mut climb: Climb, must_stop: MustStop<'_>) -> Assignment {
             if must_stop() {
                 return climb.assignment;
             }
-            improved |= climb.try_move(item, Outgoing) || climb.try_move(item, Incoming);
+            improved |= climb.try_neighbour(item, Outgoing)
+                || climb.try_neighbour(item, Incoming)
+                || climb.try_partners(item);
         }
         if !improved {
             break;
@@ -125,16 +150,46 @@ impl<'a> Climb<'a> {
     }
 
     /// Moves an item and what must go with it, to the next stage (`Outgoing`) or the previous one, if that is better.
-    fn try_move(&mut self, item: usize, direction: Direction) -> bool {
+    fn try_neighbour(&mut self, item: usize, direction: Direction) -> bool {
         let from = self.assignment[item];
         let to = match direction {
             Outgoing => Some(from + 1).filter(|&to| to < self.costs.len()),
             Incoming => from.checked_sub(1),
         };
-        let Some(to) = to else {
-            return false;
+        to.is_some_and(|to| {
+            let moved = self.closure(item, direction);
+            self.try_move(&moved, to)
+        })
+    }
+
+    /// Moves an item alone to a stage of one that it exchanges with, if the order allows it and it is better.
+    fn try_partners(&mut self, item: usize) -> bool {
+        let stages = |direction: Direction| {
+            let others = self
+                .problem
+                .order
+                .neighbors_directed((item as u32).into(), direction);
+            others.map(|other| self.assignment[other.index()])
         };
-        let moved = self.closure(item, direction);
+        let least = stages(Incoming).max().unwrap_or(0);
+        let most = stages(Outgoing).min().unwrap_or(self.costs.len() - 1);
+        // A choice of two stages is one between neighbours.
+        if most < least + 2 {
+            return false;
+        }
+        let transfers = self.problem.transfers_of[item].iter();
+        let partners = transfers.flat_map(|&t| self.problem.transfers[t].items());
+        let mut partners: Vec<usize> = partners.map(|other| self.assignment[other]).collect();
+        partners.sort_unstable();
+        partners.dedup();
+        let from = self.assignment[item];
+        partners.retain(|&stage| least <= stage && stage <= most && stage != from);
+        partners.into_iter().any(|to| self.try_move(&[item], to))
+    }
+
+    /// Moves items from the stage of them all, if that is better.
+    fn try_move(&mut self, moved: &[usize], to: usize) -> bool {
+        let from = self.assignment[moved[0]];
         moved.iter().for_each(|&item| self.assignment[item] = to);
         // Other stages see the same: what is elsewhere for them stays elsewhere.
         let before = [self.costs[from], self.costs[to]];

@@ -10,7 +10,7 @@ use petgraph::Direction::{self, Incoming, Outgoing};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::problem::Problem;
+use crate::problem::{Assignment, Problem};
 
 /// Smallest item number first, so that files listed in a sensible order keep it.
 pub fn by_number(problem: &Problem) -> Vec<usize> {
@@ -41,12 +41,20 @@ pub fn breadth_first_from_end(problem: &Problem) -> Vec<usize> {
 /// exchange most with, which matters most where no order holds them there. Ours; the greedy rule for linear arrangements of least
 /// cut width.
 pub fn least_crossing(problem: &Problem) -> Vec<usize> {
-    by_crossing(problem, Outgoing)
+    by_crossing(problem, Outgoing, |_| 0)
 }
 
 /// The same from the end.
 pub fn least_crossing_from_end(problem: &Problem) -> Vec<usize> {
-    by_crossing(problem, Incoming)
+    by_crossing(problem, Incoming, |_| 0)
+}
+
+/// The stages of a plan one after the other, the items of each by least crossing, from either end.
+pub fn within_stages(problem: &Problem, plan: &Assignment) -> [Vec<usize>; 2] {
+    [
+        by_crossing(problem, Outgoing, |item| plan[item]),
+        by_crossing(problem, Incoming, |item| usize::MAX - plan[item]),
+    ]
 }
 
 /// The ready item of the smallest priority first; ties by number. `priority` has one number for each item.
@@ -103,12 +111,13 @@ fn kahn(problem: &Problem, direction: Direction, rank: impl Fn(usize, u64) -> u6
     waiting.turned(sorted)
 }
 
-/// Kahn's algorithm along edges of `direction`. Of the ready items the one is next behind which least crosses; of equals the one
+/// Kahn's algorithm along edges of `direction`. Of the ready items of the least `group` the one is next behind which least
+/// crosses; of equals the one
 /// that became ready last, so that what needs nothing waits until it is needed.
 ///
 /// Time O((n + ends of transfers) log n + order pairs): an item is ranked again where one of its transfers begins to cross, or has
 /// one end left.
-fn by_crossing(problem: &Problem, direction: Direction) -> Vec<usize> {
+fn by_crossing(problem: &Problem, direction: Direction, group: impl Fn(usize) -> usize) -> Vec<usize> {
     let n = problem.items.len();
     let ends: Vec<usize> = problem
         .transfers
@@ -125,6 +134,10 @@ fn by_crossing(problem: &Problem, direction: Direction) -> Vec<usize> {
         };
         problem.transfers_of[item].iter().map(change).sum()
     };
+    let rank = |item: usize, sorted_ends: &[usize], ready_at: &[Option<usize>]| {
+        let growth_ns = growth_ns(item, sorted_ends);
+        Reverse((group(item), growth_ns, Reverse(ready_at[item]), item))
+    };
     let mut waiting = Waiting::new(problem, direction);
     let mut fresh: Vec<usize> = waiting.first().collect();
     // How many were sorted when each item became ready.
@@ -135,13 +148,9 @@ fn by_crossing(problem: &Problem, direction: Direction) -> Vec<usize> {
     while sorted.len() < n {
         for item in fresh.drain(..) {
             ready_at[item] = Some(sorted.len());
-            ranked.push(Reverse((
-                growth_ns(item, &sorted_ends),
-                Reverse(ready_at[item]),
-                item,
-            )));
+            ranked.push(rank(item, &sorted_ends, &ready_at));
         }
-        let Some(Reverse((ns, _, item))) = ranked.pop() else {
+        let Some(Reverse((_, ns, _, item))) = ranked.pop() else {
             break;
         };
         // One that was ranked again since comes another time.
@@ -154,12 +163,9 @@ fn by_crossing(problem: &Problem, direction: Direction) -> Vec<usize> {
         for &t in &problem.transfers_of[item] {
             sorted_ends[t] += 1;
             if sorted_ends[t] == 1 || sorted_ends[t] + 1 == ends[t] {
-                let again = problem.transfers[t]
-                    .items()
-                    .filter(|&end| ready_at[end].is_some() && !is_sorted[end]);
-                ranked.extend(
-                    again.map(|end| Reverse((growth_ns(end, &sorted_ends), Reverse(ready_at[end]), end))),
-                );
+                let again = problem.transfers[t].items();
+                let again = again.filter(|&end| ready_at[end].is_some() && !is_sorted[end]);
+                ranked.extend(again.map(|end| rank(end, &sorted_ends, &ready_at)));
             }
         }
     }

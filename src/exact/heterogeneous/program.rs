@@ -9,7 +9,7 @@ use crate::exact::windows::demands::{self, Demand};
 use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};
 use crate::formulations::groups::{self, Groups};
-use crate::formulations::pools::{Pool, Unsupported};
+use crate::formulations::pools::{Pool, Pooled, Unsupported};
 use crate::formulations::staging::Windows;
 use crate::options::WorkerMode;
 use crate::plan::{Outcome, StoppedBy};
@@ -133,14 +133,19 @@ impl<'a> Form<'a> {
     }
 
     fn build(&self, windows: &Windows, periods_ns: [f64; 2], labels: &[String]) -> (Program, Columns) {
-        let (problem, workers, pools) = (self.problem, self.workers, &self.pools);
+        let pooled = Pooled {
+            problem: self.problem,
+            workers: self.workers,
+            pools: &self.pools,
+            labels,
+        };
         match self.kind {
             Kind::Devices => {
-                let built = Devices::build(problem, workers, pools, windows, periods_ns, labels);
+                let built = Devices::build(pooled, windows, periods_ns);
                 (built.program, Columns::Devices(built.columns))
             }
             Kind::Groups => {
-                let built = Groups::build(problem, workers, pools, windows, periods_ns, labels);
+                let built = Groups::build(pooled, windows, periods_ns);
                 (built.program, Columns::Groups(built.columns))
             }
         }

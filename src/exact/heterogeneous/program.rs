@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::exact::closure::Closure;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
-use crate::exact::windows::closure::Closure;
 use crate::exact::windows::demands::{self, Demand};
 use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};

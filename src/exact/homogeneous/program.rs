@@ -3,12 +3,12 @@
 use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact::bounds;
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
-use crate::exact::windows::closure::Closure;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;

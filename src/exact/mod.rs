@@ -15,12 +15,14 @@
 //! | [`device_levels`] | the same over ideals and free devices, level by level |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
+//! | [`closure`] | what lies before and behind what |
 //! | `bits` | bit sets |
 //! | `tuning` | every number the engine was tuned by |
 //! | `room` | how much memory a search may take |
 
 mod bits;
 pub mod bounds;
+pub mod closure;
 mod components;
 mod cut_states;
 pub mod device_levels;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{BottleneckColumns, load, objective};
+use super::load::{BottleneckColumns, Placement, load, objective};
 use super::staging::{Staging, Windows, monotone, precedence};
 use crate::problem::Problem;
 
@@ -38,8 +38,13 @@ impl Anchored {
         monotone(&mut program, three, &staging, labels);
         precedence(&mut program, three, &staging, labels);
         charges(&mut program, three, &staging, &paid, labels);
-        load(&mut program, three, &staging, &paid, &bottlenecks, IN, |_| 1.0);
-        program.objective = objective(&program, three, &staging, &paid, &bottlenecks);
+        let placement = Placement {
+            problem: three,
+            staging: &staging,
+            charges: &paid,
+        };
+        load(&mut program, placement, &bottlenecks, IN, |_| 1.0);
+        program.objective = objective(&program, placement, &bottlenecks);
         Self { program, staging }
     }
 

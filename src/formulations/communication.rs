@@ -87,33 +87,31 @@ pub fn charges(
     charges: &Charges,
     labels: &[String],
 ) {
-    let inside = |item: usize, k: usize| staging.x(item, k);
-    charges_of(program, problem, charges, labels, &inside, &|_| {
-        Expression::default()
+    charges_of(program, problem, charges, labels, &|here, elsewhere, k| {
+        staging.x(here, k) - staging.x(elsewhere, k)
     });
 }
 
-/// The same for any measure of being inside a stage, such as that of `groups`, less what makes the stage's transfers free.
+/// The same for any measure of one item being inside a stage and another not, given in this order, such as that of `groups`
+/// less what makes the stage's transfers free.
 pub fn charges_of(
     program: &mut Program,
     problem: &Problem,
     charges: &Charges,
     labels: &[String],
-    inside: &dyn Fn(usize, usize) -> Expression,
-    free: &dyn Fn(usize) -> Expression,
+    apart: &dyn Fn(usize, usize, usize) -> Expression,
 ) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for k in 0..problem.stages() {
             for &to in &transfer.consumers {
-                let apart = |here: usize, elsewhere: usize| inside(here, k) - inside(elsewhere, k) - free(k);
+                let from = transfer.producer;
                 let indices = format!("{t},{},{}", labels[to], k + 1);
                 if let Some(sent) = charges.sent[t][k] {
-                    let name = format!("sent[{indices}]");
-                    program.add_row(name, apart(transfer.producer, to), sent.expression());
+                    program.add_row(format!("sent[{indices}]"), apart(from, to, k), sent.expression());
                 }
                 if let Some(received) = charges.received[t][k] {
                     let name = format!("received[{indices}]");
-                    program.add_row(name, apart(to, transfer.producer), received.expression());
+                    program.add_row(name, apart(to, from, k), received.expression());
                 }
             }
         }

@@ -5,7 +5,7 @@ use good_lp::{Expression, variable};
 
 use super::communication::{Charges, charges_of};
 use super::load::add_transfers;
-use super::pools::{Policy, Pool, Unsupported};
+use super::pools::{Policy, Pool, Pooled, Unsupported};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
@@ -86,9 +86,7 @@ fn parts_of(pools: &[Pool], name: usize) -> impl Iterator<Item = (usize, usize)>
 
 /// What the functions below share.
 struct Builder<'a> {
-    problem: &'a Problem,
-    pools: &'a [Pool],
-    labels: &'a [String],
+    pooled: Pooled<'a>,
     program: Program,
     staging: Staging,
     charges: Charges,
@@ -105,36 +103,27 @@ struct Builder<'a> {
 impl Devices {
     /// Builds the program.
     ///
-    /// * `pools`: those of all choices, from [`pools`];
+    /// * `pooled`: the problem, with the pools of all choices, from [`pools`];
     /// * `windows`: stages an item may lie in;
-    /// * `least_ns`, `most_ns`: periods of interest, in real numbers;
-    /// * `labels`: a name for each item.
+    /// * `least_ns`, `most_ns`: periods of interest, in real numbers.
     ///
     /// Size: (q-1) n + q c binaries and q n c further columns for n items, q stages and c choices; about as many rows, and
     /// those of staging and charges.
-    pub fn build(
-        problem: &Problem,
-        workers: &Workers,
-        pools: &[Pool],
-        windows: &Windows,
-        [least_ns, most_ns]: [f64; 2],
-        labels: &[String],
-    ) -> Self {
+    pub fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
+        let problem = pooled.problem;
         let scale_ns = most_ns.max(1.0);
         let mut program = Program::new(scale_ns);
-        let staging = Staging::declare(&mut program, problem, windows, labels);
+        let staging = Staging::declare(&mut program, problem, windows, pooled.labels);
         let charges = Charges::declare(&mut program, problem, &staging, 0..problem.stages());
         let most = most_ns / scale_ns;
         let period = variable()
             .bounds((least_ns / scale_ns - CLEARANCE).clamp(0.0, most)..=most)
             .name("bottleneck");
         let period = program.declare(period);
-        let runs_on = declare_choices(&mut program, problem, pools);
-        let item_on = declare_items(&mut program, problem, pools, &staging, labels);
+        let runs_on = declare_choices(&mut program, pooled);
+        let item_on = declare_items(&mut program, pooled, &staging);
         let mut builder = Builder {
-            problem,
-            pools,
-            labels,
+            pooled,
             program,
             staging,
             charges,
@@ -143,12 +132,14 @@ impl Devices {
             runs_on,
             item_on,
         };
-        builder.placement(workers);
+        builder.staging();
+        builder.choices();
+        builder.placement();
         builder.memory();
         builder.transfers();
-        let globals = match pools[0].policy {
+        let globals = match pooled.pools[0].policy {
             Policy::Turns => Vec::new(),
-            _ => builder.phases(workers.resource_names.len()),
+            _ => builder.phases(),
         };
         builder.busy();
         builder.program.objective = period.expression();
@@ -163,23 +154,23 @@ impl Devices {
     }
 }
 
-fn declare_choices(program: &mut Program, problem: &Problem, pools: &[Pool]) -> Vec<Vec<Column>> {
+fn declare_choices(program: &mut Program, pooled: Pooled) -> Vec<Vec<Column>> {
     let mut declare = |k: usize, c: usize| {
         let binary = variable().binary().name(format!("runs_on[{},{}]", k + 1, c + 1));
         program.declare(binary)
     };
-    (0..problem.stages())
-        .map(|k| (0..pools.len()).map(|c| declare(k, c)).collect())
+    (0..pooled.problem.stages())
+        .map(|k| (0..pooled.pools.len()).map(|c| declare(k, c)).collect())
         .collect()
 }
 
-fn declare_items(
-    program: &mut Program,
-    problem: &Problem,
-    pools: &[Pool],
-    staging: &Staging,
-    labels: &[String],
-) -> Vec<Vec<Vec<Option<Column>>>> {
+fn declare_items(program: &mut Program, pooled: Pooled, staging: &Staging) -> Vec<Vec<Vec<Option<Column>>>> {
+    let Pooled {
+        problem,
+        pools,
+        labels,
+        ..
+    } = pooled;
     let mut declare = |i: usize, k: usize, c: usize| {
         let meet = staging.allows(i, k) && pools[c].times_ns[i].is_some();
         let placed = variable().bounds(0.0..=1.0);
@@ -216,14 +207,19 @@ impl Builder<'_> {
         sum
     }
 
-    /// Families of staging, `one_choice`, `inventory`, `placed` and `only_on`.
-    fn placement(&mut self, workers: &Workers) {
-        let (problem, labels) = (self.problem, self.labels);
+    /// Families of staging.
+    fn staging(&mut self) {
+        let Pooled { problem, labels, .. } = self.pooled;
         monotone(&mut self.program, problem, &self.staging, labels);
         precedence(&mut self.program, problem, &self.staging, labels);
         if problem.settings.all_stages {
             non_empty(&mut self.program, problem, &self.staging);
         }
+    }
+
+    /// Families `one_choice` and `inventory`: a stage runs on one choice at most, and choices share what there is.
+    fn choices(&mut self) {
+        let Pooled { problem, workers, .. } = self.pooled;
         for k in 0..problem.stages() {
             let one = self.sum_of_choices(k, |_| 1.0);
             self.program
@@ -238,29 +234,40 @@ impl Builder<'_> {
             self.program
                 .add_row(format!("inventory[{}]", at + 1), taken, inventory);
         }
-        for (i, label) in labels.iter().enumerate() {
-            for k in (0..problem.stages()).filter(|&k| self.staging.allows(i, k)) {
-                let mut somewhere = Expression::default();
-                for (c, on) in self.item_on[i][k].iter().enumerate() {
-                    let Some(on) = on else { continue };
-                    on.add_to(&mut somewhere, 1.0);
-                    let name = format!("only_on[{label},{},{}]", k + 1, c + 1);
-                    self.program
-                        .add_row(name, on.expression(), self.runs_on[k][c].expression());
+    }
+
+    /// Families `placed` and `only_on`: an item of a stage is on the choice that runs the stage.
+    fn placement(&mut self) {
+        for i in 0..self.pooled.labels.len() {
+            for k in 0..self.pooled.problem.stages() {
+                if self.staging.allows(i, k) {
+                    self.place(i, k);
                 }
-                let name = format!("placed[{label},{}]", k + 1);
-                self.program.add_row(name, self.staging.x(i, k), somewhere);
             }
         }
     }
 
+    fn place(&mut self, item: usize, k: usize) {
+        let label = &self.pooled.labels[item];
+        let mut somewhere = Expression::default();
+        for (c, on) in self.item_on[item][k].iter().enumerate() {
+            let Some(on) = on else { continue };
+            on.add_to(&mut somewhere, 1.0);
+            let name = format!("only_on[{label},{},{}]", k + 1, c + 1);
+            self.program
+                .add_row(name, on.expression(), self.runs_on[k][c].expression());
+        }
+        let name = format!("placed[{label},{}]", k + 1);
+        self.program.add_row(name, self.staging.x(item, k), somewhere);
+    }
+
     /// Family `device_memory`: what the items of a stage hold fits what runs it.
     fn memory(&mut self) {
-        let problem = self.problem;
+        let problem = self.pooled.problem;
         let held = |k: usize, i: usize| problem.memory_bytes(&problem.items[i], problem.stages() - k);
         // The first stage holds most.
         let all: u64 = (0..problem.items.len()).map(|i| held(0, i)).sum();
-        if self.pools.iter().all(|pool| pool.memory_bytes >= all) {
+        if self.pooled.pools.iter().all(|pool| pool.memory_bytes >= all) {
             return;
         }
         let unit = all as f64;
@@ -269,7 +276,7 @@ impl Builder<'_> {
             for i in 0..problem.items.len() {
                 self.staging.add_x(&mut bytes, held(k, i) as f64 / unit, i, k);
             }
-            let room = self.sum_of_choices(k, |c| self.pools[c].memory_bytes.min(all) as f64 / unit);
+            let room = self.sum_of_choices(k, |c| self.pooled.pools[c].memory_bytes.min(all) as f64 / unit);
             self.program
                 .add_row(format!("device_memory[{}]", k + 1), bytes, room);
         }
@@ -277,15 +284,21 @@ impl Builder<'_> {
 
     /// Families `sent` and `received`, free on what does not pay.
     fn transfers(&mut self) {
-        let inside = |item: usize, k: usize| self.staging.x(item, k);
-        let is_free = |c: usize| if self.pools[c].pays { 0.0 } else { 1.0 };
-        let free: Vec<Expression> = (0..self.problem.stages())
+        let Pooled {
+            problem,
+            pools,
+            labels,
+            ..
+        } = self.pooled;
+        let is_free = |c: usize| if pools[c].pays { 0.0 } else { 1.0 };
+        let free: Vec<Expression> = (0..problem.stages())
             .map(|k| self.sum_of_choices(k, is_free))
             .collect();
-        let program = &mut self.program;
-        charges_of(program, self.problem, &self.charges, self.labels, &inside, &|k| {
-            free[k].clone()
-        });
+        let staging = &self.staging;
+        let apart = |here: usize, elsewhere: usize, k: usize| {
+            staging.x(here, k) - staging.x(elsewhere, k) - free[k].clone()
+        };
+        charges_of(&mut self.program, problem, &self.charges, labels, &apart);
     }
 
     /// Family `load`, and with overlapped transfers `link_in` and `link_out`: work in turns, transfers and rings within the
@@ -297,19 +310,20 @@ impl Builder<'_> {
             ("link_in", |cost| cost.both().link_in_ns),
             ("link_out", |cost| cost.both().link_out_ns),
         ];
-        let problem = self.problem;
+        let problem = self.pooled.problem;
         let communication = problem.settings.communication;
         for k in 0..problem.stages() {
             let ring = self.synchronization(k);
             let mut rows = Vec::new();
-            if self.pools[0].policy == Policy::Turns {
+            if self.pooled.pools[0].policy == Policy::Turns {
                 rows.push((LOAD, self.turns(k), communication.blocks()));
             }
             if communication.has_links() {
                 rows.extend(LINKS.map(|link| (link, Expression::default(), true)));
             }
             for ((family, resource), mut busy, has_ring) in rows {
-                add_transfers(&mut busy, &self.program, problem, &self.charges, k, resource);
+                let scaled = |cost: &StageCost| resource(cost) as f64 / self.program.scale_ns;
+                add_transfers(&mut busy, problem, &self.charges, k, scaled);
                 if has_ring {
                     busy += ring.clone();
                 }
@@ -322,7 +336,7 @@ impl Builder<'_> {
     /// Work of a stage whose phases take turns.
     fn turns(&self, k: usize) -> Expression {
         let mut busy = Expression::default();
-        for (c, pool) in self.pools.iter().enumerate() {
+        for (c, pool) in self.pooled.pools.iter().enumerate() {
             if pool.policy == Policy::Turns {
                 let scaled = |i| pool.least_ns(i).unwrap_or(0.0) / self.program.scale_ns;
                 busy += self.sum_of_items(k, c, scaled);
@@ -334,11 +348,11 @@ impl Builder<'_> {
     /// Family `synchronized`: whether a group has parameters to reduce; returns what its ring takes.
     fn synchronization(&mut self, k: usize) -> Expression {
         let mut busy = Expression::default();
-        for c in 0..self.pools.len() {
-            let Some(ring) = self.pools[c].synchronization else {
+        for c in 0..self.pooled.pools.len() {
+            let Some(ring) = self.pooled.pools[c].synchronization else {
                 continue;
             };
-            let items = &self.problem.items;
+            let items = &self.pooled.problem.items;
             let bytes = |i: usize| ring.byte_ns * items[i].parameter_bytes as f64 / self.program.scale_ns;
             busy += self.sum_of_items(k, c, bytes);
             if ring.latency_ns == 0.0 {
@@ -350,7 +364,7 @@ impl Builder<'_> {
             any.add_to(&mut busy, ring.latency_ns / self.program.scale_ns);
             for i in (0..items.len()).filter(|&i| items[i].parameter_bytes > 0) {
                 if let Some(on) = self.item_on[i][k][c] {
-                    let name = format!("synchronized[{},{indices}]", self.labels[i]);
+                    let name = format!("synchronized[{},{indices}]", self.pooled.labels[i]);
                     self.program.add_row(name, on.expression(), any.expression());
                 }
             }
@@ -359,22 +373,22 @@ impl Builder<'_> {
     }
 
     /// Families `forward`, `backward`, and those of splits: both phases at once, each on its share.
-    fn phases(&mut self, names: usize) -> Vec<Option<Global>> {
+    fn phases(&mut self) -> Vec<Option<Global>> {
         let mut globals = Vec::new();
-        if self.pools[0].policy == Policy::Global {
-            for name in 0..names {
-                let Some(like) = parts_of(self.pools, name).next() else {
+        if self.pooled.pools[0].policy == Policy::Global {
+            for name in 0..self.pooled.workers.resource_names.len() {
+                let Some(like) = parts_of(self.pooled.pools, name).next() else {
                     globals.push(None);
                     continue;
                 };
-                let part = &self.pools[like.0].parts[like.1];
+                let part = &self.pooled.pools[like.0].parts[like.1];
                 let indices = format!("{}", name + 1);
                 let split = Split::declare(&mut self.program, part, &indices);
                 split.add_rows(&mut self.program, &indices, self.period.expression(), self.most);
                 globals.push(Some(Global { split, like }));
             }
         }
-        for k in 0..self.problem.stages() {
+        for k in 0..self.pooled.problem.stages() {
             self.phases_of_stage(k, &globals);
         }
         globals
@@ -382,8 +396,8 @@ impl Builder<'_> {
 
     fn phases_of_stage(&mut self, k: usize, globals: &[Option<Global>]) {
         let mut all_busy = Expression::default();
-        for c in 0..self.pools.len() {
-            let pool = &self.pools[c];
+        for c in 0..self.pooled.pools.len() {
+            let pool = &self.pooled.pools[c];
             let indices = format!("{},{}", k + 1, c + 1);
             let splits = match pool.policy {
                 Policy::Free => {
@@ -411,7 +425,7 @@ impl Builder<'_> {
                 self.program.add_row(format!("{family}[{indices}]"), work, speed);
             }
         }
-        if self.pools[0].policy == Policy::Free {
+        if self.pooled.pools[0].policy == Policy::Free {
             let name = format!("one_busy[{}]", k + 1);
             self.program.add_row(name, all_busy, self.period.expression());
         }
@@ -427,7 +441,7 @@ impl Builder<'_> {
         self.program
             .add_row(format!("busy[{indices}]"), busy.expression(), most);
         let mut splits = Vec::new();
-        for (at, part) in self.pools[c].parts.iter().enumerate() {
+        for (at, part) in self.pooled.pools[c].parts.iter().enumerate() {
             let indices = format!("{indices},{}", at + 1);
             let split = Split::declare(&mut self.program, part, &indices);
             split.add_rows(&mut self.program, &indices, busy.expression(), self.most);

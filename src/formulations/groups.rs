@@ -5,7 +5,7 @@ use good_lp::{Expression, variable};
 
 use super::communication::{Charges, charges_of};
 use super::load::add_transfers;
-use super::pools::{Part, Policy, Pool, Unsupported, same_ratio};
+use super::pools::{Part, Policy, Pool, Pooled, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Meaning, Program};
@@ -177,9 +177,7 @@ pub fn least_ns(problem: &Problem, workers: &Workers, pools: &[Pool]) -> f64 {
 
 /// What the functions below share.
 struct Builder<'a> {
-    problem: &'a Problem,
-    pools: &'a [Pool],
-    labels: &'a [String],
+    pooled: Pooled<'a>,
     program: Program,
     staging: Staging,
     /// `θ`.
@@ -195,53 +193,24 @@ struct Builder<'a> {
 impl Groups {
     /// Builds the program.
     ///
-    /// * `pools`: those of [`singles`];
+    /// * `pooled`: the problem, with the pools of [`singles`];
     /// * `windows`: stages an item may lie in; with one stage each, the best groups of a given partition;
-    /// * `least_ns`, `most_ns`: periods of interest, in real numbers, `least_ns` above 0 and a bound on every plan;
-    /// * `labels`: a name for each item.
+    /// * `least_ns`, `most_ns`: periods of interest, in real numbers, `least_ns` above 0 and a bound on every plan.
     ///
     /// Size: (q-1) n binaries, q c integers and q (n + 2 t) further columns for n items, q stages, c classes and t
     /// transfers; with memory or layers that some class cannot run, q c binaries more.
-    pub fn build(
-        problem: &Problem,
-        workers: &Workers,
-        pools: &[Pool],
-        windows: &Windows,
-        [least_ns, most_ns]: [f64; 2],
-        labels: &[String],
-    ) -> Self {
+    pub fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
+        let Pooled { problem, labels, .. } = pooled;
         let mut program = Program::new(least_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
         let slowest = (least_ns / most_ns).min(1.0);
         let pace = variable().bounds(slowest..=1.0).name("pace");
         let pace = program.declare(pace);
-        let paced = labels.iter().enumerate().map(|(i, label)| {
-            let of_stage = |k: usize| {
-                let paced = variable()
-                    .bounds(0.0..=1.0)
-                    .name(format!("paced[{label},{}]", k + 1));
-                staging.allows(i, k).then(|| program.declare(paced))
-            };
-            (0..problem.stages()).map(of_stage).collect()
-        });
-        let paced: Vec<Vec<Option<Column>>> = paced.collect();
-        let all: usize = workers.inventory.iter().sum();
-        let most = match problem.settings.all_stages {
-            true => all + 1 - problem.stages(),
-            false => all,
-        };
-        let most_devices: Vec<usize> = workers.inventory.iter().map(|&count| count.min(most)).collect();
-        let mut declare = |k: usize, c: usize| {
-            let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
-            program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
-        };
-        let devices = (0..problem.stages())
-            .map(|k| (0..pools.len()).map(|c| declare(k, c)).collect())
-            .collect();
+        let paced = declare_paced(&mut program, pooled, &staging);
+        let most_devices = most_devices(pooled);
+        let devices = declare_devices(&mut program, pooled, &most_devices);
         let mut builder = Builder {
-            problem,
-            pools,
-            labels,
+            pooled,
             program,
             staging,
             pace,
@@ -250,7 +219,7 @@ impl Groups {
             most_devices,
         };
         builder.placement(slowest);
-        builder.inventory(workers);
+        builder.inventory();
         builder.presence();
         builder.work();
         builder.links();
@@ -264,6 +233,41 @@ impl Groups {
             },
         }
     }
+}
+
+/// `w_ik`, where windows allow it.
+fn declare_paced(program: &mut Program, pooled: Pooled, staging: &Staging) -> Vec<Vec<Option<Column>>> {
+    let mut declare = |i: usize, k: usize| {
+        let name = format!("paced[{},{}]", pooled.labels[i], k + 1);
+        let paced = variable().bounds(0.0..=1.0).name(name);
+        staging.allows(i, k).then(|| program.declare(paced))
+    };
+    let stages = 0..pooled.problem.stages();
+    (0..pooled.labels.len())
+        .map(|i| stages.clone().map(|k| declare(i, k)).collect())
+        .collect()
+}
+
+/// Devices of each class that a stage may have: all, but for the one that each other stage keeps where all must hold something.
+fn most_devices(pooled: Pooled) -> Vec<usize> {
+    let inventory = &pooled.workers.inventory;
+    let all: usize = inventory.iter().sum();
+    let most = match pooled.problem.settings.all_stages {
+        true => all + 1 - pooled.problem.stages(),
+        false => all,
+    };
+    inventory.iter().map(|&count| count.min(most)).collect()
+}
+
+/// `n_kc`.
+fn declare_devices(program: &mut Program, pooled: Pooled, most_devices: &[usize]) -> Vec<Vec<Column>> {
+    let mut declare = |k: usize, c: usize| {
+        let count = variable().integer().bounds(0.0..=most_devices[c] as f64);
+        program.declare(count.name(format!("devices[{},{}]", k + 1, c + 1)))
+    };
+    (0..pooled.problem.stages())
+        .map(|k| (0..pooled.pools.len()).map(|c| declare(k, c)).collect())
+        .collect()
 }
 
 impl Builder<'_> {
@@ -281,7 +285,7 @@ impl Builder<'_> {
 
     /// Families of staging, `pace`, `own_stage` and `slowest`: `w_ik` is `θ` in the item's stage and 0 elsewhere.
     fn placement(&mut self, slowest: f64) {
-        let (problem, labels) = (self.problem, self.labels);
+        let Pooled { problem, labels, .. } = self.pooled;
         monotone(&mut self.program, problem, &self.staging, labels);
         precedence(&mut self.program, problem, &self.staging, labels);
         if problem.settings.all_stages {
@@ -308,8 +312,8 @@ impl Builder<'_> {
     }
 
     /// Families `inventory` and `some_device`.
-    fn inventory(&mut self, workers: &Workers) {
-        for (c, &inventory) in workers.inventory.iter().enumerate() {
+    fn inventory(&mut self) {
+        for (c, &inventory) in self.pooled.workers.inventory.iter().enumerate() {
             let mut taken = Expression::default();
             for of_stage in &self.devices {
                 of_stage[c].add_to(&mut taken, 1.0);
@@ -318,15 +322,15 @@ impl Builder<'_> {
             self.program
                 .add_row(format!("inventory[{}]", c + 1), taken, inventory);
         }
-        for k in 0..self.problem.stages() {
+        for k in 0..self.pooled.problem.stages() {
             let some = self.sum_of_devices(k, |_| 1.0);
-            if self.problem.settings.all_stages {
+            if self.pooled.problem.settings.all_stages {
                 self.program
                     .add_row(format!("some_device[{}]", k + 1), 1.into(), some);
                 continue;
             }
             // Work alone does not say so for items without any, nor beyond the solver's tolerance for those with little.
-            for (i, label) in self.labels.iter().enumerate() {
+            for (i, label) in self.pooled.labels.iter().enumerate() {
                 if self.staging.allows(i, k) {
                     let name = format!("some_device[{label},{}]", k + 1);
                     self.program.add_row(name, self.staging.x(i, k), some.clone());
@@ -337,78 +341,109 @@ impl Builder<'_> {
 
     /// Families `present`, `not_on` and `group_memory`: what a class cannot run or hold keeps it out of a stage.
     fn presence(&mut self) {
-        let problem = self.problem;
-        let held = |k: usize, i: usize| problem.memory_bytes(&problem.items[i], problem.stages() - k);
+        let Pooled { problem, pools, .. } = self.pooled;
+        let items = 0..problem.items.len();
         // The first stage holds most.
-        let all: u64 = (0..problem.items.len()).map(|i| held(0, i)).sum();
-        let unit = all.max(1) as f64;
-        for (c, pool) in self.pools.iter().enumerate() {
-            let cannot: Vec<usize> = (0..problem.items.len())
-                .filter(|&i| pool.times_ns[i].is_none())
-                .collect();
-            let is_tight = pool.memory_bytes < all;
+        let most_bytes: u64 = items.clone().map(|i| self.held_bytes(0, i)).sum();
+        for (c, pool) in pools.iter().enumerate() {
+            let cannot_run = |i: &usize| pool.times_ns[*i].is_none();
+            let cannot: Vec<usize> = items.clone().filter(cannot_run).collect();
+            let is_tight = pool.memory_bytes < most_bytes;
             if cannot.is_empty() && !is_tight {
                 continue;
             }
             for k in 0..problem.stages() {
-                let indices = format!("{},{}", k + 1, c + 1);
-                let present = variable().binary().name(format!("is_present[{indices}]"));
-                let present = self.program.declare(present);
-                let mut most = Expression::default();
-                present.add_to(&mut most, self.most_devices[c] as f64);
-                let count = self.devices[k][c].expression();
-                self.program.add_row(format!("present[{indices}]"), count, most);
-                for &i in &cannot {
-                    let both = self.staging.x(i, k) + present.expression();
-                    let name = format!("not_on[{},{indices}]", self.labels[i]);
-                    self.program.add_row(name, both, 1.into());
-                }
+                let present = self.present(k, c);
+                self.not_on(k, c, &cannot, present);
                 if is_tight {
-                    let mut bytes = Expression::default();
-                    for i in 0..problem.items.len() {
-                        self.staging.add_x(&mut bytes, held(k, i) as f64 / unit, i, k);
-                    }
-                    let room = pool.memory_bytes as f64 / unit;
-                    present.add_to(&mut bytes, 1.0 - room);
-                    self.program
-                        .add_row(format!("group_memory[{indices}]"), bytes, 1.into());
+                    self.group_memory(k, c, most_bytes, present);
                 }
             }
         }
     }
 
+    /// Bytes of an item on stage `k`.
+    fn held_bytes(&self, k: usize, item: usize) -> u64 {
+        let problem = self.pooled.problem;
+        problem.memory_bytes(&problem.items[item], problem.stages() - k)
+    }
+
+    /// Family `present`: whether a stage has devices of a class.
+    fn present(&mut self, k: usize, c: usize) -> Column {
+        let indices = format!("{},{}", k + 1, c + 1);
+        let present = variable().binary().name(format!("is_present[{indices}]"));
+        let present = self.program.declare(present);
+        let mut most = Expression::default();
+        present.add_to(&mut most, self.most_devices[c] as f64);
+        let count = self.devices[k][c].expression();
+        self.program.add_row(format!("present[{indices}]"), count, most);
+        present
+    }
+
+    /// Family `not_on`: a class keeps away from items that it cannot run.
+    fn not_on(&mut self, k: usize, c: usize, cannot: &[usize], present: Column) {
+        for &i in cannot {
+            let both = self.staging.x(i, k) + present.expression();
+            let name = format!("not_on[{},{},{}]", self.pooled.labels[i], k + 1, c + 1);
+            self.program.add_row(name, both, 1.into());
+        }
+    }
+
+    /// Family `group_memory`: what a stage holds fits each device of a class that is present.
+    fn group_memory(&mut self, k: usize, c: usize, most_bytes: u64, present: Column) {
+        let unit = most_bytes.max(1) as f64;
+        let mut bytes = Expression::default();
+        for i in 0..self.pooled.problem.items.len() {
+            let held = self.held_bytes(k, i) as f64 / unit;
+            self.staging.add_x(&mut bytes, held, i, k);
+        }
+        let room = self.pooled.pools[c].memory_bytes as f64 / unit;
+        present.add_to(&mut bytes, 1.0 - room);
+        let name = format!("group_memory[{},{}]", k + 1, c + 1);
+        self.program.add_row(name, bytes, 1.into());
+    }
+
     /// Families `load`, or `forward` and `backward` with those of splits: a stage's devices keep up.
     fn work(&mut self) {
-        let duties = duties(self.problem, self.pools);
-        for k in 0..self.problem.stages() {
+        let duties = duties(self.pooled.problem, self.pooled.pools);
+        for k in 0..self.pooled.problem.stages() {
             let splits = self.splits(k);
             for duty in &duties {
-                let mut busy = Expression::default();
-                for (item, &work_ns) in duty.work_ns.iter().enumerate() {
-                    if let Some(w) = self.paced[item][k].filter(|_| work_ns > 0.0) {
-                        w.add_to(&mut busy, work_ns / self.program.scale_ns);
-                    }
-                }
-                let mut speed = Expression::default();
-                match splits.is_empty() {
-                    true => speed += self.sum_of_devices(k, |c| duty.rates[c]),
-                    false => {
-                        let parts = self.pools.iter().flat_map(|pool| &pool.parts);
-                        for (split, part) in splits.iter().zip(parts) {
-                            split.add_speed(part, duty.phase, &mut speed);
-                        }
-                    }
-                }
                 let name = format!("{}[{}]", duty.family, k + 1);
+                let (busy, speed) = (self.busy(k, duty), self.speed(k, duty, &splits));
                 self.program.add_row(name, busy, speed);
             }
         }
     }
 
+    /// Work of a stage for each unit of time, at its pace.
+    fn busy(&self, k: usize, duty: &Duty) -> Expression {
+        let mut busy = Expression::default();
+        for (of_item, &work_ns) in self.paced.iter().zip(&duty.work_ns) {
+            if let Some(w) = of_item[k].filter(|_| work_ns > 0.0) {
+                w.add_to(&mut busy, work_ns / self.program.scale_ns);
+            }
+        }
+        busy
+    }
+
+    /// What a stage's devices get done in a unit of time: by rates, or where shares are free by splits of the parts.
+    fn speed(&self, k: usize, duty: &Duty, splits: &[Split]) -> Expression {
+        if splits.is_empty() {
+            return self.sum_of_devices(k, |c| duty.rates[c]);
+        }
+        let mut speed = Expression::default();
+        let parts = self.pooled.pools.iter().flat_map(|pool| &pool.parts);
+        for (split, part) in splits.iter().zip(parts) {
+            split.add_speed(part, duty.phase, &mut speed);
+        }
+        speed
+    }
+
     /// How many devices' worth of each part is at each of its levels, where shares are the plan's choice.
     fn splits(&mut self, k: usize) -> Vec<Split> {
         let mut splits = Vec::new();
-        for (c, pool) in self.pools.iter().enumerate() {
+        for (c, pool) in self.pooled.pools.iter().enumerate() {
             if pool.policy != Policy::Free {
                 continue;
             }
@@ -426,42 +461,51 @@ impl Builder<'_> {
 
     /// Families `paying`, `sent`, `received`, `link_in` and `link_out`: links keep up, free where no device pays.
     fn links(&mut self) {
-        let problem = self.problem;
+        let Pooled { problem, labels, .. } = self.pooled;
         if problem.transfers.is_empty() {
             return;
         }
-        let all = 0..problem.stages();
-        let charges = Charges::declare(&mut self.program, problem, &self.staging, all.clone());
-        let mut free = vec![Expression::default(); problem.stages()];
-        if !self.pools.iter().all(|pool| pool.pays) {
-            for k in all.clone() {
-                let pays = variable().binary().name(format!("pays[{}]", k + 1));
-                let pays = self.program.declare(pays);
-                let paying = self.sum_of_devices(k, |c| f64::from(u8::from(self.pools[c].pays)));
-                let mut most = Expression::default();
-                let devices: usize = self.most_devices.iter().sum();
-                pays.add_to(&mut most, devices as f64);
-                self.program.add_row(format!("paying[{}]", k + 1), paying, most);
-                free[k] = Expression::from(1.0) - pays.expression();
-            }
-        }
+        let charges = Charges::declare(&mut self.program, problem, &self.staging, 0..problem.stages());
+        let free = self.paying();
         let paced = &self.paced;
         let w = |item: usize, k: usize| paced[item][k].map_or(Expression::default(), Column::expression);
-        let program = &mut self.program;
-        charges_of(program, problem, &charges, self.labels, &w, &|k| free[k].clone());
+        let apart = |here: usize, elsewhere: usize, k: usize| w(here, k) - w(elsewhere, k) - free[k].clone();
+        charges_of(&mut self.program, problem, &charges, labels, &apart);
         type Link = fn(&StageCost) -> u64;
         let links: [(&str, Link); 2] = [
             ("link_in", |cost| cost.both().link_in_ns),
             ("link_out", |cost| cost.both().link_out_ns),
         ];
+        let scale_ns = self.program.scale_ns;
         for (family, link) in links {
-            for k in all.clone() {
+            let scaled = |cost: &StageCost| link(cost) as f64 / scale_ns;
+            for k in 0..problem.stages() {
                 let mut busy = Expression::default();
-                add_transfers(&mut busy, &self.program, problem, &charges, k, link);
-                self.program
-                    .add_row(format!("{family}[{}]", k + 1), busy, 1.into());
+                add_transfers(&mut busy, problem, &charges, k, scaled);
+                let name = format!("{family}[{}]", k + 1);
+                self.program.add_row(name, busy, 1.into());
             }
         }
+    }
+
+    /// Family `paying`: whether a stage has a device that pays for transfers. Returns, by stage, what is 1 where it has none.
+    fn paying(&mut self) -> Vec<Expression> {
+        let Pooled { problem, pools, .. } = self.pooled;
+        let mut free = vec![Expression::default(); problem.stages()];
+        if pools.iter().all(|pool| pool.pays) {
+            return free;
+        }
+        for (k, free) in free.iter_mut().enumerate() {
+            let pays = variable().binary().name(format!("pays[{}]", k + 1));
+            let pays = self.program.declare(pays);
+            let paying = self.sum_of_devices(k, |c| f64::from(u8::from(pools[c].pays)));
+            let mut most = Expression::default();
+            let devices: usize = self.most_devices.iter().sum();
+            pays.add_to(&mut most, devices as f64);
+            self.program.add_row(format!("paying[{}]", k + 1), paying, most);
+            *free = Expression::from(1.0) - pays.expression();
+        }
+        free
     }
 }
 

@@ -42,6 +42,33 @@ pub(super) struct Rows<'a> {
 /// `x_lk`, by layer and stage.
 pub(super) type Places = Vec<Vec<Expression>>;
 
+/// The variables that say how a pipeline is cut.
+pub(super) struct Pipeline {
+    pub(super) x: Places,
+    /// Whether stages hold layers.
+    pub(super) used: Vec<Column>,
+    /// For each inner boundary and stage, 1 if exactly one of its two layers lies there.
+    pub(super) crossings: Vec<Vec<Column>>,
+}
+
+/// Samples that a stage takes, times what lies there.
+pub(super) struct StageSamples {
+    /// By layer.
+    pub(super) on_layer: Vec<Column>,
+    /// By inner boundary.
+    pub(super) on_crossing: Vec<Column>,
+}
+
+/// A place for a class of devices: a stage.
+pub(super) struct Place {
+    /// Its indices in names.
+    pub(super) indices: String,
+    pub(super) stage: usize,
+    pub(super) class: usize,
+    /// 1 if the class stands there, else 0.
+    pub(super) stands: Expression,
+}
+
 impl Rows<'_> {
     pub(super) fn binary(&mut self, name: String) -> Column {
         self.program.declare(variable().binary().name(name))
@@ -59,8 +86,16 @@ impl Rows<'_> {
             .declare(if whole { definition.integer() } else { definition })
     }
 
+    /// The variables and rows of how a pipeline is cut: every layer is in one stage if `on` is 1, in none if it is 0.
+    pub(super) fn pipeline(&mut self, pipeline: usize, on: &Expression) -> Pipeline {
+        let x = self.staging(pipeline, on);
+        let used = self.used(pipeline, &x);
+        let crossings = self.crossings(pipeline, &x);
+        Pipeline { x, used, crossings }
+    }
+
     /// Prefix binaries of a pipeline: every layer in one stage if `on` is 1, in none if it is 0.
-    pub(super) fn staging(&mut self, pipeline: usize, on: &Expression) -> Places {
+    fn staging(&mut self, pipeline: usize, on: &Expression) -> Places {
         let layers = self.slot.chain.layers();
         let mut prefix: Vec<Vec<Expression>> = Vec::new();
         for l in 0..layers {
@@ -98,7 +133,7 @@ impl Rows<'_> {
     }
 
     /// Whether stages hold layers; those that do not come first, so that position says the depth.
-    pub(super) fn used(&mut self, pipeline: usize, x: &Places) -> Vec<Column> {
+    fn used(&mut self, pipeline: usize, x: &Places) -> Vec<Column> {
         let used: Vec<Column> = (0..self.stages)
             .map(|k| self.binary(format!("used[{pipeline},{k}]")))
             .collect();
@@ -122,7 +157,7 @@ impl Rows<'_> {
     }
 
     /// For each inner boundary and stage, 1 if exactly one of its two layers lies there.
-    pub(super) fn crossings(&mut self, pipeline: usize, x: &Places) -> Vec<Vec<Column>> {
+    fn crossings(&mut self, pipeline: usize, x: &Places) -> Vec<Vec<Column>> {
         let mut crossings = Vec::new();
         for b in 1..x.len() {
             let mut of_boundary = Vec::new();
@@ -145,7 +180,7 @@ impl Rows<'_> {
     }
 
     /// A product of samples and a number from 0 to 1 that is whole in plans: at least the samples where it is 1.
-    pub(super) fn product(&mut self, name: &str, samples: Column, chosen: Expression) -> Column {
+    fn product(&mut self, name: &str, samples: Column, chosen: Expression) -> Column {
         let most = f64::from(self.slot.samples);
         let product = self.at_most(most, format!("of_{name}"));
         let lower = samples.expression() - most + most * chosen;
@@ -153,38 +188,82 @@ impl Rows<'_> {
         product
     }
 
+    /// The products of samples with the layers and crossings of a stage; `indices` are those of the samples.
+    pub(super) fn samples_at(
+        &mut self,
+        indices: &str,
+        samples: Column,
+        pipeline: &Pipeline,
+        stage: usize,
+    ) -> StageSamples {
+        let of_layer = pipeline.x.iter().enumerate().map(|(l, of_layer)| {
+            let lies = of_layer[stage].clone();
+            self.product(&format!("layer_samples[{indices},{l}]"), samples, lies)
+        });
+        let on_layer = of_layer.collect();
+        let of_boundary = pipeline.crossings.iter().enumerate().map(|(b, of_boundary)| {
+            let crosses = of_boundary[stage].expression();
+            self.product(
+                &format!("crossing_samples[{indices},{}]", b + 1),
+                samples,
+                crosses,
+            )
+        });
+        let on_crossing = of_boundary.collect();
+        StageSamples {
+            on_layer,
+            on_crossing,
+        }
+    }
+
     /// Time of work and links for samples at one stage on a class, in ms.
-    pub(super) fn stage_ms(&self, class: usize, on_layer: &[Column], on_crossing: &[Column]) -> Expression {
+    pub(super) fn stage_ms(&self, class: usize, samples: &StageSamples) -> Expression {
         let position = self.classes[class][0];
         let device = &self.slot.devices[position];
         let mut time_ms = Expression::default();
-        for (l, samples) in on_layer.iter().enumerate() {
+        for (l, samples) in samples.on_layer.iter().enumerate() {
             let work_ms = self.slot.chain.work_ms[device.kind][l];
             // What the class cannot run is kept away from it by a row of its own.
             if work_ms.is_finite() {
                 samples.add_to(&mut time_ms, work_ms * device.slowdown);
             }
         }
-        for (b, samples) in on_crossing.iter().enumerate() {
+        for (b, samples) in samples.on_crossing.iter().enumerate() {
             samples.add_to(&mut time_ms, self.slot.moving_ms(position, b + 1));
         }
         time_ms
     }
 
     /// A class that stands at a stage can run its layers.
-    pub(super) fn runs(&mut self, place: &str, class: usize, x: &Places, k: usize, stands: &Expression) {
-        let kind = self.slot.devices[self.classes[class][0]].kind;
+    pub(super) fn runs(&mut self, place: &Place, x: &Places) {
+        let kind = self.slot.devices[self.classes[place.class][0]].kind;
         for (l, of_layer) in x.iter().enumerate() {
             if self.slot.chain.work_ms[kind][l].is_infinite() {
-                let both = of_layer[k].clone() + stands.clone();
+                let both = of_layer[place.stage].clone() + place.stands.clone();
                 self.program
-                    .add_row(format!("runs[{place},{l}]"), both, 1.0.into());
+                    .add_row(format!("runs[{},{l}]", place.indices), both, 1.0.into());
             }
         }
     }
 
+    /// A class that stands at a stage can hold what it holds there.
+    pub(super) fn memory(&mut self, place: &Place, bytes: Expression) {
+        let memory_bytes = self.slot.devices[self.classes[place.class][0]].memory_bytes;
+        if memory_bytes.is_finite() {
+            let spare = self.spare_bytes(self.depth(place.stage));
+            let limit = memory_bytes + spare - spare * place.stands.clone();
+            self.program
+                .add_row(format!("memory[{}]", place.indices), bytes, limit);
+        }
+    }
+
+    /// Micro-batches in flight at a stage.
+    pub(super) fn depth(&self, stage: usize) -> f64 {
+        (self.stages - stage) as f64
+    }
+
     /// More than anything held at a depth.
-    pub(super) fn spare_bytes(&self, depth: f64) -> f64 {
+    fn spare_bytes(&self, depth: f64) -> f64 {
         let chain = self.slot.chain;
         let stash: f64 = chain.stash_bytes.iter().sum();
         chain.state_bytes.iter().sum::<f64>() + stash * self.slot.micro_batch * depth + 1.0

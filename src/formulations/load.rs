@@ -87,13 +87,22 @@ impl BottleneckColumns {
     }
 }
 
+/// What loads are linear in: where items lie, and which transfers are paid.
+#[derive(Clone, Copy)]
+pub struct Placement<'a> {
+    /// What is placed.
+    pub problem: &'a Problem,
+    /// Where items lie.
+    pub staging: &'a Staging,
+    /// Which transfers are paid.
+    pub charges: &'a Charges,
+}
+
 /// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link of `stages` is busier than the
 /// bottleneck, or `capacity(k)` times it where `k` stands for that many stages.
 pub fn load(
     program: &mut Program,
-    problem: &Problem,
-    staging: &Staging,
-    charges: &Charges,
+    placement: Placement,
     bottlenecks: &BottleneckColumns,
     stages: Range<usize>,
     capacity: impl Fn(usize) -> f64,
@@ -101,9 +110,7 @@ pub fn load(
     for &(phase, bottleneck) in &bottlenecks.columns {
         for (family, resource) in RESOURCES {
             for k in stages.clone() {
-                let busy = busy(program, problem, staging, charges, k, |cost| {
-                    resource(&phase.of(cost))
-                });
+                let busy = placement.busy(k, program.scale_ns, |cost| resource(&phase.of(cost)));
                 let name = format!("{}{family}[{}]", phase.prefix(), k + 1);
                 program.add_row(name, busy, capacity(k) * bottleneck.expression());
             }
@@ -112,18 +119,12 @@ pub fn load(
 }
 
 /// What to minimise: the bottleneck, or the loads of all stages once and the bottlenecks M - 1 times.
-pub fn objective(
-    program: &Program,
-    problem: &Problem,
-    staging: &Staging,
-    charges: &Charges,
-    bottlenecks: &BottleneckColumns,
-) -> Expression {
+pub fn objective(program: &Program, placement: Placement, bottlenecks: &BottleneckColumns) -> Expression {
     let mut objective = Expression::default();
-    let formula = problem.formula();
+    let formula = placement.problem.formula();
     if formula.counts_loads {
-        for k in 0..problem.stages() {
-            objective += busy(program, problem, staging, charges, k, StageCost::load_ns);
+        for k in 0..placement.problem.stages() {
+            objective += placement.busy(k, program.scale_ns, StageCost::load_ns);
         }
     }
     for &(_, bottleneck) in &bottlenecks.columns {
@@ -132,37 +133,33 @@ pub fn objective(
     objective
 }
 
-/// What stage `k` is busy with, linear in placements and charges. The coefficients are those of [`crate::cost`]: the cost
-/// of an item alone, and of one side of a transfer alone.
-fn busy(
-    program: &Program,
-    problem: &Problem,
-    staging: &Staging,
-    charges: &Charges,
-    k: usize,
-    resource: impl Fn(&StageCost) -> u64,
-) -> Expression {
-    let mut busy = Expression::default();
-    for i in 0..problem.items.len() {
-        let mut alone = StageCost::default();
-        alone.add_item(problem, i);
-        let work = resource(&alone) as f64 / program.scale_ns;
-        if work > 0.0 {
-            staging.add_x(&mut busy, work, i, k);
+impl Placement<'_> {
+    /// What stage `k` is busy with, in units of `scale_ns`. The coefficients are those of [`crate::cost`]: the cost of an
+    /// item alone, and of one side of a transfer alone.
+    fn busy(&self, k: usize, scale_ns: f64, resource: impl Fn(&StageCost) -> u64) -> Expression {
+        let mut busy = Expression::default();
+        let scaled = |cost: &StageCost| resource(cost) as f64 / scale_ns;
+        for i in 0..self.problem.items.len() {
+            let mut alone = StageCost::default();
+            alone.add_item(self.problem, i);
+            let work = scaled(&alone);
+            if work > 0.0 {
+                self.staging.add_x(&mut busy, work, i, k);
+            }
         }
+        add_transfers(&mut busy, self.problem, self.charges, k, scaled);
+        busy
     }
-    add_transfers(&mut busy, program, problem, charges, k, resource);
-    busy
 }
 
-/// Adds what the transfers of stage `k` keep busy, linear in charges.
+/// Adds what the transfers of stage `k` keep busy, linear in charges; `scaled` is the part of a cost that counts, in units of
+/// the program's scale.
 pub fn add_transfers(
     busy: &mut Expression,
-    program: &Program,
     problem: &Problem,
     charges: &Charges,
     k: usize,
-    resource: impl Fn(&StageCost) -> u64,
+    scaled: impl Fn(&StageCost) -> f64,
 ) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for side in [Side::Producer, Side::Consumer] {
@@ -171,7 +168,7 @@ pub fn add_transfers(
             };
             let mut alone = StageCost::default();
             alone.add_transfer(problem.settings.communication, transfer, side);
-            let paid = resource(&alone) as f64 / program.scale_ns;
+            let paid = scaled(&alone);
             if paid > 0.0 {
                 charge.add_to(busy, paid);
             }

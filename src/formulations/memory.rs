@@ -18,13 +18,19 @@ pub fn memory(program: &mut Program, problem: &Problem, staging: &Staging, label
     if problem.memory_never_binds() {
         return;
     }
-    // In units of the limit, so that the row's numbers lie near 1; a limit of 0 bytes keeps bytes.
-    let unit = limit.max(1) as f64;
-    let mut held = vec![Expression::default(); problem.stages()];
-    for pair in &problem.pairs {
-        apart(program, problem, staging, (pair, labels), unit, &mut held);
+    let mut bytes = HeldBytes {
+        problem,
+        staging,
+        labels,
+        // Units of the limit let the rows' numbers lie near 1; a limit of 0 bytes keeps bytes.
+        unit: limit.max(1) as f64,
+        by_stage: vec![Expression::default(); problem.stages()],
+    };
+    for pair in problem.pairs.iter().filter(|pair| pair.forward != pair.backward) {
+        bytes.apart(program, pair);
     }
-    for (k, mut held) in held.into_iter().enumerate() {
+    let unit = bytes.unit;
+    for (k, mut held) in bytes.by_stage.into_iter().enumerate() {
         for (i, item) in problem.items.iter().enumerate() {
             let bytes = problem.memory_bytes(item, problem.stages() - k);
             staging.add_x(&mut held, bytes as f64 / unit, i, k);
@@ -33,51 +39,62 @@ pub fn memory(program: &mut Program, problem: &Problem, staging: &Staging, label
     }
 }
 
-/// Families `away` and `together`: what a pair adds to the stages of its passes.
-///
-/// The stash of a backward pass on stage `k` grows by a step for every stage `j` by whose end the forward pass is done:
-/// `away` is at least `z_fj + x_bk - 1`. A forward pass needs weights of its own where it is not `together` with the
-/// backward pass, which is at most `x_fk` and at most `x_bk`.
-fn apart(
-    program: &mut Program,
-    problem: &Problem,
-    staging: &Staging,
-    (pair, labels): (&Pair, &[String]),
+/// What each stage holds, as it adds up.
+struct HeldBytes<'a> {
+    problem: &'a Problem,
+    staging: &'a Staging,
+    labels: &'a [String],
+    /// Bytes that count as 1.
     unit: f64,
-    held: &mut [Expression],
-) {
-    let stages = problem.stages();
-    let (f, b) = (pair.forward, pair.backward);
-    if f == b {
-        return;
+    /// Held by each stage, in units.
+    by_stage: Vec<Expression>,
+}
+
+impl HeldBytes<'_> {
+    /// What a pair adds to the stages of its passes, which may lie apart.
+    fn apart(&mut self, program: &mut Program, pair: &Pair) {
+        for k in 0..self.problem.stages() {
+            self.away(program, pair, k);
+            if pair.parameter_bytes > 0 {
+                self.together(program, pair, k);
+            }
+        }
     }
-    let x = |item: usize, k: usize| {
-        let mut x = Expression::default();
-        staging.add_x(&mut x, 1.0, item, k);
-        x
-    };
-    for (k, held) in held.iter_mut().enumerate() {
+
+    /// Family `away`: the stash of a backward pass on stage `k` grows by a step for every stage `j` by whose end the forward
+    /// pass is done; `away` is at least `z_fj + x_bk - 1`.
+    fn away(&mut self, program: &mut Program, pair: &Pair, k: usize) {
+        let stages = self.problem.stages();
+        let (f, b) = (pair.forward, pair.backward);
         // As if the forward pass were on the last stage, and a step for each stage before that it is.
-        let bytes = |from_end: usize| problem.bytes_apart(pair, from_end, stages - k).0 as f64 / unit;
-        staging.add_x(held, bytes(1), b, k);
+        let bytes =
+            |from_end: usize| self.problem.bytes_apart(pair, from_end, stages - k).0 as f64 / self.unit;
+        self.staging.add_x(&mut self.by_stage[k], bytes(1), b, k);
         for j in 0..stages - 1 {
             let step = bytes(stages - j) - bytes(stages - j - 1);
             if step > 0.0 {
-                let name = format!("away[{},{},{},{}]", labels[f], labels[b], j + 1, k + 1);
+                let (forward, backward) = (&self.labels[f], &self.labels[b]);
+                let name = format!("away[{forward},{backward},{},{}]", j + 1, k + 1);
                 let away = program.declare(variable().bounds(0.0..=1.0).name(name.clone()));
-                let mut both = x(b, k);
-                staging.add_z(&mut both, 1.0, f, j + 1);
+                let mut both = self.staging.x(b, k);
+                self.staging.add_z(&mut both, 1.0, f, j + 1);
                 program.add_row(name, both, away.expression() + 1.0);
-                away.add_to(held, step);
+                away.add_to(&mut self.by_stage[k], step);
             }
         }
-        if pair.parameter_bytes > 0 {
-            let name = |of: &str| format!("together[{},{},{}{of}]", labels[f], labels[b], k + 1);
-            let together = program.declare(variable().bounds(0.0..=1.0).name(name("")));
-            program.add_row(name(",forward"), together.expression(), x(f, k));
-            program.add_row(name(",backward"), together.expression(), x(b, k));
-            staging.add_x(held, pair.parameter_bytes as f64 / unit, f, k);
-            together.add_to(held, -(pair.parameter_bytes as f64) / unit);
-        }
+    }
+
+    /// Family `together`: a forward pass on stage `k` needs weights of its own where it is not `together` with the backward
+    /// pass, which is at most `x_fk` and at most `x_bk`.
+    fn together(&mut self, program: &mut Program, pair: &Pair, k: usize) {
+        let (f, b) = (pair.forward, pair.backward);
+        let (forward, backward) = (&self.labels[f], &self.labels[b]);
+        let name = |of: &str| format!("together[{forward},{backward},{}{of}]", k + 1);
+        let together = program.declare(variable().bounds(0.0..=1.0).name(name("")));
+        program.add_row(name(",forward"), together.expression(), self.staging.x(f, k));
+        program.add_row(name(",backward"), together.expression(), self.staging.x(b, k));
+        let weights = pair.parameter_bytes as f64 / self.unit;
+        self.staging.add_x(&mut self.by_stage[k], weights, f, k);
+        together.add_to(&mut self.by_stage[k], -weights);
     }
 }

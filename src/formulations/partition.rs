@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{BottleneckColumns, load, objective};
+use super::load::{BottleneckColumns, Placement, load, objective};
 use super::memory::memory;
 use super::staging::{Staging, Windows, monotone, non_empty, precedence};
 use crate::cost;
@@ -84,17 +84,16 @@ impl Partition {
             non_empty(&mut program, problem, &staging);
         }
         charges(&mut program, problem, &staging, &paid, labels);
-        load(
-            &mut program,
+        let placement = Placement {
             problem,
-            &staging,
-            &paid,
-            &bottlenecks,
-            0..problem.stages(),
-            |_| 1.0,
-        );
+            staging: &staging,
+            charges: &paid,
+        };
+        load(&mut program, placement, &bottlenecks, 0..problem.stages(), |_| {
+            1.0
+        });
         memory(&mut program, problem, &staging, labels);
-        program.objective = objective(&program, problem, &staging, &paid, &bottlenecks);
+        program.objective = objective(&program, placement, &bottlenecks);
         floor(&mut program, problem, &bottlenecks, interest.bottleneck_from_ns);
         if let Some(at_most_ns) = interest.objective_to_ns.filter(|&ns| ns < u64::MAX) {
             cut_off(&mut program, problem, at_most_ns as f64 + interest.margin_ns());

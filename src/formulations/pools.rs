@@ -64,6 +64,19 @@ pub struct Ring {
     pub messages: f64,
 }
 
+/// A problem of workers that differ, as its programs take it.
+#[derive(Clone, Copy)]
+pub struct Pooled<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// Its workers.
+    pub workers: &'a Workers,
+    /// What may run stages: a pool for every choice, or one device of every class.
+    pub pools: &'a [Pool],
+    /// A name for each item.
+    pub labels: &'a [String],
+}
+
 impl Pool {
     /// The pool of a choice.
     ///

@@ -137,27 +137,30 @@ impl Staging {
     /// Row `excluded`: some open prefix variable differs from those of an assignment.
     pub fn exclude(&self, program: &mut Program, at: usize, assignment: &Assignment) {
         let mut differing = Expression::default();
-        for (prefixes, &stage) in self.prefix.iter().zip(assignment) {
-            for (k, prefix) in prefixes.iter().enumerate() {
-                if let Prefix::Open(column) = *prefix {
-                    let is_set = stage < k;
-                    column.add_to(&mut differing, if is_set { -1.0 } else { 1.0 });
-                    differing += f64::from(is_set);
-                }
-            }
+        for (column, is_set) in self.open(assignment) {
+            column.add_to(&mut differing, if is_set { -1.0 } else { 1.0 });
+            differing += f64::from(is_set);
         }
         program.add_row(format!("excluded[{}]", at + 1), 1.into(), differing);
     }
 
     /// Writes the column values of an assignment.
     pub fn write(&self, assignment: &Assignment, values: &mut [f64]) {
-        for (prefixes, &stage) in self.prefix.iter().zip(assignment) {
-            for (k, prefix) in prefixes.iter().enumerate() {
-                if let Prefix::Open(column) = *prefix {
-                    column.set(values, f64::from(stage < k));
-                }
-            }
+        for (column, is_set) in self.open(assignment) {
+            column.set(values, f64::from(is_set));
         }
+    }
+
+    /// The open prefix variables, and whether an assignment sets them.
+    fn open(&self, assignment: &Assignment) -> impl Iterator<Item = (Column, bool)> {
+        let items = self.prefix.iter().zip(assignment);
+        items.flat_map(|(prefixes, &stage)| {
+            let of_item = prefixes.iter().enumerate();
+            of_item.filter_map(move |(k, prefix)| match *prefix {
+                Prefix::Open(column) => Some((column, stage < k)),
+                Prefix::Fixed(_) => None,
+            })
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Program;
 use super::communication::{Charges, charges};
-use super::load::{BottleneckColumns, load, objective};
+use super::load::{BottleneckColumns, Placement, load, objective};
 use super::staging::{Staging, Windows, monotone, precedence};
 use crate::problem::Problem;
 
@@ -31,9 +31,12 @@ pub fn build(three: &Problem, before: usize, after: usize, at_most_ns: u64, labe
     monotone(&mut program, three, &staging, labels);
     precedence(&mut program, three, &staging, labels);
     charges(&mut program, three, &staging, &paid, labels);
-    load(&mut program, three, &staging, &paid, &bottlenecks, 0..3, |k| {
-        blocks[k] as f64
-    });
-    program.objective = objective(&program, three, &staging, &paid, &bottlenecks);
+    let placement = Placement {
+        problem: three,
+        staging: &staging,
+        charges: &paid,
+    };
+    load(&mut program, placement, &bottlenecks, 0..3, |k| blocks[k] as f64);
+    program.objective = objective(&program, placement, &bottlenecks);
     program
 }

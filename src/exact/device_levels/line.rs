@@ -1,5 +1,8 @@
 //! A line of stations for unlike devices: tasks, their times by device class, and their order.
 
+use crate::exact::bits::Rows;
+use crate::exact::closure::{self, Closure};
+
 /// A set of tasks, one bit each.
 pub type TaskSet = u128;
 
@@ -84,38 +87,19 @@ impl Line {
             .iter()
             .try_fold(1u64, |product, &count| product.checked_mul(count as u64 + 1))
             .ok_or(LineError::TooLarge)?;
-        let label = topological(successors).ok_or(LineError::Cycle)?;
-        let mut line = Line {
+        let label = closure::topological(successors).ok_or(LineError::Cycle)?;
+        let closure = Closure::of_sorted(&renumbered(successors, &label));
+        let sets = |rows: &Rows| (0..n).map(|task| set(rows.row(task))).collect();
+        Ok(Line {
             times: times
                 .iter()
                 .map(|row| label.iter().map(|&i| row[i]).collect())
                 .collect(),
             counts,
-            before: vec![0; n],
-            after: vec![0; n],
+            before: sets(&closure.ancestors),
+            after: sets(&closure.descendants),
             label,
-        };
-        line.close(successors);
-        Ok(line)
-    }
-
-    /// Fills `before` and `after` from the direct successors.
-    fn close(&mut self, successors: &[Vec<usize>]) {
-        let n = self.tasks();
-        let mut position = vec![0; n];
-        for (at, &i) in self.label.iter().enumerate() {
-            position[i] = at;
-        }
-        for at in (0..n).rev() {
-            for &j in &successors[self.label[at]] {
-                self.after[at] |= 1 << position[j] | self.after[position[j]];
-            }
-        }
-        for at in 0..n {
-            for later in tasks(self.after[at]) {
-                self.before[later] |= 1 << at;
-            }
-        }
+        })
     }
 
     /// The same line read from its end. Task `i` becomes task `n - 1 - i`.
@@ -169,22 +153,20 @@ impl Line {
     }
 }
 
-/// Tasks such that each comes before its successors, smallest number first; nothing where there is a cycle.
-fn topological(successors: &[Vec<usize>]) -> Option<Vec<usize>> {
-    let mut waits = vec![0usize; successors.len()];
-    for &j in successors.iter().flatten() {
-        waits[j] += 1;
+/// Direct successors of tasks in a new numbering, from those in the old; `label` leads back to it.
+fn renumbered(successors: &[Vec<usize>], label: &[usize]) -> Vec<Vec<usize>> {
+    let mut position = vec![0; label.len()];
+    for (at, &task) in label.iter().enumerate() {
+        position[task] = at;
     }
-    let mut ready: std::collections::BTreeSet<usize> = (0..waits.len()).filter(|&i| waits[i] == 0).collect();
-    let mut order = Vec::with_capacity(waits.len());
-    while let Some(i) = ready.pop_first() {
-        order.push(i);
-        for &j in &successors[i] {
-            waits[j] -= 1;
-            if waits[j] == 0 {
-                ready.insert(j);
-            }
-        }
-    }
-    (order.len() == successors.len()).then_some(order)
+    let new = |&task: &usize| successors[task].iter().map(|&later| position[later]).collect();
+    label.iter().map(new).collect()
+}
+
+/// A set of words as one number.
+fn set(words: &[u64]) -> TaskSet {
+    words
+        .iter()
+        .rev()
+        .fold(0, |set, &word| set << u64::BITS | TaskSet::from(word))
 }

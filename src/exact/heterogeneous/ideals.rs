@@ -70,16 +70,25 @@ struct Label {
     parent: (usize, usize),
 }
 
-impl Label {
-    /// Whether whatever can follow `other` can follow this too, at no more cost: no more devices gone, no more stages behind.
-    fn dominates(&self, other: &Self, all_stages: bool, formula: Option<&Formula>) -> bool {
-        let as_many = match all_stages {
-            true => self.behind == other.behind,
-            false => self.behind <= other.behind,
+/// What tells which labels dominate others.
+struct Dominance {
+    /// Whether plans have all stages.
+    all_stages: bool,
+    /// For an iteration, how stages make up its time.
+    formula: Option<Formula>,
+}
+
+impl Dominance {
+    /// Whether whatever can follow `other` can follow `label` too, at no more cost: no more devices gone, no more stages behind.
+    fn dominates(&self, label: &Label, other: &Label) -> bool {
+        let as_many = match self.all_stages {
+            true => label.behind == other.behind,
+            false => label.behind <= other.behind,
         };
+        let formula = self.formula.as_ref();
         as_many
-            && is_within(&self.taken, &other.taken)
-            && formula.is_none_or(|formula| formula.dominates(&self.time, &other.time))
+            && is_within(&label.taken, &other.taken)
+            && formula.is_none_or(|formula| formula.dominates(&label.time, &other.time))
     }
 }
 
@@ -146,6 +155,10 @@ impl<'a> AllocationSearch<'a> {
             position: HashMap::from([(everything.left.clone(), 0)]),
             all: vec![everything],
             by_size: vec![Vec::new(); n + 1],
+            dominance: Dominance {
+                all_stages: self.problem.settings.all_stages,
+                formula: self.formula,
+            },
             labels: 1,
             limit_ns,
             last: None,
@@ -188,86 +201,127 @@ impl<'a> AllocationSearch<'a> {
 
     /// Takes every stage off the end of an ideal, on all devices that can run it in time.
     fn leave(&self, at: usize, ideals: &mut Ideals, steps: &mut u64) -> Grown {
+        let mut leaving = self.leaving(at, ideals);
+        let left = ideals.all[at].left.clone();
+        // The fewer stages behind, the fewer micro-batches in flight.
+        let behind = self.memory_binds.then_some(leaving.behind[0]);
+        let tally = Holding::new(self.problem, self.capacity, &self.sides, leaving.limit_ns, behind);
+        let most_steps = self.most_steps.saturating_sub(*steps);
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
+        let grown = stage.each(most_steps, &mut |holding, left| {
+            self.take_off(holding, left, &mut leaving, ideals)
+        });
+        *steps += stage.steps + leaving.tried;
+        ideals.all[at].labels = leaving.labels;
+        match (grown, leaving.stopped) {
+            (Grown::Accepted, Some(stopped_by)) => Grown::Stopped(stopped_by),
+            (Grown::All, _) if *steps > self.most_steps => Grown::Stopped(StoppedBy::SizeLimit),
+            (other, _) => other,
+        }
+    }
+
+    /// Begins to leave an ideal, whose labels stay with the leaving until it is over.
+    fn leaving(&self, at: usize, ideals: &mut Ideals) -> Leaving {
         let limit_ns = self.stage_limit_ns(ideals.limit_ns);
         let labels = std::mem::take(&mut ideals.all[at].labels);
-        let left = ideals.all[at].left.clone();
-        let weight = ideals.all[at].weight;
-        let most_behind = labels.iter().map(|label| label.behind).max().unwrap_or(0);
-        let least_behind = labels.iter().map(|label| label.behind).min().unwrap_or(0);
-        // The fewer stages behind, the fewer micro-batches in flight.
-        let behind = self.memory_binds.then_some(least_behind);
-        let tally = Holding::new(self.problem, self.capacity, &self.sides, limit_ns, behind);
+        let behind = || labels.iter().map(|label| label.behind);
         let carries = |label: &Label| {
             let stages_left = self.problem.stages() - label.behind;
             self.capacity
                 .carries(&label.taken, stages_left.saturating_sub(1), limit_ns)
         };
-        let may_carry = labels.iter().map(carries).fold(0.0, f64::max);
-        let most_steps = self.most_steps.saturating_sub(*steps);
-        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
-        let mut stopped = None;
-        let mut next_look = ideals.looked_at + PATIENCE;
-        let mut tried = 0;
-        let grown = stage.each(most_steps, &mut |holding, left| {
-            let weight_left = weight - holding.weight;
-            if weight_left as f64 > may_carry {
-                return false;
-            }
-            let work = holding.work();
-            // Choices depend on what is behind only where memory binds.
-            let depths = least_behind..=if self.memory_binds {
-                most_behind
-            } else {
-                least_behind
-            };
-            let fitting: Vec<Vec<Fitting>> = depths
-                .map(|behind| self.fitting(holding, &work, behind, limit_ns, &mut tried))
-                .collect();
-            let is_empty = left.iter().all(|word| *word == 0);
-            for (l, label) in labels.iter().enumerate() {
-                ideals.looked_at += 1;
-                if ideals.looked_at > next_look {
-                    next_look = ideals.looked_at + PATIENCE;
-                    stopped = self.control.must_stop();
-                    if stopped.is_some() {
-                        return true;
-                    }
-                }
-                let depth = if self.memory_binds {
-                    label.behind - least_behind
-                } else {
-                    0
-                };
-                for &fitting in &fitting[depth] {
-                    let next = self.after(label, fitting, (at, l));
-                    let fits = |next: &Label| {
-                        self.may_finish(next, weight_left, is_empty, limit_ns)
-                            && self.least_ns(next, weight_left) <= ideals.limit_ns
-                    };
-                    let Some(next) = next.filter(fits) else { continue };
-                    if !is_empty {
-                        let all_stages = self.problem.settings.all_stages;
-                        ideals.add(left, weight_left, next, all_stages, self.formula.as_ref());
-                        continue;
-                    }
-                    // A better iteration may follow, a period within the limit is all that is asked.
-                    ideals.limit_ns = ideals.limit_ns.min(self.least_ns(&next, 0).saturating_sub(1));
-                    ideals.last = Some(next);
-                    if self.formula.is_none() {
-                        return true;
-                    }
-                }
-            }
-            stopped = ideals.are_too_many().then_some(StoppedBy::SizeLimit);
-            stopped.is_some()
-        });
-        *steps += stage.steps + tried;
-        ideals.all[at].labels = labels;
-        match (grown, stopped) {
-            (Grown::Accepted, Some(stopped_by)) => Grown::Stopped(stopped_by),
-            (Grown::All, _) if *steps > self.most_steps => Grown::Stopped(StoppedBy::SizeLimit),
-            (other, _) => other,
+        Leaving {
+            at,
+            weight: ideals.all[at].weight,
+            behind: [behind().min().unwrap_or(0), behind().max().unwrap_or(0)],
+            limit_ns,
+            may_carry: labels.iter().map(carries).fold(0.0, f64::max),
+            labels,
+            tried: 0,
+            next_look: ideals.looked_at + PATIENCE,
+            stopped: None,
         }
+    }
+
+    /// Takes one stage off the ideal that is left, for each of its labels. Returns whether the leaving is over: a limit came, or
+    /// there is a plan as good as is asked for.
+    fn take_off(&self, holding: &Holding, items: &[u64], leaving: &mut Leaving, ideals: &mut Ideals) -> bool {
+        let weight = leaving.weight - holding.weight;
+        if weight as f64 > leaving.may_carry {
+            return false;
+        }
+        let fitting = self.fitting_by_depth(holding, leaving);
+        let is_empty = items.iter().all(|word| *word == 0);
+        let rest = Rest {
+            items,
+            weight,
+            is_empty,
+        };
+        for (l, label) in leaving.labels.iter().enumerate() {
+            ideals.looked_at += 1;
+            if ideals.looked_at > leaving.next_look {
+                leaving.next_look = ideals.looked_at + PATIENCE;
+                leaving.stopped = self.control.must_stop();
+                if leaving.stopped.is_some() {
+                    return true;
+                }
+            }
+            let depth = match self.memory_binds {
+                true => label.behind - leaving.behind[0],
+                false => 0,
+            };
+            let next = fitting[depth]
+                .iter()
+                .filter_map(|&fitting| self.after(label, fitting, (leaving.at, l)));
+            if self.add_all(next, leaving.limit_ns, &rest, ideals) {
+                return true;
+            }
+        }
+        leaving.stopped = ideals.are_too_many().then_some(StoppedBy::SizeLimit);
+        leaving.stopped.is_some()
+    }
+
+    /// What can run a stage, by the number of stages behind it from the fewest on. Choices depend on that only where memory binds.
+    fn fitting_by_depth(&self, holding: &Holding, leaving: &mut Leaving) -> Vec<Vec<Fitting>> {
+        let [least_behind, most_behind] = leaving.behind;
+        let depths = match self.memory_binds {
+            true => least_behind..=most_behind,
+            false => least_behind..=least_behind,
+        };
+        let work = holding.work();
+        let fitting = depths.map(|behind| self.fitting(holding, &work, behind, leaving.limit_ns));
+        let fitting: Vec<Vec<Fitting>> = fitting.collect();
+        leaving.tried += (fitting.len() * self.smallest_first.len()) as u64;
+        fitting
+    }
+
+    /// Adds those labels of what is left that may lead to a plan of interest; where nothing is left, they are such plans. Returns
+    /// whether there is one as good as is asked for.
+    fn add_all(
+        &self,
+        labels: impl Iterator<Item = Label>,
+        limit_ns: u64,
+        rest: &Rest,
+        ideals: &mut Ideals,
+    ) -> bool {
+        for label in labels {
+            if !self.may_finish(&label, rest, limit_ns)
+                || self.least_ns(&label, rest.weight) > ideals.limit_ns
+            {
+                continue;
+            }
+            if !rest.is_empty {
+                ideals.add(rest.items, rest.weight, label);
+                continue;
+            }
+            // A better iteration may follow, a period within the limit is all that is asked.
+            ideals.limit_ns = ideals.limit_ns.min(self.least_ns(&label, 0).saturating_sub(1));
+            ideals.last = Some(label);
+            if self.formula.is_none() {
+                return true;
+            }
+        }
+        false
     }
 
     /// What a stage may take within a plan of at most so many ns: no more work than the formula leaves for a bottleneck.
@@ -306,26 +360,19 @@ impl<'a> AllocationSearch<'a> {
     }
 
     /// Whether stages and devices that remain may do the rest.
-    fn may_finish(&self, label: &Label, weight_left: u64, is_empty: bool, limit_ns: u64) -> bool {
+    fn may_finish(&self, label: &Label, rest: &Rest, limit_ns: u64) -> bool {
         let stages_left = self.problem.stages() - label.behind;
-        match (is_empty, stages_left) {
+        match (rest.is_empty, stages_left) {
             (true, 0) => true,
             (true, _) => !self.problem.settings.all_stages,
             (false, 0) => false,
-            (false, _) => self.capacity.carries(&label.taken, stages_left, limit_ns) >= weight_left as f64,
+            (false, _) => self.capacity.carries(&label.taken, stages_left, limit_ns) >= rest.weight as f64,
         }
     }
 
     /// The smallest groups that run a stage within the limit: none holds another, since devices that are not needed may as
     /// well stay free. For an iteration every group that may be in a plan, since a faster stage may be worth its devices.
-    fn fitting(
-        &self,
-        holding: &Holding,
-        work: &StageWork,
-        behind: usize,
-        limit_ns: u64,
-        tried: &mut u64,
-    ) -> Vec<Fitting> {
+    fn fitting(&self, holding: &Holding, work: &StageWork, behind: usize, limit_ns: u64) -> Vec<Fitting> {
         let mut fitting: Vec<Fitting> = Vec::new();
         let is_larger = |fitting: &[Fitting], takes: &[usize]| {
             let holds = |&(smaller, _): &Fitting| is_within(&self.workers.choices[smaller].takes, takes);
@@ -344,7 +391,6 @@ impl<'a> AllocationSearch<'a> {
             .collect();
         for &at in &self.smallest_first {
             let choice = &self.workers.choices[at];
-            *tried += 1;
             if self.capacity.too_slow(choice, &inverse, &idle, limit_ns)
                 || is_larger(&fitting, &choice.takes)
                 || (self.memory_binds && bytes > self.workers.memory_bytes(&self.problem.settings, choice))
@@ -388,6 +434,32 @@ impl<'a> AllocationSearch<'a> {
     }
 }
 
+/// The leaving of one ideal: what its labels have in common, and how far it got.
+struct Leaving {
+    /// Position of the ideal.
+    at: usize,
+    weight: u64,
+    labels: Vec<Label>,
+    /// Fewest and most stages behind it.
+    behind: [usize; 2],
+    /// What a stage may take.
+    limit_ns: u64,
+    /// Most work that stages and devices which remain to some label can do.
+    may_carry: f64,
+    /// Choices tried.
+    tried: u64,
+    /// Labels looked at when the clock is due.
+    next_look: usize,
+    stopped: Option<StoppedBy>,
+}
+
+/// What is left of an ideal without its last stage.
+struct Rest<'a> {
+    items: &'a [u64],
+    weight: u64,
+    is_empty: bool,
+}
+
 /// A choice for a stage, and what the stage then adds to an iteration.
 type Fitting = (usize, labels::Label);
 
@@ -397,6 +469,7 @@ struct Ideals {
     all: Vec<Ideal>,
     /// Ideals still to leave, by number of items.
     by_size: Vec<Vec<usize>>,
+    dominance: Dominance,
     labels: usize,
     /// The largest objective of interest: it falls as iterations are found.
     limit_ns: u64,
@@ -418,7 +491,7 @@ impl Ideals {
     }
 
     /// Adds a way to reach an ideal, unless another is as good; drops those that are no better.
-    fn add(&mut self, left: &[u64], weight: u64, label: Label, all_stages: bool, formula: Option<&Formula>) {
+    fn add(&mut self, left: &[u64], weight: u64, label: Label) {
         let at = match self.position.get(left) {
             Some(&at) => at,
             None => {
@@ -434,16 +507,13 @@ impl Ideals {
                 at
             }
         };
-        let labels = &mut self.all[at].labels;
+        let (labels, dominance) = (&mut self.all[at].labels, &self.dominance);
         self.looked_at += labels.len();
-        if labels
-            .iter()
-            .any(|other| other.dominates(&label, all_stages, formula))
-        {
+        if labels.iter().any(|other| dominance.dominates(other, &label)) {
             return;
         }
         let before = labels.len();
-        labels.retain(|other| !label.dominates(other, all_stages, formula));
+        labels.retain(|other| !dominance.dominates(&label, other));
         labels.push(label);
         self.labels = self.labels + labels.len() - before;
     }

@@ -5,6 +5,7 @@ use crate::cost::allocation::Allocation;
 use crate::exact::device_levels::line::Line;
 use crate::exact::device_levels::search::{self, Stations};
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
+use crate::exact::ideals::growth;
 use crate::options::WorkerMode;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
@@ -52,19 +53,7 @@ struct DeviceLine {
 impl DeviceLine {
     /// `None` where a stage may cost anything but the sum of its items' times on one device, or numbers are too large.
     fn new(problem: &Problem, workers: &Workers) -> Option<Self> {
-        let is_whole = |class: &Class| {
-            let [resource] = class.resources.as_slice() else {
-                return false;
-            };
-            resource.forward_rate == 1.0 && resource.backward_rate == 1.0
-        };
-        let is_free = problem.transfers.is_empty() && problem.memory_never_binds();
-        let is_sequential = match problem.settings.worker {
-            WorkerMode::Sequential => true,
-            WorkerMode::Concurrent => false,
-        };
-        let is_plain = is_free && is_sequential && !problem.settings.all_stages;
-        if !is_plain || !workers.classes.iter().all(is_whole) {
+        if !is_line(problem, workers) {
             return None;
         }
         let classes = 0..workers.classes.len();
@@ -74,34 +63,13 @@ impl DeviceLine {
         if workers.choices.len() != choices.len() {
             return None;
         }
-        let time = |item: usize, class: usize| {
-            problem.items[item].times[class].map(|times| times.forward_ns + times.backward_ns)
-        };
-        let items = 0..problem.items.len();
-        let times: Vec<Vec<Option<u64>>> = (0..choices.len())
-            .map(|class| items.clone().map(|item| time(item, class)).collect())
-            .collect();
-        let ticks = problem.settings.ticks_per_ns;
-        let quantum_ns = times.iter().flatten().flatten().copied().fold(0, gcd).max(1);
-        // Objectives are whole ns.
-        let quantum_ns = if quantum_ns.is_multiple_of(ticks) {
-            quantum_ns
-        } else {
-            1
-        };
-        let in_quanta = |row: &Vec<Option<u64>>| row.iter().map(|time| Some((*time)? / quantum_ns)).collect();
-        let successors = |item: usize| {
-            let after = problem.order.neighbors((item as u32).into());
-            after.map(|other| other.index()).collect()
-        };
-        let successors: Vec<Vec<usize>> = items.clone().map(successors).collect();
         let counts: Vec<usize> = choices
             .iter()
             .map(|&choice| inventory(workers, &workers.choices[choice]))
             .collect::<Option<_>>()?;
-        let times: Vec<Vec<Option<u64>>> = times.iter().map(in_quanta).collect();
+        let (times, quantum_ns) = times_in_quanta(problem, workers);
         Some(Self {
-            line: Line::new(&times, &counts, &successors).ok()?,
+            line: Line::new(&times, &counts, &growth::successors(problem)).ok()?,
             quantum_ns,
             choices,
         })
@@ -119,6 +87,38 @@ impl DeviceLine {
             global: Vec::new(),
         }
     }
+}
+
+/// Whether all that a stage costs is the sum of its items' times on one device.
+fn is_line(problem: &Problem, workers: &Workers) -> bool {
+    let is_whole = |class: &Class| match class.resources.as_slice() {
+        [resource] => resource.forward_rate == 1.0 && resource.backward_rate == 1.0,
+        _ => false,
+    };
+    let is_sequential = match problem.settings.worker {
+        WorkerMode::Sequential => true,
+        WorkerMode::Concurrent => false,
+    };
+    let is_free = problem.transfers.is_empty() && problem.memory_never_binds();
+    is_free && is_sequential && !problem.settings.all_stages && workers.classes.iter().all(is_whole)
+}
+
+/// Times by class and item in parts that all are multiples of, and such a part in ns.
+fn times_in_quanta(problem: &Problem, workers: &Workers) -> (Vec<Vec<Option<u64>>>, u64) {
+    let times = |class: usize| {
+        let times = problem.items.iter().map(move |item| item.times[class]);
+        times.map(|times| times.map(|times| times.forward_ns + times.backward_ns))
+    };
+    let classes = 0..workers.classes.len();
+    let all = classes.clone().flat_map(times).flatten();
+    let quantum_ns = all.fold(0, gcd).max(1);
+    // Objectives are whole ns.
+    let quantum_ns = match quantum_ns.is_multiple_of(problem.settings.ticks_per_ns) {
+        true => quantum_ns,
+        false => 1,
+    };
+    let in_quanta = |class| times(class).map(|time| Some(time? / quantum_ns)).collect();
+    (classes.map(in_quanta).collect(), quantum_ns)
 }
 
 /// The choice of one device of a class alone.

@@ -1,15 +1,17 @@
 //! The mixed-integer programs of heterogeneous workers, solved until nothing better is left.
 
+use std::ops::ControlFlow;
+
 use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::exact::closure::Closure;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
-use crate::exact::windows::closure::Closure;
 use crate::exact::windows::demands::{self, Demand};
 use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};
 use crate::formulations::groups::{self, Groups};
-use crate::formulations::pools::{Pool, Unsupported};
+use crate::formulations::pools::{Pool, Pooled, Unsupported};
 use crate::formulations::staging::Windows;
 use crate::options::WorkerMode;
 use crate::plan::{Outcome, StoppedBy};
@@ -133,14 +135,19 @@ impl<'a> Form<'a> {
     }
 
     fn build(&self, windows: &Windows, periods_ns: [f64; 2], labels: &[String]) -> (Program, Columns) {
-        let (problem, workers, pools) = (self.problem, self.workers, &self.pools);
+        let pooled = Pooled {
+            problem: self.problem,
+            workers: self.workers,
+            pools: &self.pools,
+            labels,
+        };
         match self.kind {
             Kind::Devices => {
-                let built = Devices::build(problem, workers, pools, windows, periods_ns, labels);
+                let built = Devices::build(pooled, windows, periods_ns);
                 (built.program, Columns::Devices(built.columns))
             }
             Kind::Groups => {
-                let built = Groups::build(problem, workers, pools, windows, periods_ns, labels);
+                let built = Groups::build(pooled, windows, periods_ns);
                 (built.program, Columns::Groups(built.columns))
             }
         }
@@ -197,7 +204,7 @@ pub fn solve(
     };
     // Every run finds a better plan, is the last, or is one of few retreats.
     while !search.incumbent.is_proved() {
-        if let After::Stop(stopped_by) = search.run(windows, labels)? {
+        if let ControlFlow::Break(stopped_by) = search.run(windows, labels)? {
             return Ok(search.incumbent.finish(stopped_by));
         }
         if let Some(limit) = control.must_stop() {
@@ -209,14 +216,6 @@ pub fn solve(
 
 /// What sums of doubles may be off by, relatively: more than that of a million.
 const DOUBLES: f64 = 1e-10;
-
-/// What a run leaves to do.
-enum After {
-    /// Another one.
-    Next,
-    /// Nothing, and why.
-    Stop(StoppedBy),
-}
 
 struct ProgramSearch<'a, 'f> {
     form: &'f Form<'f>,
@@ -248,17 +247,17 @@ impl ProgramSearch<'_, '_> {
     }
 
     /// Records that every plan takes more than `limit_ns` in real numbers.
-    fn exhausted(&mut self, limit_ns: f64) -> After {
+    fn exhausted(&mut self, limit_ns: f64) -> ControlFlow<StoppedBy> {
         let bound_ns = match self.incumbent.has_plan() {
             true => ((limit_ns - self.form.rounding_ns()).floor() + 1.0).max(0.0) as u64,
             false => u64::MAX,
         };
         self.incumbent.raise(BoundSource::Program, bound_ns);
-        After::Stop(StoppedBy::Completed)
+        ControlFlow::Break(StoppedBy::Completed)
     }
 
-    /// One run of the program.
-    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<After, SolverError> {
+    /// One run of the program; goes on where it leaves a better plan to look for.
+    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<ControlFlow<StoppedBy>, SolverError> {
         let (limit_ns, least_ns) = (self.limit_ns(), self.form.least_ns());
         if limit_ns < least_ns * (1.0 - DOUBLES) {
             return Ok(self.exhausted(limit_ns));
@@ -301,14 +300,14 @@ impl ProgramSearch<'_, '_> {
         }
         Ok(match solved.stop {
             Stop::Infeasible => self.exhausted(limit_ns),
-            Stop::Limit(stopped_by) => After::Stop(stopped_by),
-            Stop::Optimal if improved => After::Next,
+            Stop::Limit(stopped_by) => ControlFlow::Break(stopped_by),
+            Stop::Optimal if improved => ControlFlow::Continue(()),
             // A solution that rounding, or a tolerance of the solver, makes no better than the incumbent.
             Stop::Optimal => {
                 self.retreats += 1;
                 match self.incumbent.has_plan() && self.retreats <= TUNING.retreats {
-                    true => After::Next,
-                    false => After::Stop(StoppedBy::Completed),
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(StoppedBy::Completed),
                 }
             }
         })

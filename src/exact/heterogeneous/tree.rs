@@ -56,8 +56,11 @@ pub fn search(
         steps: 0,
         stopped_by: None,
     };
-    let weight = ground.capacity.total_weight;
-    ground.descend(&mut path, &bits::full(problem.items.len()), weight);
+    let everything = Ideal {
+        items: &bits::full(problem.items.len()),
+        weight: ground.capacity.total_weight,
+    };
+    ground.descend(&mut path, everything);
     Searched {
         found: path.found,
         open_ns: path.open_ns,
@@ -75,6 +78,19 @@ struct Ground<'a> {
     sides: Vec<[StageCost; 2]>,
     is_global: bool,
     most_steps: u64,
+}
+
+/// Items without a stage: an ideal, and its weight.
+#[derive(Clone, Copy)]
+struct Ideal<'a> {
+    items: &'a [u64],
+    weight: u64,
+}
+
+impl Ideal<'_> {
+    fn is_empty(self) -> bool {
+        self.items.iter().all(|word| *word == 0)
+    }
 }
 
 /// A stage with what runs it.
@@ -106,12 +122,19 @@ impl Path {
 
 impl Ground<'_> {
     /// Takes every stage off the end of an ideal.
-    fn descend(&self, path: &mut Path, left: &[u64], weight: u64) {
+    fn descend(&self, path: &mut Path, left: Ideal) {
         let holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
         let most_steps = self.most_steps.saturating_sub(path.steps);
-        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, left, holding);
-        let grown = stage.each(most_steps, &mut |holding, rest| {
-            self.put_stage(path, holding, left, rest, weight - holding.weight);
+        let mut stage = Growth::new(
+            self.problem,
+            self.control,
+            &self.predecessors,
+            left.items,
+            holding,
+        );
+        let grown = stage.each(most_steps, &mut |holding, items| {
+            let weight = left.weight - holding.weight;
+            self.put_stage(path, holding, left, Ideal { items, weight });
             path.stopped_by.is_some()
         });
         if let Grown::Stopped(stopped_by) = grown {
@@ -119,8 +142,30 @@ impl Ground<'_> {
         }
     }
 
-    /// Tries every choice for the stage that lies between two ideals, the cheapest first.
-    fn put_stage(&self, path: &mut Path, holding: &Holding, left: &[u64], rest: &[u64], weight: u64) {
+    /// Puts the stage that lies between two ideals on the path, tries its choices and takes it off again.
+    fn put_stage(&self, path: &mut Path, holding: &Holding, left: Ideal, rest: Ideal) {
+        self.count_step(path);
+        let stages_left = self.problem.stages() - path.stages.len() - 1;
+        let wrong_count = match rest.is_empty() {
+            true => self.problem.settings.all_stages && stages_left > 0,
+            false => stages_left == 0,
+        };
+        if wrong_count || path.stopped_by.is_some() {
+            return;
+        }
+        let from_end = path.stages.len() + 1;
+        let members = (0..self.problem.items.len())
+            .filter(|&item| bits::contains(left.items, item) && !bits::contains(rest.items, item));
+        let members: Vec<usize> = members.collect();
+        members.iter().for_each(|&item| path.from_end[item] = from_end);
+        if let Some(bytes) = self.bytes_of_next(path) {
+            self.try_choices(path, &holding.work(), bytes, rest);
+        }
+        members.iter().for_each(|&item| path.from_end[item] = 0);
+    }
+
+    /// Counts a step, and looks now and then whether the search must stop.
+    fn count_step(&self, path: &mut Path) {
         /// Stages between two looks at the clock.
         const PATIENCE: u64 = 1 << 8;
         path.steps += 1;
@@ -130,51 +175,55 @@ impl Ground<'_> {
         if path.steps > self.most_steps {
             path.stopped_by = Some(StoppedBy::SizeLimit);
         }
-        let is_last = rest.iter().all(|word| *word == 0);
+    }
+
+    /// Bytes that the stage before those of the path holds at least; `None` where one of them now holds too much.
+    fn bytes_of_next(&self, path: &Path) -> Option<u64> {
+        let mut bytes = self.least_bytes(path, path.stages.len() + 1);
+        let next = bytes.pop();
+        let mut behind = path.stages.iter().zip(bytes);
+        let fits = |(stage, bytes): (&Staffed, u64)| bytes <= self.holds(&self.workers.choices[stage.choice]);
+        next.filter(|_| behind.all(fits))
+    }
+
+    /// Bytes that a choice holds at most.
+    fn holds(&self, choice: &Choice) -> u64 {
+        self.workers.memory_bytes(&self.problem.settings, choice)
+    }
+
+    /// Goes on with a stage of so many bytes before those of the path, on every choice that can run it, the cheapest first.
+    fn try_choices(&self, path: &mut Path, work: &StageWork, bytes: u64, rest: Ideal) {
         let stages_left = self.problem.stages() - path.stages.len() - 1;
-        let wrong_count = match is_last {
-            true => self.problem.settings.all_stages && stages_left > 0,
-            false => stages_left == 0,
-        };
-        if wrong_count || path.stopped_by.is_some() {
-            return;
-        }
-        let from_end = path.stages.len() + 1;
-        let members = (0..self.problem.items.len())
-            .filter(|&item| bits::contains(left, item) && !bits::contains(rest, item));
-        let members: Vec<usize> = members.collect();
-        members.iter().for_each(|&item| path.from_end[item] = from_end);
-        let bytes = self.least_bytes(path, from_end);
-        let holds = |choice: &Choice| self.workers.memory_bytes(&self.problem.settings, choice);
-        let mut before = path.stages.iter().zip(&bytes);
-        if before.all(|(stage, &bytes)| bytes <= holds(&self.workers.choices[stage.choice])) {
-            let work = holding.work();
-            let mut choices = Vec::new();
-            for (at, choice) in self.workers.choices.iter().enumerate() {
-                if self.is_left(path, choice) && bytes[from_end - 1] <= holds(choice) {
-                    let load = self.workers.load(self.problem, choice, &work, &[]);
-                    choices.extend(load.map(|load| (load.bottleneck_ns, at, load)));
+        for (choice, load) in self.choices(path, work, bytes) {
+            let work = work.clone();
+            path.stages.push(Staffed { choice, work, load });
+            self.take(path, choice, true);
+            if self.is_of_interest(path, rest.weight, stages_left) {
+                match rest.is_empty() {
+                    true => self.finish(path),
+                    false => self.descend(path, rest),
                 }
             }
-            choices.sort_by_key(|&(ns, at, _)| (ns, at));
-            for (_, choice, load) in choices {
-                let work = work.clone();
-                path.stages.push(Staffed { choice, work, load });
-                self.take(path, choice, true);
-                if self.is_of_interest(path, weight, stages_left) {
-                    match is_last {
-                        true => self.finish(path),
-                        false => self.descend(path, rest, weight),
-                    }
-                }
-                self.take(path, choice, false);
-                path.stages.pop();
-                if path.stopped_by.is_some() {
-                    break;
-                }
+            self.take(path, choice, false);
+            path.stages.pop();
+            if path.stopped_by.is_some() {
+                break;
             }
         }
-        members.iter().for_each(|&item| path.from_end[item] = 0);
+    }
+
+    /// Choices that can run a stage of so many bytes beside those that the path takes, the cheapest first.
+    fn choices(&self, path: &Path, work: &StageWork, bytes: u64) -> Vec<(usize, StageLoad)> {
+        let mut choices = Vec::new();
+        for (at, choice) in self.workers.choices.iter().enumerate() {
+            if self.is_left(path, choice) && bytes <= self.holds(choice) {
+                let load = self.workers.load(self.problem, choice, work, &[]);
+                choices.extend(load.map(|load| (at, load)));
+            }
+        }
+        // The sort is stable: of equal ones, the first choice comes first.
+        choices.sort_by_key(|(_, load)| load.bottleneck_ns);
+        choices
     }
 
     fn is_left(&self, path: &Path, choice: &Choice) -> bool {

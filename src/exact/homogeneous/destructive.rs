@@ -1,5 +1,7 @@
 //! Destructive lower bounds by the search over pairs of ideals: limits that no plan keeps, from below, until one is kept.
 
+use std::ops::ControlFlow;
+
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
 use crate::exact::homogeneous::limits::Limits;
@@ -23,14 +25,6 @@ pub(crate) fn over_ideal_pairs(search: &mut HomogeneousSearch, most_steps: u64) 
     let reduced = search.reduced.clone();
     let pairs = PairSearch::new(&reduced.problem, search.control(), most_ns)?;
     Some(Passes { search, pairs }.run(most_steps))
-}
-
-/// What a pass leaves to do.
-enum After {
-    /// The next one.
-    Next,
-    /// Nothing: the passes end, and why.
-    Stop(StoppedBy),
 }
 
 /// Passes over pairs of ideals of the reduced problem.
@@ -84,36 +78,36 @@ impl Passes<'_, '_, '_> {
                     lower_ns = (limit_ns + 1).next_multiple_of(bound_quantum_ns);
                     self.raise(lower_ns);
                     limits.ruled_out();
-                    After::Next
+                    ControlFlow::Continue(())
                 }
                 Pass::Stopped(StoppedBy::SizeLimit) if steps < left => {
                     limits.gave_up(lower_ns, limit_ns);
-                    After::Next
+                    ControlFlow::Continue(())
                 }
-                Pass::Stopped(stopped_by) => After::Stop(stopped_by),
+                Pass::Stopped(stopped_by) => ControlFlow::Break(stopped_by),
             };
-            if let After::Stop(stopped_by) = after {
+            if let ControlFlow::Break(stopped_by) = after {
                 return stopped_by;
             }
         }
         StoppedBy::Completed
     }
 
-    fn found(&mut self, plan: &Assignment, limits: &mut Limits, lower_ns: u64) -> After {
+    fn found(&mut self, plan: &Assignment, limits: &mut Limits, lower_ns: u64) -> ControlFlow<StoppedBy> {
         if !self.offer(plan) {
             // The plan is not what the pass took it for: others must tell.
-            return After::Stop(StoppedBy::SizeLimit);
+            return ControlFlow::Break(StoppedBy::SizeLimit);
         }
         if self.pairs.is_large() && !limits.asks_for_better {
             self.improve_nearby(lower_ns);
         }
         limits.found();
-        After::Next
+        ControlFlow::Continue(())
     }
 
-    fn nothing_better(&mut self) -> After {
+    fn nothing_better(&mut self) -> ControlFlow<StoppedBy> {
         self.search.incumbent.exhausted(BoundSource::IdealPairs);
-        After::Stop(StoppedBy::Completed)
+        ControlFlow::Break(StoppedBy::Completed)
     }
 
     fn raise(&mut self, bottleneck_ns: u64) {

@@ -78,79 +78,12 @@ impl Step {
     }
 }
 
-/// The steps of a method in their order. What comes after the last round is for what the solver's tolerance leaves open.
-///
-/// Where any step may be hopeless and another take no time, steps take turns, each with about ten times the effort of the last.
+/// The steps of a method in their order.
 fn steps(method: Method, problem: &Problem) -> &'static [Step] {
     use Step::*;
-    const FIRST_ROUND: Step = Parallel(TUNING.rounds[0]);
-    const SECOND_ROUND: Step = Parallel(TUNING.rounds[1]);
-    const LAST_ROUND: Step = Parallel(TUNING.rounds[2]);
     let is_period = problem.formula().is_bottleneck();
-    // Ideals are of no use then, and so is the order that suits them.
-    let is_joint = problem.memory_is_joint();
-    let is_blocking = problem.settings.communication == Communication::Blocking;
-    let is_line = tree::line(problem).is_some();
-    let is_large = problem.items.len() * problem.stages() > TUNING.places_of_programs;
     match method {
-        Method::Exact if is_period && !is_joint && is_large => &[
-            Incumbents,
-            Anchored,
-            Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
-            Ideals(TUNING.steps_of_ideals_next),
-            Program(Extent::Presolved(None)),
-            Ideals(u64::MAX),
-        ],
-        // Passes that may lie apart are two components, each with few ideals.
-        Method::Exact if is_period && is_line && !problem.ties.is_empty() => &[
-            Incumbents,
-            Anchored,
-            Program(Extent::Few),
-            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
-            IdealTree(u64::MAX),
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
-        Method::Exact if is_period && is_line => &[
-            Incumbents,
-            Anchored,
-            IdealTree(TUNING.work_of_tree[0]),
-            IdealPairs(TUNING.steps_of_pairs_beside_tree[0]),
-            IdealTree(TUNING.work_of_tree[1]),
-            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
-            IdealTree(u64::MAX),
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
-        // Cut states tell much where transfers are blocking.
-        Method::Exact if is_period && !is_joint && is_blocking => &[
-            Incumbents,
-            Anchored,
-            IdealPairs(TUNING.steps_of_pairs),
-            Program(Extent::Few),
-            PendantItems,
-            Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
-            FIRST_ROUND,
-            SECOND_ROUND,
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
-        Method::Exact if is_period && !is_joint => &[
-            Incumbents,
-            Anchored,
-            Program(Extent::Few),
-            WorkAlone,
-            IdealPairs(TUNING.steps_of_pairs),
-            PendantItems,
-            Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
-            FIRST_ROUND,
-            SECOND_ROUND,
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
+        Method::Exact if is_period && !problem.memory_is_joint() => steps_of_period(problem),
         Method::Exact => &[
             Incumbents,
             Anchored,
@@ -164,6 +97,91 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
         Method::Textbook => &[Program(Extent::Textbook)],
     }
 }
+
+/// The steps of [`Method::Exact`] for a period, where ideals are of use. What comes after the last round is for what the solver's
+/// tolerance leaves open.
+///
+/// Where any step may be hopeless and another take no time, steps take turns, each with about ten times the effort of the last.
+fn steps_of_period(problem: &Problem) -> &'static [Step] {
+    use Step::*;
+    const FIRST_ROUND: Step = Parallel(TUNING.rounds[0]);
+    const SECOND_ROUND: Step = Parallel(TUNING.rounds[1]);
+    if problem.items.len() * problem.stages() > TUNING.places_of_programs {
+        return &[
+            Incumbents,
+            Anchored,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            Ideals(TUNING.steps_of_ideals_next),
+            Program(Extent::Presolved(None)),
+            Ideals(u64::MAX),
+        ];
+    }
+    if tree::is_line(problem) {
+        return steps_of_line(problem);
+    }
+    match problem.settings.communication {
+        // Cut states tell much where transfers are blocking.
+        Communication::Blocking => &[
+            Incumbents,
+            Anchored,
+            IdealPairs(TUNING.steps_of_pairs),
+            Program(Extent::Few),
+            PendantItems,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            FIRST_ROUND,
+            SECOND_ROUND,
+            LAST_ROUND,
+            Ideals(u64::MAX),
+        ],
+        Communication::Overlapped | Communication::Ignored => &[
+            Incumbents,
+            Anchored,
+            Program(Extent::Few),
+            WorkAlone,
+            IdealPairs(TUNING.steps_of_pairs),
+            PendantItems,
+            Ideals(TUNING.steps_of_ideals_first),
+            Evolution,
+            FIRST_ROUND,
+            SECOND_ROUND,
+            LAST_ROUND,
+            Ideals(u64::MAX),
+        ],
+    }
+}
+
+/// The same where the tree search over ideals applies.
+fn steps_of_line(problem: &Problem) -> &'static [Step] {
+    use Step::*;
+    // Passes that may lie apart are two components, each with few ideals.
+    if !problem.ties.is_empty() {
+        return &[
+            Incumbents,
+            Anchored,
+            Program(Extent::Few),
+            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
+            IdealTree(u64::MAX),
+            LAST_ROUND,
+            Ideals(u64::MAX),
+        ];
+    }
+    &[
+        Incumbents,
+        Anchored,
+        IdealTree(TUNING.work_of_tree[0]),
+        IdealPairs(TUNING.steps_of_pairs_beside_tree[0]),
+        IdealTree(TUNING.work_of_tree[1]),
+        IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
+        IdealTree(u64::MAX),
+        LAST_ROUND,
+        Ideals(u64::MAX),
+    ]
+}
+
+/// The round that ends only with a proof, or a limit of the search.
+const LAST_ROUND: Step = Step::Parallel(TUNING.rounds[2]);
 
 /// A search, and names for the items of its problem.
 struct Steps<'a> {

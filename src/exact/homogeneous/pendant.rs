@@ -76,25 +76,11 @@ impl WithoutPendantItems {
             let group = group.clone();
             groups.entry(host).or_default().extend(group);
         }
-        let value = |plan: &Assignment| {
-            let stages = cost::stage_costs(problem, plan);
-            let squares = stages
-                .iter()
-                .map(|stage| u128::from(stage.bottleneck_ns()).pow(2));
-            (cost::objective_ns(problem, &stages), squares.sum::<u128>())
-        };
-        let mut best = value(&plan);
+        let mut best = value(problem, &plan);
         loop {
             let before = best;
-            for group in self.hosts.iter().map(|(item, _)| &groups[item]) {
-                for stage in 0..problem.stages() {
-                    let mut moved = plan.clone();
-                    group.iter().for_each(|&item| moved[item] = stage);
-                    if cost::is_feasible(problem, &moved) && value(&moved) < best {
-                        best = value(&moved);
-                        plan = moved;
-                    }
-                }
+            for (item, _) in &self.hosts {
+                best = move_to_best_stage(problem, &mut plan, &groups[item], best);
             }
             if best == before {
                 return plan;
@@ -114,6 +100,33 @@ impl WithoutPendantItems {
         }
         stage_of
     }
+}
+
+/// What is to be least where pendant items move: the objective, then the sum of squares of the stages' bottlenecks.
+fn value(problem: &Problem, plan: &Assignment) -> (u64, u128) {
+    let stages = cost::stage_costs(problem, plan);
+    let squares = stages
+        .iter()
+        .map(|stage| u128::from(stage.bottleneck_ns()).pow(2));
+    (cost::objective_ns(problem, &stages), squares.sum())
+}
+
+/// Moves a group of items of a plan of value `best` to whatever stage is best for it. Returns the value then.
+fn move_to_best_stage(
+    problem: &Problem,
+    plan: &mut Assignment,
+    group: &[usize],
+    mut best: (u64, u128),
+) -> (u64, u128) {
+    for stage in 0..problem.stages() {
+        let mut moved = plan.clone();
+        group.iter().for_each(|&item| moved[item] = stage);
+        if cost::is_feasible(problem, &moved) && value(problem, &moved) < best {
+            best = value(problem, &moved);
+            *plan = moved;
+        }
+    }
+    best
 }
 
 /// The only item directly before or behind one, beside those that hang on others.

@@ -3,12 +3,12 @@
 use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact::bounds;
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
-use crate::exact::windows::closure::Closure;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
@@ -76,7 +76,13 @@ pub(crate) fn search(
             Extent::Few => Some(TUNING.nodes_of_few_binaries),
         };
         let before_ns = search.incumbent.upper_ns;
-        let (stop, found) = run(search, &windows, limit_ns, most_nodes, &excluded, labels)?;
+        let asked = Asked {
+            windows: &windows,
+            limit_ns,
+            excluded: &excluded,
+            most_nodes,
+        };
+        let (stop, found) = run(search, asked, labels)?;
         match stop {
             Stop::Limit(stopped_by) => return Ok(stopped_by),
             Stop::Infeasible => return Ok(StoppedBy::Completed),
@@ -125,13 +131,21 @@ fn windows_within(search: &HomogeneousSearch, limit_ns: u64, extent: Extent) -> 
     .then_some(windows)
 }
 
-/// One run of the program, for plans of at most the search's target but for those excluded; why it stopped, and the solution.
+/// What is asked of one run: plans of at most the search's target, but for some.
+struct Asked<'a> {
+    windows: &'a Windows,
+    /// The largest bottleneck of interest.
+    limit_ns: u64,
+    /// Solutions that are left out.
+    excluded: &'a [Assignment],
+    /// Branch-and-bound nodes after which it stops.
+    most_nodes: Option<u64>,
+}
+
+/// One run of the program; why it stopped, and the solution.
 fn run(
     search: &mut HomogeneousSearch,
-    windows: &Windows,
-    limit_ns: u64,
-    most_nodes: Option<u64>,
-    excluded: &[Assignment],
+    asked: Asked,
     labels: &[String],
 ) -> Result<(Stop, Option<Assignment>), SolverError> {
     let problem = &search.reduced.problem;
@@ -143,12 +157,12 @@ fn run(
     let labels = search.reduced.labels(labels);
     let interest = Interest {
         bottleneck_from_ns: search.lower_bottleneck_ns,
-        bottleneck_to_ns: limit_ns,
+        bottleneck_to_ns: asked.limit_ns,
         objective_to_ns: Some(target_ns),
         quantum_ns: bounds::time_quantum_ns(problem),
     };
-    let Partition { mut program, columns } = Partition::build(problem, windows, interest, &labels);
-    for (at, assignment) in excluded.iter().enumerate() {
+    let Partition { mut program, columns } = Partition::build(problem, asked.windows, interest, &labels);
+    for (at, assignment) in asked.excluded.iter().enumerate() {
         columns.exclude(&mut program, at, assignment);
     }
     search.incumbent.statistics.binaries = program.binaries();
@@ -166,7 +180,7 @@ fn run(
             bound_ns.max(lower_ns).min(best),
         );
     };
-    let solved = solver::solve(program, None, most_nodes, control, &watch)?;
+    let solved = solver::solve(program, None, asked.most_nodes, control, &watch)?;
     search.incumbent.statistics.nodes += solved.nodes;
     let found = solved
         .values

@@ -5,6 +5,7 @@ use crate::exact::bounds::Bound;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_tree::Line;
 use crate::exact::ideal_tree::search::{self, Effort, Ending, Known};
+use crate::exact::ideals::growth;
 use crate::exact::room;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
@@ -50,26 +51,22 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> Sto
     }
 }
 
-/// A problem as the tree search takes it; `None` where a stage pays for transfers, or holds more or less in another place.
-pub(crate) fn line(problem: &Problem) -> Option<Line> {
+/// Whether the tree search can take a problem: no stage pays for transfers, or holds more or less in another place.
+pub(crate) fn is_line(problem: &Problem) -> bool {
     let is_alike = |item| problem.memory_bytes(item, 1) == problem.memory_bytes(item, problem.stages());
+    let may_hold =
+        problem.memory_never_binds() || !problem.memory_is_joint() && problem.items.iter().all(is_alike);
+    problem.transfers.is_empty() && !problem.settings.all_stages && may_hold
+}
+
+/// A problem as the tree search takes it, if it can.
+fn line(problem: &Problem) -> Option<Line> {
     let is_free = problem.memory_never_binds();
-    let may_hold = is_free || !problem.memory_is_joint() && problem.items.iter().all(is_alike);
-    if !problem.transfers.is_empty() || problem.settings.all_stages || !may_hold {
-        return None;
-    }
     let bytes = problem.items.iter().map(|item| problem.memory_bytes(item, 1));
-    let successors = |item: usize| {
-        let after = problem.order.neighbors((item as u32).into());
-        let mut after: Vec<usize> = after.map(|other| other.index()).collect();
-        after.sort_unstable();
-        after.dedup();
-        after
-    };
-    Some(Line {
+    is_line(problem).then(|| Line {
         times: problem.items.iter().map(|item| item.work_ns()).collect(),
         bytes: if is_free { Vec::new() } else { bytes.collect() },
-        successors: (0..problem.items.len()).map(successors).collect(),
+        successors: growth::successors(problem),
         stations: problem.stages(),
         memory: problem.settings.memory_limit.filter(|_| !is_free),
     })

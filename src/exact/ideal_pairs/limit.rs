@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::exact::bits;
+use crate::exact::closure::Closure;
 use crate::exact::components::component::Component;
 use crate::exact::components::ideal::Ideal;
 use crate::exact::cut_states::search::{Corridor, CutStateQuery};
@@ -11,7 +12,6 @@ use crate::exact::ideal_pairs::model::PairModel;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
-use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 
 /// Items that an ideal before a boundary cannot hold, and those that it must, as bits.

@@ -18,6 +18,7 @@ mod step;
 use std::ops::RangeInclusive;
 
 use crate::control::Control;
+use crate::exact::closure::Closure;
 use crate::exact::components::ideal::{Ideal, Towards};
 pub use crate::exact::components::pair::Caps;
 use crate::exact::cut_states::search::Corridor;
@@ -30,7 +31,6 @@ use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::ideals::Pass;
 use crate::exact::tuning::TUNING;
-use crate::exact::windows::closure::Closure;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 

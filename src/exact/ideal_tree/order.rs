@@ -4,6 +4,7 @@
 //! other, and one of the two is often much easier. Everything behind this module knows the forward direction alone.
 
 use crate::exact::bits::{self, Rows};
+use crate::exact::closure;
 use crate::exact::ideal_tree::{Fault, Line};
 
 /// Tasks, their precedences and what follows from them, whatever the cycle time.
@@ -43,11 +44,11 @@ impl Order {
     pub fn new(line: &Line, backwards: bool) -> Result<Self, Fault> {
         let count = line.times.len();
         let successors = if backwards {
-            reversed(&line.successors)
+            closure::reversed(&line.successors)
         } else {
             line.successors.clone()
         };
-        let after = closure(&successors)?;
+        let after = closure::descendants(&successors).ok_or(Fault::Cycle)?;
         let following =
             |task: usize| -> u64 { bits::iter(after.row(task)).map(|later| line.times[later]).sum() };
         let mut original: Vec<usize> = (0..count).collect();
@@ -62,6 +63,7 @@ impl Order {
             .iter()
             .map(|old| successors[*old].iter().map(|later| number[*later]).collect())
             .collect();
+        let previous = closure::reversed(&next);
         Ok(Self {
             times: original.iter().map(|old| line.times[*old]).collect(),
             total: line.times.iter().sum(),
@@ -71,9 +73,9 @@ impl Order {
                 .collect(),
             memory: line.memory,
             stations: line.stations,
-            before: closure(&reversed(&next))?,
-            after: closure(&next)?,
-            entering: reversed(&next).iter().map(Vec::len).collect(),
+            before: closure::descendants(&previous).ok_or(Fault::Cycle)?,
+            after: closure::descendants(&next).ok_or(Fault::Cycle)?,
+            entering: previous.iter().map(Vec::len).collect(),
             next,
             original,
             backwards,
@@ -110,42 +112,5 @@ impl Order {
                 .for_each(|task| assignment[self.original[*task]] = station);
         }
         assignment
-    }
-}
-
-/// Every precedence turned round.
-fn reversed(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut reversed = vec![Vec::new(); successors.len()];
-    for (task, later) in successors.iter().enumerate() {
-        later.iter().for_each(|later| reversed[*later].push(task));
-    }
-    reversed
-}
-
-/// All tasks that follow each task.
-fn closure(successors: &[Vec<usize>]) -> Result<Rows, Fault> {
-    let count = successors.len();
-    let predecessors = reversed(successors);
-    let mut open: Vec<usize> = successors.iter().map(Vec::len).collect();
-    let mut ready: Vec<usize> = (0..count).filter(|task| open[*task] == 0).collect();
-    let mut after = Rows::new(count, count);
-    let mut done = 0;
-    while let Some(task) = ready.pop() {
-        done += 1;
-        for later in &successors[task] {
-            bits::insert(after.row_mut(task), *later);
-            after.unite_rows(task, *later);
-        }
-        for earlier in &predecessors[task] {
-            open[*earlier] -= 1;
-            if open[*earlier] == 0 {
-                ready.push(*earlier);
-            }
-        }
-    }
-    if done == count {
-        Ok(after)
-    } else {
-        Err(Fault::Cycle)
     }
 }

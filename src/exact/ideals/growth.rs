@@ -43,6 +43,18 @@ pub fn predecessors(problem: &Problem) -> Vec<Vec<usize>> {
         .collect()
 }
 
+/// Order pairs: for each item, those directly behind it, each once and in ascending order.
+pub fn successors(problem: &Problem) -> Vec<Vec<usize>> {
+    let behind = |item: usize| {
+        let behind = problem.order.neighbors((item as u32).into());
+        let mut behind: Vec<usize> = behind.map(|other| other.index()).collect();
+        behind.sort_unstable();
+        behind.dedup();
+        behind
+    };
+    (0..problem.items.len()).map(behind).collect()
+}
+
 /// A stage that grows downwards from the end of an ideal, one item at a time, and shrinks back.
 ///
 /// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is

@@ -3,9 +3,10 @@
 
 use fixedbitset::FixedBitSet;
 
+use crate::exact::bits::{self, Rows};
+use crate::exact::closure::Closure;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows::boundary::{Boundary, CandidateSet, Place, Span};
-use crate::exact::windows::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::options::Communication;
 use crate::problem::Problem;
@@ -90,7 +91,7 @@ impl BoundaryProbe<'_> {
             match self.ask(Some(item), None) {
                 Some(more) => possible.join(&more),
                 None => {
-                    for late in self.closure.descendants[item].ones().chain([item]) {
+                    for late in bits::iter(self.closure.descendants.row(item)).chain([item]) {
                         let earliest = &mut self.windows.earliest[late];
                         *earliest = stages.max(*earliest);
                     }
@@ -104,7 +105,7 @@ impl BoundaryProbe<'_> {
             match self.ask(None, Some(item)) {
                 Some(more) => possible.join(&more),
                 None => {
-                    for early in self.closure.ancestors[item].ones().chain([item]) {
+                    for early in bits::iter(self.closure.ancestors.row(item)).chain([item]) {
                         let latest = &mut self.windows.latest[early];
                         *latest = (stages - 1).min(*latest);
                     }
@@ -152,9 +153,13 @@ impl BoundaryProbe<'_> {
 
     fn places(&self, before: Option<usize>, behind: Option<usize>) -> (Vec<Place>, Vec<usize>) {
         let mut open = Vec::new();
-        let is_before = |item| before.is_some_and(|v| v == item || self.closure.ancestors[v].contains(item));
-        let is_behind =
-            |item| behind.is_some_and(|v| v == item || self.closure.descendants[v].contains(item));
+        let Closure {
+            ancestors,
+            descendants,
+        } = self.closure;
+        let lies = |in_set: &Rows, of: usize, item| of == item || bits::contains(in_set.row(of), item);
+        let is_before = |item| before.is_some_and(|v| lies(ancestors, v, item));
+        let is_behind = |item| behind.is_some_and(|v| lies(descendants, v, item));
         let mut place = |item| {
             if self.windows.latest[item] < self.boundary.stages || is_before(item) {
                 Place::Before

@@ -4,8 +4,9 @@
 use fixedbitset::FixedBitSet;
 use petgraph::visit::EdgeRef;
 
+use crate::exact::bits;
+use crate::exact::closure::Closure;
 use crate::exact::tuning::TUNING;
-use crate::exact::windows::closure::Closure;
 use crate::exact::windows::limits::Limits;
 use crate::exact::windows::min_cut::MinCostClosure;
 use crate::problem::{Problem, Transfer};
@@ -26,10 +27,10 @@ impl Span {
         let (least, most) = (ends[0], ends[ends.len() - 1]);
         let is_first = ends[1..]
             .iter()
-            .all(|&end| closure.descendants[least].contains(end));
+            .all(|&end| bits::contains(closure.descendants.row(least), end));
         let is_last = ends[..ends.len() - 1]
             .iter()
-            .all(|&end| closure.ancestors[most].contains(end));
+            .all(|&end| bits::contains(closure.ancestors.row(most), end));
         Self {
             first: if is_first { vec![least] } else { ends.clone() },
             last: if is_last { vec![most] } else { ends },

@@ -1,9 +1,8 @@
 //! Stage windows where workers differ: which stages an item can lie in, if none may take longer than a limit.
 #![doc = include_str!("../../../formulations/demands.md")]
 
-use fixedbitset::FixedBitSet;
-
-use crate::exact::windows::closure::Closure;
+use crate::exact::bits;
+use crate::exact::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
@@ -38,14 +37,14 @@ pub fn narrow(
 ) {
     let stages = problem.stages();
     for demand in demands {
-        let needed = |item: usize, others: &FixedBitSet| {
-            let others: f64 = others.ones().map(|other| demand.work[other]).sum();
+        let needed = |item: usize, others: &[u64]| {
+            let others: f64 = bits::iter(others).map(|other| demand.work[other]).sum();
             demand.stages(demand.work[item] + others, limit_ns)
         };
         for item in 0..problem.items.len() {
-            let earliest = needed(item, &closure.ancestors[item]) - 1;
+            let earliest = needed(item, closure.ancestors.row(item)) - 1;
             windows.earliest[item] = windows.earliest[item].max(earliest);
-            match stages.checked_sub(needed(item, &closure.descendants[item])) {
+            match stages.checked_sub(needed(item, closure.descendants.row(item))) {
                 Some(latest) => windows.latest[item] = windows.latest[item].min(latest),
                 // More stages than there are: an empty window.
                 None => (windows.earliest[item], windows.latest[item]) = (stages, 0),

@@ -3,14 +3,12 @@
 
 pub mod boundaries;
 mod boundary;
-pub mod closure;
 pub mod demands;
 mod limits;
 pub(crate) mod min_cut;
 
-use fixedbitset::FixedBitSet;
-
-use crate::exact::windows::closure::Closure;
+use crate::exact::bits;
+use crate::exact::closure::Closure;
 use crate::formulations::staging::Windows;
 use crate::problem::Problem;
 
@@ -26,9 +24,9 @@ pub fn within(problem: &Problem, closure: &Closure, limit_ns: u64) -> Windows {
     // The last stage holds least of an item, so no stage holds less.
     let least_bytes = |item: usize| problem.memory_bytes(&problem.items[item], 1);
     let memory = problem.settings.memory_limit.unwrap_or(u64::MAX);
-    let filled = |item: usize, others: &FixedBitSet| {
+    let filled = |item: usize, others: &[u64]| {
         let (mut work, mut bytes) = (problem.items[item].work_ns(), least_bytes(item));
-        for other in others.ones() {
+        for other in bits::iter(others) {
             work += problem.items[other].work_ns();
             bytes += least_bytes(other);
         }
@@ -36,8 +34,8 @@ pub fn within(problem: &Problem, closure: &Closure, limit_ns: u64) -> Windows {
     };
     let mut windows = Windows::all(problem);
     for item in 0..problem.items.len() {
-        windows.earliest[item] = filled(item, &closure.ancestors[item]) - 1;
-        match stages.checked_sub(filled(item, &closure.descendants[item])) {
+        windows.earliest[item] = filled(item, closure.ancestors.row(item)) - 1;
+        match stages.checked_sub(filled(item, closure.descendants.row(item))) {
             Some(latest) => windows.latest[item] = latest,
             // More stages than there are: an empty window.
             None => (windows.earliest[item], windows.latest[item]) = (stages, 0),

@@ -27,6 +27,8 @@ pub struct Question {
     sides: [Side; 2],
     /// What each direction can do in its first stations: `Side::reach`.
     reach: [Vec<u64>; 2],
+    /// Steps made so far, and a hundred for each state.
+    pub spent: u64,
 }
 
 impl Question {
@@ -38,7 +40,11 @@ impl Question {
             Side::new(&orders[1], backward, bytes / 2, effort),
         ];
         let reach = [sides[0].reach(), sides[1].reach()];
-        Some(Self { sides, reach })
+        Some(Self {
+            sides,
+            reach,
+            spent: 0,
+        })
     }
 
     /// Goes on for about `work` steps: a quarter of them to complete levels, the others to look for plans.
@@ -65,8 +71,8 @@ impl Question {
         work: u64,
         must_stop: &dyn Fn() -> bool,
     ) -> Verdict {
-        let mut spent = 0;
-        while spent < work && !must_stop() {
+        let start = self.spent;
+        while self.spent - start < work && !must_stop() {
             let (Some(forward), Some(backward)) = (self.sides[0].cost(), self.sides[1].cost()) else {
                 return Verdict::None;
             };
@@ -74,7 +80,7 @@ impl Question {
             let order = &orders[direction];
             let side = &mut self.sides[direction];
             let (expanded, steps) = side.advance(order, strategy, &self.reach[1 - direction], must_stop);
-            spent += steps + 100;
+            self.spent += steps + 100;
             match expanded {
                 Expanded::Plan(stations) => return Verdict::Plan(direction, stations),
                 Expanded::Full => return Verdict::Full,

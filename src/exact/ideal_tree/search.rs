@@ -282,8 +282,10 @@ impl<'a> Balance<'a> {
         let Some(mut question) = question else {
             return self.exclude(cycle);
         };
-        self.spent += work;
-        match question.run(&self.orders, work, must_stop) {
+        let before = question.spent;
+        let verdict = question.run(&self.orders, work, must_stop);
+        self.spent += question.spent - before;
+        match verdict {
             Verdict::Plan(direction, stations) => {
                 self.take(self.orders[direction].assignment(&stations));
                 Answer::Plan

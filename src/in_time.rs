@@ -45,7 +45,7 @@ struct Shared {
 /// # Panics
 ///
 /// Where the search does.
-pub fn run<S>(problem: &Problem, control: &Control, search: S) -> Result<Outcome, SolverError>
+pub(crate) fn run<S>(problem: &Problem, control: &Control, search: S) -> Result<Outcome, SolverError>
 where
     S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
 {

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Complexity
 ///
 /// At most 53 exact searches, each up to its first plan or the proof that there is none.
-pub fn search(
+pub(crate) fn search(
     instance: &Instance,
     settings: &Settings,
     control: &Control,
@@ -133,7 +133,7 @@ fn limited(settings: &Settings, bytes: u64) -> Settings {
 }
 
 /// The least memory of any device that a stage may run on; `None` if some have no limit.
-pub fn least_limit(instance: &Instance, settings: &Settings) -> Option<u64> {
+pub(crate) fn least_limit(instance: &Instance, settings: &Settings) -> Option<u64> {
     match (settings.memory_limit, settings.heterogeneous) {
         (Some(limit), _) => Some(limit).filter(|&limit| limit < u64::MAX),
         (None, false) => None,

@@ -11,7 +11,7 @@ use crate::units::transfer_ns;
 
 /// A forward or backward pass of a layer, or both where they are tied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Position of the layer.
     pub layer: usize,
     /// Whether the forward pass is part of it.
@@ -22,7 +22,7 @@ pub struct Node {
 
 impl Node {
     /// Its part of a layer's times.
-    pub fn times(self, times: Times) -> Times {
+    pub(crate) fn times(self, times: Times) -> Times {
         Times {
             forward_ns: if self.forward { times.forward_ns } else { 0 },
             backward_ns: if self.backward { times.backward_ns } else { 0 },
@@ -47,7 +47,7 @@ pub struct Pair {
 }
 
 /// All passes of a problem.
-pub struct Passes {
+pub(crate) struct Passes {
     /// The passes.
     pub nodes: Vec<Node>,
     /// Where each layer's forward pass is.
@@ -62,7 +62,7 @@ impl Passes {
     /// The passes of the layers that the settings include.
     ///
     /// With an explicit backward graph every operator has the one pass that it is.
-    pub fn new(instance: &Instance, settings: &Settings) -> Self {
+    pub(crate) fn new(instance: &Instance, settings: &Settings) -> Self {
         let layers = &instance.network.layers;
         let is_explicit = instance.network.has_explicit_backward();
         let trains = settings.mode.trains();
@@ -102,12 +102,12 @@ impl Passes {
     }
 
     /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
-    pub fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
+    pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
         self.of_one_tie(instance, |node| self.is_separate && !node.forward)
     }
 
     /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
-    pub fn tied(&self, instance: &Instance) -> Vec<(usize, usize)> {
+    pub(crate) fn tied(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let of_layers = self.forward_of.iter().zip(&self.backward_of);
         let both = of_layers.filter_map(|(forward, backward)| Some(((*forward)?, (*backward)?)));
         both.chain(self.of_one_tie(instance, |_| false)).collect()
@@ -127,7 +127,7 @@ impl Passes {
 
     /// Order follows the forward tensors, and for backward passes again: backward propagation runs through the pipeline the
     /// other way. The operators of an explicit backward graph follow the forward ones of their ties, tied or not.
-    pub fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
+    pub(crate) fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for tensor in &instance.network.tensors {
             for &to in &tensor.consumers {
@@ -236,7 +236,7 @@ impl Passes {
     }
 
     /// Layers whose passes may lie apart and hold bytes.
-    pub fn pairs(&self, instance: &Instance, item_of: impl Fn(usize) -> usize) -> Vec<Pair> {
+    pub(crate) fn pairs(&self, instance: &Instance, item_of: impl Fn(usize) -> usize) -> Vec<Pair> {
         let of = |(layer, of): (usize, &Layer)| {
             let (forward, backward) = (self.forward_of[layer]?, self.backward_of[layer]?);
             let pair = Pair {

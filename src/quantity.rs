@@ -29,7 +29,7 @@ const RATE: Kind = Kind {
 /// # Errors
 ///
 /// What is expected instead.
-pub fn bytes(text: &str) -> Result<f64, String> {
+pub(crate) fn bytes(text: &str) -> Result<f64, String> {
     let of_unit = |unit: &str| match unit {
         "" => Some(1.0),
         unit => factor(unit.strip_suffix('B')?),
@@ -43,7 +43,7 @@ pub fn bytes(text: &str) -> Result<f64, String> {
 /// # Errors
 ///
 /// What is expected instead.
-pub fn bytes_per_s(text: &str) -> Result<f64, String> {
+pub(crate) fn bytes_per_s(text: &str) -> Result<f64, String> {
     let of_unit = |unit: &str| {
         if unit.is_empty() {
             return Some(1.0);

@@ -58,7 +58,7 @@ pub struct Settings {
     pub optimizer: Optimizer,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
     /// what happens once an iteration is shared out over micro-batches: then as many as make a micro-batch's part whole, or
-    /// as many as [`LARGEST_EXACT`] has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
+    /// as many as `LARGEST_EXACT` has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
     pub ticks_per_ns: u64,
 }
 

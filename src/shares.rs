@@ -66,7 +66,7 @@ pub fn global(forward_ns: f64, backward_ns: f64) -> f64 {
 const TIE: f64 = 1e-9;
 
 /// The level nearest to a share; of two that are equally near, the one of the smaller share. Levels are sorted by share.
-pub fn nearest(levels: &[Level], share: f64) -> Option<Level> {
+pub(crate) fn nearest(levels: &[Level], share: f64) -> Option<Level> {
     let distance = |level: &Level| (level.share - share).abs();
     let least = levels.iter().map(distance).fold(f64::INFINITY, f64::min);
     levels
@@ -76,7 +76,7 @@ pub fn nearest(levels: &[Level], share: f64) -> Option<Level> {
 }
 
 /// The largest share whose nearest level is the lower of two.
-pub fn change(lower: &Level, upper: &Level) -> f64 {
+pub(crate) fn change(lower: &Level, upper: &Level) -> f64 {
     f64::midpoint(lower.share, upper.share) + TIE / 2.0
 }
 

@@ -17,20 +17,20 @@ use crate::problem::Problem;
 use crate::solver::SolverError;
 
 /// Name on the command line.
-pub const NAME: &str = "tied-cuts";
+pub(crate) const NAME: &str = "tied-cuts";
 
 /// What it does, in one sentence.
-pub const SUMMARY: &str = "the best plan with tied cuts, by `exact`: what separate cuts have to beat";
+pub(crate) const SUMMARY: &str = "the best plan with tied cuts, by `exact`: what separate cuts have to beat";
 
 /// Where it comes from.
-pub const SOURCE: &str = "ours";
+pub(crate) const SOURCE: &str = "ours";
 
 /// Whether it can be asked at all, or why not.
 ///
 /// # Errors
 ///
 /// Cuts that are tied already.
-pub fn applies(problem: &Problem) -> Result<(), &'static str> {
+pub(crate) fn applies(problem: &Problem) -> Result<(), &'static str> {
     match problem.settings.cuts {
         Cuts::Separate => Ok(()),
         Cuts::Tied => Err("its cuts are tied already"),
@@ -38,7 +38,7 @@ pub fn applies(problem: &Problem) -> Result<(), &'static str> {
 }
 
 /// A name for each item of the problem with tied cuts.
-pub fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
+pub(crate) fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
     item_labels(instance, &problem.tied().0)
 }
 
@@ -51,7 +51,7 @@ pub fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-pub fn solve(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
+pub(crate) fn solve(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     let (bound, bound_ns) = exact::simple_bound(problem);
     control.show_bound(bound.source, bound_ns);
     let tied = Reduced::tied(problem);

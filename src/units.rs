@@ -4,15 +4,15 @@
 //! programs that agree, agree to the last digit. Sizes are bytes.
 
 /// Nanoseconds in a millisecond.
-pub const NS_PER_MS: f64 = 1e6;
+pub(crate) const NS_PER_MS: f64 = 1e6;
 
 /// No time or size, and no sum over a whole network, may exceed this: the largest range in which every whole number is
 /// exact in a double (2^53 ns are 104 days, 2^53 bytes are 8 PiB), so that solver, JSON and integers never disagree.
-pub const LARGEST_EXACT: u64 = 1 << 53;
+pub(crate) const LARGEST_EXACT: u64 = 1 << 53;
 
 /// Milliseconds as whole nanoseconds, rounded to the nearest.
 ///
-/// `None` for what is not a duration: negative, NaN, infinite, or beyond [`LARGEST_EXACT`].
+/// `None` for what is not a duration: negative, NaN, infinite, or beyond `LARGEST_EXACT`.
 pub fn ms_to_ns(ms: f64) -> Option<u64> {
     whole(ms * NS_PER_MS)
 }
@@ -32,13 +32,13 @@ pub fn transfer_ns(bytes: u64, bandwidth_bytes_per_s: f64, latency_ns: u64) -> u
 }
 
 /// A non-negative number rounded to a whole one, if it is small enough to be exact.
-pub fn whole(value: f64) -> Option<u64> {
+pub(crate) fn whole(value: f64) -> Option<u64> {
     let exact = value.is_finite() && value >= 0.0 && value <= LARGEST_EXACT as f64;
     exact.then(|| value.round() as u64)
 }
 
 /// The greatest common divisor of two numbers; that of 0 and a number is the number.
-pub fn gcd(mut one: u64, mut other: u64) -> u64 {
+pub(crate) fn gcd(mut one: u64, mut other: u64) -> u64 {
     while other > 0 {
         (one, other) = (other, one % other);
     }

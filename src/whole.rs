@@ -16,7 +16,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 ///
 /// What the file system says; whatever was at `path` before is there still.
 #[cfg(feature = "cli")]
-pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     use std::io::Write;
 
     match std::fs::metadata(path) {
@@ -32,7 +32,10 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
 /// # Errors
 ///
 /// Those of `make`, or what the file system says.
-pub fn made<E: From<io::Error>>(path: &Path, make: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
+pub(crate) fn made<E: From<io::Error>>(
+    path: &Path,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<(), E> {
     // A link stays a link: what it points to is replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let beside = Beside::of(&path);

@@ -12,7 +12,7 @@ use super::plans::verdict;
 use super::{CliError, Ending, output};
 
 /// Recomputes a plan and lists what is wrong with it.
-pub fn check(args: &CheckArgs) -> Result<Ending, CliError> {
+pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let instance = args.problem.read(args.quiet)?;
     let plan = plan::read(&args.plan)?;
     let posed = pose(&instance, &args.problem.options, &plan)?;

@@ -15,7 +15,7 @@ use super::progress::{StatusLine, catch_interrupts, control, of_search};
 use super::{CliError, Ending, output, solve};
 
 /// Runs the methods one after the other and reports them side by side.
-pub fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
+pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;

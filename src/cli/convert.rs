@@ -12,7 +12,7 @@ use super::args::{Family, GenerateArgs, ImportArgs};
 use super::{CliError, Ending, output};
 
 /// Converts a file to a native instance, once it is known to be a valid one.
-pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
+pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     format(path)?;
     let (mut spec, notes) = read_spec(&args.file)?;
@@ -27,14 +27,14 @@ pub fn import(args: &ImportArgs) -> Result<Ending, CliError> {
 
 /// Serves the program that reads models.
 #[cfg(feature = "onnx")]
-pub fn infer_shapes() -> Result<Ending, CliError> {
+pub(super) fn infer_shapes() -> Result<Ending, CliError> {
     let served = crate::import::onnx::isolated::serve();
     served.map_err(|error| CliError::write(Path::new("stdout"), error))?;
     Ok(Ending::Done)
 }
 
 /// Makes an instance.
-pub fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
+pub(super) fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
     match &args.family {
         Family::Transformer { asked, output } => write(&transformer(asked), output.as_deref()),
         Family::Random { asked, output } => write(&random(asked), output.as_deref()),

@@ -10,7 +10,7 @@ use super::args::Described;
 use super::{Cli, CliError, Ending, output};
 
 /// Prints the JSON Schema of a format.
-pub fn schema(of: Described) -> Result<Ending, CliError> {
+pub(super) fn schema(of: Described) -> Result<Ending, CliError> {
     let schema = match of {
         Described::Instance => spec::json_schema(),
         Described::Scenario => online::spec::json_schema(),
@@ -20,7 +20,7 @@ pub fn schema(of: Described) -> Result<Ending, CliError> {
 }
 
 /// Prints a script that completes commands and options.
-pub fn completions(shell: clap_complete::Shell) -> Result<Ending, CliError> {
+pub(super) fn completions(shell: clap_complete::Shell) -> Result<Ending, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "stagecut", &mut script);
     output::write(&String::from_utf8_lossy(&script), None)?;
@@ -28,7 +28,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<Ending, CliError> {
 }
 
 /// Prints the manual page, or writes one for every command into a folder.
-pub fn man(folder: Option<&Path>) -> Result<Ending, CliError> {
+pub(super) fn man(folder: Option<&Path>) -> Result<Ending, CliError> {
     match folder {
         Some(folder) => {
             let written = clap_mangen::generate_to(Cli::command(), folder);

@@ -9,7 +9,7 @@ use super::plans::accept;
 use super::{CliError, Ending, output};
 
 /// Writes a plan for a framework, once it is known to be a plan of the instance.
-pub fn export(args: &ExportArgs) -> Result<Ending, CliError> {
+pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
     let known: Vec<(&str, ())> = args.target.extensions.iter().map(|name| (*name, ())).collect();

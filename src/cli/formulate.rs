@@ -6,7 +6,7 @@ use super::args::FormulateArgs;
 use super::{CliError, Ending, output};
 
 /// Writes the textbook program of a problem.
-pub fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
+pub(super) fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     comment_mark(&args.output)?;
     let (instance, problem) = args.problem.problem(args.quiet)?;
     let written = write(&instance, &problem, &args.output)?;

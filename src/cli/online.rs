@@ -16,7 +16,7 @@ use super::progress::{StatusLine, bar, catch_interrupts, interrupt_control};
 use super::{CliError, Ending, output};
 
 /// Runs the policies over the scenario's slots and writes a line for each, as it goes.
-pub fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
+pub(super) fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
     output::format(args.output.as_deref(), None, (), &[("jsonl", ())])?;
     let scenario = Scenario::read(&args.scenario)?;

@@ -12,17 +12,17 @@ use super::CliError;
 const DEFAULT_WIDTH: usize = 100;
 
 /// A note on stderr.
-pub fn note(text: &str) {
+pub(super) fn note(text: &str) {
     anstream::eprintln!("note: {text}");
 }
 
 /// A warning on stderr: what makes an answer another one than was asked for.
-pub fn warning(text: &str) {
+pub(super) fn warning(text: &str) {
     anstream::eprintln!("warning: {text}");
 }
 
 /// Columns of the terminal behind a stream, or a default.
-pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
+pub(super) fn width(stream: &impl std::os::fd::AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
@@ -36,7 +36,7 @@ const WRITTEN: [&str; 11] = [
 /// # Errors
 ///
 /// A name that promises a format which is not among the `known` ones of the command, by extension.
-pub fn format<F: Copy>(
+pub(super) fn format<F: Copy>(
     path: Option<&Path>,
     asked: Option<F>,
     default: F,
@@ -64,7 +64,7 @@ pub fn format<F: Copy>(
 }
 
 /// Whether a result could be written there at all: asked before a long search, not after it.
-pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
+pub(super) fn check_path(path: Option<&Path>) -> Result<(), CliError> {
     let Some(path) = path else {
         return Ok(());
     };
@@ -87,7 +87,7 @@ pub fn check_path(path: Option<&Path>) -> Result<(), CliError> {
 /// Writes a result to a file, which is then there whole or not at all, or to stdout.
 ///
 /// A reader that closes the pipe early, such as `head`, is no error.
-pub fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
+pub(super) fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
     match path {
         Some(path) => whole::write(path, text).map_err(|error| CliError::write(path, error)),
         None => {
@@ -103,7 +103,7 @@ pub fn write(text: &str, path: Option<&Path>) -> Result<(), CliError> {
 }
 
 /// How a report for stdout looks: colour and width follow the terminal, and a file gets neither.
-pub fn style(path: Option<&Path>) -> Style {
+pub(super) fn style(path: Option<&Path>) -> Style {
     let stdout = std::io::stdout();
     let shown = path.is_none() && stdout.is_terminal();
     Style {

@@ -11,7 +11,7 @@ use crate::methods;
 use crate::plan::Plan;
 
 /// Everything that is wrong with a plan, its method among it, which the checker does not know: it never sees a solver.
-pub fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdict {
+pub(super) fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdict {
     let mut verdict = examine(instance, &posed.settings, plan);
     let confirmed_by = plan.statistics.confirmed_by.as_deref();
     let method = ("method", plan.method.as_str());
@@ -33,7 +33,7 @@ pub fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdict {
 
 /// Refuses what is no plan of the instance under the problem that the plan itself states: what it asked for is not in
 /// question here, whether it is an answer is.
-pub fn accept(
+pub(super) fn accept(
     instance: &Instance,
     instance_path: &Path,
     plan: &Plan,
@@ -56,7 +56,7 @@ pub fn accept(
 }
 
 /// Refuses a plan of another instance, before anything is made of it.
-pub fn refuse_foreign(
+pub(super) fn refuse_foreign(
     instance: &Instance,
     instance_path: &Path,
     plan: &Plan,

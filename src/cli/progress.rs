@@ -18,11 +18,11 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 ///
 /// What does not fit the terminal is cut off at its right edge: a line that wrapped could not be erased. So what matters most
 /// comes first.
-pub struct StatusLine(ProgressBar);
+pub(super) struct StatusLine(ProgressBar);
 
 impl StatusLine {
     /// A line that is shown on a terminal unless `quiet`.
-    pub fn new(quiet: bool) -> Self {
+    pub(super) fn new(quiet: bool) -> Self {
         const TIMES_A_SECOND: u8 = 10;
         let target = match quiet {
             true => ProgressDrawTarget::hidden(),
@@ -36,20 +36,20 @@ impl StatusLine {
     }
 
     /// Shows a text of one line.
-    pub fn show(&self, text: impl FnOnce() -> String) {
+    pub(super) fn show(&self, text: impl FnOnce() -> String) {
         if !self.0.is_hidden() && !self.0.is_finished() {
             self.0.set_message(text());
         }
     }
 
     /// Clears the line for good, so that what follows starts on a clean one.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }
 
 /// A search in words.
-pub fn of_search(progress: &Progress, settings: &Settings) -> String {
+pub(super) fn of_search(progress: &Progress, settings: &Settings) -> String {
     let bound = format!("bound {:.3} ms", settings.ms(progress.bound_ns));
     match progress.incumbent_ns {
         None => format!("{:.1} s  no plan yet  {bound}", progress.seconds),
@@ -63,14 +63,17 @@ pub fn of_search(progress: &Progress, settings: &Settings) -> String {
 }
 
 /// A bar of what is done of something.
-pub fn bar(done: usize, total: usize) -> String {
+pub(super) fn bar(done: usize, total: usize) -> String {
     const CELLS: usize = 20;
     let full = (done * CELLS / total.max(1)).min(CELLS);
     format!("{}{}", "━".repeat(full), "─".repeat(CELLS - full))
 }
 
 /// The control of a search, as the flags ask for it.
-pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + Sync)>) -> Control<'a> {
+pub(super) fn control<'a>(
+    args: &SearchArgs,
+    progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
+) -> Control<'a> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
     // Once a process: a second command in one process, as in tests, keeps the first one's threads.
@@ -89,12 +92,12 @@ pub fn control<'a>(args: &SearchArgs, progress: Option<&'a (dyn Fn(&Progress) + 
 }
 
 /// Whether Ctrl-C came.
-pub fn is_interrupted() -> bool {
+pub(super) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// A control without limits that Ctrl-C stops.
-pub fn interrupt_control() -> Control<'static> {
+pub(super) fn interrupt_control() -> Control<'static> {
     Control {
         interrupt: &INTERRUPTED,
         ..Control::default()
@@ -102,7 +105,7 @@ pub fn interrupt_control() -> Control<'static> {
 }
 
 /// From now on the first Ctrl-C or SIGTERM asks the search to stop, and the second ends the process.
-pub fn catch_interrupts() {
+pub(super) fn catch_interrupts() {
     /// What a shell expects of a process that ended by SIGINT.
     const KILLED_BY_INTERRUPT: i32 = 130;
     let handler = || {

@@ -9,7 +9,7 @@ use super::{CliError, Ending, output};
 use crate::plan;
 
 /// Draws a network.
-pub fn show(args: &ShowArgs) -> Result<Ending, CliError> {
+pub(super) fn show(args: &ShowArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
     let known = [("svg", Drawing::Svg), ("dot", Drawing::Dot), ("gv", Drawing::Dot)];

@@ -10,7 +10,7 @@ use super::plans::accept;
 use super::{CliError, Ending, output};
 
 /// Runs a plan and reports what came of it.
-pub fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
+pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
     let known = [

@@ -22,7 +22,7 @@ use super::progress::{StatusLine, catch_interrupts, control, of_search};
 use super::{CliError, Ending, output};
 
 /// Finds a plan and reports it, once the checker has accepted it.
-pub fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
+pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     args.output.format()?;
     let instance = args.problem.read(args.output.quiet)?;
@@ -132,7 +132,7 @@ fn confirm(
 }
 
 /// Computes bounds and reports them.
-pub fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
+pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
@@ -170,7 +170,7 @@ fn searched<T>(
 /// Every plan goes through the checker before anyone sees it.
 ///
 /// Returns what it overruns once its transfers are hidden.
-pub fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Result<Vec<Overrun>, CliError> {
+pub(super) fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Result<Vec<Overrun>, CliError> {
     let verdict = check::examine(instance, &problem.settings, plan);
     match verdict.violations.first() {
         None => Ok(verdict.overruns),

@@ -297,7 +297,7 @@ impl Workers {
     }
 }
 
-/// What stages of these loads come to in ticks: the longest period, or [`formula_ns`], which only workers that take
+/// What stages of these loads come to in ticks: the longest period, or `formula_ns`, which only workers that take
 /// turns are asked for. More stages never make it less.
 pub fn objective_of(problem: &Problem, loads: &[&StageLoad]) -> u64 {
     let formula = problem.formula();

@@ -23,7 +23,7 @@ const SLACK: f64 = 1e-11;
 
 /// The best shares, and what they come to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Best {
+pub(crate) struct Best {
     /// A share for each of [`Workers::resource_names`].
     pub global: Vec<f64>,
     /// The longest phase of any stage in real ns; no shares make it shorter. Infinite if some phase never ends.
@@ -32,7 +32,7 @@ pub struct Best {
 
 impl Best {
     /// A bound on the longest phase in whole ns, as plans are costed: no shares make it shorter.
-    pub fn least_ns(&self) -> u64 {
+    pub(crate) fn least_ns(&self) -> u64 {
         (self.longest_ns * (1.0 - SLACK)).round() as u64
     }
 }
@@ -56,7 +56,7 @@ struct Search {
 }
 
 /// The best global shares for stages on choices that can run them.
-pub fn best(workers: &Workers, stages: &[(&Choice, &StageWork)]) -> Best {
+pub(crate) fn best(workers: &Workers, stages: &[(&Choice, &StageWork)]) -> Best {
     let names = workers.resource_names.len();
     let mut search = Search {
         rows: Vec::new(),

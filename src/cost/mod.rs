@@ -5,7 +5,7 @@
 //! `overlapped` puts it on the stage's links, where what is sent and what is received run side by side.
 
 pub mod allocation;
-pub mod global;
+pub(crate) mod global;
 
 use crate::objective::Formula;
 use crate::options::Communication;
@@ -171,7 +171,11 @@ pub fn stage_costs(problem: &Problem, assignment: &Assignment) -> Vec<StageCost>
 
 /// Cost of every stage of an assignment if transfers cost time as `mode` says. Under `overlapped` the links tell what is
 /// received and what is sent; `blocking` charges the two to the worker.
-pub fn stage_costs_under(problem: &Problem, assignment: &Assignment, mode: Communication) -> Vec<StageCost> {
+pub(crate) fn stage_costs_under(
+    problem: &Problem,
+    assignment: &Assignment,
+    mode: Communication,
+) -> Vec<StageCost> {
     let mut costs = vec![StageCost::default(); problem.stages()];
     for (item, &stage) in assignment.iter().enumerate() {
         costs[stage].add_item(problem, item);
@@ -195,12 +199,12 @@ pub fn stage_costs_under(problem: &Problem, assignment: &Assignment, mode: Commu
 }
 
 /// The objective of the problem for stages of these costs, up to whole ns.
-pub fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
+pub(crate) fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
     problem.settings.whole_ns(formula_ns(problem.formula(), stages))
 }
 
 /// What stages of these costs come to by a formula, in ns.
-pub fn formula_ns(formula: Formula, stages: &[StageCost]) -> u64 {
+pub(crate) fn formula_ns(formula: Formula, stages: &[StageCost]) -> u64 {
     let mut once_ns = 0;
     let mut longest_ns = [0, 0];
     for stage in stages {
@@ -212,7 +216,7 @@ pub fn formula_ns(formula: Formula, stages: &[StageCost]) -> u64 {
 }
 
 /// What a stage is to the bottlenecks of a formula, in ns; the second is 0 where there is one.
-pub fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u64; 2] {
+pub(crate) fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u64; 2] {
     match bottlenecks {
         Bottlenecks::Together => [stage.bottleneck_ns(), 0],
         Bottlenecks::ByPhase => [stage.forward.bottleneck_ns(), stage.backward.bottleneck_ns()],

@@ -5,44 +5,44 @@
 use std::iter;
 
 /// Words that a set of numbers below `bits` takes.
-pub fn words(bits: usize) -> usize {
+pub(super) fn words(bits: usize) -> usize {
     bits.div_ceil(64)
 }
 
 /// Whether a set holds a number.
-pub fn contains(set: &[u64], number: usize) -> bool {
+pub(super) fn contains(set: &[u64], number: usize) -> bool {
     set[number / 64] >> (number % 64) & 1 == 1
 }
 
 /// Adds a number.
-pub fn insert(set: &mut [u64], number: usize) {
+pub(super) fn insert(set: &mut [u64], number: usize) {
     set[number / 64] |= 1 << (number % 64);
 }
 
 /// Takes a number out.
-pub fn remove(set: &mut [u64], number: usize) {
+pub(super) fn remove(set: &mut [u64], number: usize) {
     set[number / 64] &= !(1 << (number % 64));
 }
 
 /// Adds a number that is not there, or takes it out.
-pub fn toggle(set: &mut [u64], number: usize) {
+pub(super) fn toggle(set: &mut [u64], number: usize) {
     set[number / 64] ^= 1 << (number % 64);
 }
 
 /// The set of all numbers below `bits`.
-pub fn full(bits: usize) -> Box<[u64]> {
+pub(super) fn full(bits: usize) -> Box<[u64]> {
     from_members(words(bits), 0..bits)
 }
 
 /// The set of some numbers, in so many words.
-pub fn from_members(words: usize, members: impl IntoIterator<Item = usize>) -> Box<[u64]> {
+pub(super) fn from_members(words: usize, members: impl IntoIterator<Item = usize>) -> Box<[u64]> {
     let mut set = vec![0; words];
     members.into_iter().for_each(|number| insert(&mut set, number));
     set.into()
 }
 
 /// The numbers in a set, given word by word, in ascending order.
-pub fn members(set: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+pub(super) fn members(set: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
     let of_word = |(at, mut word): (usize, u64)| {
         iter::from_fn(move || {
             let number = (word != 0).then(|| at * 64 + word.trailing_zeros() as usize)?;
@@ -54,7 +54,7 @@ pub fn members(set: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize
 }
 
 /// The first number in a set that is not below `from`.
-pub fn first_from(set: &[u64], from: usize) -> Option<usize> {
+pub(super) fn first_from(set: &[u64], from: usize) -> Option<usize> {
     let mut at = from / 64;
     let mut word = set.get(at)? & (u64::MAX << (from % 64));
     while word == 0 {
@@ -65,32 +65,32 @@ pub fn first_from(set: &[u64], from: usize) -> Option<usize> {
 }
 
 /// Whether all of one set is in another.
-pub fn is_subset(small: &[u64], large: &[u64]) -> bool {
+pub(super) fn is_subset(small: &[u64], large: &[u64]) -> bool {
     small.iter().zip(large).all(|(small, large)| small & !large == 0)
 }
 
 /// Whether two sets have a number in common.
-pub fn intersect(one: &[u64], other: &[u64]) -> bool {
+pub(super) fn intersect(one: &[u64], other: &[u64]) -> bool {
     one.iter().zip(other).any(|(one, other)| one & other != 0)
 }
 
 /// The numbers in a set, in ascending order.
-pub fn iter(set: &[u64]) -> impl Iterator<Item = usize> {
+pub(super) fn iter(set: &[u64]) -> impl Iterator<Item = usize> {
     members(set.iter().copied())
 }
 
 /// The numbers in a set that are not in another, in ascending order.
-pub fn without(set: &[u64], other: &[u64]) -> impl Iterator<Item = usize> {
+pub(super) fn without(set: &[u64], other: &[u64]) -> impl Iterator<Item = usize> {
     members(set.iter().zip(other).map(|(set, other)| set & !other))
 }
 
 /// Adds all numbers of another set.
-pub fn unite(set: &mut [u64], other: &[u64]) {
+pub(super) fn unite(set: &mut [u64], other: &[u64]) {
     set.iter_mut().zip(other).for_each(|(set, other)| *set |= other);
 }
 
 /// How many numbers a set holds.
-pub fn count(set: &[u64]) -> u32 {
+pub(super) fn count(set: &[u64]) -> u32 {
     set.iter().map(|word| word.count_ones()).sum()
 }
 
@@ -103,7 +103,7 @@ pub struct Rows {
 
 impl Rows {
     /// So many empty sets of numbers below `bits`.
-    pub fn new(rows: usize, bits: usize) -> Self {
+    pub(crate) fn new(rows: usize, bits: usize) -> Self {
         let words = words(bits);
         Self {
             words,
@@ -112,24 +112,24 @@ impl Rows {
     }
 
     /// The set in a row.
-    pub fn row(&self, at: usize) -> &[u64] {
+    pub(crate) fn row(&self, at: usize) -> &[u64] {
         &self.flat[at * self.words..][..self.words]
     }
 
     /// The set in a row, to be changed.
-    pub fn row_mut(&mut self, at: usize) -> &mut [u64] {
+    pub(crate) fn row_mut(&mut self, at: usize) -> &mut [u64] {
         &mut self.flat[at * self.words..][..self.words]
     }
 
     /// Adds the numbers of row `from` to row `to`.
-    pub fn unite_rows(&mut self, to: usize, from: usize) {
+    pub(crate) fn unite_rows(&mut self, to: usize, from: usize) {
         for word in 0..self.words {
             self.flat[to * self.words + word] |= self.flat[from * self.words + word];
         }
     }
 
     /// Rows `at` and `at + 1`, the second to be changed.
-    pub fn pair_mut(&mut self, at: usize) -> (&[u64], &mut [u64]) {
+    pub(crate) fn pair_mut(&mut self, at: usize) -> (&[u64], &mut [u64]) {
         let (left, right) = self.flat.split_at_mut((at + 1) * self.words);
         (&left[at * self.words..], &mut right[..self.words])
     }

@@ -24,7 +24,7 @@ impl Closure {
     }
 
     /// The same for the direct successors of each item, which have larger numbers: one sweep each way is enough.
-    pub fn of_sorted(successors: &[Vec<usize>]) -> Self {
+    pub(crate) fn of_sorted(successors: &[Vec<usize>]) -> Self {
         let items = 0..successors.len();
         Self {
             ancestors: close(&reversed(successors), items.clone()),
@@ -34,13 +34,13 @@ impl Closure {
 }
 
 /// All that lies behind each item, from its direct successors in any numbering; `None` where they have a cycle.
-pub fn descendants(successors: &[Vec<usize>]) -> Option<Rows> {
+pub(crate) fn descendants(successors: &[Vec<usize>]) -> Option<Rows> {
     let order = topological(successors)?;
     Some(close(successors, order.into_iter().rev()))
 }
 
 /// Items such that each comes before its successors, smallest number first; `None` where there is a cycle.
-pub fn topological(successors: &[Vec<usize>]) -> Option<Vec<usize>> {
+pub(crate) fn topological(successors: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut waits = vec![0usize; successors.len()];
     for &j in successors.iter().flatten() {
         waits[j] += 1;
@@ -60,7 +60,7 @@ pub fn topological(successors: &[Vec<usize>]) -> Option<Vec<usize>> {
 }
 
 /// Every precedence turned round: the direct predecessors of each item.
-pub fn reversed(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(crate) fn reversed(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut reversed = vec![Vec::new(); successors.len()];
     for (item, later) in successors.iter().enumerate() {
         later.iter().for_each(|&later| reversed[later].push(item));

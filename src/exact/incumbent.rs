@@ -12,7 +12,7 @@ use crate::units::LARGEST_EXACT;
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///
 /// It alone decides what is proved: plans are costed here, whatever their finder says, and all searches take from here what they
-/// look for ([`Incumbent::target_ns`]) and record here what they have ruled out ([`Incumbent::rule_out`]).
+/// look for (`Incumbent::target_ns`) and record here what they have ruled out (`Incumbent::rule_out`).
 #[derive(Clone)]
 pub struct Incumbent<'a> {
     /// The problem.
@@ -53,19 +53,19 @@ impl<'a> Incumbent<'a> {
     }
 
     /// The objective of a plan to beat, which is not at hand, and a bound that is known.
-    pub fn to_beat(mut self, upper_ns: u64, lower_ns: u64) -> Self {
+    pub(crate) fn beating(mut self, upper_ns: u64, lower_ns: u64) -> Self {
         self.upper_ns = upper_ns;
         self.lower_ns = lower_ns;
         self
     }
 
     /// Whether there is a plan, at hand or to beat.
-    pub fn has_plan(&self) -> bool {
+    pub(crate) fn has_plan(&self) -> bool {
         self.upper_ns < u64::MAX
     }
 
     /// Takes a plan if it is feasible and better; whether it was.
-    pub fn offer(&mut self, plan: Allocation) -> bool {
+    pub(crate) fn offer(&mut self, plan: Allocation) -> bool {
         let Some(objective_ns) = feasible_ns(self.problem, &plan).filter(|&ns| ns < self.upper_ns) else {
             return false;
         };
@@ -77,13 +77,13 @@ impl<'a> Incumbent<'a> {
     }
 
     /// Tells whoever listens how far the search has come.
-    pub fn report(&self) {
+    pub(crate) fn report(&self) {
         self.control
             .report(self.has_plan().then_some(self.upper_ns), self.lower_ns);
     }
 
     /// Takes a bound on the objective: no plan costs anything between it and the next multiple of the quantum.
-    pub fn raise(&mut self, source: BoundSource, objective_ns: u64) {
+    pub(crate) fn raise(&mut self, source: BoundSource, objective_ns: u64) {
         let objective_ns = objective_ns
             .checked_next_multiple_of(self.quantum_ns)
             .unwrap_or(u64::MAX);
@@ -99,19 +99,19 @@ impl<'a> Incumbent<'a> {
     }
 
     /// Records that no plan costs at most `limit_ns`; a limit that no objective exceeds means that there is none at all.
-    pub fn rule_out(&mut self, source: BoundSource, limit_ns: u64) {
+    pub(crate) fn rule_out(&mut self, source: BoundSource, limit_ns: u64) {
         let is_everything = !self.has_plan() && limit_ns >= LARGEST_EXACT;
         self.raise(source, if is_everything { u64::MAX } else { limit_ns + 1 });
     }
 
     /// Records that no plan is of interest: none costs at most [`Incumbent::target_ns`].
-    pub fn exhausted(&mut self, source: BoundSource) {
+    pub(crate) fn exhausted(&mut self, source: BoundSource) {
         self.rule_out(source, self.target_ns());
     }
 
     /// The largest objective that is still of interest: a quantum below the best plan, or more where a gap is allowed;
     /// `u64::MAX` without a plan.
-    pub fn target_ns(&self) -> u64 {
+    pub(crate) fn target_ns(&self) -> u64 {
         match self.has_plan() {
             true => self
                 .upper_ns
@@ -126,27 +126,27 @@ impl<'a> Incumbent<'a> {
     }
 
     /// The largest bound that leaves the best plan unproved: what a source may claim that is not trusted with a proof.
-    pub fn unproved_ns(&self) -> u64 {
+    pub(crate) fn unproved_ns(&self) -> u64 {
         self.target_ns().min(LARGEST_EXACT)
     }
 
     /// Whether nothing is left to find: the bound meets the plan, or the gap asked for.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.is_proved() || self.gap() <= self.control.gap
     }
 
     /// Whether nothing is left to do: [done](Self::is_done), or proved [infeasible](Self::is_infeasible).
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_done() || self.is_infeasible()
     }
 
     /// Whether it is proved that there is no plan.
-    pub fn is_infeasible(&self) -> bool {
+    pub(crate) fn is_infeasible(&self) -> bool {
         !self.has_plan() && self.lower_ns == u64::MAX
     }
 
     /// Whether the plan is proved best.
-    pub fn is_proved(&self) -> bool {
+    pub(crate) fn is_proved(&self) -> bool {
         self.has_plan() && is_proved(self.upper_ns, self.lower_ns)
     }
 
@@ -159,7 +159,7 @@ impl<'a> Incumbent<'a> {
     }
 
     /// Ends the search.
-    pub fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
+    pub(crate) fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
         self.statistics.seconds = self.control.seconds();
         let stopped_by = match stopped_by {
             _ if self.is_proved() || self.is_infeasible() => StoppedBy::Completed,

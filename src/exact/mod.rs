@@ -73,7 +73,7 @@ pub struct Entry {
 }
 
 /// All exact methods.
-pub const METHODS: &[Entry] = &[
+pub(crate) const METHODS: &[Entry] = &[
     Entry {
         method: Method::Exact,
         name: "exact",
@@ -113,7 +113,7 @@ impl Method {
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down; never for a limit or an infeasible problem.
-pub fn solve(
+pub(crate) fn solve(
     problem: &Problem,
     method: Method,
     labels: &[String],
@@ -139,7 +139,7 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
 
 /// The best bound on the busiest stage that takes no search, and what it says of the objective in ns: for workers that differ,
 /// one that counts all their devices.
-pub fn simple_bound(problem: &Problem) -> (Bound, u64) {
+pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
     let Some(workers) = &problem.workers else {
         let bound = bounds::simple(problem)[0];
         let objective_ns = bounds::objective_from_bottleneck(problem, bound.bottleneck_ns);

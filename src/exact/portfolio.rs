@@ -6,7 +6,7 @@ use crate::plan::StoppedBy;
 use crate::solver::SolverError;
 
 /// A search that is made of steps.
-pub trait Portfolio {
+pub(super) trait Portfolio {
     /// What it is made of. A step ends the search, or leaves it to the next.
     type Step: Copy;
 

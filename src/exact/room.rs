@@ -7,7 +7,7 @@ const MOST_BYTES: u64 = 4 << 30;
 
 /// Bytes for whatever grows while a search goes on: half of what the address space of the process leaves, since a solver runs
 /// beside, and what grows is copied as it does.
-pub fn bytes() -> usize {
+pub(super) fn bytes() -> usize {
     let room = match getrlimit(Resource::As).current {
         Some(limit) => limit.saturating_sub(in_use()) / 2,
         None => MOST_BYTES,

@@ -29,7 +29,7 @@ struct Partition<'a> {
 }
 
 /// Writes the module.
-pub fn write(instance: &Instance, plan: &Plan) -> Exported {
+pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     let stages = Stages::of(instance, plan)?;
     let order = stages.in_order(instance);
     let mut open = Open::new(instance, &order);

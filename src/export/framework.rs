@@ -22,7 +22,7 @@ pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl I
 
 impl Stages {
     /// The stages of a plan, if each is one device that takes turns and no layer's passes are apart.
-    pub fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+    pub(super) fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
             let at = format!("stage {}", stage.index);
             if stage.devices.len() != 1 {
@@ -87,7 +87,7 @@ impl Stages {
 
     /// Positions of the forward layers, in an order in which they can run: stage by stage, producers before consumers, and
     /// among equals as in the file.
-    pub fn in_order(&self, instance: &Instance) -> Vec<usize> {
+    pub(super) fn in_order(&self, instance: &Instance) -> Vec<usize> {
         let graph = instance.network.graph();
         let mut waits_for: Vec<usize> = graph
             .node_indices()

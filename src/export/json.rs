@@ -64,7 +64,7 @@ struct Transfer<'a> {
 }
 
 /// Writes stages and transfers.
-pub fn write(instance: &Instance, plan: &Plan) -> Exported {
+pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     let mode = plan.problem.mode.unwrap_or(Mode::Training);
     let export = Export {
         schema: SCHEMA,

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 use crate::plan::Plan;
 
 /// Writes the flags.
-pub fn write(instance: &Instance, plan: &Plan) -> Exported {
+pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     let stages = Stages::of(instance, plan)?;
     let blocks = blocks(instance, &stages)?;
     let count = blocks.len();

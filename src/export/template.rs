@@ -25,7 +25,7 @@ pub(super) struct PlannedStage<'a> {
 
 impl<'a> Planned<'a> {
     /// Of a plan whose passes are not apart.
-    pub fn of(plan: &'a Plan) -> Self {
+    pub(super) fn of(plan: &'a Plan) -> Self {
         let stages = plan.stages.iter().map(|stage| PlannedStage {
             index: stage.index,
             devices: &stage.devices,

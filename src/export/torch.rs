@@ -7,7 +7,7 @@ use crate::instance::Instance;
 use crate::plan::Plan;
 
 /// Writes the program.
-pub fn write(instance: &Instance, plan: &Plan) -> Exported {
+pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     Stages::of(instance, plan)?;
     Ok(fill(include_str!("templates/torch.py"), &Planned::of(plan)))
 }

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 const IN: Range<usize> = 1..2;
 
 /// An anchored-stage program, with what is needed to read its solutions.
-pub struct Anchored {
+pub(crate) struct Anchored {
     /// The program: its objective is the bottleneck of the stage.
     pub program: Program,
     /// What its columns mean.
@@ -25,7 +25,7 @@ impl Anchored {
     ///
     /// * `three`: the problem on three stages, [`Problem::before_in_after`];
     /// * `labels`: a name for each item.
-    pub fn build(three: &Problem, anchor: usize, at_most_ns: u64, labels: &[String]) -> Self {
+    pub(crate) fn build(three: &Problem, anchor: usize, at_most_ns: u64, labels: &[String]) -> Self {
         let mut program = Program::new(at_most_ns.max(1) as f64);
         let mut windows = Windows::all(three);
         windows.earliest[anchor] = IN.start;
@@ -49,7 +49,7 @@ impl Anchored {
     }
 
     /// The items of the stage of a solution; `None` if its binaries are not whole.
-    pub fn stage(staging: &Staging, values: &[f64]) -> Option<Vec<usize>> {
+    pub(crate) fn stage(staging: &Staging, values: &[f64]) -> Option<Vec<usize>> {
         let assignment = staging.assignment(values)?;
         let in_stage = |&item: &usize| IN.contains(&assignment[item]);
         Some((0..assignment.len()).filter(in_stage).collect())

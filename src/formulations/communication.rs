@@ -12,7 +12,7 @@ use crate::problem::{Assignment, Problem};
 
 /// The charges of every transfer at every stage, where windows leave one possible.
 #[derive(Debug)]
-pub struct Charges {
+pub(crate) struct Charges {
     /// `sent[t][k]`: stage `k` holds the producer of `t`, and some consumer is elsewhere.
     sent: Vec<Vec<Option<Column>>>,
     /// `received[t][k]`: stage `k` holds a consumer of `t`, and the producer is elsewhere.
@@ -21,7 +21,7 @@ pub struct Charges {
 
 impl Charges {
     /// Declares the charges at `stages` that some assignment within the windows could pay.
-    pub fn declare(
+    pub(crate) fn declare(
         program: &mut Program,
         problem: &Problem,
         staging: &Staging,
@@ -54,7 +54,7 @@ impl Charges {
     }
 
     /// The charge of a transfer at a stage, on one side.
-    pub fn at(&self, transfer: usize, stage: usize, side: Side) -> Option<Column> {
+    pub(crate) fn at(&self, transfer: usize, stage: usize, side: Side) -> Option<Column> {
         match side {
             Side::Producer => self.sent[transfer][stage],
             Side::Consumer => self.received[transfer][stage],
@@ -62,7 +62,7 @@ impl Charges {
     }
 
     /// Writes the column values of an assignment.
-    pub fn write(&self, problem: &Problem, assignment: &Assignment, values: &mut [f64]) {
+    pub(crate) fn write(&self, problem: &Problem, assignment: &Assignment, values: &mut [f64]) {
         for (t, transfer) in problem.transfers.iter().enumerate() {
             let home = assignment[transfer.producer];
             let leaves = transfer.consumers.iter().any(|&to| assignment[to] != home);
@@ -80,7 +80,7 @@ impl Charges {
 }
 
 /// Families `sent` and `received`: a charge is 1 where producer and consumer lie on different sides of a stage's border.
-pub fn charges(
+pub(crate) fn charges(
     program: &mut Program,
     problem: &Problem,
     staging: &Staging,
@@ -94,7 +94,7 @@ pub fn charges(
 
 /// The same for any measure of one item being inside a stage and another not, given in this order, such as that of `groups`
 /// less what makes the stage's transfers free.
-pub fn charges_of(
+pub(crate) fn charges_of(
     program: &mut Program,
     problem: &Problem,
     charges: &Charges,

@@ -23,7 +23,7 @@ const MOST_PLACES: usize = 200_000;
 const CLEARANCE: f64 = 1e-8;
 
 /// A devices program, with what is needed to read its solutions.
-pub struct Devices {
+pub(crate) struct Devices {
     /// The program: its objective is the period.
     pub program: Program,
     /// What its columns mean.
@@ -31,7 +31,7 @@ pub struct Devices {
 }
 
 /// The meaning of a devices program's columns.
-pub struct Columns {
+pub(crate) struct Columns {
     staging: Staging,
     runs_on: Vec<Vec<Column>>,
     /// By resource type; `None` where no choice has it.
@@ -50,7 +50,7 @@ struct Global {
 /// # Errors
 ///
 /// What [`Pool::new`] refuses, more places than a program can hold, and one global share for unlike levels.
-pub fn pools(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupported> {
+pub(crate) fn pools(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupported> {
     let places = problem.items.len() * problem.stages() * workers.choices.len();
     if places > MOST_PLACES {
         return Err("there are too many ways to form a group for a program with a variable for each");
@@ -109,7 +109,7 @@ impl Devices {
     ///
     /// Size: (q-1) n + q c binaries and q n c further columns for n items, q stages and c choices; about as many rows, and
     /// those of staging and charges.
-    pub fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
+    pub(crate) fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
         let problem = pooled.problem;
         let scale_ns = most_ns.max(1.0);
         let mut program = Program::new(scale_ns);
@@ -453,7 +453,7 @@ impl Builder<'_> {
 
 impl Columns {
     /// Reads an allocation off a solution; `None` if its binaries are not whole.
-    pub fn allocation(&self, pools: &[Pool], values: &[f64]) -> Option<Allocation> {
+    pub(crate) fn allocation(&self, pools: &[Pool], values: &[f64]) -> Option<Allocation> {
         let placed = self.staging.assignment(values)?;
         let mut used: Vec<usize> = placed.clone();
         used.sort_unstable();

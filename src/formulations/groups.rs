@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::workers::{Choice, Workers};
 
 /// A groups program, with what is needed to read its solutions.
-pub struct Groups {
+pub(crate) struct Groups {
     /// The program: its objective is `1 - θ`, where `θ` is `least_ns` over the period.
     pub program: Program,
     /// What its columns mean.
@@ -24,7 +24,7 @@ pub struct Groups {
 }
 
 /// The meaning of a groups program's columns.
-pub struct Columns {
+pub(crate) struct Columns {
     staging: Staging,
     devices: Vec<Vec<Column>>,
 }
@@ -34,7 +34,7 @@ pub struct Columns {
 /// # Errors
 ///
 /// Whatever keeps the program from being linear.
-pub fn singles(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupported> {
+pub(crate) fn singles(problem: &Problem, workers: &Workers) -> Result<Vec<Pool>, Unsupported> {
     let settings = &problem.settings;
     if settings.groups != GroupOption::Assign {
         return Err("groups are given");
@@ -144,7 +144,7 @@ fn duties(problem: &Problem, pools: &[Pool]) -> Vec<Duty> {
 
 /// Work of each item by duty, and the rate that so many stages have at most, from 0 to all of them: every device, but for the
 /// one that each other stage keeps where all must hold something.
-pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
+pub(crate) fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec<f64>, Vec<f64>)> {
     let stages = problem.stages();
     let demand = |duty: Duty| {
         let devices = workers.inventory.iter().zip(&duty.rates);
@@ -165,7 +165,7 @@ pub fn demands(problem: &Problem, workers: &Workers, pools: &[Pool]) -> Vec<(Vec
 
 /// A period that no plan beats, in ns and above 0: all work on all devices, and the largest item on as many as one stage
 /// can have.
-pub fn least_ns(problem: &Problem, workers: &Workers, pools: &[Pool]) -> f64 {
+pub(crate) fn least_ns(problem: &Problem, workers: &Workers, pools: &[Pool]) -> f64 {
     let mut least: f64 = 0.0;
     for (work_ns, rates) in demands(problem, workers, pools) {
         let largest = work_ns.iter().copied().fold(0.0, f64::max);
@@ -199,7 +199,7 @@ impl Groups {
     ///
     /// Size: (q-1) n binaries, q c integers and q (n + 2 t) further columns for n items, q stages, c classes and t
     /// transfers; with memory or layers that some class cannot run, q c binaries more.
-    pub fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
+    pub(crate) fn build(pooled: Pooled, windows: &Windows, [least_ns, most_ns]: [f64; 2]) -> Self {
         let Pooled { problem, labels, .. } = pooled;
         let mut program = Program::new(least_ns);
         let staging = Staging::declare(&mut program, problem, windows, labels);
@@ -511,7 +511,7 @@ impl Builder<'_> {
 
 impl Columns {
     /// Reads an allocation off a solution; `None` if its integers are not whole.
-    pub fn allocation(&self, workers: &Workers, values: &[f64]) -> Option<Allocation> {
+    pub(crate) fn allocation(&self, workers: &Workers, values: &[f64]) -> Option<Allocation> {
         let whole = |column: &Column| {
             let value = column.value(values);
             ((value - value.round()).abs() <= INTEGRALITY).then(|| value.round() as usize)

@@ -30,10 +30,10 @@ pub enum Goal {
 /// HiGHS takes costs for equal that differ by less than its own tolerance, and then drops the plan that was a little cheaper:
 /// it called 32.7 ms optimal where two slots of 26.0 ms kept the budget to the last digit. So costs that are not equal must
 /// differ by far more than the solver could overlook.
-pub const BUDGET_TOLERANCE: f64 = 1e-9;
+pub(crate) const BUDGET_TOLERANCE: f64 = 1e-9;
 
 /// By what rows of budgets are multiplied, so that a part lies a thousand times above the solver's tolerance.
-pub const BUDGET_SCALE: f64 = 1e3;
+pub(crate) const BUDGET_SCALE: f64 = 1e3;
 
 /// A plan that costs more than so many whole budgets counts as one that costs as much: it is used for no more than a
 /// millionth of a slot either way, and HiGHS refuses much larger numbers.

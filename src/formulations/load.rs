@@ -14,7 +14,7 @@ use crate::schedule::Bottlenecks;
 
 /// A phase, or both together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Forward and backward propagation.
     Both,
     /// Forward propagation.
@@ -53,13 +53,13 @@ const RESOURCES: [(&str, Resource); 3] = [
 
 /// The bottlenecks that the objective weighs: one, or one a phase.
 #[derive(Debug)]
-pub struct BottleneckColumns {
+pub(crate) struct BottleneckColumns {
     columns: Vec<(Phase, Column)>,
 }
 
 impl BottleneckColumns {
     /// Declares `T`, or `T_forward` and `T_backward`, with an upper bound in units of the program's scale.
-    pub fn declare(program: &mut Program, problem: &Problem, at_most: f64) -> Self {
+    pub(crate) fn declare(program: &mut Program, problem: &Problem, at_most: f64) -> Self {
         let phases: &[Phase] = match problem.formula().bottlenecks {
             Bottlenecks::Together => &[Phase::Both],
             Bottlenecks::ByPhase => &[Phase::Forward, Phase::Backward],
@@ -74,12 +74,12 @@ impl BottleneckColumns {
     }
 
     /// Their sum: at least the bottleneck of both phases together.
-    pub fn sum(&self) -> Expression {
+    pub(crate) fn sum(&self) -> Expression {
         self.columns.iter().map(|(_, column)| column.expression()).sum()
     }
 
     /// Writes the column values of an assignment's stages.
-    pub fn write(&self, scale_ns: f64, costs: &[StageCost], values: &mut [f64]) {
+    pub(crate) fn write(&self, scale_ns: f64, costs: &[StageCost], values: &mut [f64]) {
         for &(phase, column) in &self.columns {
             let most = costs.iter().map(|cost| phase.of(cost).bottleneck_ns()).max();
             column.set(values, most.unwrap_or(0) as f64 / scale_ns);
@@ -89,7 +89,7 @@ impl BottleneckColumns {
 
 /// What loads are linear in: where items lie, and which transfers are paid.
 #[derive(Clone, Copy)]
-pub struct Placement<'a> {
+pub(crate) struct Placement<'a> {
     /// What is placed.
     pub problem: &'a Problem,
     /// Where items lie.
@@ -100,7 +100,7 @@ pub struct Placement<'a> {
 
 /// Families `load`, `link_in` and `link_out` (by phase for GPipe): no worker and no link of `stages` is busier than the
 /// bottleneck, or `capacity(k)` times it where `k` stands for that many stages.
-pub fn load(
+pub(crate) fn load(
     program: &mut Program,
     placement: Placement,
     bottlenecks: &BottleneckColumns,
@@ -119,7 +119,11 @@ pub fn load(
 }
 
 /// What to minimise: the bottleneck, or the loads of all stages once and the bottlenecks M - 1 times.
-pub fn objective(program: &Program, placement: Placement, bottlenecks: &BottleneckColumns) -> Expression {
+pub(crate) fn objective(
+    program: &Program,
+    placement: Placement,
+    bottlenecks: &BottleneckColumns,
+) -> Expression {
     let mut objective = Expression::default();
     let formula = placement.problem.formula();
     if formula.counts_loads {
@@ -154,7 +158,7 @@ impl Placement<'_> {
 
 /// Adds what the transfers of stage `k` keep busy, linear in charges; `scaled` is the part of a cost that counts, in units of
 /// the program's scale.
-pub fn add_transfers(
+pub(crate) fn add_transfers(
     busy: &mut Expression,
     problem: &Problem,
     charges: &Charges,

@@ -11,7 +11,7 @@ use crate::problem::{Pair, Problem};
 ///
 /// Passes that may lie apart add what depends on both places (`away`, `together`): see [`Problem::bytes_apart`]. Left out
 /// where no stage could ever be full.
-pub fn memory(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
+pub(crate) fn memory(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
     let Some(limit) = problem.settings.memory_limit else {
         return;
     };

@@ -1,19 +1,19 @@
 //! Mixed-integer programs, family by family, modelled with good_lp.
 #![doc = include_str!("../../formulations/README.md")]
 
-pub mod anchored;
-pub mod communication;
-pub mod devices;
-pub mod groups;
+pub(crate) mod anchored;
+pub(crate) mod communication;
+pub(crate) mod devices;
+pub(crate) mod groups;
 pub mod horizon;
-pub mod hybrid_groups;
-pub mod hybrid_pipelines;
+pub(crate) mod hybrid_groups;
+pub(crate) mod hybrid_pipelines;
 pub mod hybrid_program;
-pub mod load;
-pub mod memory;
+pub(crate) mod load;
+pub(crate) mod memory;
 pub mod partition;
-pub mod pools;
-pub mod splits;
+pub(crate) mod pools;
+pub(crate) mod splits;
 pub mod staging;
 pub mod three_block;
 
@@ -46,13 +46,13 @@ pub enum Meaning {
 
 impl Program {
     /// The part of the objective that depends on no variable; files leave it out, as solvers may.
-    pub fn constant(&self) -> f64 {
+    pub(crate) fn constant(&self) -> f64 {
         self.objective.constant()
     }
 
     /// How to read the objective value that a solver finds for the program as it is written, which leaves out the constant:
     /// sentences that a file may carry.
-    pub fn reading(&self, ticks_per_ns: u64) -> [String; 2] {
+    pub(crate) fn reading(&self, ticks_per_ns: u64) -> [String; 2] {
         let scale_ms = self.scale_ns / (ticks_per_ns as f64 * NS_PER_MS);
         let constant = self.constant();
         let [kind, formula] = match self.meaning {
@@ -107,7 +107,7 @@ impl Program {
     }
 
     /// Names of the rows, in their order.
-    pub fn row_names(&self) -> Vec<String> {
+    pub(crate) fn row_names(&self) -> Vec<String> {
         let names = self.rows.iter().map(|row| row.name().unwrap_or_default());
         names.map(str::to_owned).collect()
     }
@@ -142,7 +142,7 @@ pub struct Column {
 
 impl Column {
     /// `expression += coefficient * variable`.
-    pub fn add_to(self, expression: &mut Expression, coefficient: f64) {
+    pub(crate) fn add_to(self, expression: &mut Expression, coefficient: f64) {
         expression.add_mul(coefficient, self.variable);
     }
 
@@ -152,12 +152,12 @@ impl Column {
     }
 
     /// Its value among column values.
-    pub fn value(self, values: &[f64]) -> f64 {
+    pub(crate) fn value(self, values: &[f64]) -> f64 {
         values[self.index]
     }
 
     /// Sets its value among column values.
-    pub fn set(self, values: &mut [f64], value: f64) {
+    pub(crate) fn set(self, values: &mut [f64], value: f64) {
         values[self.index] = value;
     }
 }

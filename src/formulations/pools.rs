@@ -8,11 +8,11 @@ use crate::shares::Level;
 use crate::workers::{Choice, Workers};
 
 /// Why a program cannot express a problem: in words for a message.
-pub type Unsupported = &'static str;
+pub(crate) type Unsupported = &'static str;
 
 /// Devices that work as one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Forward and backward time of every item at rate 1, in ns; `None` where some device cannot run it.
     pub times_ns: Vec<Option<[u64; 2]>>,
     /// What the devices are made of.
@@ -29,7 +29,7 @@ pub struct Pool {
 
 /// A type of resource in all devices of a class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub(crate) struct Part {
     /// Forward and backward rate.
     pub rates: [f64; 2],
     /// Position in [`Workers::resource_names`].
@@ -42,7 +42,7 @@ pub struct Part {
 
 /// How the phases share a pool's parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// Each phase has everything in its turn.
     Turns,
     /// Shares are prescribed: the rates that each phase gets.
@@ -55,7 +55,7 @@ pub enum Policy {
 
 /// A ring all-reduce, by micro-batch: so many ns for each byte of parameters, and if there are any at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ring {
+pub(crate) struct Ring {
     /// ns a byte.
     pub byte_ns: f64,
     /// ns where there is something to reduce.
@@ -66,7 +66,7 @@ pub struct Ring {
 
 /// A problem of workers that differ, as its programs take it.
 #[derive(Clone, Copy)]
-pub struct Pooled<'a> {
+pub(crate) struct Pooled<'a> {
     /// The problem.
     pub problem: &'a Problem,
     /// Its workers.
@@ -83,7 +83,7 @@ impl Pool {
     /// # Errors
     ///
     /// Classes that take unlike times for some item, and shares that depend on the items in a way that is not linear.
-    pub fn new(problem: &Problem, workers: &Workers, choice: &Choice) -> Result<Self, Unsupported> {
+    pub(crate) fn new(problem: &Problem, workers: &Workers, choice: &Choice) -> Result<Self, Unsupported> {
         let parts = parts(workers, choice);
         Ok(Self {
             times_ns: times_ns(problem, choice)?,
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// The most that all parts do of a phase, 0 for forward propagation, in a ns: a measured level may be faster than the whole.
-    pub fn rate(&self, phase: usize) -> f64 {
+    pub(crate) fn rate(&self, phase: usize) -> f64 {
         let fastest = |part: &Part| match self.policy {
             Policy::Turns => 1.0,
             _ => {
@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// Least time in ns that an item keeps the pool busy, all shares being as good as can be; `None` if it cannot run.
-    pub fn least_ns(&self, item: usize) -> Option<f64> {
+    pub(crate) fn least_ns(&self, item: usize) -> Option<f64> {
         let [forward, backward] = self.phases_ns(item)?;
         Some(match self.policy {
             Policy::Turns => forward + backward,
@@ -123,19 +123,19 @@ impl Pool {
     }
 
     /// Time in ns that each phase of an item takes at the full rate; `None` if it cannot run.
-    pub fn phases_ns(&self, item: usize) -> Option<[f64; 2]> {
+    pub(crate) fn phases_ns(&self, item: usize) -> Option<[f64; 2]> {
         let times = self.times_ns[item]?;
         Some([0, 1].map(|phase| times[phase] as f64 / self.rate(phase)))
     }
 
     /// Whether some item has work in a phase.
-    pub fn works(&self, phase: usize) -> bool {
+    pub(crate) fn works(&self, phase: usize) -> bool {
         self.times_ns.iter().flatten().any(|times| times[phase] > 0)
     }
 
     /// By how many ns at most rounding makes a stage cheaper than it is in real numbers: half a ns where work may not
     /// take whole ns, and for each message of a ring.
-    pub fn rounding_ns(&self) -> f64 {
+    pub(crate) fn rounding_ns(&self) -> f64 {
         let is_whole = |phase: usize| self.rate(phase) == 1.0 || !self.works(phase);
         let work = match self.policy {
             Policy::Turns if is_whole(0) && is_whole(1) => 0.0,
@@ -224,7 +224,7 @@ fn share_policy(
 }
 
 /// Whether forward and backward rates have the same ratio in all parts.
-pub fn same_ratio(parts: &[Part]) -> bool {
+pub(crate) fn same_ratio(parts: &[Part]) -> bool {
     let [forward, backward] = parts.first().map_or([1.0; 2], |part| part.rates);
     let differs = |part: &Part| {
         let (one, other) = (part.rates[0] * backward, part.rates[1] * forward);

@@ -8,7 +8,7 @@ use super::{Column, Program};
 
 /// The time that something spends at each of its levels.
 #[derive(Clone, Debug)]
-pub struct Split {
+pub(crate) struct Split {
     /// Time at each level.
     pub at: Vec<Column>,
     /// Whether that level is taken; empty where any mixture of levels goes.
@@ -17,7 +17,7 @@ pub struct Split {
 
 impl Split {
     /// Declares the times, and one binary a level unless the part is free.
-    pub fn declare(program: &mut Program, part: &Part, indices: &str) -> Self {
+    pub(crate) fn declare(program: &mut Program, part: &Part, indices: &str) -> Self {
         let levels = 0..part.levels.len();
         let at = levels.clone().map(|level| {
             let time = variable()
@@ -39,7 +39,7 @@ impl Split {
     /// Families `split`, `level` and `one_level`: the levels share the time there is, and only one of them has any.
     ///
     /// * `time`: the time there is; `most`: an upper bound on it.
-    pub fn add_rows(&self, program: &mut Program, indices: &str, time: Expression, most: f64) {
+    pub(crate) fn add_rows(&self, program: &mut Program, indices: &str, time: Expression, most: f64) {
         let sum = |columns: &[Column]| {
             let mut sum = Expression::default();
             columns.iter().for_each(|column| column.add_to(&mut sum, 1.0));
@@ -58,7 +58,7 @@ impl Split {
     }
 
     /// Adds what a part does of a phase, 0 for forward propagation, with this split.
-    pub fn add_speed(&self, part: &Part, phase: usize, speed: &mut Expression) {
+    pub(crate) fn add_speed(&self, part: &Part, phase: usize, speed: &mut Expression) {
         for (at, level) in self.at.iter().zip(&part.levels) {
             let relative = [level.forward, level.backward][phase];
             if relative > 0.0 {
@@ -68,7 +68,7 @@ impl Split {
     }
 
     /// The share of forward propagation in a solution.
-    pub fn share(&self, part: &Part, values: &[f64]) -> f64 {
+    pub(crate) fn share(&self, part: &Part, values: &[f64]) -> f64 {
         let most = |a: &usize, b: &usize| {
             self.taken[*a]
                 .value(values)

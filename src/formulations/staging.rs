@@ -32,7 +32,7 @@ impl Windows {
     }
 
     /// Whether some item has no stage left.
-    pub fn some_is_empty(&self) -> bool {
+    pub(crate) fn some_is_empty(&self) -> bool {
         let mut both = self.earliest.iter().zip(&self.latest);
         both.any(|(earliest, latest)| earliest > latest)
     }
@@ -47,14 +47,19 @@ enum Prefix {
 
 /// The prefix variables `z_ik`, and the expressions `x_ik` made of them.
 #[derive(Debug)]
-pub struct Staging {
+pub(crate) struct Staging {
     /// `prefix[i][k]`: item `i` lies in the first `k` stages, k = 0..=q.
     prefix: Vec<Vec<Prefix>>,
 }
 
 impl Staging {
     /// Declares the prefix variables that the windows leave open.
-    pub fn declare(program: &mut Program, problem: &Problem, windows: &Windows, labels: &[String]) -> Self {
+    pub(crate) fn declare(
+        program: &mut Program,
+        problem: &Problem,
+        windows: &Windows,
+        labels: &[String],
+    ) -> Self {
         let mut prefix = Vec::with_capacity(problem.items.len());
         for (i, label) in labels.iter().enumerate() {
             let of_item = (0..=problem.stages()).map(|k| {
@@ -73,27 +78,27 @@ impl Staging {
     }
 
     /// `z_ik` for `k` in 0..=q.
-    pub fn z(&self, item: usize, k: usize) -> Expression {
+    pub(crate) fn z(&self, item: usize, k: usize) -> Expression {
         let mut expression = Expression::default();
         self.add_z(&mut expression, 1.0, item, k);
         expression
     }
 
     /// `x_ik = z_i,k+1 - z_ik`: item `i` lies in stage `k`, from 0.
-    pub fn x(&self, item: usize, stage: usize) -> Expression {
+    pub(crate) fn x(&self, item: usize, stage: usize) -> Expression {
         let mut expression = Expression::default();
         self.add_x(&mut expression, 1.0, item, stage);
         expression
     }
 
     /// `expression += coefficient * x_ik`.
-    pub fn add_x(&self, expression: &mut Expression, coefficient: f64, item: usize, stage: usize) {
+    pub(crate) fn add_x(&self, expression: &mut Expression, coefficient: f64, item: usize, stage: usize) {
         self.add_z(expression, coefficient, item, stage + 1);
         self.add_z(expression, -coefficient, item, stage);
     }
 
     /// `expression += coefficient * z`: the item lies in one of the first `k` stages.
-    pub fn add_z(&self, expression: &mut Expression, coefficient: f64, item: usize, k: usize) {
+    pub(crate) fn add_z(&self, expression: &mut Expression, coefficient: f64, item: usize, k: usize) {
         match self.prefix[item][k] {
             Prefix::Fixed(false) => {}
             Prefix::Fixed(true) => *expression += coefficient,
@@ -102,21 +107,21 @@ impl Staging {
     }
 
     /// Whether the windows allow the item in a stage, from 0.
-    pub fn allows(&self, item: usize, stage: usize) -> bool {
+    pub(crate) fn allows(&self, item: usize, stage: usize) -> bool {
         let before = self.prefix[item][stage] == Prefix::Fixed(true);
         let after = self.prefix[item][stage + 1] == Prefix::Fixed(false);
         !before && !after
     }
 
     /// Whether the windows leave the item no other stage.
-    pub fn is_fixed_to(&self, item: usize, stage: usize) -> bool {
+    pub(crate) fn is_fixed_to(&self, item: usize, stage: usize) -> bool {
         self.prefix[item][stage] == Prefix::Fixed(false)
             && self.prefix[item][stage + 1] == Prefix::Fixed(true)
     }
 
     /// Reads an assignment off column values, rounding at one half; `None` where a binary is further than
     /// [`INTEGRALITY`] from whole.
-    pub fn assignment(&self, values: &[f64]) -> Option<Assignment> {
+    pub(crate) fn assignment(&self, values: &[f64]) -> Option<Assignment> {
         let stage = |prefixes: &Vec<Prefix>| {
             let mut stage = 0;
             for prefix in &prefixes[1..] {
@@ -135,7 +140,7 @@ impl Staging {
     }
 
     /// Row `excluded`: some open prefix variable differs from those of an assignment.
-    pub fn exclude(&self, program: &mut Program, at: usize, assignment: &Assignment) {
+    pub(crate) fn exclude(&self, program: &mut Program, at: usize, assignment: &Assignment) {
         let mut differing = Expression::default();
         for (column, is_set) in self.open(assignment) {
             column.add_to(&mut differing, if is_set { -1.0 } else { 1.0 });
@@ -145,7 +150,7 @@ impl Staging {
     }
 
     /// Writes the column values of an assignment.
-    pub fn write(&self, assignment: &Assignment, values: &mut [f64]) {
+    pub(crate) fn write(&self, assignment: &Assignment, values: &mut [f64]) {
         for (column, is_set) in self.open(assignment) {
             column.set(values, f64::from(is_set));
         }
@@ -165,10 +170,10 @@ impl Staging {
 }
 
 /// How far a binary may lie from whole. HiGHS is asked for 1e-9; a value beyond this is a solver fault, not rounding.
-pub const INTEGRALITY: f64 = 1e-4;
+pub(crate) const INTEGRALITY: f64 = 1e-4;
 
 /// Family `monotone`: what lies in the first `k` stages lies in the first `k + 1`.
-pub fn monotone(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
+pub(crate) fn monotone(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
     for (i, label) in labels.iter().enumerate() {
         for k in 1..problem.stages().saturating_sub(1) {
             let name = format!("monotone[{label},{k}]");
@@ -178,7 +183,7 @@ pub fn monotone(program: &mut Program, problem: &Problem, staging: &Staging, lab
 }
 
 /// Family `precedence`: the later end of an order pair is in the first `k` stages only if the earlier end is.
-pub fn precedence(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
+pub(crate) fn precedence(program: &mut Program, problem: &Problem, staging: &Staging, labels: &[String]) {
     for edge in problem.order.edge_indices() {
         let Some((u, v)) = problem.order.edge_endpoints(edge) else {
             continue;
@@ -191,7 +196,7 @@ pub fn precedence(program: &mut Program, problem: &Problem, staging: &Staging, l
 }
 
 /// Family `non_empty`: every stage holds an item.
-pub fn non_empty(program: &mut Program, problem: &Problem, staging: &Staging) {
+pub(crate) fn non_empty(program: &mut Program, problem: &Problem, staging: &Staging) {
     for k in 0..problem.stages() {
         let mut held = Expression::default();
         for i in 0..problem.items.len() {

@@ -9,7 +9,7 @@ use crate::spec::InstanceSpec;
 
 /// A family of instances, as studies name it.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub(crate) struct Family {
     /// Its name, also on the command line.
     pub name: &'static str,
     /// Whether parameters by name are ones that it has; nothing is built.
@@ -19,7 +19,7 @@ pub struct Family {
 }
 
 /// Every family.
-pub const FAMILIES: &[Family] = &[
+pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "random",
         check: |parameters| asked::<random::Random>(parameters).map(|_| ()),
@@ -33,7 +33,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// The family of that name.
-pub fn find(name: &str) -> Option<&'static Family> {
+pub(crate) fn find(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == name)
 }
 

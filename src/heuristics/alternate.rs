@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "alternate",
     summary: "the best slicing for fixed workers and better workers for fixed stages, in turn",
     source: "ours",

@@ -11,11 +11,11 @@ use crate::ideals::{Ideals, IdealsError};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Most states that the program looks at: a few seconds without extra devices, half a minute with many.
-pub const MOST_STATES: usize = 10_000;
+pub(crate) const MOST_STATES: usize = 10_000;
 
 /// The devices of a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Devices {
+pub(crate) struct Devices {
     /// Most stages; each has a device.
     pub stages: usize,
     /// Whether there must be just as many.
@@ -30,7 +30,7 @@ pub struct Devices {
 
 /// What a stage holds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StageSums {
+pub(crate) struct StageSums {
     /// Forward work in ns.
     pub forward_ns: u64,
     /// Backward work in ns.
@@ -51,7 +51,7 @@ pub struct Laid {
 }
 
 /// Whether the program takes a problem, or why not.
-pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
+pub(crate) fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
     match enumerate(problem, &|| false) {
         Ok(_) => Ok(()),
         Err(_) => Err("it has more than 10,000 antichain states"),
@@ -69,7 +69,7 @@ pub fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
 ///
 /// Time O(P (d + q s²)) for P pairs of nested states, a stage no longer than the limit apart, d states just below one, q
 /// stages and s - 1 extra devices. Space O(N (n / 64 + q s)) for N states of n items.
-pub fn lay(
+pub(crate) fn lay(
     problem: &Problem,
     devices: Devices,
     stage_ns: impl Fn(&StageSums, usize) -> u64,

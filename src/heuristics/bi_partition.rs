@@ -19,7 +19,7 @@ use crate::options::Cuts;
 use crate::problem::{Assignment, Item, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "bi-partition",
     summary: "forward and backward prefixes filled to a target, then single cuts moved",
     source: "Bi-Partition, L. Cui et al., Journal of Cloud Computing 12:22, 2023 \

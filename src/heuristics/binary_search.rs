@@ -11,7 +11,7 @@ use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "binary-search",
     summary: "smallest work limit under which filling stages greedily needs no more stages than there are",
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction; the paper's listing was not available)",
@@ -28,7 +28,7 @@ fn run(problem: &Problem, _seed: u64, _must_stop: MustStop<'_>) -> Option<Assign
 /// Cuts an order into at most q stages (just q under `all_stages`) so that the most work of a stage is least.
 ///
 /// Communication and memory are ignored. Time O(n log W) for n items and W ns of work.
-pub fn partition(problem: &Problem, order: &[usize]) -> Assignment {
+pub(crate) fn partition(problem: &Problem, order: &[usize]) -> Assignment {
     let work: Vec<u64> = order.iter().map(|&item| problem.items[item].work_ns()).collect();
     let all: u64 = work.iter().sum();
     let largest = work.iter().copied().max().unwrap_or(0);

@@ -9,7 +9,7 @@ use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "gpipe-blocks",
     summary: "blocks of consecutive layers whose work differs by at most the largest layer",
     source: "GPipe, Y. Huang et al., NeurIPS 2019, as in torchgpipe, C. Kim et al., 2020; \
@@ -34,7 +34,7 @@ fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignm
 ///
 /// Moves elements one by one towards a smallest block from the neighbour on the side of a largest one. Some blocks may
 /// be empty. `None` when it must stop. Time O(k n³), far less in practice.
-pub fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Option<Vec<usize>> {
+pub(crate) fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Option<Vec<usize>> {
     let n = sequence.len();
     let largest = sequence.iter().copied().max().unwrap_or(0);
     let mut ends: Vec<usize> = (1..=k).map(|block| block * n / k).collect();

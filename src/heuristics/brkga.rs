@@ -25,7 +25,7 @@ use crate::cost;
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "brkga",
     summary: "the best slicing of orders that a genetic algorithm evolves, with local moves",
     source: "A. Archer et al., ICML 2024; J. Gonçalves, M. Resende, Journal of Heuristics 17, 2011; \

@@ -1,7 +1,7 @@
 //! Duan and Wu's two steps: stages for equal workers, then groups of devices for the stages.
 //!
 //! Source: J. Duan, J. Wu, *Optimizing resource allocation in pipeline parallelism for distributed DNN training*, ICPADS
-//! 2022: Algorithm 1, see [`binary_search`], then Algorithm 2, see [`Grouping::greedy`]. A reconstruction; the listings
+//! 2022: Algorithm 1, see `binary_search`, then Algorithm 2, see [`Grouping::greedy`]. A reconstruction; the listings
 //! were not available. The first step balances reference work, an item's time on the slowest device at rate 1, and knows
 //! neither devices nor memory: where the groups cannot hold the stages, there is no plan.
 
@@ -12,7 +12,7 @@ use crate::problem::{Assignment, Problem};
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "duan-wu",
     summary: "stages by binary search for equal workers, then greedily each device to the slowest stage",
     source: "Duan and Wu, ICPADS 2022, Algorithms 1 and 2 (reconstruction; the listings were not available)",
@@ -28,7 +28,7 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>
 }
 
 /// Algorithm 1 on the items by number, then Algorithm 2; a plan but for a global share, or `None`.
-pub fn partition_and_group(problem: &Problem, workers: &Workers) -> Option<Allocation> {
+pub(crate) fn partition_and_group(problem: &Problem, workers: &Workers) -> Option<Allocation> {
     let assignment = partition(problem, workers);
     let stages = assignment.iter().max()? + 1;
     let choices = Grouping::new(problem, workers, &assignment, stages).greedy()?;
@@ -45,7 +45,7 @@ pub fn partition(problem: &Problem, workers: &Workers) -> Assignment {
 }
 
 /// Most stages that a plan may have and that find a worker each.
-pub fn most_stages(problem: &Problem, workers: &Workers) -> usize {
+pub(crate) fn most_stages(problem: &Problem, workers: &Workers) -> usize {
     // Given groups take one of the inventory each; assigned ones at least one device.
     problem.stages().min(workers.inventory.iter().sum())
 }

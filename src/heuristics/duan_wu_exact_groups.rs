@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "duan-wu-exact-groups",
     summary: "stages by binary search for equal workers, then the best devices for these stages",
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction); the exact grouping is ours",

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "duan-wu-local",
     summary: "duan-wu, then devices change groups and items change stages while that helps",
     source: "Duan and Wu, ICPADS 2022 (reconstruction); moves of items ours",
@@ -38,7 +38,7 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>
 }
 
 /// A plan no worse than a feasible one, apart from a global share, which is filled in anew.
-pub fn improve(
+pub(crate) fn improve(
     problem: &Problem,
     workers: &Workers,
     allocation: Allocation,

@@ -4,7 +4,7 @@ use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "equal-layers",
     summary: "the same number of layers on every stage",
     source: "what frameworks do unless told otherwise: Megatron-LM, D. Narayanan et al., SC 2021; \

@@ -196,7 +196,7 @@ fn value(costs: &[u64]) -> (u64, u128) {
 
 /// Changes of the choices that touch a stage, each the stages and their new choices: workers swapped with another stage,
 /// a choice taken that is free, and where groups are assigned a device moved to or from another stage or swapped.
-pub fn neighbours(
+pub(crate) fn neighbours(
     problem: &Problem,
     workers: &Workers,
     choices: &[usize],
@@ -243,7 +243,7 @@ pub fn neighbours(
 }
 
 /// Choices that the inventory still allows beside these.
-pub fn free_choices(workers: &Workers, choices: &[usize]) -> Vec<usize> {
+pub(crate) fn free_choices(workers: &Workers, choices: &[usize]) -> Vec<usize> {
     let left = left(workers, choices);
     let all = 0..workers.choices.len();
     all.filter(|&choice| is_left(workers, &left, choice)).collect()

@@ -16,7 +16,7 @@ use crate::problem::{Assignment, Problem};
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "local-moves",
     summary: "the best slicing, improved by moving items between stages and slicing again",
     source: "ours",
@@ -35,7 +35,11 @@ fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignme
 
 /// A plan no worse than a feasible one: [`improve`], and the best slicing of the orders that list its stages one after the other,
 /// in turn while that helps.
-pub fn improve_and_slice(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
+pub(crate) fn improve_and_slice(
+    problem: &Problem,
+    assignment: Assignment,
+    must_stop: MustStop<'_>,
+) -> Assignment {
     let mut best = improve(problem, assignment, must_stop);
     let mut best_ns = cost::assignment_ns(problem, &best);
     // Every turn but the last finds a better plan.
@@ -70,7 +74,7 @@ pub fn improve(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_
 
 /// The same where workers differ: moves items of a feasible plan, and leaves every stage its worker. With one global
 /// share for all stages it weighs stages at their own best shares.
-pub fn improve_on(
+pub(crate) fn improve_on(
     problem: &Problem,
     workers: &Workers,
     allocation: &Allocation,

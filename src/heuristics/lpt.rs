@@ -15,7 +15,7 @@ use crate::units::LARGEST_EXACT;
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "lpt",
     summary: "the best slicing for equal workers, then the fastest device to the longest stage",
     source: "R. Graham, 1969, on slices of our own",
@@ -30,7 +30,7 @@ fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>)
 }
 
 /// The slicing and the workers; a plan but for a global share, or `None`.
-pub fn slice_and_deal(
+pub(crate) fn slice_and_deal(
     problem: &Problem,
     workers: &Workers,
     seed: u64,

@@ -2,22 +2,22 @@
 //!
 //! [`METHODS`] is the one list of them; the command line, the tests and the studies walk it.
 
-pub mod alternate;
+pub(crate) mod alternate;
 pub mod antichains;
-pub mod bi_partition;
-pub mod binary_search;
-pub mod block_partition;
+pub(crate) mod bi_partition;
+pub(crate) mod binary_search;
+pub(crate) mod block_partition;
 pub mod brkga;
 pub mod duan_wu;
 pub mod duan_wu_exact_groups;
-pub mod duan_wu_local;
-pub mod equal_layers;
+pub(crate) mod duan_wu_local;
+pub(crate) mod equal_layers;
 pub mod fitting;
 pub mod global_shares;
 pub mod grouping;
 pub mod intervals;
 pub mod local_moves;
-pub mod lpt;
+pub(crate) mod lpt;
 pub mod orders;
 pub mod pipedream;
 pub mod pipedream_replicated;
@@ -58,7 +58,7 @@ pub struct Heuristic {
 }
 
 /// Asked in every loop that may take long, from any thread: whether to stop with the best plan so far, or with none.
-pub type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
+pub(crate) type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed unless
 /// it is stopped.

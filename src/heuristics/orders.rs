@@ -18,22 +18,22 @@ pub fn by_number(problem: &Problem) -> Vec<usize> {
 }
 
 /// The item that became ready last comes first: follows branches to their end.
-pub fn depth_first(problem: &Problem) -> Vec<usize> {
+pub(crate) fn depth_first(problem: &Problem) -> Vec<usize> {
     kahn(problem, Outgoing, |_, ready| u64::MAX - ready)
 }
 
 /// The item that became ready first comes first: all branches side by side.
-pub fn breadth_first(problem: &Problem) -> Vec<usize> {
+pub(crate) fn breadth_first(problem: &Problem) -> Vec<usize> {
     kahn(problem, Outgoing, |_, ready| ready)
 }
 
 /// Depth first from the end: what a branch needs comes right before it.
-pub fn depth_first_from_end(problem: &Problem) -> Vec<usize> {
+pub(crate) fn depth_first_from_end(problem: &Problem) -> Vec<usize> {
     kahn(problem, Incoming, |_, ready| u64::MAX - ready)
 }
 
 /// Breadth first from the end: every item as late as it may.
-pub fn breadth_first_from_end(problem: &Problem) -> Vec<usize> {
+pub(crate) fn breadth_first_from_end(problem: &Problem) -> Vec<usize> {
     kahn(problem, Incoming, |_, ready| ready)
 }
 
@@ -50,7 +50,7 @@ pub fn least_crossing_from_end(problem: &Problem) -> Vec<usize> {
 }
 
 /// The stages of a plan one after the other, the items of each by least crossing, from either end.
-pub fn within_stages(problem: &Problem, plan: &Assignment) -> [Vec<usize>; 2] {
+pub(crate) fn within_stages(problem: &Problem, plan: &Assignment) -> [Vec<usize>; 2] {
     [
         by_crossing(problem, Outgoing, |item| plan[item]),
         by_crossing(problem, Incoming, |item| usize::MAX - plan[item]),
@@ -58,7 +58,7 @@ pub fn within_stages(problem: &Problem, plan: &Assignment) -> [Vec<usize>; 2] {
 }
 
 /// The ready item of the smallest priority first; ties by number. `priority` has one number for each item.
-pub fn by_priority(problem: &Problem, priority: &[u64]) -> Vec<usize> {
+pub(crate) fn by_priority(problem: &Problem, priority: &[u64]) -> Vec<usize> {
     kahn(problem, Outgoing, |item, _| priority[item])
 }
 

@@ -6,7 +6,7 @@ use super::{Effort, Heuristic, MustStop, Run};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "pipedream",
     summary: "PipeDream's program for stages on one device each: the least bottleneck of stages and links, cuts tied",
     source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",

@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::workers::Workers;
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "pipedream-replicated",
     summary: "PipeDream's program for stages on several equal devices: the least bottleneck of work, all-reduce and links",
     source: "PipeDream, D. Narayanan et al., SOSP 2019, section 3.1",

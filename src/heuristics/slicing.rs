@@ -16,7 +16,7 @@ use crate::objective::Formula;
 use crate::problem::{Assignment, Item, Problem};
 
 /// The registry's entry.
-pub const METHOD: Heuristic = Heuristic {
+pub(crate) const METHOD: Heuristic = Heuristic {
     name: "slicing",
     summary: "the best plan that cuts one of eleven topological orders into intervals",
     source: "A. Archer et al., ICML 2024; memory, iterations and overlap ours",
@@ -26,7 +26,7 @@ pub const METHOD: Heuristic = Heuristic {
 };
 
 /// Random orders that [`best_slicing`] tries beside the fixed ones.
-pub const RANDOM_ORDERS: usize = 4;
+pub(crate) const RANDOM_ORDERS: usize = 4;
 
 fn run(problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
     Some(best_slicing(problem, seed, must_stop)?.0)
@@ -72,7 +72,7 @@ pub fn slice(problem: &Problem, order: &[usize], must_stop: MustStop<'_>) -> Opt
 
 /// What every plan costs at least, in ns: all work, shared evenly among the stages, and the largest item on one of them.
 /// Communication and memory are ignored.
-pub fn work_bound_ns(problem: &Problem) -> u64 {
+pub(crate) fn work_bound_ns(problem: &Problem) -> u64 {
     let work_ns = problem.work_ns();
     let largest_ns = problem.items.iter().map(Item::work_ns).max().unwrap_or(0);
     let busiest_ns = largest_ns.max(work_ns.div_ceil(problem.stages() as u64));

@@ -4,7 +4,7 @@ use super::plan::{HybridPlan, Stage};
 use super::{Device, LEAST_SAMPLE_MS, Reading, Slot};
 
 /// Relative difference between two times that counts as none: sums of a few hundred doubles in another order.
-pub const TOLERANCE: f64 = 1e-9;
+pub(crate) const TOLERANCE: f64 = 1e-9;
 
 /// What is wrong with a plan, one sentence each; nothing if it holds.
 pub fn violations(slot: &Slot, plan: &HybridPlan) -> Vec<String> {

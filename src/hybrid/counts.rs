@@ -71,13 +71,13 @@ impl Counts {
     }
 
     /// Number of the vector that counts one device of a class.
-    pub fn one(&self, class: usize) -> usize {
+    pub(crate) fn one(&self, class: usize) -> usize {
         let before = self.classes[..class].iter();
         before.map(|class| class.devices.len() + 1).product()
     }
 
     /// What the devices of a vector add to the objective.
-    pub fn weight(&self, slot: &Slot, n: usize) -> f64 {
+    pub(crate) fn weight(&self, slot: &Slot, n: usize) -> f64 {
         let counts = self.vectors[n].iter().zip(&self.classes);
         counts
             .map(|(&count, class)| count as f64 * slot.weight(class.devices[0]))

@@ -7,7 +7,7 @@ pub mod exact;
 mod groups;
 mod pipelines;
 pub mod plan;
-pub mod shares;
+pub(crate) mod shares;
 pub mod tentative;
 
 use std::ops::Range;
@@ -96,7 +96,7 @@ pub struct Slot<'a> {
 
 impl Slot<'_> {
     /// Time of a sample on a device that runs these layers, in ms: work, and what passes its link.
-    pub fn sample_ms(&self, device: usize, layers: &Range<usize>) -> f64 {
+    pub(crate) fn sample_ms(&self, device: usize, layers: &Range<usize>) -> f64 {
         let Device { kind, slowdown, .. } = self.devices[device];
         let work_ms: f64 = self.chain.work_ms[kind][layers.clone()].iter().sum();
         let moving_ms = self.moving_ms(device, layers.start) + self.moving_ms(device, layers.end);
@@ -107,7 +107,7 @@ impl Slot<'_> {
     ///
     /// In parallel pipelines that is its bytes and its part of the micro-batch's messages. In a group every device takes
     /// part in every micro-batch, so messages do not depend on its samples: [`Self::waiting_ms`] counts them.
-    pub fn moving_ms(&self, device: usize, boundary: usize) -> f64 {
+    pub(crate) fn moving_ms(&self, device: usize, boundary: usize) -> f64 {
         let own = self.devices[device].bandwidth_bytes_per_ms;
         let bytes = self.chain.cut_bytes[boundary];
         match self.reading {
@@ -120,7 +120,7 @@ impl Slot<'_> {
     }
 
     /// Time that a group waits for the messages of a batch at a boundary, in ms; none in parallel pipelines.
-    pub fn waiting_ms(&self, boundary: usize) -> f64 {
+    pub(crate) fn waiting_ms(&self, boundary: usize) -> f64 {
         match self.reading {
             Reading::ParallelPipelines => 0.0,
             Reading::PipelineOfGroups => {
@@ -144,7 +144,7 @@ impl Slot<'_> {
     ///
     /// `depth` counts the stages from this one to the last; so many micro-batches are in flight. In parallel pipelines
     /// every stage holds whole micro-batches; in a group each device holds its share of them.
-    pub fn room(&self, device: usize, layers: &Range<usize>, depth: usize) -> Option<f64> {
+    pub(crate) fn room(&self, device: usize, layers: &Range<usize>, depth: usize) -> Option<f64> {
         let sum = |bytes: &[f64]| bytes[layers.clone()].iter().sum::<f64>();
         let left = self.devices[device].memory_bytes - sum(&self.chain.state_bytes);
         let in_flight = sum(&self.chain.stash_bytes) * self.micro_batch * depth as f64;
@@ -160,7 +160,7 @@ impl Slot<'_> {
     }
 
     /// Time of a ring that reduces these layers' gradients among so many members, in ms.
-    pub fn ring_ms(&self, layers: &Range<usize>, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
+    pub(crate) fn ring_ms(&self, layers: &Range<usize>, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
         let bytes: f64 = self.chain.parameter_bytes[layers.clone()].iter().sum();
         let steps_ms = self.ring_steps_ms(members, bandwidth_bytes_per_ms);
         let members = members as f64;
@@ -169,7 +169,7 @@ impl Slot<'_> {
 
     /// The part of it that does not depend on bytes: members wait for a message in each of `2 (members - 1)` steps. A
     /// network without parameters has no ring.
-    pub fn ring_steps_ms(&self, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
+    pub(crate) fn ring_steps_ms(&self, members: usize, bandwidth_bytes_per_ms: f64) -> f64 {
         match self.chain.parameter_bytes.iter().any(|bytes| *bytes > 0.0) {
             true => 2.0 * (members as f64 - 1.0) * self.message_ms(bandwidth_bytes_per_ms),
             false => 0.0,

@@ -5,7 +5,7 @@ const ROUNDING: f64 = 1e-12;
 
 /// One that takes samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Taker {
+pub(crate) struct Taker {
     /// Time of a sample, in ms; positive.
     pub sample_ms: f64,
     /// The most samples it has room for.
@@ -18,7 +18,7 @@ pub struct Taker {
 /// `T` taker `i` does `min(T/s_i, room_i)` samples, and the sum grows with `T` until it reaches `samples`. With `whole`,
 /// samples are handed out one by one to whoever would finish first, which is optimal as times grow with samples. Time
 /// O(n log n) for n takers.
-pub fn time_ms(takers: &[Taker], samples: u32, whole: bool) -> f64 {
+pub(crate) fn time_ms(takers: &[Taker], samples: u32, whole: bool) -> f64 {
     let times = divide(takers, samples, whole);
     match times {
         None => f64::INFINITY,
@@ -27,7 +27,7 @@ pub fn time_ms(takers: &[Taker], samples: u32, whole: bool) -> f64 {
 }
 
 /// The shares that reach [`time_ms`]; `None` where there is no room.
-pub fn divide(takers: &[Taker], samples: u32, whole: bool) -> Option<Vec<f64>> {
+pub(crate) fn divide(takers: &[Taker], samples: u32, whole: bool) -> Option<Vec<f64>> {
     let shares = fluid(takers, f64::from(samples));
     match whole {
         false => shares,
@@ -36,7 +36,7 @@ pub fn divide(takers: &[Taker], samples: u32, whole: bool) -> Option<Vec<f64>> {
 }
 
 /// When the last one is done, in ms.
-pub fn finish(takers: &[Taker], shares: &[f64]) -> f64 {
+pub(crate) fn finish(takers: &[Taker], shares: &[f64]) -> f64 {
     let times = takers
         .iter()
         .zip(shares)
@@ -81,7 +81,7 @@ fn rounded(takers: &[Taker], samples: u32, start: Option<Vec<f64>>) -> Option<Ve
 }
 
 /// The most whole samples that are done in a time.
-pub fn whole_within(sample_ms: f64, time_ms: f64) -> f64 {
+pub(crate) fn whole_within(sample_ms: f64, time_ms: f64) -> f64 {
     let guess = (time_ms / sample_ms).floor();
     // The quotient is rounded; products decide, as they do for the time of a plan.
     let fits = |samples: f64| samples * sample_ms <= time_ms;

@@ -3,7 +3,7 @@
 //!
 //! Discrete moves change a layout: shift a cut, move, add, drop or swap devices, split a stage or merge two, open or close
 //! a pipeline. For each tried layout the shares and the time are the optimum of a linear program, which has a closed form
-//! ([`super::shares`]). The best move is taken until none helps.
+//! (`super::shares`). The best move is taken until none helps.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -179,7 +179,7 @@ fn drops(layout: &Layout, found: &mut Vec<Layout>) {
 }
 
 /// The layout without a device; a stage that this leaves empty goes to its neighbour, a pipeline that it leaves empty ends.
-pub fn without(layout: &Layout, device: usize) -> Option<Layout> {
+pub(crate) fn without(layout: &Layout, device: usize) -> Option<Layout> {
     let mut layout = layout.clone();
     for p in 0..layout.len() {
         let Some(k) = layout[p].iter().position(|stage| stage.devices.contains(&device)) else {

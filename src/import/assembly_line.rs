@@ -16,17 +16,17 @@ use crate::options::{Communication, Mode, PipelineOptions};
 use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec};
 
 /// Whether the file has the extension of lines with stations alike.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     has_extension(source.path, "in2")
 }
 
 /// Whether a number of tasks stands before times of several workers.
-pub fn detect_workers(source: &Source) -> bool {
+pub(super) fn detect_workers(source: &Source) -> bool {
     workers(&text(source)).is_some()
 }
 
 /// Reads a line with stations alike.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let line = Line::read(&text(source), 1)?;
     let layer = |times: &[Option<f64>]| LayerSpec {
         forward_ms: times[0],
@@ -36,7 +36,7 @@ pub fn read(source: &Source) -> Imported {
 }
 
 /// Reads a line with workers that differ: a device kind of one device for each.
-pub fn read_workers(source: &Source) -> Imported {
+pub(super) fn read_workers(source: &Source) -> Imported {
     let text = text(source);
     // Detection has seen that there are some.
     let workers = workers(&text).unwrap_or(1);

@@ -36,7 +36,7 @@ struct EdgeRow {
 }
 
 /// Reads the pair.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let (layers_path, edges_path) = pair(source);
     let layers = rows(&layers_path, LAYER_COLUMNS);
     let edges = rows(&edges_path, EDGE_COLUMNS);

@@ -18,7 +18,7 @@ use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 const BOOKENDS: &[&str] = &["_SOURCE", "_SINK"];
 
 /// Whether a text has a name for such graphs, or begins with a node.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     let head = String::from_utf8_lossy(&source.bytes[..source.bytes.len().min(4096)]);
     let mut lines = head
         .lines()
@@ -50,7 +50,7 @@ struct Node<'a> {
 }
 
 /// Reads a graph.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let text = source.text()?;
     let graph = protobuf_text::read(text).map_err(|fault| vec![fault])?;
     let reader = Reader { text };

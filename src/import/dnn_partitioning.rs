@@ -67,12 +67,12 @@ impl Flag {
 }
 
 /// Whether the top level has some of the format's own fields; a file that lacks one is told which.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     has_json_field(source, &["nodes", "edges", "maxFPGAs"])
 }
 
 /// Reads a file.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let file: File = from_json(source.text()?)?;
     let layers = file.nodes.iter().map(layer).collect();
     let tensors = tensors(&file.edges)?;

@@ -26,7 +26,7 @@ use crate::source::{Source, from_structured, has_extension, table, text};
 use crate::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA};
 
 /// What an importer returns: the instance, and what it assumed, one sentence each.
-pub type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
+pub(crate) type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
 
 /// A format.
 pub struct Format {
@@ -35,9 +35,9 @@ pub struct Format {
     /// One line for help.
     pub summary: &'static str,
     /// Whether a file looks like this format.
-    pub detect: fn(&Source) -> bool,
+    pub(crate) detect: fn(&Source) -> bool,
     /// Reads it.
-    pub read: fn(&Source) -> Imported,
+    pub(crate) read: fn(&Source) -> Imported,
 }
 
 /// Every format, in the order in which detection tries them.

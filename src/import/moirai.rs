@@ -37,7 +37,7 @@ fn devices(columns: usize) -> Option<usize> {
 }
 
 /// Whether a CSV file has as many columns as such a table, and begins its rows with a number.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     if !has_extension(source.path, "csv") {
         return false;
     }
@@ -69,7 +69,7 @@ struct Row {
 }
 
 /// Reads a table.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let text = source.text()?;
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)

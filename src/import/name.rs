@@ -8,7 +8,7 @@ use serde::Deserialize;
     untagged,
     expecting = "invalid type: another value, expected a name: text or a whole number"
 )]
-pub enum Name {
+pub(super) enum Name {
     /// A whole number.
     Number(i64),
     /// Text in quotes.

@@ -12,13 +12,13 @@ use crate::fault::{Fault, FaultKind};
 use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 /// Whether a text file has the separator in its first lines.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     let head = String::from_utf8_lossy(&source.bytes[..source.bytes.len().min(4096)]);
     has_extension(source.path, "txt") || head.lines().take(3).any(|line| line.contains(" -- "))
 }
 
 /// Reads a profile.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let mut faults = Vec::new();
     let mut layers: Vec<LayerSpec> = Vec::new();
     let mut activation_bytes: HashMap<String, f64> = HashMap::new();

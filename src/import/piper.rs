@@ -67,7 +67,7 @@ struct Edge {
 }
 
 /// Whether the top level has some of the format's own fields; a file that lacks one is told which.
-pub fn detect(source: &Source) -> bool {
+pub(super) fn detect(source: &Source) -> bool {
     const OWN: &[&str] = &[
         "maxDevices",
         "maxMemoryPerDevice",
@@ -79,7 +79,7 @@ pub fn detect(source: &Source) -> bool {
 }
 
 /// Reads a file.
-pub fn read(source: &Source) -> Imported {
+pub(super) fn read(source: &Source) -> Imported {
     let file: File = from_json(source.text()?)?;
     let mut notes = vec![
         "times are taken for seconds, since Piper adds them to bytes over bytes per second; a third of each is taken \

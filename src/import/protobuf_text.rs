@@ -9,11 +9,11 @@ use super::text::fault_at;
 use crate::fault::{Fault, FaultKind};
 
 /// A message: its fields in file order, repeated ones several times.
-pub type Message<'a> = Vec<Field<'a>>;
+pub(super) type Message<'a> = Vec<Field<'a>>;
 
 /// A field and where its value stands.
 #[derive(Debug)]
-pub struct Field<'a> {
+pub(super) struct Field<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its value.
@@ -24,7 +24,7 @@ pub struct Field<'a> {
 
 /// The value of a field.
 #[derive(Debug)]
-pub enum Value<'a> {
+pub(super) enum Value<'a> {
     /// A number or word, as written.
     Word(&'a str),
     /// A string without its quotes; escapes stay as written.
@@ -41,7 +41,7 @@ const DEEPEST: usize = 32;
 /// # Errors
 ///
 /// The first place where the text is not of the format.
-pub fn read(text: &str) -> Result<Message<'_>, Fault> {
+pub(super) fn read(text: &str) -> Result<Message<'_>, Fault> {
     let mut reader = Reader { text, at: 0 };
     let message = reader.message(0)?;
     match reader.token() {

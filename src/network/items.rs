@@ -8,7 +8,7 @@ use super::digraph;
 
 /// Things contracted into items, with the order pairs between items.
 #[derive(Clone, Debug)]
-pub struct ItemGraph {
+pub(crate) struct ItemGraph {
     /// Item of each thing.
     pub item_of: Vec<usize>,
     /// Things of each item, sorted. Items are numbered in a topological order of `order`, ties by first member.
@@ -23,7 +23,7 @@ pub struct ItemGraph {
 /// * `order`: pairs (u, v) with stage(u) <= stage(v). Around a cycle all stages are equal, so contracting is exact.
 ///
 /// Time O((n + ties + order) log n).
-pub fn contract(
+pub(crate) fn contract(
     n: usize,
     ties: impl IntoIterator<Item = (usize, usize)>,
     order: &[(usize, usize)],

@@ -13,7 +13,7 @@ use crate::precision::Precision;
 /// A validated network. Layers are known by their position in [`Network::layers`], which never changes.
 ///
 /// Built only by [`crate::instance`], so every value of this type is non-empty and acyclic, has unique names, and its
-/// totals stay below [`crate::units::LARGEST_EXACT`].
+/// totals stay below `crate::units::LARGEST_EXACT`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Network {

@@ -16,7 +16,7 @@ use crate::units::ns_to_ms;
 /// # Errors
 ///
 /// What hybrid parallelism has no place for: explicit backward graphs, and tensors without bytes.
-pub fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
+pub(super) fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
     let network = &instance.network;
     let mut faults = Vec::new();
     let mut refuse = |found: &str, expected: &str| {

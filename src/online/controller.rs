@@ -15,7 +15,7 @@ use crate::hybrid::counts::TooMany;
 use crate::solver::SolverError;
 
 /// Relative difference that rounding to 15 digits and sums in another order may make.
-pub const TOLERANCE: f64 = 1e-9;
+pub(crate) const TOLERANCE: f64 = 1e-9;
 
 /// States up to which the long run is solved: their fronts take a second or two.
 const MOST_STATES: usize = 300;

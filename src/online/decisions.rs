@@ -13,7 +13,7 @@ use crate::hybrid::plan::{HybridPlan, Layout, Stage};
 use crate::hybrid::{Reading, Slot};
 
 /// What a policy carries from slot to slot.
-pub struct Last {
+pub(crate) struct Last {
     /// The virtual queues, by budget.
     pub queues: Vec<f64>,
     /// The last layout, by position in the scenario; none before the first plan.
@@ -24,7 +24,7 @@ pub struct Last {
 
 impl Last {
     /// The queues of the first slot, and nothing moves into the first plan.
-    pub fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             queues: scenario.start_queues(),
             layout: None,
@@ -42,12 +42,12 @@ impl Last {
     }
 
     /// Time that moving to a layout of the slot adds to each batch, in ms.
-    pub fn moving_ms(&self, scenario: &Scenario, slot: &Slot, layout: &Layout) -> f64 {
+    pub(crate) fn moving_ms(&self, scenario: &Scenario, slot: &Slot, layout: &Layout) -> f64 {
         moving_ms(scenario, slot, self.held(), layout)
     }
 
     /// Goes on from a slot of that state.
-    pub fn take(&mut self, scenario: &Scenario, state: &State, record: &SlotRecord) {
+    pub(crate) fn take(&mut self, scenario: &Scenario, state: &State, record: &SlotRecord) {
         self.queues.clone_from(&record.queues);
         let position = |name: &String| scenario.devices.iter().position(|device| device.name == *name);
         let stage = |stage: &StageRecord| Stage {
@@ -70,7 +70,7 @@ impl Last {
 }
 
 /// A slot of a run as a policy finds it.
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// Number of the slot, from 0.
     pub t: usize,
     /// The state, with `V` and the policy's queues before the slot.
@@ -86,7 +86,7 @@ pub struct Situation<'a> {
 /// # Errors
 ///
 /// `Broken` if the plan fails the checker, or is worth less than the optimum.
-pub fn decide(
+pub(crate) fn decide(
     scenario: &Scenario,
     policy: &Policy,
     fixed: &Fixed,
@@ -150,7 +150,7 @@ pub fn decide(
 }
 
 /// The virtual queues after a slot of these costs.
-pub fn after(scenario: &Scenario, last: &Last, costs: &[f64]) -> Vec<f64> {
+pub(crate) fn after(scenario: &Scenario, last: &Last, costs: &[f64]) -> Vec<f64> {
     let queues = last.queues.iter().zip(costs).zip(&scenario.per_slot);
     queues
         .map(|((queue, cost), budget)| rounded((queue + cost - budget).max(0.0)))

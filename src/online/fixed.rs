@@ -8,7 +8,7 @@ use crate::hybrid::counts::TooMany;
 use crate::hybrid::plan::Layout;
 
 /// The layouts; empty where nothing runs in the mean state.
-pub struct Fixed {
+pub(crate) struct Fixed {
     myopic: Layout,
     pipedream: Layout,
 }
@@ -19,7 +19,7 @@ impl Fixed {
     /// # Errors
     ///
     /// [`TooMany`] where there are too many classes of devices.
-    pub fn new(scenario: &Scenario) -> Result<Self, TooMany> {
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, TooMany> {
         let mean = scenario.mean();
         let slot = scenario.slot(&mean, 1.0, vec![0.0; scenario.budgets.len()]);
         let mut known = Known::new(scenario);
@@ -35,7 +35,7 @@ impl Fixed {
     }
 
     /// One of the layouts.
-    pub fn layout(&self, which: Layouts) -> &Layout {
+    pub(crate) fn layout(&self, which: Layouts) -> &Layout {
         match which {
             Layouts::Myopic => &self.myopic,
             Layouts::PipeDream => &self.pipedream,

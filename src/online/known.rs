@@ -12,7 +12,7 @@ use crate::hybrid::plan::HybridPlan;
 
 /// The best plans of every state that came up.
 ///
-/// States that differ by swaps of devices of one kind share their plans, see [`State::key`].
+/// States that differ by swaps of devices of one kind share their plans, see `State::key`.
 pub struct Known<'a> {
     scenario: &'a Scenario,
     positions: HashMap<Vec<[u64; 4]>, usize>,
@@ -67,19 +67,19 @@ impl<'a> Known<'a> {
 
 impl Frontier<'_> {
     /// Time in ms and cost by budget of each plan.
-    pub fn points(&self) -> impl Iterator<Item = (f64, &[f64])> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = (f64, &[f64])> {
         self.plans.iter().map(|plan| (plan.time_ms, &plan.costs[..]))
     }
 
     /// The plan of least `V time + Σ Q cost`.
-    pub fn best(&self, slot: &Slot) -> Option<HybridPlan> {
+    pub(crate) fn best(&self, slot: &Slot) -> Option<HybridPlan> {
         let plans = self.plans.iter();
         let best = plans.min_by(|a, b| a.value(slot).total_cmp(&b.value(slot)));
         best.map(|plan| self.told(plan))
     }
 
     /// The plan of least time whose cost keeps the budgets, else the one that exceeds them by the least factor.
-    pub fn within(&self, per_slot: &[f64]) -> Option<HybridPlan> {
+    pub(crate) fn within(&self, per_slot: &[f64]) -> Option<HybridPlan> {
         let excess = |plan: &HybridPlan| {
             let costs = plan.costs.iter().zip(per_slot);
             costs.map(|(cost, budget)| cost / budget).fold(1.0, f64::max)

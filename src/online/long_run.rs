@@ -15,7 +15,7 @@ const MOST_JOINT: usize = 100_000;
 ///
 /// Chains are independent, so shares multiply. A chain's own shares are the limit of the lazy chain `(I + P) / 2` from its
 /// first state, which exists for periodic and reducible chains as well and is the long-run mean of the chain itself.
-pub fn stationary(kinds: &[usize], processes: &[Process], most: usize) -> Option<Vec<(State, f64)>> {
+pub(crate) fn stationary(kinds: &[usize], processes: &[Process], most: usize) -> Option<Vec<(State, f64)>> {
     let sizes = processes.iter().map(|process| process.factors.len());
     if sizes.fold(1, usize::saturating_mul) > MOST_JOINT {
         return None;
@@ -46,7 +46,7 @@ pub fn stationary(kinds: &[usize], processes: &[Process], most: usize) -> Option
 }
 
 /// All factors at their long-run means. A device that is there for some of the slots is paid for so many.
-pub fn mean(devices: usize, processes: &[Process]) -> State {
+pub(crate) fn mean(devices: usize, processes: &[Process]) -> State {
     let mut state = State::nominal(devices);
     for process in processes {
         let shares = long_run(process);

@@ -3,10 +3,10 @@
 
 mod chain;
 pub mod controller;
-pub mod decisions;
-pub mod fixed;
+pub(crate) mod decisions;
+pub(crate) mod fixed;
 pub mod known;
-pub mod long_run;
+pub(crate) mod long_run;
 pub mod moving;
 pub mod pipedream;
 pub mod policies;
@@ -17,6 +17,6 @@ pub mod spec;
 pub mod states;
 pub mod stationary;
 mod summary;
-pub mod trace;
+pub(crate) mod trace;
 mod validate;
 pub mod yardsticks;

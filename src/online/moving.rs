@@ -6,7 +6,7 @@ use crate::hybrid::tentative::without;
 use crate::hybrid::{Device, Slot};
 
 /// A layout of the scenario by position in a slot, without the devices that are not there; none if nothing is left.
-pub fn present(scenario: &Scenario, slot: &Slot, layout: &Layout) -> Option<Layout> {
+pub(crate) fn present(scenario: &Scenario, slot: &Slot, layout: &Layout) -> Option<Layout> {
     let position = |device: &Device| slot.devices.iter().position(|other| other.name == device.name);
     let positions: Vec<Option<usize>> = scenario.devices.iter().map(position).collect();
     let mut layout = layout.clone();

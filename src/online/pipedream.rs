@@ -45,7 +45,7 @@ pub fn layout(slot: &Slot, devices: &[usize]) -> Option<Layout> {
 }
 
 /// PipeDream's plan of a batch on so many devices, each the mean of `devices`, in just so many stages.
-pub fn laid(slot: &Slot, devices: &[usize], count: usize, stages: usize) -> Option<Laid> {
+pub(crate) fn laid(slot: &Slot, devices: &[usize], count: usize, stages: usize) -> Option<Laid> {
     let instance = Instance::from_spec(&mean_instance(slot, devices, count)).ok()?;
     let asked = PipelineOptions {
         stages: Some(stages),

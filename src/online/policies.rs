@@ -82,7 +82,7 @@ pub fn find(name: &str) -> Option<&'static Policy> {
 }
 
 /// What a choice can look at.
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     /// The slot, with weights.
     pub slot: &'a Slot<'a>,
     /// Plans of which none is beaten in time and all costs by another; at least one.
@@ -100,7 +100,7 @@ pub struct View<'a> {
 /// The plan that a policy takes in a slot; `None` only if the frontier is empty.
 ///
 /// Drift plus penalty keeps the last layout where moving to the chosen one would cost more than it gains.
-pub fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
+pub(crate) fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
     let best = view.frontier.best(view.slot)?;
     Some(match choice {
         Choice::Exact => kept(view, best),

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The value of `schema` in files of this version.
-pub const SCHEMA: &str = "stagecut-online/1";
+pub(crate) const SCHEMA: &str = "stagecut-online/1";
 
 /// What a run was asked; the first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub enum Line {
 
 impl Line {
     /// As JSON, with the end of the line.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let json = serde_json::to_string(self);
         // Maps with text keys and finite numbers always have a JSON form.
         format!("{}\n", json.unwrap_or_default())
@@ -127,11 +127,11 @@ impl Line {
 }
 
 /// A number with 15 significant digits, which JSON gives back exactly.
-pub fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     format!("{number:.14e}").parse().unwrap_or(number)
 }
 
 /// Numbers with 15 significant digits.
-pub fn all_rounded(numbers: &[f64]) -> Vec<f64> {
+pub(crate) fn all_rounded(numbers: &[f64]) -> Vec<f64> {
     numbers.iter().copied().map(rounded).collect()
 }

@@ -9,7 +9,11 @@ use crate::hybrid::plan::{HybridPlan, Layout, Stage};
 use crate::hybrid::{Reading, Slot};
 
 /// Why a line cannot be what a policy did in this slot, if so: its plan is checked and costed again.
-pub fn contradiction(scenario: &Scenario, situation: &Situation, record: &SlotRecord) -> Option<String> {
+pub(super) fn contradiction(
+    scenario: &Scenario,
+    situation: &Situation,
+    record: &SlotRecord,
+) -> Option<String> {
     let &Situation {
         slot, frontier, last, ..
     } = situation;

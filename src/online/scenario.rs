@@ -102,12 +102,12 @@ impl Scenario {
     }
 
     /// The kind of each device: those of one kind are alike but for the factors of a state.
-    pub fn kinds(&self) -> Vec<usize> {
+    pub(crate) fn kinds(&self) -> Vec<usize> {
         self.devices.iter().map(|device| device.kind).collect()
     }
 
     /// The queues of the first slot.
-    pub fn start_queues(&self) -> Vec<f64> {
+    pub(crate) fn start_queues(&self) -> Vec<f64> {
         self.spec
             .budgets
             .iter()
@@ -116,7 +116,7 @@ impl Scenario {
     }
 
     /// All factors at their means in the long run; what a trace records is not known beforehand.
-    pub fn mean(&self) -> State {
+    pub(crate) fn mean(&self) -> State {
         long_run::mean(self.devices.len(), &self.processes)
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::hybrid::Reading;
 
 /// The value of `schema` in files of this version.
-pub const SCHEMA: &str = "stagecut-scenario/1";
+pub(crate) const SCHEMA: &str = "stagecut-scenario/1";
 
 /// A network, devices, and how the devices change from slot to slot.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -88,7 +88,7 @@ pub enum Quantity {
 }
 
 /// Names of quantities, for traces.
-pub const QUANTITIES: &[(&str, Quantity)] = &[
+pub(crate) const QUANTITIES: &[(&str, Quantity)] = &[
     ("slowdown", Quantity::Slowdown),
     ("bandwidth", Quantity::Bandwidth),
     ("price", Quantity::Price),

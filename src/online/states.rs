@@ -24,7 +24,7 @@ pub struct State {
 
 impl State {
     /// All factors 1 and all devices there.
-    pub fn nominal(devices: usize) -> Self {
+    pub(crate) fn nominal(devices: usize) -> Self {
         Self {
             slowdown: vec![1.0; devices],
             bandwidth: vec![1.0; devices],
@@ -35,7 +35,7 @@ impl State {
     }
 
     /// The same for states that differ by swaps of devices of one kind, or by factors of devices that are not there.
-    pub fn key(&self, kinds: &[usize]) -> Vec<[u64; 4]> {
+    pub(crate) fn key(&self, kinds: &[usize]) -> Vec<[u64; 4]> {
         let mut key: Vec<[u64; 4]> = (0..kinds.len()).map(|i| self.device_key(kinds, i)).collect();
         key.sort_unstable();
         key.push([self.backbone.to_bits(); 4]);
@@ -43,7 +43,7 @@ impl State {
     }
 
     /// Devices that are there, by position among them, in an order in which states of one key have like devices.
-    pub fn order(&self, kinds: &[usize]) -> Vec<usize> {
+    pub(crate) fn order(&self, kinds: &[usize]) -> Vec<usize> {
         let present: Vec<usize> = (0..kinds.len()).filter(|&i| self.available[i]).collect();
         let mut order: Vec<usize> = (0..present.len()).collect();
         order.sort_by_key(|&position| self.device_key(kinds, present[position]));
@@ -80,7 +80,7 @@ impl State {
 
 /// A validated Markov chain and the devices it drives.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub(crate) struct Process {
     /// What it drives.
     pub of: Quantity,
     /// Positions of its devices.
@@ -95,7 +95,7 @@ pub struct Process {
 
 /// A recorded factor, from a slot on until the next one of the same device and quantity.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// First slot.
     pub slot: usize,
     /// What it drives.
@@ -107,7 +107,7 @@ pub struct Recorded {
 }
 
 /// The states of all slots. Each chain draws from a random stream of its own, so that adding one changes no other.
-pub fn states(
+pub(crate) fn states(
     devices: usize,
     slots: usize,
     seed: u64,

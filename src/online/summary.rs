@@ -6,7 +6,7 @@ use super::scenario::Scenario;
 use crate::formulations::horizon::BUDGET_TOLERANCE;
 
 /// Sums up the slots of a policy.
-pub fn summary(scenario: &Scenario, policy: &Policy, records: &[SlotRecord]) -> Summary {
+pub(super) fn summary(scenario: &Scenario, policy: &Policy, records: &[SlotRecord]) -> Summary {
     let served: Vec<&SlotRecord> = records.iter().filter(|record| record.time_ms.is_some()).collect();
     let mean = |total: f64, count: usize| rounded(total / count.max(1) as f64);
     let average_costs: Vec<f64> = (0..scenario.budgets.len())

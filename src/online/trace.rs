@@ -12,7 +12,7 @@ use crate::hybrid::Device;
 use crate::source::{Source, table};
 
 /// The columns of a trace of states.
-pub const COLUMNS: &[&str] = &["slot", "device", "quantity", "factor"];
+pub(crate) const COLUMNS: &[&str] = &["slot", "device", "quantity", "factor"];
 
 /// What stands for the backbone in the column `device`.
 const BACKBONE: &str = "backbone";

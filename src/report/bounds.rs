@@ -4,7 +4,7 @@ use super::format::Digits;
 use crate::plan::Plan;
 
 /// The bounds of a problem, the best last, in ms.
-pub fn bounds(plan: &Plan) -> String {
+pub(crate) fn bounds(plan: &Plan) -> String {
     let best = plan.bound_ms.unwrap_or(0.0);
     let digits = Digits::for_ms(best);
     let mut rows: Vec<(&str, f64)> = plan

@@ -29,7 +29,7 @@ pub enum Standing {
 
 impl Standing {
     /// What a search found.
-    pub fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &Plan) -> Self {
         match (plan.status, plan.stopped_by) {
             (Status::Optimal, _) => Self::Optimal,
             (Status::Feasible, _) => Self::Feasible,

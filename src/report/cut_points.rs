@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 28;
 const MOST_TENSORS: usize = 4;
 
 /// First and last layer of every stage in a topological order, or nothing where nothing is cut.
-pub fn cut_points(instance: &Instance, plan: &Plan) -> Option<String> {
+pub(super) fn cut_points(instance: &Instance, plan: &Plan) -> Option<String> {
     if plan.stages.len() < 2 {
         return None;
     }

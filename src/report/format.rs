@@ -4,12 +4,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Times of one report, all with the same digits after the point, so that columns can be compared at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digits(usize);
+pub(crate) struct Digits(usize);
 
 impl Digits {
     /// Six significant digits for a time of this size, never finer than a nanosecond (six digits of a ms) and never
     /// without a digit after the point.
-    pub fn for_ms(ms: f64) -> Self {
+    pub(crate) fn for_ms(ms: f64) -> Self {
         const SIGNIFICANT: i32 = 6;
         const FINEST: i32 = 6;
         if !ms.is_finite() || ms <= 0.0 {
@@ -20,7 +20,7 @@ impl Digits {
     }
 
     /// A time without its unit.
-    pub fn ms(self, ms: f64) -> String {
+    pub(crate) fn ms(self, ms: f64) -> String {
         format!("{ms:.digits$}", digits = self.0)
     }
 }
@@ -29,7 +29,7 @@ const BYTE_UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
 /// Bytes in decimal units with three significant digits, such as `1.23 GB`. Decimal, because that is how bandwidths and
 /// `--memory-limit 16e9` are written.
-pub fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = 0;
     // 999.5 would be shown as 1000, hence the step before that.
@@ -47,7 +47,7 @@ pub fn bytes(bytes: u64) -> String {
 }
 
 /// A fraction as a percentage with two digits; what is not zero is never shown as zero.
-pub fn percent(fraction: f64) -> String {
+pub(crate) fn percent(fraction: f64) -> String {
     const SMALLEST: f64 = 0.005;
     let value = 100.0 * fraction;
     match value {
@@ -57,7 +57,7 @@ pub fn percent(fraction: f64) -> String {
 }
 
 /// Seconds with three digits after the point; what is not zero is never shown as zero.
-pub fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s > 0.0 && s < 0.0005 => "<0.001".into(),
         s => format!("{s:.3}"),
@@ -65,18 +65,18 @@ pub fn seconds(seconds: f64) -> String {
 }
 
 /// `1 stage`, `2 stages`.
-pub fn count(n: usize, noun: &str) -> String {
+pub(crate) fn count(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
 /// Columns that a text takes in a terminal.
-pub fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// The text in at most `most` columns: both ends are kept, since names of layers differ at either.
-pub fn shorten(text: &str, most: usize) -> String {
+pub(crate) fn shorten(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
     }
@@ -89,7 +89,7 @@ pub fn shorten(text: &str, most: usize) -> String {
 }
 
 /// Devices `kind:number`, those of one kind whose numbers follow on each other as `kind:first..last`.
-pub fn devices(names: &[String]) -> String {
+pub(crate) fn devices(names: &[String]) -> String {
     let mut runs: Vec<(&str, usize, usize)> = Vec::new();
     for name in names {
         let Some((kind, number)) = name
@@ -123,7 +123,7 @@ fn take(characters: impl Iterator<Item = char>, room: usize) -> String {
 
 /// Words in lines of at most `columns` columns, later lines indented; a word longer than a line stands alone. A number
 /// and its unit stay together.
-pub fn wrap(text: &str, columns: usize, indent: usize) -> String {
+pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
     let mut words = text.split(' ').peekable();
@@ -156,7 +156,7 @@ fn is_unit(word: &str) -> bool {
 }
 
 /// Text for XML: element content and attribute values alike. Characters that XML 1.0 has no way to write become U+FFFD.
-pub fn escape_xml(text: &str) -> String {
+pub(crate) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -7,7 +7,7 @@ use crate::tied_cuts;
 
 /// The gain of the best plan over the best one with tied cuts, as far as either is proved; nothing unless the rows have tied
 /// cuts and something beside.
-pub fn of_separate_cuts(rows: &[ComparisonRow], digits: Digits) -> Option<String> {
+pub(super) fn of_separate_cuts(rows: &[ComparisonRow], digits: Digits) -> Option<String> {
     let tied = rows.iter().find(|row| row.method == tied_cuts::NAME)?;
     let others = || rows.iter().filter(|row| row.method != tied_cuts::NAME);
     let best_ms = others()

@@ -9,12 +9,12 @@
 use super::order;
 
 /// Producer and its consumers, by position.
-pub type Fan = (usize, Vec<usize>);
+pub(super) type Fan = (usize, Vec<usize>);
 
 /// Rank of every vertex so that edges go down, with bands below each other.
 ///
 /// `bands[v]` must not fall along an edge; the network must be acyclic.
-pub fn ranks(bands: &[usize], fans: &[Fan]) -> Vec<usize> {
+pub(super) fn ranks(bands: &[usize], fans: &[Fan]) -> Vec<usize> {
     let n = bands.len();
     let mut above = vec![Vec::new(); n];
     let mut below = vec![Vec::new(); n];
@@ -49,7 +49,7 @@ pub fn ranks(bands: &[usize], fans: &[Fan]) -> Vec<usize> {
 }
 
 /// A topological order: of the vertices whose producers are all out, the first in the file comes next.
-pub fn topological(above: &[Vec<usize>], below: &[Vec<usize>]) -> Vec<usize> {
+pub(super) fn topological(above: &[Vec<usize>], below: &[Vec<usize>]) -> Vec<usize> {
     use std::cmp::Reverse;
     let mut missing: Vec<usize> = above.iter().map(Vec::len).collect();
     let ready = (0..above.len()).filter(|&v| missing[v] == 0).map(Reverse);
@@ -68,7 +68,7 @@ pub fn topological(above: &[Vec<usize>], below: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// Vertices on ranks, with edges between neighbouring ranks only: the layers first, then bends.
-pub struct Ranked {
+pub(super) struct Ranked {
     /// Rank of every vertex.
     pub rank: Vec<usize>,
     /// Neighbours one rank up.
@@ -83,7 +83,7 @@ pub struct Ranked {
 
 impl Ranked {
     /// Puts a bend on every rank that a fan passes.
-    pub fn new(rank: &[usize], fans: &[Fan]) -> Self {
+    pub(super) fn new(rank: &[usize], fans: &[Fan]) -> Self {
         let layers = rank.len();
         let mut graph = Self {
             rank: rank.to_vec(),
@@ -113,7 +113,7 @@ impl Ranked {
     }
 
     /// How many ranks there are.
-    pub fn ranks(&self) -> usize {
+    pub(super) fn ranks(&self) -> usize {
         self.rank.iter().max().map_or(0, |last| last + 1)
     }
 
@@ -132,7 +132,7 @@ impl Ranked {
 
 /// Horizontal room that vertices need.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub(super) struct Room {
     /// Width of a box.
     pub layer: f64,
     /// Width of a line.
@@ -148,7 +148,7 @@ pub struct Room {
 /// distribution function for sampling with incomplete information*, 1955). Long lines weigh more, which keeps them
 /// straight, as in E. Gansner et al., *A technique for drawing directed graphs*, IEEE Transactions on Software
 /// Engineering 19(3), 1993.
-pub fn centres(graph: &Ranked, room: Room) -> Vec<f64> {
+pub(super) fn centres(graph: &Ranked, room: Room) -> Vec<f64> {
     /// Sweeps after which the eye sees no change.
     const SWEEPS: usize = 30;
     /// Of these, the last that look both ways. More of them would make waves of long lines.

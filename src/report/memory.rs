@@ -8,7 +8,7 @@ use crate::precision::Precision;
 use crate::problem::TooLarge;
 
 /// That some stage may hold as much as it likes, and what the fullest one would hold; nothing where memory is limited.
-pub fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> {
+pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> {
     let kinds = plan.problem.device_kinds.iter().flatten();
     let kinds = kinds.filter_map(|name| {
         Some((
@@ -48,7 +48,7 @@ pub fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> {
 }
 
 /// In which precision parameters and rates are counted; nothing where the network has no parameters and states no rates.
-pub fn precision(instance: &Instance, plan: &Plan) -> Option<String> {
+pub(super) fn precision(instance: &Instance, plan: &Plan) -> Option<String> {
     let mut words = Vec::new();
     let network = &instance.network;
     if network.layers.iter().any(|layer| layer.parameter_bytes > 0) {
@@ -97,7 +97,7 @@ fn copies(precision: Option<Precision>, plan: &Plan) -> String {
 }
 
 /// How much memory a plan would need, in a line.
-pub fn least(known: &LeastMemory) -> String {
+pub(crate) fn least(known: &LeastMemory) -> String {
     let exact = |n: u64| format!("{n} bytes ({})", bytes(n));
     let range = match known.at_most_bytes {
         Some(most) if most == known.at_least_bytes => {

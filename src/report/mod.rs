@@ -26,16 +26,16 @@ pub(crate) mod table;
 mod text;
 mod timeline;
 
-pub use self::bounds::bounds;
+pub(crate) use self::bounds::bounds;
 pub use self::comparison::{ComparisonRow, Standing, comparison};
 pub(crate) use self::csv::to_csv;
 pub use self::csv::{comparison_csv, comparison_json, csv, json};
 pub use self::dot::dot;
-pub use self::memory::least as least_memory;
-pub use self::simulation::{simulation, simulation_csv, simulation_json};
+pub(crate) use self::memory::least as least_memory;
+pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
 pub use self::text::text;
-pub use self::timeline::timeline;
+pub(crate) use self::timeline::timeline;
 
 /// How reports look: what the terminal can do, and what the reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

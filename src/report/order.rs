@@ -10,7 +10,7 @@ use super::layout::Ranked;
 ///
 /// K. Sugiyama, S. Tagawa and M. Toda, *Methods for visual understanding of hierarchical system structures*, IEEE
 /// Transactions on Systems, Man, and Cybernetics 11(2), 1981.
-pub fn with_few_crossings(graph: &Ranked) -> Vec<Vec<usize>> {
+pub(super) fn with_few_crossings(graph: &Ranked) -> Vec<Vec<usize>> {
     /// Sweeps after which drawings of a few hundred layers no longer change for the better.
     const SWEEPS: usize = 24;
     let mut ranks = first_seen(graph);

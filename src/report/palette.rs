@@ -14,7 +14,7 @@ const OKABE_ITO: [[u8; 3]; 7] = [
 
 /// Colours of one stage, as `#rrggbb`; dark text stands out on all but the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Colors {
+pub(crate) struct Colors {
     /// For boxes.
     pub fill: String,
     /// For the outline of boxes.
@@ -25,30 +25,30 @@ pub struct Colors {
 
 impl Colors {
     /// Those of layers without a stage: grey.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self::of([0x99, 0x99, 0x99])
     }
 
     /// Those of a stage, from 1: Okabe and Ito's, then hues a golden angle apart, so that any number of stages stays as
     /// different as it can.
-    pub fn stage(index: usize) -> Self {
+    pub(crate) fn stage(index: usize) -> Self {
         let at = index.saturating_sub(1);
         let base = OKABE_ITO.get(at).copied();
         Self::of(base.unwrap_or_else(|| generated(at - OKABE_ITO.len())))
     }
 
     /// Those of forward propagation in a timeline.
-    pub fn forward() -> Self {
+    pub(crate) fn forward() -> Self {
         Self::of(OKABE_ITO[1])
     }
 
     /// Those of backward propagation in a timeline.
-    pub fn backward() -> Self {
+    pub(crate) fn backward() -> Self {
         Self::of(OKABE_ITO[0])
     }
 
     /// Those of transfers in a timeline.
-    pub fn transfer() -> Self {
+    pub(crate) fn transfer() -> Self {
         Self::of(OKABE_ITO[6])
     }
 

@@ -17,7 +17,7 @@ use crate::plan::split::{SplitLayer, stages_by_layer};
 const MOST_ROWS: usize = 10;
 
 /// Micro-batches in flight and what that means for the weights; nothing in inference.
-pub fn in_flight(plan: &Plan) -> Option<String> {
+pub(super) fn in_flight(plan: &Plan) -> Option<String> {
     let first = plan.stages.first()?.in_flight?;
     let last = plan.stages.last()?.in_flight?;
     let in_flight = match first == last {
@@ -37,7 +37,7 @@ pub fn in_flight(plan: &Plan) -> Option<String> {
 }
 
 /// Where memory is short of what hides the transfers, worst first; nothing where it is not.
-pub fn overrun(plan: &Plan) -> Option<String> {
+pub(super) fn overrun(plan: &Plan) -> Option<String> {
     let worst = plan.overruns.iter().max_by_key(|overrun| overrun.over_bytes)?;
     let own = plan.stages.get(worst.stage.checked_sub(1)?)?.in_flight?;
     let others = match plan.overruns.len() - 1 {
@@ -55,7 +55,7 @@ pub fn overrun(plan: &Plan) -> Option<String> {
 }
 
 /// How many layers are split, and what that moves; nothing with tied cuts.
-pub fn cuts(instance: &Instance, plan: &Plan) -> Option<String> {
+pub(super) fn cuts(instance: &Instance, plan: &Plan) -> Option<String> {
     let split = plan.split.as_ref()?;
     if instance.network.has_explicit_backward() {
         let (apart, ties) = ties_apart(instance, plan);
@@ -99,7 +99,7 @@ fn split_layers(plan: &Plan) -> &[SplitLayer] {
 }
 
 /// The split layers, those that move most first; nothing without any.
-pub fn table(plan: &Plan, style: &Style) -> Option<String> {
+pub(super) fn table(plan: &Plan, style: &Style) -> Option<String> {
     let mut layers: Vec<&SplitLayer> = split_layers(plan).iter().collect();
     layers.sort_by_key(|layer| std::cmp::Reverse(layer.stash_bytes + layer.weight_bytes));
     let rest = layers.split_off(layers.len().min(MOST_ROWS));

@@ -9,7 +9,7 @@ use crate::plan::{Plan, PlanStage};
 use crate::units::{ns_to_ms, transfer_ns};
 
 /// A network seen through a plan, if there is one.
-pub struct Picture<'a> {
+pub(super) struct Picture<'a> {
     /// The network and devices.
     pub instance: &'a Instance,
     /// The plan that colours it.
@@ -24,7 +24,7 @@ pub struct Picture<'a> {
 
 impl<'a> Picture<'a> {
     /// Looks up the stages of all layers, and the device kind and link of the plan, or else of the instance.
-    pub fn new(instance: &'a Instance, plan: Option<&'a Plan>) -> Self {
+    pub(super) fn new(instance: &'a Instance, plan: Option<&'a Plan>) -> Self {
         let options = plan.map_or(&instance.pipeline, |plan| &plan.problem);
         let kind = options
             .device_kinds
@@ -58,30 +58,30 @@ impl<'a> Picture<'a> {
     }
 
     /// The stage of a layer, from 1: that of its forward propagation where it has one.
-    pub fn stage(&self, layer: &Layer) -> Option<usize> {
+    pub(super) fn stage(&self, layer: &Layer) -> Option<usize> {
         let id = layer.id.as_str();
         self.forward.get(id).or(self.backward.get(id)).copied()
     }
 
     /// The stage of a layer's backward propagation, where that is another.
-    pub fn other_stage(&self, layer: &Layer) -> Option<usize> {
+    pub(super) fn other_stage(&self, layer: &Layer) -> Option<usize> {
         let backward = self.backward.get(layer.id.as_str()).copied();
         backward.filter(|_| backward != self.stage(layer))
     }
 
     /// Whether a tensor goes from stage to stage.
-    pub fn crosses(&self, from: usize, to: usize) -> bool {
+    pub(super) fn crosses(&self, from: usize, to: usize) -> bool {
         let stage = |layer: usize| self.stage(&self.instance.network.layers[layer]);
         stage(from) != stage(to)
     }
 
     /// Forward and backward time of a layer in ms; `None` where the device cannot run it.
-    pub fn total_ms(&self, layer: &Layer) -> Option<f64> {
+    pub(super) fn total_ms(&self, layer: &Layer) -> Option<f64> {
         layer.times[self.kind].map(|times| ns_to_ms(times.forward_ns + times.backward_ns))
     }
 
     /// Lines on a layer: name, operator, stage, times and sizes.
-    pub fn layer_tooltip(&self, layer: &Layer) -> String {
+    pub(super) fn layer_tooltip(&self, layer: &Layer) -> String {
         let mut lines = vec![layer.id.clone()];
         lines.extend(layer.operator.clone());
         match (self.stage(layer), self.other_stage(layer)) {
@@ -113,7 +113,7 @@ impl<'a> Picture<'a> {
     }
 
     /// A line on a tensor: producer, consumers, and what moving it costs.
-    pub fn tensor_tooltip(&self, tensor: &Tensor) -> String {
+    pub(super) fn tensor_tooltip(&self, tensor: &Tensor) -> String {
         /// More names than this hide the rest of the line.
         const MOST_NAMES: usize = 6;
         let name = |&layer: &usize| self.instance.network.layers[layer].id.as_str();
@@ -139,7 +139,7 @@ impl<'a> Picture<'a> {
     }
 
     /// A line on a stage: its number, devices and load.
-    pub fn stage_label(&self, stage: &PlanStage) -> String {
+    pub(super) fn stage_label(&self, stage: &PlanStage) -> String {
         let load = self.digits.ms(stage.load_ms);
         format!("stage {}, {}: {load} ms", stage.index, stage.devices.join(" "))
     }

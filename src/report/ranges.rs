@@ -8,7 +8,7 @@ use crate::instance::Instance;
 use crate::plan::{Plan, PlanStage};
 
 /// Positions of layers among those of their phase, so that layers left out of a phase do not break a range.
-pub struct Ranges<'a> {
+pub(super) struct Ranges<'a> {
     forward: HashMap<&'a str, usize>,
     backward: HashMap<&'a str, usize>,
 }
@@ -22,7 +22,7 @@ struct Range<'a> {
 
 impl<'a> Ranges<'a> {
     /// Numbers the layers of a plan: of those whose producers all have a number, the first in the file comes next.
-    pub fn new(instance: &'a Instance, plan: &Plan) -> Self {
+    pub(super) fn new(instance: &'a Instance, plan: &Plan) -> Self {
         let network = &instance.network;
         let (mut above, mut below) = (
             vec![Vec::new(); network.layers.len()],
@@ -49,13 +49,13 @@ impl<'a> Ranges<'a> {
     }
 
     /// Position of a layer among those of its phase.
-    pub fn position(&self, id: &str, backward: bool) -> Option<usize> {
+    pub(super) fn position(&self, id: &str, backward: bool) -> Option<usize> {
         let phase = if backward { &self.backward } else { &self.forward };
         phase.get(id).copied()
     }
 
     /// Whether the phases of a stage have to be told apart: some phase has layers that the other does not have.
-    pub fn differ(&self, stage: &PlanStage) -> bool {
+    pub(super) fn differ(&self, stage: &PlanStage) -> bool {
         // In inference no stage has backward layers.
         !self.backward.is_empty() && stage.backward != stage.forward
     }
@@ -63,7 +63,7 @@ impl<'a> Ranges<'a> {
     /// The layers of a stage in at most `columns` columns, such as `conv1 .. pool1 (3), conv4, +5 more`.
     ///
     /// Forward and backward layers are told apart where they are not the same.
-    pub fn text(&self, stage: &PlanStage, columns: usize) -> String {
+    pub(super) fn text(&self, stage: &PlanStage, columns: usize) -> String {
         let forward = ranges(&self.forward, &stage.forward);
         let backward = ranges(&self.backward, &stage.backward);
         const FORWARD: &str = "F: ";

@@ -11,10 +11,10 @@ use crate::plan::PlanStage;
 /// Left of the boxes, for the names of stages, in pixels, as all lengths here.
 const GUTTER: f64 = 150.0;
 /// Above the first and below the last rank of a stage.
-pub const BAND_PADDING: f64 = 12.0;
+pub(super) const BAND_PADDING: f64 = 12.0;
 
 /// Everything in its place. Vertices are those of the graph: the layers that are drawn, then bends.
-pub struct Scene<'a> {
+pub(super) struct Scene<'a> {
     /// What is drawn.
     pub picture: &'a Picture<'a>,
     /// Positions in the network of the layers that are drawn.
@@ -38,7 +38,7 @@ pub struct Scene<'a> {
 }
 
 /// Ranks of one stage, or of one phase of it.
-pub struct Band<'a> {
+pub(super) struct Band<'a> {
     /// The stage.
     pub stage: &'a PlanStage,
     /// What to add to the stage's name.
@@ -50,7 +50,7 @@ pub struct Band<'a> {
 }
 
 /// Sizes of boxes: with a second line while that stays readable, small for large networks.
-pub struct Sizes {
+pub(super) struct Sizes {
     /// Width of a box.
     pub box_width: f64,
     /// Height of a box.
@@ -83,7 +83,7 @@ impl Sizes {
 
 impl<'a> Scene<'a> {
     /// Lays out the network, at least `least_width` wide.
-    pub fn new(picture: &'a Picture<'a>, least_width: f64) -> Self {
+    pub(super) fn new(picture: &'a Picture<'a>, least_width: f64) -> Self {
         let network = &picture.instance.network;
         let inference = picture
             .plan
@@ -126,17 +126,17 @@ impl<'a> Scene<'a> {
     }
 
     /// The layer of a vertex that is no bend.
-    pub fn layer(&self, vertex: usize) -> &Layer {
+    pub(super) fn layer(&self, vertex: usize) -> &Layer {
         &self.picture.instance.network.layers[self.shown[vertex]]
     }
 
     /// Upper edge of a vertex.
-    pub fn top(&self, vertex: usize) -> f64 {
+    pub(super) fn top(&self, vertex: usize) -> f64 {
         self.rank_top[self.graph.rank[vertex]]
     }
 
     /// Lower edge of a vertex.
-    pub fn bottom(&self, vertex: usize) -> f64 {
+    pub(super) fn bottom(&self, vertex: usize) -> f64 {
         self.top(vertex) + self.sizes.box_height
     }
 }
@@ -224,7 +224,7 @@ fn bands<'a>(picture: &Picture<'a>, band_of: &[usize], rank: &[usize]) -> Vec<Ba
 }
 
 /// About how wide a text is at the size of the drawing, in pixels; fonts differ.
-pub fn text_width(text: &str) -> f64 {
+pub(super) fn text_width(text: &str) -> f64 {
     const PER_COLUMN: f64 = 6.6;
     PER_COLUMN * width(text) as f64
 }

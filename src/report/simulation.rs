@@ -11,7 +11,7 @@ use crate::options::Objective;
 use crate::simulate::{Resource, Simulation, StageInFlight};
 
 /// The text report of a simulation, at most `style.width` columns wide where that is enough for the numbers.
-pub fn simulation(simulation: &Simulation, style: &Style) -> String {
+pub(crate) fn simulation(simulation: &Simulation, style: &Style) -> String {
     let digits = Digits::for_ms(simulation.iteration_ms);
     let mut out = wrap(&headline(simulation), style.width, 0) + "\n\n";
     out += &draw(&columns(simulation), style.color, |_| None, |_| Ink::new());
@@ -28,12 +28,12 @@ pub fn simulation(simulation: &Simulation, style: &Style) -> String {
 /// # Errors
 ///
 /// What the writer reports; writing to memory gives it no cause.
-pub fn simulation_csv(simulation: &Simulation) -> Result<String, ::csv::Error> {
+pub(crate) fn simulation_csv(simulation: &Simulation) -> Result<String, ::csv::Error> {
     to_csv(&simulation.events)
 }
 
 /// A simulation as JSON, with all of its events.
-pub fn simulation_json(simulation: &Simulation) -> String {
+pub(crate) fn simulation_json(simulation: &Simulation) -> String {
     pretty(simulation)
 }
 

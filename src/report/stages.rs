@@ -33,7 +33,7 @@ const FITS: [Fit; 5] = [
 const INDENT: usize = 7;
 
 /// The table, a row a stage, or nothing without stages.
-pub fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> String {
+pub(super) fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> String {
     let ranges = Ranges::new(instance, plan);
     let fixed = |fit: &Fit| table_width(&numbers(plan, digits, fit));
     let lists = 1 + usize::from(plan.stages.iter().any(|stage| ranges.differ(stage)));
@@ -60,17 +60,17 @@ pub fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) ->
 
 /// Time in ms for which a stage holds up the pipeline: its work and transfers, or its busier link where transfers are
 /// overlapped. Blocking transfers are part of the load, so that there the load is always the larger.
-pub fn busy_ms(stage: &PlanStage) -> f64 {
+pub(super) fn busy_ms(stage: &PlanStage) -> f64 {
     stage.load_ms.max(stage.communication_ms)
 }
 
 /// The largest [`busy_ms`] of a plan; 0 without stages.
-pub fn bottleneck_ms(plan: &Plan) -> f64 {
+pub(super) fn bottleneck_ms(plan: &Plan) -> f64 {
     plan.stages.iter().map(busy_ms).fold(0.0, f64::max)
 }
 
 /// Whether no stage is busier. Equal times are equal numbers, for all come from whole nanoseconds.
-pub fn is_bottleneck(plan: &Plan, stage: &PlanStage) -> bool {
+pub(super) fn is_bottleneck(plan: &Plan, stage: &PlanStage) -> bool {
     busy_ms(stage) == bottleneck_ms(plan)
 }
 

@@ -5,11 +5,11 @@ use anstyle::Style as Ink;
 use super::format::width;
 
 /// Blanks between columns.
-pub const GAP: usize = 2;
+pub(crate) const GAP: usize = 2;
 
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     /// Words.
     Left,
     /// Numbers.
@@ -18,7 +18,7 @@ pub enum Align {
 
 /// A column: its heading, the unit below, and its cells.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     heading: String,
     unit: &'static str,
     align: Align,
@@ -27,7 +27,7 @@ pub struct Column {
 
 impl Column {
     /// A column of words.
-    pub fn words(heading: impl Into<String>, cells: Vec<String>) -> Self {
+    pub(crate) fn words(heading: impl Into<String>, cells: Vec<String>) -> Self {
         Self {
             heading: heading.into(),
             unit: "",
@@ -37,7 +37,7 @@ impl Column {
     }
 
     /// A column of numbers, with their unit where all share one.
-    pub fn numbers(heading: impl Into<String>, unit: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn numbers(heading: impl Into<String>, unit: &'static str, cells: Vec<String>) -> Self {
         Self {
             heading: heading.into(),
             unit,
@@ -47,14 +47,14 @@ impl Column {
     }
 
     /// Columns of the terminal that it takes.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| width(cell)).max().unwrap_or(0);
         cells.max(width(&self.heading)).max(width(self.unit))
     }
 }
 
 /// Width of a table of these columns, gaps included.
-pub fn table_width(columns: &[Column]) -> usize {
+pub(crate) fn table_width(columns: &[Column]) -> usize {
     let gaps = GAP * columns.len().saturating_sub(1);
     columns.iter().map(Column::width).sum::<usize>() + gaps
 }
@@ -62,7 +62,7 @@ pub fn table_width(columns: &[Column]) -> usize {
 /// Draws a table. `below` gives a line for under a row, and `ink` how a row is drawn; both take the row's position.
 ///
 /// Lines carry no blanks at their end. All columns must have the same number of cells.
-pub fn draw(
+pub(crate) fn draw(
     columns: &[Column],
     color: bool,
     below: impl Fn(usize) -> Option<String>,

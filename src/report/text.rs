@@ -57,7 +57,7 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
 }
 
 /// The answer in a line.
-pub fn headline(plan: &Plan, digits: Digits) -> String {
+pub(super) fn headline(plan: &Plan, digits: Digits) -> String {
     let name = &plan.instance;
     let stages = count(plan.stages.len(), "stage");
     let value = plan

@@ -30,7 +30,7 @@ const TASK_WIDTH: f64 = 20.0;
 /// A self-contained SVG: time to the right in ms, idle time light grey, micro-batches numbered from 1 where there is room.
 ///
 /// The background is white whatever the reader's colour scheme. Time O(events).
-pub fn timeline(simulation: &Simulation) -> String {
+pub(crate) fn timeline(simulation: &Simulation) -> String {
     let scene = Scene::new(simulation);
     let title = headline(simulation).replace('`', "");
     let lanes_bottom = scene.tops.last().map_or(HEADING, |&(top, height)| top + height);

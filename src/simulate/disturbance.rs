@@ -26,7 +26,7 @@ pub(super) struct Disturbance<'a> {
 impl Disturbance<'_> {
     /// The times of a task that starts now: to receive, work and send. Work takes the multiplier that holds at the start;
     /// each part is rounded to a whole nanosecond.
-    pub fn parts(&self, stream: &Stream, micro_batch: usize, now_ns: u64) -> [u64; 3] {
+    pub(super) fn parts(&self, stream: &Stream, micro_batch: usize, now_ns: u64) -> [u64; 3] {
         if self.jitter.is_none() && self.trace.is_empty() {
             return stream.parts;
         }

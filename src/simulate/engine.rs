@@ -16,7 +16,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub fn end_ns(&self) -> u64 {
+    pub(super) fn end_ns(&self) -> u64 {
         self.start_ns + self.parts.iter().sum::<u64>()
     }
 }

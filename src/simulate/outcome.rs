@@ -30,7 +30,7 @@ pub struct Simulation {
     pub micro_batches: u64,
     /// Time until all of them are done, in ms.
     pub iteration_ms: f64,
-    /// That time by the standard formula ([`formula_ns`]), in ms; none for asynchronous and concurrent schedules.
+    /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules.
     pub formula_iteration_ms: Option<f64>,
     /// Time between micro-batches in steady state, in ms; none for GPipe, which has no steady state, and for too few
     /// micro-batches.

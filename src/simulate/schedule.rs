@@ -59,7 +59,7 @@ pub(super) struct Leads {
 
 impl Leads {
     /// The orders of a schedule for so many micro-batches.
-    pub fn new(
+    pub(super) fn new(
         pipeline: &Pipeline,
         streams: &Streams,
         order: Schedule,

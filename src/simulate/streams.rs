@@ -57,7 +57,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn total_ns(&self) -> u64 {
+    pub(super) fn total_ns(&self) -> u64 {
         self.parts.iter().sum()
     }
 }
@@ -90,7 +90,7 @@ pub(super) struct Position {
 }
 
 impl Streams {
-    pub fn new(pipeline: &Pipeline) -> Self {
+    pub(super) fn new(pipeline: &Pipeline) -> Self {
         let mut all = Self {
             streams: Vec::new(),
             lanes: Vec::new(),
@@ -175,7 +175,7 @@ impl Streams {
     }
 
     /// The busiest lane's time for one micro-batch, in ns: no schedule keeps a shorter period.
-    pub fn period_ns(&self) -> u64 {
+    pub(super) fn period_ns(&self) -> u64 {
         let time = |stream: Option<usize>| stream.map_or(0, |s| self.streams[s].total_ns());
         let busy = |lane: &Lane| time(lane.forward) + time(lane.backward);
         self.lanes.iter().map(busy).max().unwrap_or(0)

@@ -21,12 +21,12 @@ pub struct Report {
 }
 
 /// Called by HiGHS; returns whether it must stop. `None` where HiGHS only asks whether to go on.
-pub type Watch<'a> = dyn FnMut(Option<Report>) -> bool + 'a;
+pub(super) type Watch<'a> = dyn FnMut(Option<Report>) -> bool + 'a;
 
 /// Calls `watch` while `model` is solved, until `solve` returns.
 ///
 /// A panic of `watch` must not cross C++ frames, so it stops the solver and is raised again here.
-pub fn watched<R>(mut model: Model, watch: &mut Watch, solve: impl FnOnce(Model) -> R) -> R {
+pub(super) fn watched<R>(mut model: Model, watch: &mut Watch, solve: impl FnOnce(Model) -> R) -> R {
     let mut watcher = Watcher { watch, panic: None };
     let data = std::ptr::from_mut(&mut watcher).cast::<c_void>();
     // SAFETY: `data` points to `watcher`, which lives until after `solve` has consumed the model, and HiGHS calls back
@@ -84,7 +84,7 @@ unsafe extern "C" fn callback(
 }
 
 /// Gives columns and rows their names. Names must be free of blanks.
-pub fn set_names(model: &mut Model, title: &str, columns: &[String], rows: &[String]) {
+pub(super) fn set_names(model: &mut Model, title: &str, columns: &[String], rows: &[String]) {
     let pointer = model.as_mut_ptr();
     let text = |name: &str| CString::new(name.replace('\0', "_")).unwrap_or_default();
     // SAFETY: `pointer` is a live model; each string outlives its call; an index out of range is refused by HiGHS.
@@ -100,7 +100,7 @@ pub fn set_names(model: &mut Model, title: &str, columns: &[String], rows: &[Str
 }
 
 /// Writes the model as LP or MPS, by the extension of the path. Returns whether HiGHS could.
-pub fn write(model: &mut Model, path: &Path) -> bool {
+pub(super) fn write(model: &mut Model, path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else {
         return false;
     };
@@ -109,7 +109,7 @@ pub fn write(model: &mut Model, path: &Path) -> bool {
 }
 
 /// A key of HiGHS's 64-bit info values, which the `highs` crate does not read.
-pub fn int64_info(model: &highs::SolvedModel, key: &CStr) -> Option<i64> {
+pub(super) fn int64_info(model: &highs::SolvedModel, key: &CStr) -> Option<i64> {
     let mut value: i64 = 0;
     // SAFETY: reading info changes nothing in the model; key and value outlive the call.
     let status = unsafe { highs_sys::Highs_getInt64InfoValue(model.as_ptr(), key.as_ptr(), &mut value) };

@@ -11,7 +11,7 @@ use good_lp::solvers::highs::highs as model_with_highs;
 use good_lp::{IntoAffineExpression, SolverModel, solvers};
 use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
 
-pub use self::c::Report;
+pub(crate) use self::c::Report;
 use crate::control::Control;
 use crate::formulations::Program;
 use crate::plan::StoppedBy;
@@ -147,7 +147,7 @@ pub fn solve(
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS cannot write there.
-pub fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverError> {
+pub(crate) fn write(program: Program, title: &str, path: &Path) -> Result<(), SolverError> {
     let is_lp = path.extension().is_some_and(|extension| extension == "lp");
     let allowed = |name: &str| match is_lp {
         true => name.replace('[', "(").replace(']', ")"),

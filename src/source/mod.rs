@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::fault::{Fault, FaultKind};
 
 /// A file in memory.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// Where it lies; importers of several files look beside it.
     pub path: &'a Path,
     /// Its bytes.
@@ -24,7 +24,7 @@ impl Source<'_> {
     /// # Errors
     ///
     /// A fault with the position of the first byte that is not UTF-8.
-    pub fn text(&self) -> Result<&str, Vec<Fault>> {
+    pub(crate) fn text(&self) -> Result<&str, Vec<Fault>> {
         std::str::from_utf8(self.bytes).map_err(|error| {
             let at = format!("byte {}", error.valid_up_to());
             vec![Fault::new(

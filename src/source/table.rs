@@ -9,7 +9,7 @@ use crate::fault::{Fault, FaultKind, closest};
 /// # Errors
 ///
 /// Unknown and missing columns; or else every row of another length, and every value that is not what its column holds.
-pub fn rows<T: DeserializeOwned>(text: &str, columns: &[&str]) -> Result<Vec<(u64, T)>, Vec<Fault>> {
+pub(crate) fn rows<T: DeserializeOwned>(text: &str, columns: &[&str]) -> Result<Vec<(u64, T)>, Vec<Fault>> {
     read(text, columns, None)
 }
 
@@ -18,7 +18,7 @@ pub fn rows<T: DeserializeOwned>(text: &str, columns: &[&str]) -> Result<Vec<(u6
 /// # Errors
 ///
 /// Those of [`rows`].
-pub fn commented_rows<T: DeserializeOwned>(
+pub(crate) fn commented_rows<T: DeserializeOwned>(
     text: &str,
     columns: &[&str],
 ) -> Result<Vec<(u64, T)>, Vec<Fault>> {

@@ -6,7 +6,7 @@ use super::toml_fault;
 use crate::fault::{Excerpt, Fault, FaultKind};
 
 /// Reads JSON; a fault carries line and column.
-pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
+pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
     let error = match serde_json::from_str(text) {
         // serde reads a list as a struct without field names; every format of ours names its fields.
         Ok(_) if text.trim_start().starts_with('[') => {
@@ -35,7 +35,7 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
 }
 
 /// Reads TOML; a fault carries line and column.
-pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
+pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let mut kind = parser_fault(error.message());
         if let (FaultKind::Syntax { .. }, Some(span)) = (&kind, error.span()) {
@@ -63,7 +63,7 @@ fn wrong_type_at(text: &str, byte: usize, found: &str, expected: &str) -> Fault 
 }
 
 /// A fault at a span of bytes, with its line.
-pub fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault {
+pub(crate) fn fault_at(text: &str, span: std::ops::Range<usize>, kind: FaultKind) -> Fault {
     /// The most bytes shown on either side of a fault in a long line.
     const AROUND: usize = 45;
     let start = text.floor_char_boundary(span.start);

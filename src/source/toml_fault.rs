@@ -66,7 +66,7 @@ const RULES: &[(&[&str], &str, &str)] = &[
 ];
 
 /// What is wrong with text that is no TOML, where one of the rules says it; `span` is the place that the parser means.
-pub fn fault(text: &str, span: Range<usize>, message: &str) -> Option<FaultKind> {
+pub(super) fn fault(text: &str, span: Range<usize>, message: &str) -> Option<FaultKind> {
     let is_json = text.trim_start().starts_with('{');
     let (expected, remedy) = match is_json {
         true => (

@@ -13,7 +13,7 @@ use super::task::Task;
 
 /// A number of which only a range is known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Bracket {
+pub(crate) struct Bracket {
     /// It is at least this.
     pub low: f64,
     /// It is at most this.
@@ -22,7 +22,7 @@ pub struct Bracket {
 
 /// A problem and all rows on it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell<'a> {
+pub(crate) struct Cell<'a> {
     /// One of its tasks: they differ in method, seed and limits alone.
     pub task: &'a Task,
     /// Its rows in the order of the study.
@@ -37,7 +37,7 @@ pub struct Cell<'a> {
 
 /// What must not be: two rows of one cell that contradict each other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contradiction {
+pub(crate) struct Contradiction {
     /// The row that claims too much.
     pub claim: String,
     /// The row that shows it wrong.
@@ -45,7 +45,7 @@ pub struct Contradiction {
 }
 
 /// The cells of some rows, in the order of their first rows. Rows of faulty inputs and methods that do not apply belong to none.
-pub fn cells(rows: &[Row]) -> Vec<Cell<'_>> {
+pub(crate) fn cells(rows: &[Row]) -> Vec<Cell<'_>> {
     let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut cells: Vec<Cell> = Vec::new();
     for row in rows {
@@ -81,7 +81,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The gap of a plan of this objective: (objective - optimum) / objective, as far as the optimum is known.
-    pub fn gap(&self, objective_ms: f64) -> Option<Bracket> {
+    pub(crate) fn gap(&self, objective_ms: f64) -> Option<Bracket> {
         let to = |other: f64| match objective_ms > 0.0 {
             true => ((objective_ms - other) / objective_ms).max(0.0),
             false => 0.0,
@@ -93,20 +93,20 @@ impl<'a> Cell<'a> {
     }
 
     /// Whether the optimum is known.
-    pub fn is_solved(&self) -> bool {
+    pub(crate) fn is_solved(&self) -> bool {
         self.best_ms
             .and_then(|best| self.gap(best))
             .is_some_and(|gap| gap.high == 0.0)
     }
 
     /// Layers of its network and stages it allows, where some row says.
-    pub fn size(&self) -> (Option<usize>, Option<usize>) {
+    pub(crate) fn size(&self) -> (Option<usize>, Option<usize>) {
         let known = |of: fn(&Row) -> Option<usize>| self.rows.iter().find_map(|row| of(row));
         (known(|row| row.layers), known(|row| row.stages))
     }
 
     /// The problem in words.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let Task {
             instance, cluster, ..
         } = self.task;
@@ -121,7 +121,7 @@ impl<'a> Cell<'a> {
     }
 
     /// Claims of its rows that other rows show wrong: bounds above plans, and proofs that there is no plan.
-    pub fn contradictions(&self) -> Vec<Contradiction> {
+    pub(crate) fn contradictions(&self) -> Vec<Contradiction> {
         let Some(best_ms) = self.best_ms else {
             return Vec::new();
         };

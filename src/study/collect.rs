@@ -87,6 +87,6 @@ pub fn merged(sets: Vec<Vec<Row>>) -> Vec<Row> {
 }
 
 /// Rows as JSONL.
-pub fn jsonl(rows: &[Row]) -> String {
+pub(crate) fn jsonl(rows: &[Row]) -> String {
     rows.iter().map(|row| row.line() + "\n").collect()
 }

@@ -10,7 +10,7 @@ use crate::import::CLUSTER_PRESETS;
 use crate::source::{Source, from_structured};
 
 /// SHA-256 of several texts in hexadecimal; each is preceded by its length, so that no two lists share a hash.
-pub fn digest(parts: &[&(impl AsRef<[u8]> + ?Sized)]) -> String {
+pub(crate) fn digest(parts: &[&(impl AsRef<[u8]> + ?Sized)]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         let bytes = part.as_ref();
@@ -26,7 +26,7 @@ pub fn digest(parts: &[&(impl AsRef<[u8]> + ?Sized)]) -> String {
 /// # Errors
 ///
 /// A file that cannot be read.
-pub fn of_file(path: &Path) -> Result<String, InputError> {
+pub(crate) fn of_file(path: &Path) -> Result<String, InputError> {
     let bytes = read(path)?;
     let beside = companion(path, &bytes);
     let other = match beside.filter(|path| path.exists()) {
@@ -41,7 +41,7 @@ pub fn of_file(path: &Path) -> Result<String, InputError> {
 /// # Errors
 ///
 /// A file that cannot be read.
-pub fn of_cluster(name: &str, path: &Path) -> Result<String, InputError> {
+pub(crate) fn of_cluster(name: &str, path: &Path) -> Result<String, InputError> {
     match CLUSTER_PRESETS.iter().find(|(preset, _)| *preset == name) {
         Some((_, text)) => Ok(digest(&[text.as_bytes()])),
         None => Ok(digest(&[&read(path)?])),

@@ -6,21 +6,21 @@ use crate::fault::{Fault, FaultKind};
 use crate::source::text::{fault_at, parser_fault};
 
 /// The text of a study, for the places of its faults.
-pub struct Text(pub String);
+pub(crate) struct Text(pub String);
 
 impl Text {
     /// A fault at a span of bytes.
-    pub fn fault(&self, span: Range<usize>, kind: FaultKind) -> Fault {
+    pub(crate) fn fault(&self, span: Range<usize>, kind: FaultKind) -> Fault {
         fault_at(&self.0, span, kind)
     }
 
     /// A fault that a parser put in words.
-    pub fn serde_fault(&self, span: Range<usize>, message: &str) -> Fault {
+    pub(crate) fn serde_fault(&self, span: Range<usize>, message: &str) -> Fault {
         self.fault(span, parser_fault(message))
     }
 
     /// A word that is none of the known ones.
-    pub fn unknown(&self, span: Range<usize>, found: &str, known: &[String]) -> Fault {
+    pub(crate) fn unknown(&self, span: Range<usize>, found: &str, known: &[String]) -> Fault {
         let kind = FaultKind::UnknownValue {
             found: found.into(),
             known: known.to_vec(),

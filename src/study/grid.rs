@@ -17,7 +17,7 @@ use crate::methods;
 use crate::options::PipelineOptions;
 
 /// The word that stands for every heuristic of the registry.
-pub const HEURISTICS: &str = "heuristics";
+pub(crate) const HEURISTICS: &str = "heuristics";
 
 /// A method with one seed and one limit.
 pub(super) struct Entry {
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 /// # Errors
 ///
 /// Every fault of the file.
-pub fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Result<Vec<Task>, Vec<Fault>> {
+pub(crate) fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Result<Vec<Task>, Vec<Fault>> {
     size::check(size::least(spec), most)?;
     let mut faults = Vec::new();
     let places = gathered(

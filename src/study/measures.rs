@@ -11,13 +11,13 @@ use super::statistics::{bootstrap, geometric_mean, mean, quantile};
 /// Objectives that differ by less, relatively, are alike where methods or versions are compared.
 pub(super) const TIE: f64 = 1e-7;
 /// No clock measures shorter times well; ratios of times are taken from here on.
-pub const SHORTEST_S: f64 = 1e-6;
+pub(crate) const SHORTEST_S: f64 = 1e-6;
 /// Cases that are named as the worst.
 const WORST: usize = 10;
 
 /// A method over all its runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct MethodRow {
+pub(crate) struct MethodRow {
     /// The method.
     pub method: String,
     /// Runs on problems that are not proved to have no plan.
@@ -60,7 +60,7 @@ pub struct MethodRow {
 
 /// Mean gaps of a method over a part of the problems.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Group {
+pub(crate) struct Group {
     /// The method.
     pub method: String,
     /// What the part has in common.
@@ -77,7 +77,7 @@ pub struct Group {
 
 /// One method against another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Wins {
+pub(crate) struct Wins {
     /// Problems that both apply to.
     pub problems: usize,
     /// Part of them in which the first is better.
@@ -87,7 +87,7 @@ pub struct Wins {
 }
 
 /// A run with a large gap.
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     /// The run.
     pub row: &'a Row,
     /// The method's name among the others.

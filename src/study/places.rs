@@ -16,7 +16,7 @@ use crate::import::{CLUSTER_PRESETS, read_cluster};
 use crate::options::PipelineOptions;
 
 /// An instance under a cluster, before options and methods.
-pub struct Place {
+pub(crate) struct Place {
     /// Its name, for people.
     pub name: String,
     /// What it belongs to.
@@ -32,7 +32,7 @@ pub struct Place {
 }
 
 /// The instances of one entry, each under each of its clusters.
-pub fn places(spec: &InstancesSpec, text: &Text, base: &Path) -> Result<Vec<Place>, Vec<Fault>> {
+pub(crate) fn places(spec: &InstancesSpec, text: &Text, base: &Path) -> Result<Vec<Place>, Vec<Fault>> {
     let mut faults = Vec::new();
     let (default_family, sources) = match &spec.generator {
         Some(generator) => (generator.get_ref().as_str(), generated(spec, generator, text)?),
@@ -174,7 +174,7 @@ fn checked_cluster(name: &Spanned<String>, text: &Text, base: &Path) -> Result<(
 }
 
 /// A cluster of a study as [`read_cluster`] takes it: presets by name, files from the study's folder.
-pub fn resolved_cluster(name: &str, base: &Path) -> String {
+pub(crate) fn resolved_cluster(name: &str, base: &Path) -> String {
     let is_preset = CLUSTER_PRESETS.iter().any(|(preset, _)| *preset == name);
     match is_preset {
         true => name.to_owned(),

@@ -13,7 +13,7 @@ use super::task::{Task, json};
 
 /// How workers are started.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// The program.
     pub program: PathBuf,
     /// The folder that paths of tasks are relative to.
@@ -28,7 +28,7 @@ impl Launch {
     /// # Errors
     ///
     /// Where the system does not tell which program this is.
-    pub fn this(base: &Path, results: &Path) -> io::Result<Self> {
+    pub(crate) fn this(base: &Path, results: &Path) -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
             base: base.to_owned(),
@@ -38,7 +38,7 @@ impl Launch {
 }
 
 /// What became of a task.
-pub enum Answer {
+pub(crate) enum Answer {
     /// The worker kept this row.
     Done(Box<Row>),
     /// The worker cannot do its work at all: nothing is to blame but its surroundings.
@@ -50,7 +50,7 @@ pub enum Answer {
 }
 
 /// A running worker.
-pub struct Worker {
+pub(crate) struct Worker {
     child: Child,
     stdin: ChildStdin,
     rows: Receiver<String>,
@@ -69,7 +69,7 @@ impl Worker {
     /// # Errors
     ///
     /// Where the program cannot be started.
-    pub fn start(launch: &Launch) -> io::Result<Self> {
+    pub(crate) fn start(launch: &Launch) -> io::Result<Self> {
         let mut command = Command::new(&launch.program);
         command
             .args(["study", "worker", "--base"])
@@ -113,7 +113,7 @@ impl Worker {
     }
 
     /// Runs a task to its end, or to its limit and grace. After any answer but a row the worker is gone.
-    pub fn run(&mut self, task: &Task, stop: &dyn Fn() -> bool) -> Answer {
+    pub(crate) fn run(&mut self, task: &Task, stop: &dyn Fn() -> bool) -> Answer {
         let sent = writeln!(self.stdin, "{}", json(task)).and_then(|()| self.stdin.flush());
         let allowed = Duration::from_secs_f64(task.time_limit_s + task.grace_s);
         let started = Instant::now();

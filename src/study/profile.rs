@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A step function: at each `x` the value jumps to `y`, which holds until the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Curve {
+pub(crate) struct Curve {
     /// Whose curve it is.
     pub method: String,
     /// Steps in order of `x`, which is finite.
@@ -14,7 +14,7 @@ pub struct Curve {
 }
 
 /// The part of values that are at most x, for every x among them; infinite values never count, and keep the curve below 1.
-pub fn distribution(method: &str, values: &[f64]) -> Curve {
+pub(crate) fn distribution(method: &str, values: &[f64]) -> Curve {
     let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
     let mut steps: Vec<(f64, f64)> = Vec::new();
@@ -38,7 +38,7 @@ pub fn distribution(method: &str, values: &[f64]) -> Curve {
 ///
 /// `costs[s][p]` is the cost of method s on problem p: infinite where it failed, absent where it does not apply. A method's curve
 /// is over the problems that it applies to. A problem that nobody solves counts against all.
-pub fn performance(methods: &[String], costs: &[Vec<Option<f64>>]) -> Vec<Curve> {
+pub(crate) fn performance(methods: &[String], costs: &[Vec<Option<f64>>]) -> Vec<Curve> {
     let problems = costs.first().map_or(0, Vec::len);
     let best = |problem: usize| {
         let all = costs.iter().filter_map(|of| of[problem]);
@@ -62,7 +62,7 @@ pub fn performance(methods: &[String], costs: &[Vec<Option<f64>>]) -> Vec<Curve>
 
 impl Curve {
     /// The value at `x`.
-    pub fn at(&self, x: f64) -> f64 {
+    pub(crate) fn at(&self, x: f64) -> f64 {
         let before = self.steps.partition_point(|step| step.0 <= x);
         before.checked_sub(1).map_or(0.0, |last| self.steps[last].1)
     }

@@ -18,7 +18,7 @@ use crate::report::table::{Column, draw};
 const WIDTH: usize = 120;
 
 /// Where the rows of a summary come from.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// The study, where it is known.
     pub study: Option<&'a Study>,
     /// The results, where they are known.
@@ -29,12 +29,12 @@ pub struct Source<'a> {
 
 impl Source<'_> {
     /// The name of the study.
-    pub fn title(&self) -> &str {
+    pub(crate) fn title(&self) -> &str {
         self.study.map_or(&self.name, |study| &study.name)
     }
 
     /// A command that runs a case again.
-    pub fn command(&self, case: &Case) -> String {
+    pub(crate) fn command(&self, case: &Case) -> String {
         let study = self
             .study
             .map(|study| (study.path.to_string_lossy(), study.base()));
@@ -44,7 +44,7 @@ impl Source<'_> {
 }
 
 /// What a summary is of, in a few sentences.
-pub fn headline(summary: &Summary) -> Vec<String> {
+pub(crate) fn headline(summary: &Summary) -> Vec<String> {
     let proved = summary.cells.iter().filter(|cell| cell.is_solved()).count();
     let infeasible = summary.cells.iter().filter(|cell| cell.infeasible).count();
     let mut endings: BTreeMap<_, usize> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub fn headline(summary: &Summary) -> Vec<String> {
 }
 
 /// The report for a terminal: methods, gaps by stages, the worst cases.
-pub fn text(summary: &Summary, source: &Source) -> String {
+pub(crate) fn text(summary: &Summary, source: &Source) -> String {
     let mut out = format!("{}\n\n", source.title());
     for line in headline(summary) {
         out += &format!("{}\n", wrap(&line, WIDTH, 0));
@@ -113,7 +113,10 @@ fn drawn(table: &Table) -> String {
 /// # Errors
 ///
 /// What the writer reports; writing to memory gives it no cause.
-pub fn tables(summary: &Summary, source: &Source) -> Result<Vec<(&'static str, String)>, ::csv::Error> {
+pub(crate) fn tables(
+    summary: &Summary,
+    source: &Source,
+) -> Result<Vec<(&'static str, String)>, ::csv::Error> {
     let mut out = vec![("results", row::csv(summary.rows)?)];
     for table in all_tables(summary).into_iter().chain([worst(summary, source)]) {
         out.push((table.name, table.csv()?));
@@ -122,7 +125,7 @@ pub fn tables(summary: &Summary, source: &Source) -> Result<Vec<(&'static str, S
 }
 
 /// The worst cases as a table.
-pub fn worst(summary: &Summary, source: &Source) -> Table {
+pub(crate) fn worst(summary: &Summary, source: &Source) -> Table {
     let columns = [
         ("method", "method"),
         ("problem", "problem"),
@@ -155,7 +158,7 @@ pub fn worst(summary: &Summary, source: &Source) -> Table {
 }
 
 /// A comparison of two sets of results in words.
-pub fn diff(diff: &Diff) -> String {
+pub(crate) fn diff(diff: &Diff) -> String {
     let mut out = String::new();
     let lists = [
         ("contradictory", &diff.contradictory),

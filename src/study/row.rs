@@ -74,7 +74,7 @@ pub enum RowStatus {
 
 impl RowStatus {
     /// The word that files use.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Optimal => "optimal",
             Self::Feasible => "feasible",
@@ -181,7 +181,7 @@ struct Flat<'a> {
 /// # Errors
 ///
 /// What the writer reports; writing to memory gives it no cause.
-pub fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
+pub(crate) fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
     crate::report::to_csv(rows.iter().map(|row| Flat {
         id: &row.task.id,
         instance: &row.task.instance,

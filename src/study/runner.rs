@@ -12,7 +12,7 @@ use super::task::Task;
 
 /// How far a study has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Tasks that had a row before.
     pub before: usize,
     /// Tasks that got one since.
@@ -26,7 +26,7 @@ pub struct Tally {
 }
 
 /// How tasks are run.
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// How workers are started.
     pub launch: Launch,
     /// Workers side by side.
@@ -38,7 +38,7 @@ pub struct Request<'a> {
 }
 
 /// The tasks that have no row yet; with `retry`, also those whose row says of a failure.
-pub fn missing<'a>(tasks: &'a [Task], store: &Store, retry: bool) -> Vec<&'a Task> {
+pub(crate) fn missing<'a>(tasks: &'a [Task], store: &Store, retry: bool) -> Vec<&'a Task> {
     let is_missing = |task: &&Task| match store.row(&task.id) {
         None => true,
         Some(row) => retry && row.status.is_failure(),
@@ -54,7 +54,7 @@ pub fn missing<'a>(tasks: &'a [Task], store: &Store, retry: bool) -> Vec<&'a Tas
 /// # Errors
 ///
 /// Where a worker cannot be started or a row not be kept.
-pub fn run(tasks: &[&Task], before: usize, request: &Request) -> io::Result<Tally> {
+pub(crate) fn run(tasks: &[&Task], before: usize, request: &Request) -> io::Result<Tally> {
     let store = Store::new(&request.launch.results);
     let next = AtomicUsize::new(0);
     let tally = Mutex::new(Tally {

@@ -10,7 +10,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::options::PipelineOptions;
 
 /// Tasks that a study may have unless more are asked for: a day's work, if each takes a second.
-pub const MOST_TASKS: u64 = 100_000;
+pub(crate) const MOST_TASKS: u64 = 100_000;
 
 /// The largest of the lists that tasks are combined of. Each of them is a list of tasks if there is one of everything else.
 pub(super) fn least(spec: &StudySpec) -> u64 {

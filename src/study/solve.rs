@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// Runs tasks one after the other and keeps the last instance and problem: tasks of one problem come together, and reading a
 /// model takes longer than most heuristics.
-pub struct Solver {
+pub(crate) struct Solver {
     base: PathBuf,
     instance: Option<(String, Instance)>,
     problem: Option<(PipelineOptions, Problem)>,
@@ -30,7 +30,7 @@ pub struct Solver {
 
 impl Solver {
     /// A solver for a study in the folder `base`.
-    pub fn new(base: &Path) -> Self {
+    pub(crate) fn new(base: &Path) -> Self {
         Self {
             base: base.to_owned(),
             instance: None,
@@ -43,7 +43,7 @@ impl Solver {
     /// # Errors
     ///
     /// Where the store cannot be written. Whatever goes wrong with the task is its row.
-    pub fn run(&mut self, task: &Task, store: &Store) -> io::Result<Row> {
+    pub(crate) fn run(&mut self, task: &Task, store: &Store) -> io::Result<Row> {
         let row = match self.solved(task) {
             Err(error) => {
                 let status = match error.is_infeasible() {
@@ -133,7 +133,7 @@ impl Solver {
 /// # Errors
 ///
 /// Every fault of the instance.
-pub fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
+pub(crate) fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
     let cluster = task.cluster.as_deref().map(|name| resolved_cluster(name, base));
     match &task.source {
         Source::File(file) => Instance::read(&base.join(file), cluster.as_deref()),

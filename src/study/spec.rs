@@ -20,7 +20,7 @@ use crate::source::text::from_toml;
 /// `families`, it is meant for those alone.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StudySpec {
+pub(crate) struct StudySpec {
     /// Name for reports. Default: that of the file.
     pub name: Option<String>,
     /// What it asks, in a sentence or two.
@@ -41,7 +41,7 @@ pub struct StudySpec {
 /// What a task may use.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Seconds a method may search.
     pub time_limit_s: f64,
     /// Seconds beyond, after which the task is ended from outside: heuristics do not look at the clock.
@@ -63,7 +63,7 @@ impl Default for Limits {
 /// Instances from files, or from a generator.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InstancesSpec {
+pub(crate) struct InstancesSpec {
     /// What they have in common, for `families` and for reports. Default: the generator's name, or `files`.
     pub family: Option<String>,
     /// Files and globs, relative to the study.
@@ -83,15 +83,15 @@ pub struct InstancesSpec {
 }
 
 /// A product of options by the names that instance files use; beside them [`FAMILIES`], the families it is for.
-pub type OptionsSpec = Axes;
+pub(crate) type OptionsSpec = Axes;
 
 /// The name among options that lists families. Default: all.
-pub const FAMILIES: &str = "families";
+pub(crate) const FAMILIES: &str = "families";
 
 /// Methods, their seeds and limits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MethodsSpec {
+pub(crate) struct MethodsSpec {
     /// Names of methods, or `heuristics` for every one of the registry.
     pub names: Vec<Spanned<String>>,
     /// Names to leave out, where a group was named.
@@ -135,7 +135,7 @@ impl Study {
     /// # Errors
     ///
     /// Those of [`Self::read`].
-    pub fn read_up_to(path: &Path, most_tasks: u64) -> Result<Self, InputError> {
+    pub(crate) fn read_up_to(path: &Path, most_tasks: u64) -> Result<Self, InputError> {
         let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
         let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -158,12 +158,12 @@ impl Study {
     }
 
     /// The folder that paths of the study are relative to.
-    pub fn base(&self) -> &Path {
+    pub(crate) fn base(&self) -> &Path {
         base_of(&self.path)
     }
 
     /// Where results go unless told otherwise: beside the file.
-    pub fn results_folder(&self) -> PathBuf {
+    pub(crate) fn results_folder(&self) -> PathBuf {
         self.path.with_extension("results")
     }
 }

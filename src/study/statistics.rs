@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// Sum over count; nothing of nothing.
-pub fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     match values {
         [] => None,
         _ => Some(values.iter().sum::<f64>() / values.len() as f64),
@@ -12,14 +12,14 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// Exponential of the mean logarithm, for ratios.
-pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
     mean(&logarithms).map(f64::exp)
 }
 
 /// The value below which the part `p` lies, between neighbours in proportion: definition 7 of R. Hyndman and Y. Fan,
 /// *Sample quantiles in statistical packages*, The American Statistician 50, 1996, which is numpy's and R's default.
-pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
+pub(crate) fn quantile(values: &[f64], p: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
@@ -36,7 +36,7 @@ pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
 /// 2000 samples drawn with replacement, the same for the same values.
 ///
 /// Time O(2000 n) and the statistic's. Fewer than two values have none.
-pub fn bootstrap(values: &[f64], statistic: impl Fn(&[f64]) -> Option<f64>) -> Option<(f64, f64)> {
+pub(crate) fn bootstrap(values: &[f64], statistic: impl Fn(&[f64]) -> Option<f64>) -> Option<(f64, f64)> {
     const RESAMPLES: usize = 2_000;
     const SEED: u64 = 1979;
     if values.len() < 2 {

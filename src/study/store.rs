@@ -35,17 +35,12 @@ impl Store {
         }
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Keeps a row; of two for the same task the later stays.
     ///
     /// # Errors
     ///
     /// What the file system says.
-    pub fn keep(&self, row: &Row) -> io::Result<()> {
+    pub(crate) fn keep(&self, row: &Row) -> io::Result<()> {
         self.write(&self.row_path(&row.task.id), &(row.line() + "\n"))
     }
 
@@ -54,7 +49,7 @@ impl Store {
     /// # Errors
     ///
     /// What the file system says.
-    pub fn keep_plan(&self, stages: &[PlanStage]) -> io::Result<String> {
+    pub(crate) fn keep_plan(&self, stages: &[PlanStage]) -> io::Result<String> {
         let text = json(&stages);
         let mut name = digest(&[&text]);
         name.truncate(32);
@@ -72,7 +67,7 @@ impl Store {
     }
 
     /// The row of a task, if it is here and whole.
-    pub fn row(&self, id: &str) -> Option<Row> {
+    pub(crate) fn row(&self, id: &str) -> Option<Row> {
         let bytes = std::fs::read(self.row_path(id)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
@@ -82,7 +77,7 @@ impl Store {
     /// # Errors
     ///
     /// What the file system says; a folder that does not exist is empty.
-    pub fn rows(&self) -> io::Result<Vec<Row>> {
+    pub(crate) fn rows(&self) -> io::Result<Vec<Row>> {
         let mut files = Vec::new();
         for folder in entries(&self.folder.join("rows"))? {
             let shelf = entries(&folder)?.into_iter();

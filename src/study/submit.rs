@@ -20,7 +20,7 @@ pub enum Engine {
 
 /// What an engine is asked.
 #[derive(Clone, Debug)]
-pub struct Submission<'a> {
+pub(crate) struct Submission<'a> {
     /// This program.
     pub program: &'a Path,
     /// The study.
@@ -40,7 +40,7 @@ pub struct Submission<'a> {
 }
 
 /// The script of a job array: element k runs part k of the study on its cores.
-pub fn slurm(asked: &Submission) -> String {
+pub(crate) fn slurm(asked: &Submission) -> String {
     let Submission {
         parts,
         cores,
@@ -60,7 +60,7 @@ pub fn slurm(asked: &Submission) -> String {
 }
 
 /// The command that a HyperQueue task runs; the line of its task is in `HQ_ENTRY`.
-pub fn hyperqueue(asked: &Submission) -> String {
+pub(crate) fn hyperqueue(asked: &Submission) -> String {
     format!(
         "exec {} study run-task {} --results {}{} \"$HQ_ENTRY\"",
         shell(asked.program),
@@ -79,7 +79,7 @@ fn most_tasks(asked: &Submission) -> String {
 }
 
 /// The driver of Dask, in Python.
-pub const DASK_DRIVER: &str = include_str!("dask_driver.py");
+pub(crate) const DASK_DRIVER: &str = include_str!("dask_driver.py");
 
 /// A path for a shell.
 fn shell(path: &Path) -> String {

@@ -13,7 +13,7 @@ use super::task::Task;
 use crate::methods;
 
 /// Everything a report shows.
-pub struct Summary<'a> {
+pub(crate) struct Summary<'a> {
     /// All rows.
     pub rows: &'a [Row],
     /// The problems.
@@ -48,7 +48,7 @@ pub struct Summary<'a> {
 
 impl<'a> Summary<'a> {
     /// Sums up rows.
-    pub fn new(rows: &'a [Row]) -> Self {
+    pub(crate) fn new(rows: &'a [Row]) -> Self {
         let cells = cells(rows);
         let labels = Labels::new(rows);
         let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();

@@ -4,7 +4,7 @@ use super::cells::Bracket;
 use crate::report::format::percent;
 
 /// A table.
-pub struct Table {
+pub(crate) struct Table {
     /// Its name as a file and an anchor.
     pub name: &'static str,
     /// Its name for people.
@@ -19,7 +19,7 @@ pub struct Table {
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub(crate) enum Cell {
     /// What does not apply.
     Empty,
     /// A word.
@@ -34,7 +34,7 @@ pub enum Cell {
 
 /// How a number is written for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     /// A fraction, as a percentage.
     Part,
     /// Seconds.
@@ -47,7 +47,7 @@ pub enum Unit {
 
 impl Unit {
     /// The number as people read it.
-    pub fn text(self, value: f64) -> String {
+    pub(crate) fn text(self, value: f64) -> String {
         match self {
             Self::Part => percent(value),
             Self::Seconds if value < 1e-3 => format!("{:.0} µs", 1e6 * value),
@@ -63,7 +63,7 @@ impl Unit {
 
 impl Cell {
     /// The cell as people read it.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Empty => "-".into(),
             Self::Word(word) => word.clone(),
@@ -79,17 +79,17 @@ impl Cell {
     }
 
     /// Whether it stands on the right.
-    pub fn is_number(&self) -> bool {
+    pub(crate) fn is_number(&self) -> bool {
         !matches!(self, Self::Word(_))
     }
 
     /// A number, where there is one.
-    pub fn number(value: Option<f64>, unit: Unit) -> Self {
+    pub(crate) fn number(value: Option<f64>, unit: Unit) -> Self {
         value.map_or(Self::Empty, |value| Self::Number(value, unit))
     }
 
     /// A range, where there is one.
-    pub fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Self {
+    pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Self {
         match (low, high) {
             (Some(low), Some(high)) => Self::Range(Bracket { low, high }, unit),
             _ => Self::Empty,
@@ -99,7 +99,7 @@ impl Cell {
 
 impl Table {
     /// A table without rows; columns are named as in CSV and for people.
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         title: &'static str,
         note: impl Into<String>,
@@ -122,7 +122,7 @@ impl Table {
     /// # Errors
     ///
     /// What the writer reports; writing to memory gives it no cause.
-    pub fn csv(&self) -> Result<String, ::csv::Error> {
+    pub(crate) fn csv(&self) -> Result<String, ::csv::Error> {
         let mut writer = ::csv::Writer::from_writer(Vec::new());
         let is_range = |at: usize| self.rows.iter().any(|row| matches!(row[at], Cell::Range(..)));
         let mut headings = Vec::new();

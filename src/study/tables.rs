@@ -7,7 +7,7 @@ use super::summary::Summary;
 use super::table::{Cell, Table, Unit};
 
 /// All tables that need nothing but the summary.
-pub fn tables(summary: &Summary) -> Vec<Table> {
+pub(crate) fn tables(summary: &Summary) -> Vec<Table> {
     vec![
         methods(summary),
         curves(
@@ -47,7 +47,7 @@ pub fn tables(summary: &Summary) -> Vec<Table> {
 }
 
 /// The table of methods.
-pub fn methods(summary: &Summary) -> Table {
+pub(crate) fn methods(summary: &Summary) -> Table {
     let note = format!(
         "Gap: (objective - optimum) / objective; where the optimum is not known it lies in a range, whose ends are the gaps to \
          the best plan and to the best bound. Optimal: runs whose plan meets the best bound. Time ratio: geometric mean over \
@@ -185,7 +185,7 @@ fn mean_gap(group: &Group) -> Cell {
 }
 
 /// The win matrix: the row's method against the column's.
-pub fn wins(summary: &Summary) -> Table {
+pub(crate) fn wins(summary: &Summary) -> Table {
     let note = "The part of common problems in which the method of the row has the better plan; the second number counts those \
                 in which neither has.";
     let mut table = Table::new("wins", "Who beats whom", note, &[("method", "method")]);

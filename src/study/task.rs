@@ -70,14 +70,14 @@ struct Identity<'a> {
 
 impl Task {
     /// The same task under its identity.
-    pub fn identified(mut self) -> Self {
+    pub(crate) fn identified(mut self) -> Self {
         self.program = PROGRAM.into();
         self.id = self.hash(&self.program);
         self
     }
 
     /// What the task is, whatever the program: the same in two versions that are compared.
-    pub fn question(&self) -> String {
+    pub(crate) fn question(&self) -> String {
         self.hash("")
     }
 
@@ -182,7 +182,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// A value as JSON in one line.
-pub fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     // Only maps whose keys are no strings cannot be written, and no type of a study has one.
     serde_json::to_string(value).expect("types of a study have string keys alone")
 }

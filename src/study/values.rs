@@ -10,17 +10,17 @@ use super::faults::Text;
 use crate::fault::{Fault, FaultKind};
 
 /// Named values, each one or several, with their places in the file.
-pub type Axes = BTreeMap<String, Spanned<Value>>;
+pub(crate) type Axes = BTreeMap<String, Spanned<Value>>;
 
 /// One combination of the values of some axes.
-pub type Point = toml::Table;
+pub(crate) type Point = toml::Table;
 
 /// The values that one entry stands for, in order.
 ///
 /// # Errors
 ///
 /// A range that is no range, or an empty list: nothing would be run.
-pub fn expand(text: &Text, value: &Spanned<Value>) -> Result<Vec<Value>, Fault> {
+pub(crate) fn expand(text: &Text, value: &Spanned<Value>) -> Result<Vec<Value>, Fault> {
     let bad = |found: &str| {
         let kind = FaultKind::Contradiction {
             found: found.into(),
@@ -62,7 +62,7 @@ fn count(value: &Spanned<Value>) -> u64 {
 }
 
 /// How many combinations [`product`] would make.
-pub fn combinations<'a>(axes: impl IntoIterator<Item = &'a Spanned<Value>>) -> u64 {
+pub(crate) fn combinations<'a>(axes: impl IntoIterator<Item = &'a Spanned<Value>>) -> u64 {
     axes.into_iter().map(count).fold(1, u64::saturating_mul)
 }
 
@@ -71,7 +71,7 @@ pub fn combinations<'a>(axes: impl IntoIterator<Item = &'a Spanned<Value>>) -> u
 /// # Errors
 ///
 /// Those of [`expand`], all of them.
-pub fn product(text: &Text, axes: &Axes) -> Result<Vec<Point>, Vec<Fault>> {
+pub(crate) fn product(text: &Text, axes: &Axes) -> Result<Vec<Point>, Vec<Fault>> {
     let mut points = vec![Point::new()];
     let mut faults = Vec::new();
     for (name, value) in axes {
@@ -102,7 +102,7 @@ pub fn product(text: &Text, axes: &Axes) -> Result<Vec<Point>, Vec<Fault>> {
 /// # Errors
 ///
 /// A name or value that the type does not have, at the place of that axis.
-pub fn read<T: DeserializeOwned>(text: &Text, axes: &Axes, point: &Point) -> Result<T, Fault> {
+pub(crate) fn read<T: DeserializeOwned>(text: &Text, axes: &Axes, point: &Point) -> Result<T, Fault> {
     let whole = |point: &Point| T::deserialize(Value::Table(point.clone()));
     whole(point).map_err(|together| {
         // The axis that is wrong on its own is the place of the fault.

@@ -15,7 +15,7 @@ use super::task::Task;
 /// # Errors
 ///
 /// Where the store cannot be written, or the other side is gone.
-pub fn serve(base: &Path, store: &Store) -> io::Result<()> {
+pub(crate) fn serve(base: &Path, store: &Store) -> io::Result<()> {
     end_with_parent();
     // One core a task: several tasks run side by side.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();

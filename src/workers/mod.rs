@@ -4,7 +4,7 @@
 mod choices;
 mod class;
 
-pub use class::Class;
+pub(crate) use class::Class;
 
 use crate::cluster::{Cluster, Resource};
 use crate::fault::Fault;

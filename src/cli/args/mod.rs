@@ -11,10 +11,10 @@ use clap::{Parser, Subcommand};
 
 use super::study::StudyCommand;
 
-pub use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
-pub use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
-pub use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
-pub use shared::{Format, OutputArgs, SearchArgs};
+pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
+pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
+pub(super) use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
+pub(super) use shared::{Format, OutputArgs, SearchArgs};
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
 #[derive(Debug, Parser)]

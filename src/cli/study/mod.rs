@@ -7,7 +7,7 @@ mod submit;
 
 use std::path::{Path, PathBuf};
 
-pub use args::StudyCommand;
+pub(super) use args::StudyCommand;
 
 use crate::study::store::Store;
 use crate::study::{Study, collect, diff, html, report, row, runner, worker};
@@ -16,7 +16,7 @@ use super::{CliError, Ending, output};
 use args::{CollectArgs, DiffArgs, ReportArgs, RowFormat, StudyArgs, TasksArgs, WorkerArgs};
 
 /// Runs a command of a study.
-pub fn study(command: &StudyCommand) -> Result<Ending, CliError> {
+pub(super) fn study(command: &StudyCommand) -> Result<Ending, CliError> {
     match command {
         StudyCommand::Run(args) => run::run(args),
         StudyCommand::Tasks(args) => tasks(args),

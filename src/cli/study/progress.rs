@@ -6,7 +6,7 @@ use crate::cli::progress::bar;
 use crate::study::runner::Tally;
 
 /// The tally in words, with the time that is left at the pace so far.
-pub fn of_study(tally: Tally, elapsed: Duration) -> String {
+pub(super) fn of_study(tally: Tally, elapsed: Duration) -> String {
     let Tally {
         before,
         done,

@@ -16,7 +16,7 @@ use super::args::{RunArgs, RunTaskArgs};
 use super::progress::of_study;
 
 /// Runs what is missing.
-pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
+pub(super) fn run(args: &RunArgs) -> Result<Ending, CliError> {
     let (study, results) = args.study.read()?;
     let is_mine = |at: usize| args.part.is_none_or(|(k, n)| at % n == k - 1);
     let tasks: Vec<Task> = study
@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs) -> Result<Ending, CliError> {
 }
 
 /// Runs single tasks that have no row, and prints the rows of all.
-pub fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
+pub(super) fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
     let (study, results) = args.study.read()?;
     let ids: Vec<String> = args.ids.iter().map(|text| id(text)).collect();
     let asked: BTreeSet<&String> = ids.iter().collect();

@@ -12,7 +12,7 @@ use super::super::{CliError, Ending};
 use super::args::SubmitArgs;
 
 /// Hands a study to an engine.
-pub fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
+pub(super) fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
     let (study, results) = args.study.read()?;
     let program =
         std::env::current_exe().map_err(|error| CliError::write(Path::new("this program"), error))?;

@@ -21,7 +21,7 @@ const SLACK: f64 = 1.0 + 1e-12;
 /// worth at least `d` times its weight. Where a group may hold several classes, one can do more of one phase and another more
 /// of the other, so the weight is the least value of each phase by itself.
 #[derive(Clone, Debug)]
-pub struct Capacity {
+pub(crate) struct Capacity {
     /// Weight of each item.
     pub weights: Vec<u64>,
     /// Weight of all items.
@@ -41,7 +41,7 @@ pub struct Capacity {
 
 impl Capacity {
     /// Weighs a problem.
-    pub fn new(problem: &Problem, workers: &Workers) -> Self {
+    pub(crate) fn new(problem: &Problem, workers: &Workers) -> Self {
         let values = values(problem, workers);
         let mixes = |choice: &Choice| choice.devices.iter().filter(|&&devices| devices > 0).count() > 1;
         let by_phase = workers.choices.iter().any(mixes);
@@ -99,7 +99,7 @@ impl Capacity {
 
     /// Weight that so many stages on what is left of the stock can carry within a limit; negative where they cannot even
     /// have a device each.
-    pub fn carries(&self, taken: &[usize], stages_left: usize, limit_ns: u64) -> f64 {
+    pub(crate) fn carries(&self, taken: &[usize], stages_left: usize, limit_ns: u64) -> f64 {
         // Each phase is rounded, by half a ns at most.
         let limit = (limit_ns as f64 + 1.0) * SLACK;
         let mut rate = 0.0;
@@ -124,7 +124,7 @@ impl Capacity {
 
     /// What so much weight adds at least to what counts once in the objective, in ns: for an iteration its time on the strongest
     /// choice, but for the rounding of so many stages.
-    pub fn least_once_ns(&self, problem: &Problem, weight: u64, stages: usize) -> u64 {
+    pub(crate) fn least_once_ns(&self, problem: &Problem, weight: u64, stages: usize) -> u64 {
         match problem.formula().counts_loads {
             false => 0,
             true => (weight as f64 / self.strongest - stages as f64).max(0.0) as u64,
@@ -134,7 +134,7 @@ impl Capacity {
     /// The least objective of a plan whose busiest stage is at least `bottleneck_ns`: as
     /// [`objective_from_bottleneck`](crate::exact::bounds::objective_from_bottleneck), with the work that counts once on the
     /// strongest choice.
-    pub fn objective_from_bottleneck(&self, problem: &Problem, bottleneck_ns: u64) -> u64 {
+    pub(crate) fn objective_from_bottleneck(&self, problem: &Problem, bottleneck_ns: u64) -> u64 {
         let formula = problem.formula();
         match formula.counts_loads {
             false => formula.weight * bottleneck_ns,
@@ -147,7 +147,13 @@ impl Capacity {
 
     /// Whether the devices are too slow for a stage even if every resource serves both phases in turn or at once;
     /// `inverse` and `idle` hold one over its times by class, and whether they are zero.
-    pub fn too_slow(&self, choice: &Choice, inverse: &[[f64; 2]], idle: &[[bool; 2]], limit_ns: u64) -> bool {
+    pub(crate) fn too_slow(
+        &self,
+        choice: &Choice,
+        inverse: &[[f64; 2]],
+        idle: &[[bool; 2]],
+        limit_ns: u64,
+    ) -> bool {
         let mut speed = [0.0; 2];
         let mut is_idle = [false; 2];
         for (class, &devices) in choice.devices.iter().enumerate().filter(|(_, n)| **n > 0) {
@@ -165,7 +171,7 @@ impl Capacity {
     }
 
     /// Bounds on the period: all work over all devices, and the item that takes longest on the devices that suit it best.
-    pub fn bounds(&self, problem: &Problem, workers: &Workers) -> [Bound; 2] {
+    pub(crate) fn bounds(&self, problem: &Problem, workers: &Workers) -> [Bound; 2] {
         let none = vec![0; workers.inventory.len()];
         // `carries` of 0 ns counts the one ns of rounding.
         let rate = self.carries(&none, problem.stages(), 0);

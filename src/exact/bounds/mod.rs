@@ -1,7 +1,7 @@
 //! Lower bounds on the busiest stage, each with the argument why no plan can do better.
 
-pub mod anchored;
-pub mod capacity;
+pub(crate) mod anchored;
+pub(crate) mod capacity;
 
 use crate::bound_source::BoundSource;
 use crate::problem::Problem;
@@ -9,7 +9,7 @@ use crate::units::gcd;
 
 /// A lower bound and its name in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// What proved it.
     pub source: BoundSource,
     /// On the busiest stage's bottleneck, in ns.
@@ -18,7 +18,7 @@ pub struct Bound {
 
 /// Work of all items over the number of stages: some stage carries at least the average, and a multiple of the
 /// [quantum](quantum_ns).
-pub fn work_per_stage(problem: &Problem) -> Bound {
+pub(crate) fn work_per_stage(problem: &Problem) -> Bound {
     let average = problem.work_ns().div_ceil(problem.stages() as u64);
     Bound {
         source: BoundSource::WorkPerStage,
@@ -28,13 +28,13 @@ pub fn work_per_stage(problem: &Problem) -> Bound {
 
 /// The greatest common divisor of all items' work: what any stage carries is a multiple of it. Profiles that count microseconds
 /// have one of 1000 ns.
-pub fn quantum_ns(problem: &Problem) -> u64 {
+pub(crate) fn quantum_ns(problem: &Problem) -> u64 {
     let works = problem.items.iter().map(|item| item.work_ns());
     works.fold(0, gcd).max(1)
 }
 
 /// The same for objectives: of all times of work and transfers, of which sums and maxima are made.
-pub fn time_quantum_ns(problem: &Problem) -> u64 {
+pub(crate) fn time_quantum_ns(problem: &Problem) -> u64 {
     let works = problem
         .items
         .iter()
@@ -47,7 +47,7 @@ pub fn time_quantum_ns(problem: &Problem) -> u64 {
 }
 
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.
-pub fn objective_quantum_ns(problem: &Problem) -> u64 {
+pub(crate) fn objective_quantum_ns(problem: &Problem) -> u64 {
     let ticks = problem.settings.ticks_per_ns;
     match (&problem.workers, time_quantum_ns(problem)) {
         (None, times) if times.is_multiple_of(ticks) => times,
@@ -56,7 +56,7 @@ pub fn objective_quantum_ns(problem: &Problem) -> u64 {
 }
 
 /// The largest item: the stage that holds it carries at least its work.
-pub fn largest_item(problem: &Problem) -> Bound {
+pub(crate) fn largest_item(problem: &Problem) -> Bound {
     let largest = problem.items.iter().map(|item| item.work_ns()).max();
     Bound {
         source: BoundSource::LargestItem,
@@ -65,7 +65,7 @@ pub fn largest_item(problem: &Problem) -> Bound {
 }
 
 /// Both, the better first.
-pub fn simple(problem: &Problem) -> [Bound; 2] {
+pub(crate) fn simple(problem: &Problem) -> [Bound; 2] {
     let (work, item) = (work_per_stage(problem), largest_item(problem));
     if item.bottleneck_ns > work.bottleneck_ns {
         [item, work]
@@ -78,14 +78,14 @@ pub fn simple(problem: &Problem) -> [Bound; 2] {
 ///
 /// For the period they are the same. An iteration adds up all loads once, at least all the work, and M - 1 times the
 /// bottleneck; with GPipe the bottlenecks of the two phases add up to at least the bottleneck of both together.
-pub fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
+pub(crate) fn objective_from_bottleneck(problem: &Problem, bottleneck_ns: u64) -> u64 {
     let formula = problem.formula();
     formula.once_ns(problem.work_ns()) + formula.weight * bottleneck_ns
 }
 
 /// The largest bottleneck that a plan of at most `objective_ns` may have; `None` if no plan can be so cheap.
 ///
-/// The converse of [`objective_from_bottleneck`]: a plan's bottleneck satisfies it, so one that is larger does not cost
+/// The converse of `objective_from_bottleneck`: a plan's bottleneck satisfies it, so one that is larger does not cost
 /// at most `objective_ns`. A single micro-batch leaves the bottleneck free but for the sum of the loads, which bounds it.
 pub fn bottleneck_from_objective(problem: &Problem, objective_ns: u64) -> Option<u64> {
     let formula = problem.formula();

@@ -15,7 +15,7 @@ use crate::exact::room;
 use crate::problem::Problem;
 
 /// A set of items without order with the rest, and its ideals by growing work: the empty one first, all of them last.
-pub struct Component {
+pub(crate) struct Component {
     /// Its items, by position in the problem.
     pub items: Vec<usize>,
     /// Transfers as far as they lie inside it.
@@ -36,7 +36,7 @@ impl Component {
     /// [`TooMany`] ideals.
     ///
     /// Time O(I t + J) and memory O(I (n + t) / 64) for J ideals of n items and t transfers, I of which are listed.
-    pub fn new(
+    pub(crate) fn new(
         problem: &Problem,
         items: Vec<usize>,
         relevant_ns: Option<&RangeUnion>,
@@ -70,50 +70,50 @@ impl Component {
     }
 
     /// Whether only ideals are listed that are relevant for some limit.
-    pub fn is_partial(&self) -> bool {
+    pub(crate) fn is_partial(&self) -> bool {
         self.is_partial
     }
 
     /// The number of its ideals.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ideals.works_ns.len()
     }
 
     /// Position of the ideal of everything.
-    pub fn everything(&self) -> Ideal {
+    pub(crate) fn everything(&self) -> Ideal {
         (self.len() - 1) as Ideal
     }
 
     /// Bits of the items of an ideal, by position in the component.
-    pub fn members(&self, ideal: Ideal) -> &[u64] {
+    pub(crate) fn members(&self, ideal: Ideal) -> &[u64] {
         &self.ideals.members[ideal as usize * self.ideals.words..][..self.ideals.words]
     }
 
     /// The transfers between an ideal and the rest of the component, by position in [`Component::transfers`].
-    pub fn crossing(&self, ideal: Ideal) -> impl Iterator<Item = usize> {
+    pub(crate) fn crossing(&self, ideal: Ideal) -> impl Iterator<Item = usize> {
         bits::members(self.crossing_bits(ideal).iter().copied())
     }
 
     /// The same as bits.
-    pub fn crossing_bits(&self, ideal: Ideal) -> &[u64] {
+    pub(crate) fn crossing_bits(&self, ideal: Ideal) -> &[u64] {
         let words = self.ideals.transfer_words;
         &self.ideals.crossing[ideal as usize * words..][..words]
     }
 
     /// What these transfers add to a load at either end, in ns.
-    pub fn crossing_ns(&self, ideal: Ideal) -> u64 {
+    pub(crate) fn crossing_ns(&self, ideal: Ideal) -> u64 {
         self.crossing_ns[ideal as usize]
     }
 
     /// The same for those that cross behind both of two ideals.
-    pub fn crossing_both_ns(&self, one: Ideal, other: Ideal) -> u64 {
+    pub(crate) fn crossing_both_ns(&self, one: Ideal, other: Ideal) -> u64 {
         let words = self.crossing_bits(one).iter().zip(self.crossing_bits(other));
         let both = bits::members(words.map(|(one, other)| one & other));
         both.map(|t| self.transfers[t].load_ns()).sum()
     }
 
     /// The ideals whose work lies within limits.
-    pub fn of_work(&self, within_ns: RangeInclusive<u64>) -> Range<Ideal> {
+    pub(crate) fn of_work(&self, within_ns: RangeInclusive<u64>) -> Range<Ideal> {
         let works_ns = &self.ideals.works_ns;
         let from = works_ns.partition_point(|ns| ns < within_ns.start());
         let to = works_ns.partition_point(|ns| ns <= within_ns.end());
@@ -121,13 +121,18 @@ impl Component {
     }
 
     /// Whether a slice leads from one ideal to another.
-    pub fn are_nested(&self, from: Ideal, towards: Towards, to: Ideal) -> bool {
+    pub(crate) fn are_nested(&self, from: Ideal, towards: Towards, to: Ideal) -> bool {
         let [larger, smaller] = towards.larger_first(from, to);
         bits::is_subset(self.members(smaller), self.members(larger))
     }
 
     /// Those of some ideals that a slice leads to from one.
-    pub fn nested(&self, from: Ideal, towards: Towards, to: impl Iterator<Item = Ideal>) -> Vec<Ideal> {
+    pub(crate) fn nested(
+        &self,
+        from: Ideal,
+        towards: Towards,
+        to: impl Iterator<Item = Ideal>,
+    ) -> Vec<Ideal> {
         let own = self.members(from);
         match towards {
             Towards::Start => to.filter(|&to| bits::is_subset(self.members(to), own)).collect(),
@@ -136,7 +141,7 @@ impl Component {
     }
 
     /// What the slice between two ideals adds up to. One slice never costs more than several that hold the same items.
-    pub fn busy(&self, whole: Ideal, rest: Ideal) -> BusyTimes {
+    pub(crate) fn busy(&self, whole: Ideal, rest: Ideal) -> BusyTimes {
         let mut busy = [self.work_ns(whole, rest), 0, 0];
         let words = self.crossing_bits(whole).iter().zip(self.crossing_bits(rest));
         for (word, ((whole_crosses, rest_crosses), unicast)) in words.zip(&self.ordered_unicast).enumerate() {
@@ -160,7 +165,11 @@ impl Component {
     }
 
     /// For each ideal, the sum over its items.
-    pub fn sums<T: Copy + Default>(&self, of_item: impl Fn(usize) -> T, plus: impl Fn(T, T) -> T) -> Vec<T> {
+    pub(crate) fn sums<T: Copy + Default>(
+        &self,
+        of_item: impl Fn(usize) -> T,
+        plus: impl Fn(T, T) -> T,
+    ) -> Vec<T> {
         let mut sums = vec![T::default(); self.len()];
         for &[ideal, smaller] in &self.ideals.grown {
             let sum = self
@@ -172,7 +181,7 @@ impl Component {
     }
 
     /// For each ideal, the union of sets that its items have, so many words an ideal.
-    pub fn unions(&self, words: usize, of_item: &[Vec<usize>]) -> Vec<u64> {
+    pub(crate) fn unions(&self, words: usize, of_item: &[Vec<usize>]) -> Vec<u64> {
         let mut unions = vec![0; self.len() * words];
         for &[ideal, smaller] in &self.ideals.grown {
             let [at, smaller_at] = [ideal, smaller].map(|ideal| ideal as usize * words);
@@ -184,29 +193,29 @@ impl Component {
     }
 
     /// The items between two ideals, by position in the component.
-    pub fn between(&self, whole: Ideal, rest: Ideal) -> impl Iterator<Item = usize> {
+    pub(crate) fn between(&self, whole: Ideal, rest: Ideal) -> impl Iterator<Item = usize> {
         let words = self.members(whole).iter().zip(self.members(rest));
         bits::members(words.map(|(whole, rest)| whole & !rest))
     }
 
     /// The set of its items for which something holds, as bits by position in the component.
-    pub fn items_where(&self, holds: impl Fn(usize) -> bool) -> Box<[u64]> {
+    pub(crate) fn items_where(&self, holds: impl Fn(usize) -> bool) -> Box<[u64]> {
         let of_items = (0..self.items.len()).filter(|&at| holds(self.items[at]));
         bits::from_members(self.ideals.words, of_items)
     }
 
     /// Work between two ideals, in ns.
-    pub fn work_ns(&self, whole: Ideal, rest: Ideal) -> u64 {
+    pub(crate) fn work_ns(&self, whole: Ideal, rest: Ideal) -> u64 {
         self.ideals.works_ns[whole as usize] - self.ideals.works_ns[rest as usize]
     }
 
     /// Work of all its items, in ns.
-    pub fn all_work_ns(&self) -> u64 {
+    pub(crate) fn all_work_ns(&self) -> u64 {
         self.work_ns(self.everything(), 0)
     }
 
     /// Whether two ideals differ by just this item.
-    pub fn differ_by(&self, one: Ideal, other: Ideal, item: usize) -> bool {
+    pub(crate) fn differ_by(&self, one: Ideal, other: Ideal, item: usize) -> bool {
         let words = self.members(one).iter().zip(self.members(other)).enumerate();
         let bit = |word: usize| u64::from(word == item / 64) << (item % 64);
         words
@@ -216,7 +225,7 @@ impl Component {
 }
 
 /// The number of ideals of some items without order with the rest, in ascending order; `None` if there are more than so many.
-pub fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
+pub(crate) fn count_ideals(problem: &Problem, items: &[usize], most: usize) -> Option<usize> {
     table::count(&before(problem, items, &positions(items)), most)
 }
 

@@ -9,7 +9,7 @@ use crate::options::Communication;
 use crate::problem::Problem;
 
 /// The transfers between two components.
-pub struct CrossTransfers {
+pub(crate) struct CrossTransfers {
     /// Those with their one consumer in the other component.
     pub unicast: Vec<Unicast>,
     /// Bits of those, so many words a set.
@@ -27,7 +27,7 @@ pub struct CrossTransfers {
 }
 
 /// A transfer with its one consumer in the other component.
-pub struct Unicast {
+pub(crate) struct Unicast {
     /// Its end in each component, by position there.
     pub ends: [usize; 2],
     /// What its end in each component pays.
@@ -38,7 +38,7 @@ pub struct Unicast {
 
 /// Ends of transfers with one consumer.
 #[derive(Clone, Copy, Default)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// What they pay if all the transfers are cut.
     pub busy: BusyTimes,
     /// The ns of the transfers.
@@ -65,7 +65,7 @@ struct Multicast {
 
 impl CrossTransfers {
     /// Time and memory O((I + J) t) for I and J ideals and t transfers.
-    pub fn new(problem: &Problem, components: &[Component; 2]) -> Self {
+    pub(crate) fn new(problem: &Problem, components: &[Component; 2]) -> Self {
         let transfers = 0..problem.transfers.len();
         let places: Vec<Places> = transfers.map(|t| Places::new(problem, components, t)).collect();
         let unicast: Vec<Unicast> = places
@@ -98,18 +98,23 @@ impl CrossTransfers {
     }
 
     /// Whether there are no such transfers.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.words == 0 && self.multicast.is_empty()
     }
 
     /// What a stage pays for transfers between the components.
-    pub fn busy(&self, components: &[Component; 2], stage: PairStage) -> BusyTimes {
+    pub(crate) fn busy(&self, components: &[Component; 2], stage: PairStage) -> BusyTimes {
         let [first, second] = [0, 1].map(|p| self.ends(p, stage.whole[p], stage.rest[p]).busy);
         self.busy_with(sum(first, second), components, stage)
     }
 
     /// The same if it is known what its [`CrossTransfers::ends`] add up to.
-    pub fn busy_with(&self, ends: BusyTimes, components: &[Component; 2], stage: PairStage) -> BusyTimes {
+    pub(crate) fn busy_with(
+        &self,
+        ends: BusyTimes,
+        components: &[Component; 2],
+        stage: PairStage,
+    ) -> BusyTimes {
         let inside_ns = self.inside_ns(stage);
         let mut busy = [0, 1, 2].map(|r| ends[r] - self.saved[r] * inside_ns);
         for multicast in &self.multicast {
@@ -132,7 +137,7 @@ impl CrossTransfers {
     }
 
     /// Bits of the transfers with one consumer that have their end in an ideal.
-    pub fn incident(&self, p: usize, ideal: Ideal) -> impl Iterator<Item = u64> {
+    pub(crate) fn incident(&self, p: usize, ideal: Ideal) -> impl Iterator<Item = u64> {
         self.incident[p][ideal as usize * self.words..]
             .iter()
             .copied()
@@ -140,20 +145,20 @@ impl CrossTransfers {
     }
 
     /// Bits of the transfers with one consumer that a pair of ideals cuts: one end in it and one outside.
-    pub fn cut(&self, pair: [Ideal; 2]) -> impl Iterator<Item = u64> {
+    pub(crate) fn cut(&self, pair: [Ideal; 2]) -> impl Iterator<Item = u64> {
         self.incident(0, pair[0])
             .zip(self.incident(1, pair[1]))
             .map(|(a, b)| a ^ b)
     }
 
     /// The ns of these transfers.
-    pub fn cut_ns(&self, pair: [Ideal; 2]) -> u64 {
+    pub(crate) fn cut_ns(&self, pair: [Ideal; 2]) -> u64 {
         let words = self.cut(pair).zip(self.subset_sums_ns.chunks(8));
         words.map(|(word, sums_ns)| sum_ns(word, sums_ns)).sum()
     }
 
     /// The ns of those that each of two pairs cuts.
-    pub fn cut_by_both_ns(&self, one: [Ideal; 2], other: [Ideal; 2]) -> u64 {
+    pub(crate) fn cut_by_both_ns(&self, one: [Ideal; 2], other: [Ideal; 2]) -> u64 {
         let words = self
             .cut(one)
             .zip(self.cut(other))
@@ -164,7 +169,7 @@ impl CrossTransfers {
     }
 
     /// The ns of the transfers that cross behind a pair of ideals, beside those inside either component.
-    pub fn crossing_ns(&self, components: &[Component; 2], pair: [Ideal; 2]) -> u64 {
+    pub(crate) fn crossing_ns(&self, components: &[Component; 2], pair: [Ideal; 2]) -> u64 {
         let stage = PairStage {
             whole: pair,
             rest: [0, 0],
@@ -178,12 +183,12 @@ impl CrossTransfers {
     }
 
     /// Words of a set of transfers with one consumer.
-    pub fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         self.words
     }
 
     /// The ends in the slice between two ideals of a component. Transfers with more consumers are left out.
-    pub fn ends(&self, component: usize, whole: Ideal, rest: Ideal) -> Ends {
+    pub(crate) fn ends(&self, component: usize, whole: Ideal, rest: Ideal) -> Ends {
         let [whole, rest] = [whole, rest].map(|ideal| self.ends[component][ideal as usize]);
         Ends {
             busy: [0, 1, 2].map(|r| whole.busy[r] - rest.busy[r]),
@@ -193,7 +198,7 @@ impl CrossTransfers {
 
     /// What a stage saves in load, link in and link out for each ns of transfers that stay in it, against paying at both
     /// ends; nothing where no transfer has its one consumer in the other component.
-    pub fn saved(&self) -> BusyTimes {
+    pub(crate) fn saved(&self) -> BusyTimes {
         self.saved
     }
 }
@@ -303,7 +308,7 @@ fn incident(component: &Component, unicast: &[Unicast], p: usize) -> Vec<u64> {
 }
 
 /// The sum over every set of up to eight values.
-pub fn subset_sums<T: Copy + Default>(values: &[T], plus: impl Fn(T, T) -> T) -> [T; 256] {
+pub(crate) fn subset_sums<T: Copy + Default>(values: &[T], plus: impl Fn(T, T) -> T) -> [T; 256] {
     let mut sums = [T::default(); 256];
     for set in 1..256_usize {
         let first = set.trailing_zeros() as usize;

@@ -3,7 +3,7 @@
 use crate::exact::bits;
 
 /// What happens at the ideals of a [`walk`].
-pub trait Visitor {
+pub(crate) trait Visitor {
     /// An item joins, which makes the ideal with these members. False ends the walk.
     fn enter(&mut self, item: usize, ideal: &[u64]) -> bool;
     /// The item that joined last leaves again.
@@ -16,7 +16,7 @@ pub trait Visitor {
 /// Items join in ascending numbers only: those of an ideal have one such order, and what each start of it holds is an ideal.
 ///
 /// Time O(d + n / 64) an ideal for n items that come directly before d others each.
-pub fn walk(before: &[Vec<usize>], visitor: &mut impl Visitor) -> bool {
+pub(crate) fn walk(before: &[Vec<usize>], visitor: &mut impl Visitor) -> bool {
     let mut walk = Walk::new(before);
     let mut path = Vec::new();
     let mut from = 0;

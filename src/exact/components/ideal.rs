@@ -1,11 +1,11 @@
 //! Ideals of a component, and stages between pairs of them.
 
 /// Position of an ideal in its component, by growing work.
-pub type Ideal = u32;
+pub(crate) type Ideal = u32;
 
 /// Which way a search takes stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Towards {
+pub(crate) enum Towards {
     /// From the last stage: ideals shrink.
     Start,
     /// From the first stage: ideals grow.
@@ -14,7 +14,7 @@ pub enum Towards {
 
 impl Towards {
     /// Of two ideals, or two pairs, at the ends of a stage, the larger one first.
-    pub fn larger_first<T>(self, from: T, to: T) -> [T; 2] {
+    pub(crate) fn larger_first<T>(self, from: T, to: T) -> [T; 2] {
         match self {
             Self::Start => [from, to],
             Self::End => [to, from],
@@ -24,7 +24,7 @@ impl Towards {
 
 /// The stage between two pairs of ideals: what is in `whole` and not in `rest`.
 #[derive(Clone, Copy, Debug)]
-pub struct PairStage {
+pub(crate) struct PairStage {
     /// The larger ideals.
     pub whole: [Ideal; 2],
     /// The smaller ideals.
@@ -33,7 +33,7 @@ pub struct PairStage {
 
 impl PairStage {
     /// The stage that leads from one pair to another.
-    pub fn new(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Self {
+    pub(crate) fn new(towards: Towards, from: [Ideal; 2], to: [Ideal; 2]) -> Self {
         let [whole, rest] = towards.larger_first(from, to);
         Self { whole, rest }
     }

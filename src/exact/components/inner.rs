@@ -8,7 +8,7 @@ use crate::exact::components::times::{BusyTimes, paid};
 use crate::problem::Problem;
 
 /// A transfer as far as it lies inside a component, whoever else consumes it. Items are named by position in the component.
-pub struct InnerTransfer {
+pub(crate) struct InnerTransfer {
     /// Its producer.
     pub producer: usize,
     /// Bits of its consumers in the component.
@@ -21,7 +21,11 @@ pub struct InnerTransfer {
 
 impl InnerTransfer {
     /// All of a component: `positions` has the position of each of its items, `before` the predecessors by position.
-    pub fn all(problem: &Problem, positions: &HashMap<usize, usize>, before: &[Vec<usize>]) -> Vec<Self> {
+    pub(crate) fn all(
+        problem: &Problem,
+        positions: &HashMap<usize, usize>,
+        before: &[Vec<usize>],
+    ) -> Vec<Self> {
         let words = bits::words(positions.len()).max(1);
         let of = |t: usize| {
             let transfer = &problem.transfers[t];
@@ -41,17 +45,17 @@ impl InnerTransfer {
     }
 
     /// Its ends: every consumer, and the producer last.
-    pub fn ends(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = usize> {
         bits::members(self.consumers.iter().copied()).chain([self.producer])
     }
 
     /// What it adds to a load at either end, in ns.
-    pub fn load_ns(&self) -> u64 {
+    pub(crate) fn load_ns(&self) -> u64 {
         self.paid[0][0].min(self.paid[1][0])
     }
 
     /// Whether some of its ends lie in an ideal and some outside.
-    pub fn crosses(&self, ideal: &[u64]) -> bool {
+    pub(crate) fn crosses(&self, ideal: &[u64]) -> bool {
         match bits::contains(ideal, self.producer) {
             true => !bits::is_subset(&self.consumers, ideal),
             false => bits::intersect(&self.consumers, ideal),
@@ -59,7 +63,7 @@ impl InnerTransfer {
     }
 
     /// The side that the stage between two ideals pays, if it does.
-    pub fn side(&self, whole: &[u64], rest: &[u64]) -> Option<Side> {
+    pub(crate) fn side(&self, whole: &[u64], rest: &[u64]) -> Option<Side> {
         let is_here = bits::contains(whole, self.producer) && !bits::contains(rest, self.producer);
         let mut consumers = self.consumers.iter().zip(whole).zip(rest);
         match is_here {

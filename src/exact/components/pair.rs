@@ -41,7 +41,7 @@ impl Caps {
 /// Both components of the problem, the one with more ideals first, and the limit up to which no ideal is missing: at most `most_ns`,
 /// and less where one component has too many ideals. `None` if it falls into no two components, or ideals are too many at any limit,
 /// or when it must stop.
-pub fn list(
+pub(crate) fn list(
     problem: &Problem,
     caps: Caps,
     most_ns: u64,
@@ -80,7 +80,7 @@ fn relevant_work_ns(problem: &Problem, known: &Component, limit_ns: u64) -> Rang
 }
 
 /// The same for the boundary behind the first so many stages, as ranges: these can carry it, and those behind carry the rest.
-pub fn relevant_work_before_ns(
+pub(crate) fn relevant_work_before_ns(
     problem: &Problem,
     known: &Component,
     limit_ns: u64,

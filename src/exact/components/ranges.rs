@@ -1,14 +1,14 @@
 //! Unions of ranges of numbers.
 
 /// Numbers that lie in some of many ranges.
-pub struct RangeUnion {
+pub(crate) struct RangeUnion {
     /// Ascending, with gaps between them, both ends included.
     ranges: Vec<[u64; 2]>,
 }
 
 impl RangeUnion {
     /// The union of ranges, ends included; what ends before it begins is empty.
-    pub fn new(mut ranges: Vec<[u64; 2]>) -> Self {
+    pub(crate) fn new(mut ranges: Vec<[u64; 2]>) -> Self {
         ranges.retain(|[from, to]| from <= to);
         ranges.sort_unstable();
         let mut union: Vec<[u64; 2]> = Vec::new();
@@ -22,12 +22,12 @@ impl RangeUnion {
     }
 
     /// The ranges, ends included.
-    pub fn iter(&self) -> impl Iterator<Item = [u64; 2]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = [u64; 2]> {
         self.ranges.iter().copied()
     }
 
     /// Whether a number lies in one.
-    pub fn contains(&self, number: u64) -> bool {
+    pub(crate) fn contains(&self, number: u64) -> bool {
         let at = self.ranges.partition_point(|[_, to]| *to < number);
         self.ranges.get(at).is_some_and(|[from, _]| *from <= number)
     }

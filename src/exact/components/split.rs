@@ -9,7 +9,7 @@ use crate::problem::Problem;
 
 /// The items in two components, with about as many ideals each; `None` if the order has but one connected component, or more than two
 /// and one of them has more than so many ideals.
-pub fn split_in_two(problem: &Problem, most_ideals: usize) -> Option<[Vec<usize>; 2]> {
+pub(crate) fn split_in_two(problem: &Problem, most_ideals: usize) -> Option<[Vec<usize>; 2]> {
     let connected = connected_components(problem);
     if let [first, second] = &connected[..] {
         return Some([first.clone(), second.clone()]);

@@ -8,7 +8,7 @@ use crate::exact::components::ranges::RangeUnion;
 use crate::exact::tuning::TUNING;
 
 /// The items of a component as far as listing their ideals takes, by position in the component.
-pub struct Items<'a> {
+pub(crate) struct Items<'a> {
     /// The work of each, in ns.
     pub works_ns: Vec<u64>,
     /// Those directly before each.
@@ -18,7 +18,7 @@ pub struct Items<'a> {
 }
 
 /// Ideals by growing work, the empty one first and all of the component last.
-pub struct IdealTable {
+pub(crate) struct IdealTable {
     /// Bits of the items of each ideal, so many words an ideal.
     pub members: Vec<u64>,
     pub words: usize,
@@ -33,7 +33,7 @@ pub struct IdealTable {
 
 /// Why ideals are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooMany {
+pub(crate) enum TooMany {
     /// More are relevant than may be listed.
     Listed,
     /// However few are relevant, it takes too long to visit all.
@@ -46,7 +46,7 @@ impl IdealTable {
     /// # Errors
     ///
     /// [`TooMany`] of them.
-    pub fn new(items: &Items, relevant_ns: Option<&RangeUnion>, most: usize) -> Result<Self, TooMany> {
+    pub(crate) fn new(items: &Items, relevant_ns: Option<&RangeUnion>, most: usize) -> Result<Self, TooMany> {
         let mut lister = Lister::new(items, relevant_ns, most);
         if enumerate::walk(items.before, &mut lister) {
             return Ok(lister.table.sorted());
@@ -84,7 +84,7 @@ impl IdealTable {
 }
 
 /// The number of ideals of some items, those directly before each given by position; `None` if there are more than so many.
-pub fn count(before: &[Vec<usize>], most: usize) -> Option<usize> {
+pub(crate) fn count(before: &[Vec<usize>], most: usize) -> Option<usize> {
     struct Count {
         ideals: usize,
         most: usize,

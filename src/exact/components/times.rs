@@ -4,20 +4,20 @@ use crate::cost::{Side, StageCost};
 use crate::problem::Problem;
 
 /// What a stage adds to load, link in and link out, in ns; blocking transfers are part of the load.
-pub type BusyTimes = [u64; 3];
+pub(crate) type BusyTimes = [u64; 3];
 
 /// The sum of two.
-pub fn sum(a: BusyTimes, b: BusyTimes) -> BusyTimes {
+pub(crate) fn sum(a: BusyTimes, b: BusyTimes) -> BusyTimes {
     [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
 }
 
 /// Whether every resource keeps a limit.
-pub fn keep_limit(busy: BusyTimes, limit_ns: u64) -> bool {
+pub(crate) fn keep_limit(busy: BusyTimes, limit_ns: u64) -> bool {
     busy.iter().all(|&ns| ns <= limit_ns)
 }
 
 /// What each [`Side`] of a transfer pays.
-pub fn paid(problem: &Problem, transfer: usize) -> [BusyTimes; 2] {
+pub(crate) fn paid(problem: &Problem, transfer: usize) -> [BusyTimes; 2] {
     [Side::Producer, Side::Consumer].map(|side| {
         let mut cost = StageCost::default();
         cost.add_transfer(problem.settings.communication, &problem.transfers[transfer], side);

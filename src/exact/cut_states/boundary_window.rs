@@ -7,7 +7,7 @@ use crate::exact::components::component::Component;
 use crate::exact::components::ideal::Ideal;
 
 /// The items of a component that can lie before a boundary, and those that must, as bits.
-pub struct BoundaryWindow {
+pub(crate) struct BoundaryWindow {
     pub possible: Box<[u64]>,
     pub required: Box<[u64]>,
     /// Their work in all.
@@ -16,7 +16,7 @@ pub struct BoundaryWindow {
 
 impl BoundaryWindow {
     /// Whether an ideal of the component can lie before the boundary.
-    pub fn admits(&self, component: &Component, ideal: Ideal) -> bool {
+    pub(crate) fn admits(&self, component: &Component, ideal: Ideal) -> bool {
         let members = component.members(ideal);
         self.work_ns.contains(&component.work_ns(ideal, 0))
             && bits::is_subset(members, &self.possible)

@@ -10,10 +10,10 @@ use crate::exact::cut_states::index::CutStateIndex;
 use crate::exact::cut_states::node_bound::{BoundaryCost, plus};
 
 /// For each boundary, the transfers that may cross it, as in [`CutStateIndex::transfers`].
-pub type Crossers = [FixedBitSet; 3];
+pub(super) type Crossers = [FixedBitSet; 3];
 
 /// The costs of transfers across one boundary, and the limits of either side.
-pub struct BoundaryCosts {
+pub(crate) struct BoundaryCosts {
     /// For each component the transfers inside it.
     pub inside: [Vec<BoundaryCost>; 2],
     /// The transfers between the components.
@@ -32,7 +32,7 @@ pub struct BoundaryCosts {
 
 impl BoundaryCosts {
     /// Costs of the transfers, by their place in [`CutStateIndex::transfers`], if either side may cost so much.
-    pub fn new(
+    pub(crate) fn new(
         index: &CutStateIndex,
         most_ns: [i64; 2],
         cost: impl Fn(usize, usize) -> BoundaryCost,
@@ -63,7 +63,12 @@ impl BoundaryCosts {
     }
 
     /// Costs at a boundary where every transfer is charged in equal shares at all boundaries that it may cross.
-    pub fn shared(index: &CutStateIndex, most_ns: [i64; 2], crossers: &[Crossers], boundary: usize) -> Self {
+    pub(crate) fn shared(
+        index: &CutStateIndex,
+        most_ns: [i64; 2],
+        crossers: &[Crossers],
+        boundary: usize,
+    ) -> Self {
         let crossed = |range: Range<usize>, of: usize, t: usize| {
             range.filter(|&other| crossers[other][of].contains(t)).count() as i64
         };
@@ -82,7 +87,7 @@ impl BoundaryCosts {
     }
 
     /// The cost of one transfer, by its place in [`CutStateIndex::transfers`].
-    pub fn of(&self, of: usize, t: usize) -> BoundaryCost {
+    pub(crate) fn of(&self, of: usize, t: usize) -> BoundaryCost {
         let [first, second] = &self.inside;
         [first, second, &self.between][of][t]
     }

@@ -11,10 +11,10 @@ use crate::exact::cut_states::node_bound::NodeBound;
 use crate::exact::cut_states::tree::IdealTree;
 
 /// For each component and level of its tree, the bounds of its nodes, as far as they were asked for.
-pub type NodeBounds = [Vec<Vec<NodeBound>>; 2];
+pub(crate) type NodeBounds = [Vec<Vec<NodeBound>>; 2];
 
 /// What all searches for the cut states of a problem share.
-pub struct CutStateIndex {
+pub(crate) struct CutStateIndex {
     /// The ideals of either component.
     pub trees: [IdealTree; 2],
     /// Transfers inside each component, and between the components. Of one with consumers in both components only those in its
@@ -29,7 +29,7 @@ pub struct CutStateIndex {
 }
 
 /// A transfer as boundaries see it: it can cross one that has some of its ends on either side.
-pub struct BoundaryTransfer {
+pub(crate) struct BoundaryTransfer {
     ends: [Vec<usize>; 2],
     /// What one side pays, in ns.
     pub ns: u64,
@@ -37,7 +37,7 @@ pub struct BoundaryTransfer {
 
 impl BoundaryTransfer {
     /// Whether it may cross a boundary, as far as windows tell.
-    pub fn may_cross(&self, windows: &[BoundaryWindow; 2]) -> bool {
+    pub(crate) fn may_cross(&self, windows: &[BoundaryWindow; 2]) -> bool {
         let ends = || (0..2).flat_map(|p| self.ends[p].iter().map(move |&end| (p, end)));
         ends().any(|(p, end)| bits::contains(&windows[p].possible, end))
             && ends().any(|(p, end)| !bits::contains(&windows[p].required, end))
@@ -70,7 +70,7 @@ impl BoundaryTransfer {
 impl CutStateIndex {
     /// Time O(I t / 64) for I ideals and t transfers between the components. Rounds look at `most_pairs` before a boundary one by one,
     /// at most.
-    pub fn new(components: &[Component; 2], cross: &CrossTransfers, most_pairs: usize) -> Self {
+    pub(crate) fn new(components: &[Component; 2], cross: &CrossTransfers, most_pairs: usize) -> Self {
         let transfers = [
             BoundaryTransfer::inside(&components[0], 0),
             BoundaryTransfer::inside(&components[1], 1),
@@ -90,7 +90,7 @@ impl CutStateIndex {
     }
 
     /// Bounds to fill. What is there from earlier means nothing.
-    pub fn take_bounds(&self) -> NodeBounds {
+    pub(crate) fn take_bounds(&self) -> NodeBounds {
         let idle = self.idle_bounds.lock().ok().and_then(|mut idle| idle.take());
         idle.unwrap_or_else(|| {
             [0, 1].map(|p: usize| {
@@ -103,7 +103,7 @@ impl CutStateIndex {
     }
 
     /// Gives bounds back for the next search.
-    pub fn return_bounds(&self, bounds: NodeBounds) {
+    pub(crate) fn return_bounds(&self, bounds: NodeBounds) {
         if let Ok(mut idle) = self.idle_bounds.lock() {
             *idle = Some(bounds);
         }
@@ -112,7 +112,7 @@ impl CutStateIndex {
 
 /// Pairs of ideals of two components, and what searches for their cut states share.
 #[derive(Clone, Copy)]
-pub struct IndexedPairs<'a> {
+pub(crate) struct IndexedPairs<'a> {
     pub components: &'a [Component; 2],
     pub cross: &'a CrossTransfers,
     pub index: &'a CutStateIndex,
@@ -120,7 +120,7 @@ pub struct IndexedPairs<'a> {
 
 impl IndexedPairs<'_> {
     /// Work of all items, in ns.
-    pub fn all_work_ns(&self) -> u64 {
+    pub(crate) fn all_work_ns(&self) -> u64 {
         self.components.iter().map(Component::all_work_ns).sum()
     }
 }

@@ -8,7 +8,7 @@ use crate::exact::cut_states::index::IndexedPairs;
 use crate::exact::cut_states::node_bound::{BoundaryCost, NodeBound, plus};
 
 /// Keeps what the last ideal cost, and changes it for the next one.
-pub struct LeafBounds<'a> {
+pub(super) struct LeafBounds<'a> {
     pairs: IndexedPairs<'a>,
     /// The component.
     p: usize,
@@ -24,7 +24,7 @@ pub struct LeafBounds<'a> {
 
 impl<'a> LeafBounds<'a> {
     /// Starts from the empty ideal.
-    pub fn new(
+    pub(super) fn new(
         pairs: IndexedPairs<'a>,
         p: usize,
         window: &'a BoundaryWindow,
@@ -43,7 +43,7 @@ impl<'a> LeafBounds<'a> {
     }
 
     /// What an ideal costs.
-    pub fn of(&mut self, ideal: Ideal) -> NodeBound {
+    pub(super) fn of(&mut self, ideal: Ideal) -> NodeBound {
         let IndexedPairs {
             components,
             cross,

@@ -1,21 +1,21 @@
 //! What ideals cost at a boundary, and what the ideals below a node of a tree cost at least.
 
 /// Beyond all sums of times.
-pub const NEVER_NS: i64 = i64::MAX / 8;
+pub(super) const NEVER_NS: i64 = i64::MAX / 8;
 
 /// Of the transfers across a boundary, in units of `CutStateIndex::unit_ns` and rounded down: what stages before it and behind it
 /// pay beyond twice what is charged at boundaries on their side. What is charged at the boundary is half the sum of the two.
-pub type BoundaryCost = [i32; 2];
+pub(super) type BoundaryCost = [i32; 2];
 
 /// The sum of two.
-pub fn plus(a: BoundaryCost, b: BoundaryCost) -> BoundaryCost {
+pub(super) fn plus(a: BoundaryCost, b: BoundaryCost) -> BoundaryCost {
     [a[0] + b[0], a[1] + b[1]]
 }
 
 /// What an ideal of either component costs on either side, in ns, transfers between the components apart; or what some do at
 /// least.
 #[derive(Clone, Copy, Default)]
-pub struct NodeBound {
+pub(crate) struct NodeBound {
     pub ns: [i64; 2],
     pub sum_ns: i64,
     /// What all ends of transfers between the components would cost, where that is not negative, in units: the least and the most.
@@ -24,14 +24,14 @@ pub struct NodeBound {
 
 impl NodeBound {
     /// Of no ideal.
-    pub const NEVER: Self = Self {
+    pub(crate) const NEVER: Self = Self {
         ns: [NEVER_NS; 2],
         sum_ns: NEVER_NS,
         ends: [[i32::MAX; 2], [0; 2]],
     };
 
     /// Of a single ideal.
-    pub fn of_leaf(ns: [i64; 2], ends: BoundaryCost) -> Self {
+    pub(crate) fn of_leaf(ns: [i64; 2], ends: BoundaryCost) -> Self {
         Self {
             ns,
             sum_ns: ns[0] + ns[1],
@@ -40,7 +40,7 @@ impl NodeBound {
     }
 
     /// Of the ideals below two nodes.
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         let [[least, most], [other_least, other_most]] = [self.ends, other.ends];
         let ends = |side: usize| {
             [
@@ -57,7 +57,7 @@ impl NodeBound {
     }
 
     /// What crosses on a side at least, because ends in one are more than those in the other, in units.
-    pub fn least_cut(&self, other: &Self, side: usize) -> i32 {
+    pub(crate) fn least_cut(&self, other: &Self, side: usize) -> i32 {
         let more = self.ends[0][side] - other.ends[1][side];
         let less = other.ends[0][side] - self.ends[1][side];
         more.max(less).max(0)

@@ -14,7 +14,7 @@ use crate::exact::tuning::TUNING;
 
 /// Pairs of nodes of the two trees, both of one level: what may lie before a boundary is a pair of ideals below some of them.
 #[derive(Clone)]
-pub struct NodePairs {
+pub(crate) struct NodePairs {
     /// The level, from the leaves up.
     pub level: usize,
     /// The pairs.
@@ -23,7 +23,7 @@ pub struct NodePairs {
 
 impl NodePairs {
     /// All pairs in two windows, below few nodes.
-    pub fn within(pairs: IndexedPairs, windows: &[BoundaryWindow; 2]) -> Self {
+    pub(crate) fn within(pairs: IndexedPairs, windows: &[BoundaryWindow; 2]) -> Self {
         let ranges = [0, 1].map(|p: usize| pairs.components[p].of_work(windows[p].work_ns.clone()));
         if ranges.iter().any(Range::is_empty) {
             return Self {
@@ -43,14 +43,14 @@ impl NodePairs {
     }
 
     /// The pairs of ideals below them, at most.
-    pub fn leaf_pairs(&self) -> usize {
+    pub(crate) fn leaf_pairs(&self) -> usize {
         self.nodes.len().saturating_mul(1 << (2 * self.level).min(60))
     }
 }
 
 /// How far pairs are refined.
 #[derive(Clone, Copy)]
-pub struct RefinementLimits {
+pub(crate) struct RefinementLimits {
     /// Up to so many pairs of leaves below are looked at one by one.
     pub leaf_pairs: usize,
     /// Up to so many pairs of nodes are followed to those below.
@@ -60,7 +60,7 @@ pub struct RefinementLimits {
 }
 
 /// Pairs of nodes that may lie before a boundary, and what is known of them together.
-pub struct RefinedPairs {
+pub(crate) struct RefinedPairs {
     /// The pairs.
     pub pairs: NodePairs,
     /// Pairs that were looked at, in all.
@@ -107,7 +107,7 @@ impl RefinedPairs {
 }
 
 /// Refines the pairs that may lie before one boundary.
-pub struct Refinement<'a> {
+pub(crate) struct Refinement<'a> {
     pairs: IndexedPairs<'a>,
     /// For each component, what windows let lie before the boundary.
     windows: &'a [BoundaryWindow; 2],
@@ -120,7 +120,7 @@ pub struct Refinement<'a> {
 
 impl<'a> Refinement<'a> {
     /// `bounds` is room for those of the nodes; what is there means nothing.
-    pub fn new(
+    pub(crate) fn new(
         pairs: IndexedPairs<'a>,
         windows: &'a [BoundaryWindow; 2],
         costs: BoundaryCosts,
@@ -136,7 +136,7 @@ impl<'a> Refinement<'a> {
     }
 
     /// Those of some pairs that keep the limits, refined as far as `limits` say, unless it must stop.
-    pub fn refine(
+    pub(crate) fn refine(
         &mut self,
         pairs: &NodePairs,
         limits: RefinementLimits,
@@ -171,7 +171,7 @@ impl<'a> Refinement<'a> {
     }
 
     /// What either side costs with a pair of ideals, by their places in the trees.
-    pub fn leaf_pair_ns(&self, pair: [u32; 2]) -> [i64; 2] {
+    pub(crate) fn leaf_pair_ns(&self, pair: [u32; 2]) -> [i64; 2] {
         let [first, second] = [0, 1].map(|p| &self.bounds[p][0][pair[p] as usize]);
         let [incident, other_incident] =
             [0, 1].map(|p: usize| self.pairs.index.trees[p].incident(0, pair[p])[0]);

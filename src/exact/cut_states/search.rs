@@ -15,12 +15,12 @@ use crate::exact::tuning::TUNING;
 use crate::formulations::staging::Windows;
 
 /// For each boundary and component, the work of ideals that are looked at.
-pub struct Corridor {
+pub(crate) struct Corridor {
     pub work_ns: Vec<[RangeInclusive<u64>; 2]>,
 }
 
 /// Which cut states are searched for.
-pub struct CutStateQuery<'a> {
+pub(crate) struct CutStateQuery<'a> {
     pub pairs: IndexedPairs<'a>,
     /// No stage may be busier.
     pub limit_ns: u64,
@@ -54,7 +54,7 @@ impl CutStateQuery<'_> {
 
 /// What is known of all boundaries.
 #[derive(Clone)]
-pub struct KnownStates {
+pub(crate) struct KnownStates {
     /// For each boundary, the pairs that can lie before it.
     pub pairs: Vec<NodePairs>,
     /// For each boundary, the transfers that may cross it.
@@ -86,7 +86,7 @@ impl KnownStates {
 }
 
 /// The search for cut states.
-pub struct CutStateSearch<'a> {
+pub(crate) struct CutStateSearch<'a> {
     pairs: IndexedPairs<'a>,
     limit_ns: u64,
     /// Work of all items.
@@ -104,7 +104,7 @@ pub struct CutStateSearch<'a> {
 
 impl<'a> CutStateSearch<'a> {
     /// A search among all pairs of ideals, or among those that are known.
-    pub fn new(query: &CutStateQuery<'a>, known: Option<&KnownStates>) -> Self {
+    pub(crate) fn new(query: &CutStateQuery<'a>, known: Option<&KnownStates>) -> Self {
         let (pairs, boundaries) = (query.pairs, query.boundaries);
         let windows = query.boundary_windows();
         let known = known.cloned();
@@ -121,7 +121,7 @@ impl<'a> CutStateSearch<'a> {
     }
 
     /// Looks at all boundaries, there and back, refining pairs where they are few; false if no pair can lie before one of them.
-    pub fn round(&mut self, must_stop: &dyn Fn() -> bool) -> bool {
+    pub(crate) fn round(&mut self, must_stop: &dyn Fn() -> bool) -> bool {
         let boundaries = self.windows.len();
         self.crossers.clone_from(&self.known.crossers);
         self.found_ns.iter_mut().for_each(|of| of.fill(None));
@@ -141,14 +141,14 @@ impl<'a> CutStateSearch<'a> {
 
     /// Twice what may be charged at boundaries, if at each of them as much is as there is room for; `None` if there is too little
     /// for the work.
-    pub fn slack_ns(&self) -> Option<u64> {
+    pub(crate) fn slack_ns(&self) -> Option<u64> {
         let of =
             |boundary: usize| u64::try_from(self.most_ns(boundary).iter().sum::<i64>() - self.all_ns as i64);
         (0..self.windows.len()).map(|boundary| of(boundary).ok()).sum()
     }
 
     /// What either side of a boundary may cost, in ns.
-    pub fn most_ns(&self, boundary: usize) -> [i64; 2] {
+    pub(crate) fn most_ns(&self, boundary: usize) -> [i64; 2] {
         let boundaries = self.windows.len();
         let [limit_ns, all_ns] = [self.limit_ns, self.all_ns].map(|ns| ns as i64);
         let next = [
@@ -218,7 +218,7 @@ impl<'a> CutStateSearch<'a> {
     }
 
     /// Gives back what was borrowed.
-    pub fn end(self) -> (KnownStates, Vec<Crossers>, Vec<[BoundaryWindow; 2]>) {
+    pub(crate) fn end(self) -> (KnownStates, Vec<Crossers>, Vec<[BoundaryWindow; 2]>) {
         self.pairs.index.return_bounds(self.bounds);
         (self.known, self.crossers, self.windows)
     }

@@ -10,7 +10,7 @@ use crate::exact::cut_states::search::{CutStateQuery, CutStateSearch, KnownState
 use crate::exact::tuning::TUNING;
 
 /// The cut states of all boundaries within a limit, as far as they are known.
-pub struct CutStates {
+pub(crate) struct CutStates {
     /// No stage is busier.
     limit_ns: u64,
     /// See [`CutStateSearch::slack_ns`].
@@ -29,7 +29,7 @@ impl CutStates {
     /// the limit. It starts from those within a looser limit, if there are some, and stops searching when it must.
     ///
     /// Time O(p t / 8 + I) a round for p pairs of nodes, I ideals and t transfers.
-    pub fn find(
+    pub(crate) fn find(
         query: &CutStateQuery,
         looser: Option<&Arc<Self>>,
         must_stop: &dyn Fn() -> bool,
@@ -66,12 +66,12 @@ impl CutStates {
     }
 
     /// The costs of transfers at a boundary.
-    pub fn costs(&self, index: &CutStateIndex, boundary: usize) -> BoundaryCosts {
+    pub(crate) fn costs(&self, index: &CutStateIndex, boundary: usize) -> BoundaryCosts {
         BoundaryCosts::shared(index, self.most_ns[boundary], &self.crossers, boundary)
     }
 
     /// The pairs of nodes below which the cut states of a boundary lie.
-    pub fn pairs(&self, boundary: usize) -> &NodePairs {
+    pub(crate) fn pairs(&self, boundary: usize) -> &NodePairs {
         &self.known.pairs[boundary]
     }
 }

@@ -12,7 +12,7 @@ use crate::exact::cut_states::refine::{RefinedPairs, Refinement, RefinementLimit
 use crate::exact::cut_states::states::CutStates;
 
 /// A search for the cut states that one more stage may lead to from some pairs.
-pub struct SuccessorSearch<'a> {
+pub(crate) struct SuccessorSearch<'a> {
     pub pairs: IndexedPairs<'a>,
     pub cut_states: &'a CutStates,
     /// No stage may be busier.
@@ -23,7 +23,7 @@ pub struct SuccessorSearch<'a> {
 }
 
 /// Pairs that a stage may lead to.
-pub struct SuccessorPairs {
+pub(crate) struct SuccessorPairs {
     /// Each with what the left side of the inequality comes to, in ns, in ascending order.
     pub pairs: Vec<(i64, [Ideal; 2])>,
     /// For each pair they may be reached from, what the right side does, in ns.
@@ -35,7 +35,7 @@ pub struct SuccessorPairs {
 impl SuccessorSearch<'_> {
     /// The pairs before another boundary that a stage may lead to, or a sample of them; `None` if that does not come down to pairs of
     /// ideals.
-    pub fn before(
+    pub(crate) fn before(
         &self,
         boundary: usize,
         limits: RefinementLimits,
@@ -114,13 +114,13 @@ impl SuccessorSearch<'_> {
     }
 
     /// What the left side comes to for a pair without what crosses two boundaries.
-    pub fn least_ns(&self, to: [Ideal; 2]) -> i64 {
+    pub(crate) fn least_ns(&self, to: [Ideal; 2]) -> i64 {
         let [work_ns, crossing_ns] = self.near_ns(to);
         work_ns + crossing_ns
     }
 
     /// Twice what crosses both of two pairs.
-    pub fn through_ns(&self, from: [Ideal; 2], to: [Ideal; 2]) -> i64 {
+    pub(crate) fn through_ns(&self, from: [Ideal; 2], to: [Ideal; 2]) -> i64 {
         let inside = |p: usize| self.pairs.components[p].crossing_both_ns(from[p], to[p]);
         2 * (inside(0) + inside(1) + self.pairs.cross.cut_by_both_ns(from, to)) as i64
     }

@@ -9,7 +9,7 @@ use crate::exact::components::cross::CrossTransfers;
 use crate::exact::components::ideal::Ideal;
 
 /// The ideals of a component as leaves, and what those below each node have in common.
-pub struct IdealTree {
+pub(crate) struct IdealTree {
     ideals: usize,
     /// For each level from the leaves up, bits of the transfers to the other component with an end in some ideal below a node, and
     /// of those with an end in all, so many words a node.
@@ -19,7 +19,7 @@ pub struct IdealTree {
 
 impl IdealTree {
     /// A tree with so many levels above its leaves. Time and memory O(I t / 64) for I ideals and t transfers.
-    pub fn new(component: &Component, cross: &CrossTransfers, p: usize, height: usize) -> Self {
+    pub(crate) fn new(component: &Component, cross: &CrossTransfers, p: usize, height: usize) -> Self {
         let words = cross.words();
         let ideals = 0..component.len() as Ideal;
         let leaves: Vec<u64> = ideals.flat_map(|ideal| cross.incident(p, ideal)).collect();
@@ -40,30 +40,30 @@ impl IdealTree {
     }
 
     /// The level of its root.
-    pub fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.incident.len() - 1
     }
 
     /// The number of nodes of a level.
-    pub fn width(&self, level: usize) -> usize {
+    pub(crate) fn width(&self, level: usize) -> usize {
         self.ideals.div_ceil(1 << level)
     }
 
     /// The ideals below a node.
-    pub fn below(&self, level: usize, node: u32) -> Range<Ideal> {
+    pub(crate) fn below(&self, level: usize, node: u32) -> Range<Ideal> {
         let from = (node as usize) << level;
         from as Ideal..(from + (1 << level)).min(self.ideals) as Ideal
     }
 
     /// Bits of the transfers with an end in some ideal below a node, and of those with an end in all.
-    pub fn incident(&self, level: usize, node: u32) -> [&[u64]; 2] {
+    pub(crate) fn incident(&self, level: usize, node: u32) -> [&[u64]; 2] {
         let from = node as usize * self.words;
         let [some, all] = &self.incident[level];
         [&some[from..from + self.words], &all[from..from + self.words]]
     }
 
     /// Distinct nodes of a level, in ascending order.
-    pub fn distinct(&self, level: usize, nodes: impl Iterator<Item = u32>) -> Vec<u32> {
+    pub(crate) fn distinct(&self, level: usize, nodes: impl Iterator<Item = u32>) -> Vec<u32> {
         let mut set = FixedBitSet::with_capacity(self.width(level));
         nodes.for_each(|node| set.insert(node as usize));
         set.ones().map(|node| node as u32).collect()

@@ -28,7 +28,7 @@ const ASK_EVERY: usize = 1 << 11;
 
 /// What a search of one period found.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub(super) enum Found {
     /// Class and tasks of each station, in order.
     Plan(Vec<(usize, TaskSet)>),
     /// No plan has this period.
@@ -40,7 +40,7 @@ pub enum Found {
 }
 
 /// Limits of a search.
-pub struct Limits<'a> {
+pub(super) struct Limits<'a> {
     /// States kept on a level.
     pub width: usize,
     /// Nodes of all searches for loads.
@@ -64,7 +64,7 @@ struct State {
 }
 
 /// A search for a plan with one period.
-pub struct Levels<'a> {
+pub(super) struct Levels<'a> {
     line: &'a Line,
     prices: &'a Prices,
     limits: &'a Limits<'a>,
@@ -84,7 +84,7 @@ pub struct Levels<'a> {
 
 impl<'a> Levels<'a> {
     /// A search for a plan with a period, at prices that hold for it.
-    pub fn new(line: &'a Line, period: u64, prices: &'a Prices, limits: &'a Limits<'a>) -> Self {
+    pub(super) fn new(line: &'a Line, period: u64, prices: &'a Prices, limits: &'a Limits<'a>) -> Self {
         let mut digit = vec![1; line.classes()];
         for class in 1..digit.len() {
             digit[class] = digit[class - 1] * (line.counts[class - 1] as u64 + 1);
@@ -113,12 +113,12 @@ impl<'a> Levels<'a> {
     }
 
     /// Search nodes so far.
-    pub fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         self.loads.iter().map(|loads| loads.work).sum()
     }
 
     /// Searches for a plan of at most `stations` stations, level by level.
-    pub fn run(&mut self, stations: usize) -> Found {
+    pub(super) fn run(&mut self, stations: usize) -> Found {
         let free = self
             .digit
             .iter()

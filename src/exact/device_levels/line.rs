@@ -4,15 +4,15 @@ use crate::exact::bits::Rows;
 use crate::exact::closure::{self, Closure};
 
 /// A set of tasks, one bit each.
-pub type TaskSet = u128;
+pub(crate) type TaskSet = u128;
 
 /// The most tasks a [`Line`] may have.
-pub const MOST_TASKS: usize = TaskSet::BITS as usize;
+pub(crate) const MOST_TASKS: usize = TaskSet::BITS as usize;
 
 /// Why numbers do not make a [`Line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
-    /// More tasks than [`MOST_TASKS`].
+    /// More tasks than `MOST_TASKS`.
     TooManyTasks,
     /// Rows of times, counts and successors differ in length, or a successor is no task.
     Shape,
@@ -103,7 +103,7 @@ impl Line {
     }
 
     /// The same line read from its end. Task `i` becomes task `n - 1 - i`.
-    pub fn reversed(&self) -> Line {
+    pub(crate) fn reversed(&self) -> Line {
         let n = self.tasks();
         let turn = |sets: &[TaskSet]| {
             let turned = |set: &TaskSet| {
@@ -129,7 +129,7 @@ impl Line {
     }
 
     /// Number of tasks.
-    pub fn tasks(&self) -> usize {
+    pub(crate) fn tasks(&self) -> usize {
         self.label.len()
     }
 

@@ -11,7 +11,7 @@ const ASK_EVERY: u64 = 1 << 11;
 /// A load is *maximal* if no task that is ready still fits. Others need not be tried: a ready task that fits can leave its later
 /// station for this one, and no station's load grows beyond the period (Jackson 1956; it holds for unlike devices as well, as the
 /// later station only loses a task).
-pub struct Loads<'a> {
+pub(super) struct Loads<'a> {
     line: &'a Line,
     times: &'a [Option<u64>],
     period: u64,
@@ -48,7 +48,7 @@ struct Load {
 
 impl<'a> Loads<'a> {
     /// Loads of a class at some prices.
-    pub fn new(
+    pub(super) fn new(
         line: &'a Line,
         class: usize,
         period: u64,
@@ -78,7 +78,7 @@ impl<'a> Loads<'a> {
 
     /// Finds all maximal loads, once `done` is done, that hold the tasks `forced` and are worth `need` or more.
     /// Takes at most `nodes` nodes, best loads first.
-    pub fn find(&mut self, done: TaskSet, forced: TaskSet, need: u64, nodes: usize) {
+    pub(super) fn find(&mut self, done: TaskSet, forced: TaskSet, need: u64, nodes: usize) {
         (self.done, self.forced, self.need, self.nodes_left) = (done, forced, need, nodes);
         self.found.clear();
         let rest = self.line.all() & !done;

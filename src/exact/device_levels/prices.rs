@@ -27,7 +27,7 @@ const PATIENCE: usize = 8;
 
 /// Whole prices of tasks, and what the classes earn at them.
 #[derive(Clone, Debug)]
-pub struct Prices {
+pub(super) struct Prices {
     /// Price of each task.
     pub price: Vec<u64>,
     /// The most that one device of each class earns, or more.
@@ -36,12 +36,12 @@ pub struct Prices {
 
 impl Prices {
     /// Sum of the prices of a set.
-    pub fn sum(&self, set: TaskSet) -> u64 {
+    pub(super) fn sum(&self, set: TaskSet) -> u64 {
         tasks(set).map(|i| self.price[i]).sum()
     }
 
     /// The most that `free[class]` devices earn in `stations` stations. `O(classes · log classes)`.
-    pub fn most(&self, free: &[usize], stations: usize) -> u64 {
+    pub(super) fn most(&self, free: &[usize], stations: usize) -> u64 {
         if free.iter().sum::<usize>() <= stations {
             return free
                 .iter()
@@ -68,7 +68,7 @@ fn best_devices(earns: &[u64], free: &[usize], stations: usize) -> impl Iterator
 }
 
 /// A line with a period: which tasks may share a station, by class.
-pub struct Pricing<'a> {
+pub(super) struct Pricing<'a> {
     line: &'a Line,
     period: u64,
     stations: usize,
@@ -80,7 +80,7 @@ pub struct Pricing<'a> {
 
 impl<'a> Pricing<'a> {
     /// A line with a period and a number of stations. `O(classes · n^3)`.
-    pub fn new(line: &'a Line, period: u64, stations: usize) -> Self {
+    pub(super) fn new(line: &'a Line, period: u64, stations: usize) -> Self {
         let fits = |class: usize, i: usize, j: usize| {
             let between = (line.after[i] & line.before[j]) | (line.after[j] & line.before[i]);
             line.load(class, between | 1 << i | 1 << j)
@@ -103,7 +103,7 @@ impl<'a> Pricing<'a> {
 
     /// Prices at which all devices earn little, by at most `steps` subgradient steps from `start`; it stops at the first proof that
     /// no plan has the period, and where `must_stop` says so.
-    pub fn improve(&mut self, start: &[u64], steps: usize, must_stop: &dyn Fn() -> bool) -> Prices {
+    pub(super) fn improve(&mut self, start: &[u64], steps: usize, must_stop: &dyn Fn() -> bool) -> Prices {
         let mut price = scaled(start.iter().map(|&price| price as f64).collect());
         let (mut best, mut used) = self.evaluate(&price);
         let mut best_gain = self.gain(&best);
@@ -199,7 +199,7 @@ impl<'a> Pricing<'a> {
 
 /// Sorts tasks by price per time, highest first; tasks that take no time come before all others. Exact, so that the relaxations of
 /// knapsacks are bounds.
-pub fn sort_by_rate(order: &mut [usize], times: &[Option<u64>], price: impl Fn(usize) -> u64) {
+pub(super) fn sort_by_rate(order: &mut [usize], times: &[Option<u64>], price: impl Fn(usize) -> u64) {
     let fraction = |i: usize| match times[i] {
         Some(0) => (1, 0),
         Some(time) => (u128::from(price(i)), u128::from(time)),

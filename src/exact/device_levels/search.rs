@@ -22,7 +22,7 @@ const STEPS: usize = 200;
 const GROWTH: u64 = 16;
 
 /// Class and tasks, by the caller's numbers, of each station in order.
-pub type Stations = Vec<(usize, Vec<usize>)>;
+pub(crate) type Stations = Vec<(usize, Vec<usize>)>;
 
 /// What a search knows at its end.
 #[derive(Clone, Debug, Default)]

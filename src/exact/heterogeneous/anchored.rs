@@ -13,7 +13,7 @@ impl HeterogeneousSearch<'_> {
     /// # Errors
     ///
     /// [`SolverError`] where HiGHS breaks down.
-    pub fn use_anchors(&mut self) -> Result<(), SolverError> {
+    pub(super) fn use_anchors(&mut self) -> Result<(), SolverError> {
         let workers = self.workers;
         let all_single = workers.choices.iter().all(|choice| workers.is_single(choice));
         if !self.incumbent.has_plan() || !all_single {

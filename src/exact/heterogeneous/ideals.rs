@@ -19,7 +19,7 @@ use crate::workers::Workers;
 
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pass {
+pub(crate) enum Pass {
     /// A plan whose every stage keeps the limit; for an iteration, the best plan below the objective to beat.
     Found(Allocation),
     /// There is none.
@@ -29,7 +29,7 @@ pub enum Pass {
 }
 
 /// Looks for plans whose every stage keeps a limit, over ideals and the devices that the stages behind them take.
-pub struct AllocationSearch<'a> {
+pub(crate) struct AllocationSearch<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
     control: &'a Control<'a>,
@@ -108,7 +108,7 @@ const PATIENCE: usize = 1 << 14;
 
 impl<'a> AllocationSearch<'a> {
     /// Prepares a search that gives up after so many steps.
-    pub fn new(
+    pub(crate) fn new(
         problem: &'a Problem,
         workers: &'a Workers,
         capacity: &'a Capacity,
@@ -138,7 +138,7 @@ impl<'a> AllocationSearch<'a> {
     /// costs no more than that.
     ///
     /// Ideals are worked off from large to small, so that all ways to reach one are known before it is left.
-    pub fn pass(&mut self, limit_ns: u64) -> Pass {
+    pub(crate) fn pass(&mut self, limit_ns: u64) -> Pass {
         let everything = Ideal {
             left: bits::full(self.problem.items.len()),
             weight: self.capacity.total_weight,

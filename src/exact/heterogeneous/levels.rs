@@ -14,7 +14,7 @@ use crate::workers::{Choice, Class, Workers};
 
 impl HeterogeneousSearch<'_> {
     /// Searches levels of ideals and devices with so many nodes at most.
-    pub fn use_levels(&mut self, most_nodes: u64) -> StoppedBy {
+    pub(super) fn use_levels(&mut self, most_nodes: u64) -> StoppedBy {
         let (problem, control) = (self.incumbent.problem, self.incumbent.control);
         let Some(levels) = DeviceLine::new(problem, self.workers) else {
             return StoppedBy::SizeLimit;

@@ -1,12 +1,12 @@
 //! The exact engine for heterogeneous workers: the steps of each method, and their order.
 
 mod anchored;
-pub mod ideals;
+pub(crate) mod ideals;
 mod levels;
 pub mod program;
 mod search;
 mod stage;
-pub mod tree;
+pub(crate) mod tree;
 
 use self::program::{Form, Kind};
 use self::search::HeterogeneousSearch;

@@ -73,7 +73,7 @@ impl<'a> Form<'a> {
     }
 
     /// Which program it is.
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct HeterogeneousSearch<'a> {
 
 impl<'a> HeterogeneousSearch<'a> {
     /// A search that knows nothing.
-    pub fn new(
+    pub(super) fn new(
         problem: &'a Problem,
         workers: &'a Workers,
         labels: &'a [String],
@@ -44,12 +44,12 @@ impl<'a> HeterogeneousSearch<'a> {
     }
 
     /// The largest objective of interest that all totals can be compared with.
-    pub fn target_ns(&self) -> u64 {
+    pub(super) fn target_ns(&self) -> u64 {
         self.incumbent.target_ns().min(LARGEST_EXACT)
     }
 
     /// The problem, as plans of at most so many ns leave it.
-    pub fn reduced(&self, limit_ns: u64) -> Reduced {
+    pub(super) fn reduced(&self, limit_ns: u64) -> Reduced {
         presolve::reduce(self.incumbent.problem, limit_ns, &self.incumbent.control.switches)
     }
 
@@ -62,7 +62,7 @@ impl<'a> HeterogeneousSearch<'a> {
     }
 
     /// Takes the bounds that need no search.
-    pub fn raise_simple_bounds(&mut self) {
+    pub(super) fn raise_simple_bounds(&mut self) {
         let problem = self.incumbent.problem;
         let capacity = Capacity::new(problem, self.workers);
         for bound in capacity.bounds(problem, self.workers) {
@@ -72,7 +72,7 @@ impl<'a> HeterogeneousSearch<'a> {
     }
 
     /// Runs every heuristic of one kind.
-    pub fn find_incumbents(&mut self, effort: Effort) {
+    pub(super) fn find_incumbents(&mut self, effort: Effort) {
         let control = self.incumbent.control;
         let must_stop = || control.must_stop().is_some();
         let of_effort = heuristics::METHODS
@@ -92,7 +92,7 @@ impl<'a> HeterogeneousSearch<'a> {
     ///
     /// Without a plan it starts at twice the bound and doubles: passes for short periods are quick, since few stages keep them.
     /// Where little is left in between, it asks for anything better at once, unless the last pass did and found a plan.
-    pub fn bisect(&mut self, most_steps: u64) -> StoppedBy {
+    pub(super) fn bisect(&mut self, most_steps: u64) -> StoppedBy {
         let mut visited = 0;
         let mut steps = 0;
         let mut has_asked = false;
@@ -132,7 +132,7 @@ impl<'a> HeterogeneousSearch<'a> {
     }
 
     /// Looks for the best iteration by a pass over ideals and devices.
-    pub fn use_labels(&mut self) -> StoppedBy {
+    pub(super) fn use_labels(&mut self) -> StoppedBy {
         let (problem, control) = (self.incumbent.problem, self.incumbent.control);
         let capacity = Capacity::new(problem, self.workers);
         let mut ideals = AllocationSearch::new(problem, self.workers, &capacity, control, u64::MAX);
@@ -161,7 +161,7 @@ impl<'a> HeterogeneousSearch<'a> {
     }
 
     /// Searches exhaustively for better plans.
-    pub fn use_tree(&mut self, most_steps: u64) -> StoppedBy {
+    pub(super) fn use_tree(&mut self, most_steps: u64) -> StoppedBy {
         let Incumbent {
             problem,
             control,
@@ -185,7 +185,7 @@ impl<'a> HeterogeneousSearch<'a> {
     /// # Errors
     ///
     /// [`SolverError`] where HiGHS breaks down.
-    pub fn use_program(&mut self, presolve: bool) -> Result<StoppedBy, SolverError> {
+    pub(super) fn use_program(&mut self, presolve: bool) -> Result<StoppedBy, SolverError> {
         let reduced = match presolve {
             true => self.reduced(self.target_ns()),
             false => Reduced::identity(self.incumbent.problem),
@@ -204,7 +204,7 @@ impl<'a> HeterogeneousSearch<'a> {
         let Incumbent {
             upper_ns, lower_ns, ..
         } = self.incumbent;
-        let known = Incumbent::new(&reduced.problem, &control).to_beat(upper_ns, lower_ns);
+        let known = Incumbent::new(&reduced.problem, &control).beating(upper_ns, lower_ns);
         let labels = reduced.labels(self.labels);
         let solved = program::solve(&form, &windows, presolve, known, &labels)?;
         self.incumbent.statistics.nodes += solved.statistics.nodes;

@@ -7,7 +7,7 @@ use crate::exact::ideals::growth::Tally;
 use crate::problem::Problem;
 
 /// What each side of each transfer costs a stage.
-pub fn sides(problem: &Problem) -> Vec<[StageCost; 2]> {
+pub(super) fn sides(problem: &Problem) -> Vec<[StageCost; 2]> {
     let side = |t: usize, side: Side| {
         let mut cost = StageCost::default();
         cost.add_transfer(problem.settings.communication, &problem.transfers[t], side);
@@ -19,7 +19,7 @@ pub fn sides(problem: &Problem) -> Vec<[StageCost; 2]> {
 }
 
 /// A stage that grows and shrinks.
-pub struct Holding<'a> {
+pub(super) struct Holding<'a> {
     problem: &'a Problem,
     capacity: &'a Capacity,
     sides: &'a [[StageCost; 2]],
@@ -40,7 +40,7 @@ pub struct Holding<'a> {
 
 impl<'a> Holding<'a> {
     /// An empty stage of a plan whose every stage does its work within a limit.
-    pub fn new(
+    pub(super) fn new(
         problem: &'a Problem,
         capacity: &'a Capacity,
         sides: &'a [[StageCost; 2]],
@@ -67,14 +67,14 @@ impl<'a> Holding<'a> {
     }
 
     /// Bytes of a stage that lies so many stages from the end, if the passes of its layers are together.
-    pub fn bytes_on(&self, from_end: usize) -> u64 {
+    pub(super) fn bytes_on(&self, from_end: usize) -> u64 {
         let settings = &self.problem.settings;
         let [base, parameters, stash] = self.bytes;
         base + (settings.weight_versions(from_end) - 1) * parameters + settings.in_flight(from_end) * stash
     }
 
     /// What there is to run.
-    pub fn work(&self) -> StageWork {
+    pub(super) fn work(&self) -> StageWork {
         let times = |(&sums, &cannot): (&[u64; 2], &usize)| (cannot == 0).then_some(sums);
         StageWork {
             times_ns: self.sums.iter().zip(&self.cannot).map(times).collect(),

@@ -15,11 +15,11 @@ use crate::units::LARGEST_EXACT;
 use crate::workers::{Choice, Workers};
 
 /// Items up to which the search is worth its time: beyond, a problem without another method stays unproved.
-pub const MOST_ITEMS: usize = 40;
+pub(crate) const MOST_ITEMS: usize = 40;
 
 /// What came of a search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Searched {
+pub(crate) struct Searched {
     /// The best plan that was found below the objective to beat.
     pub found: Option<Allocation>,
     /// No plan costs less than this, in ns, or than the one found or to beat; known only if the search is complete.
@@ -29,7 +29,7 @@ pub struct Searched {
 }
 
 /// Looks for the best plan below `upper_ns`, with so many steps at most; `u64::MAX` where any plan will do.
-pub fn search(
+pub(crate) fn search(
     problem: &Problem,
     workers: &Workers,
     control: &Control,

@@ -32,7 +32,7 @@ pub(super) struct Limits {
 impl Limits {
     /// Limits from `lower_ns` up to `most_ns`. Where transfers are no part of a load, hardly any plan lies between two multiples of the
     /// work's quantum.
-    pub fn new(lower_ns: u64, most_ns: u64, quantum_ns: u64, communication: Communication) -> Self {
+    pub(super) fn new(lower_ns: u64, most_ns: u64, quantum_ns: u64, communication: Communication) -> Self {
         let is_blocking = communication == Communication::Blocking;
         let little_ns = most_ns / TUNING.asked_at_once;
         let (asked_at_once_ns, steps) = match is_blocking {
@@ -54,7 +54,7 @@ impl Limits {
     }
 
     /// The next limit, between the bound and what is asked for at most, and the steps that its pass may take.
-    pub fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
+    pub(super) fn next(&mut self, lower_ns: u64, target_ns: u64) -> (u64, u64) {
         if self.too_loose_ns <= target_ns {
             if !self.is_last(self.too_loose_ns.saturating_sub(lower_ns)) {
                 return (self.between(lower_ns), self.steps);
@@ -99,14 +99,14 @@ impl Limits {
     }
 
     /// A pass has found a plan.
-    pub fn found(&mut self) {
+    pub(super) fn found(&mut self) {
         self.halvings = 0;
         self.has_found = true;
         self.asks_for_better = self.is_blocking;
     }
 
     /// No plan keeps the last limit.
-    pub fn ruled_out(&mut self) {
+    pub(super) fn ruled_out(&mut self) {
         // Passes for something between take as long as one for anything better.
         self.asks_for_better = self.is_blocking && self.has_found;
         let growth = TUNING.growth_of_passes;
@@ -117,7 +117,7 @@ impl Limits {
     }
 
     /// The pass with the last limit took too long.
-    pub fn gave_up(&mut self, lower_ns: u64, limit_ns: u64) {
+    pub(super) fn gave_up(&mut self, lower_ns: u64, limit_ns: u64) {
         if self.too_loose_ns == u64::MAX {
             self.base_ns = lower_ns;
         }

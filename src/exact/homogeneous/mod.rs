@@ -8,7 +8,7 @@ pub mod pendant;
 pub(crate) mod program;
 pub(crate) mod quick;
 pub(crate) mod relaxed;
-pub mod search;
+pub(crate) mod search;
 pub(crate) mod stage_bounds;
 pub(crate) mod tree;
 

@@ -10,7 +10,7 @@ use crate::problem::{Assignment, Problem};
 
 /// The state of a search.
 #[derive(Clone)]
-pub struct HomogeneousSearch<'a> {
+pub(crate) struct HomogeneousSearch<'a> {
     /// The best plan and bound.
     pub incumbent: Incumbent<'a>,
     /// The problem as the current reductions leave it.
@@ -23,7 +23,7 @@ pub struct HomogeneousSearch<'a> {
 
 impl<'a> HomogeneousSearch<'a> {
     /// A search that knows nothing.
-    pub fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
+    pub(crate) fn new(problem: &'a Problem, control: &'a Control<'a>) -> Self {
         Self {
             incumbent: Incumbent::new(problem, control),
             reduced: Reduced::identity(problem),
@@ -33,7 +33,7 @@ impl<'a> HomogeneousSearch<'a> {
     }
 
     /// A copy of this search that obeys another control.
-    pub fn under<'b>(&self, control: &'b Control<'b>) -> HomogeneousSearch<'b>
+    pub(crate) fn under<'b>(&self, control: &'b Control<'b>) -> HomogeneousSearch<'b>
     where
         'a: 'b,
     {
@@ -47,7 +47,7 @@ impl<'a> HomogeneousSearch<'a> {
     }
 
     /// Takes what a copy has found beside this search, from the time on when both had so many plans.
-    pub fn join(&mut self, copy: HomogeneousSearch, known: usize) {
+    pub(crate) fn join(&mut self, copy: HomogeneousSearch, known: usize) {
         for plan in copy.plans.into_iter().skip(known) {
             self.offer(plan);
         }
@@ -66,22 +66,22 @@ impl<'a> HomogeneousSearch<'a> {
     }
 
     /// The problem.
-    pub fn problem(&self) -> &'a Problem {
+    pub(crate) fn problem(&self) -> &'a Problem {
         self.incumbent.problem
     }
 
     /// Limits and wishes.
-    pub fn control(&self) -> &'a Control<'a> {
+    pub(crate) fn control(&self) -> &'a Control<'a> {
         self.incumbent.control
     }
 
     /// The best plan's stages.
-    pub fn best(&self) -> Option<&Assignment> {
+    pub(crate) fn best(&self) -> Option<&Assignment> {
         self.incumbent.plan.as_ref().map(|plan| &plan.assignment)
     }
 
     /// Takes a plan if it is feasible; whether it is better than all before.
-    pub fn offer(&mut self, plan: Assignment) -> bool {
+    pub(crate) fn offer(&mut self, plan: Assignment) -> bool {
         if !cost::is_feasible(self.problem(), &plan) {
             return false;
         }
@@ -90,38 +90,38 @@ impl<'a> HomogeneousSearch<'a> {
     }
 
     /// Takes a plan of the reduced problem; whether it is better than all before.
-    pub fn offer_reduced(&mut self, plan: &Assignment) -> bool {
+    pub(crate) fn offer_reduced(&mut self, plan: &Assignment) -> bool {
         self.offer(self.reduced.lift(plan))
     }
 
     /// A plan after [local moves](local_moves), as far as there is time.
-    pub fn improved(&self, plan: Assignment) -> Assignment {
+    pub(crate) fn improved(&self, plan: Assignment) -> Assignment {
         let control = self.control();
         local_moves::improve(self.problem(), plan, &|| control.must_stop().is_some())
     }
 
     /// Reduces the problem for plans whose busiest stage is at most `limit_ns`.
-    pub fn presolve(&mut self, limit_ns: u64) {
+    pub(crate) fn presolve(&mut self, limit_ns: u64) {
         self.reduced = presolve::reduce(self.problem(), limit_ns, &self.control().switches);
         self.incumbent.statistics.items_after_presolve = self.reduced.problem.items.len();
     }
 
     /// Takes a bound on the busiest stage.
-    pub fn raise_bottleneck(&mut self, bound: Bound) {
+    pub(crate) fn raise_bottleneck(&mut self, bound: Bound) {
         self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(bound.bottleneck_ns);
         let objective_ns = bounds::objective_from_bottleneck(self.problem(), bound.bottleneck_ns);
         self.incumbent.raise(bound.source, objective_ns);
     }
 
     /// Takes the bounds that need no search.
-    pub fn raise_simple_bounds(&mut self) {
+    pub(crate) fn raise_simple_bounds(&mut self) {
         for bound in bounds::simple(self.problem()) {
             self.raise_bottleneck(bound);
         }
     }
 
     /// The largest bottleneck of a plan of interest; `None` if there can be no such plan.
-    pub fn target_bottleneck_ns(&self) -> Option<u64> {
+    pub(crate) fn target_bottleneck_ns(&self) -> Option<u64> {
         let everything = bounds::all_in_one_ns(self.problem());
         match self.incumbent.plan {
             None => Some(everything),

@@ -19,7 +19,7 @@ use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
 /// The pairs that one more stage leads to from some of a layer.
-pub struct Batch<'b> {
+pub(super) struct Batch<'b> {
     pub step: &'b LayerStep<'b>,
     pub reachable: &'b ReachableIdeals,
     pub budget: &'b Budget<'b>,
@@ -48,7 +48,7 @@ struct Parent {
 
 impl Batch<'_> {
     /// The next pairs, in the order of those that they come from; one may come several times.
-    pub fn successors(&self, parents: &[usize]) -> Result<Vec<Successor>, StoppedBy> {
+    pub(super) fn successors(&self, parents: &[usize]) -> Result<Vec<Successor>, StoppedBy> {
         let second = |parent: usize| self.own.pairs[parent].at[1];
         let groups: Vec<&[usize]> = parents
             .chunk_by(|&one, &next| second(one) == second(next))

@@ -14,14 +14,14 @@ use crate::plan::StoppedBy;
 
 /// Goes on with a few pairs of each layer from where a pass begins, or was given up: where very many pairs keep the limit, most of them
 /// lead to a plan.
-pub struct BeamSearch<'b, 'a> {
+pub(super) struct BeamSearch<'b, 'a> {
     pub model: &'b PairModel<'a>,
     pub limit: &'b StageLimit,
     pub expander: &'b mut LayerExpander<'a>,
 }
 
 /// Two directions with a pair where they meet.
-pub struct Meeting<'b> {
+pub(super) struct Meeting<'b> {
     /// The one that came there.
     pub own: ReachedLayers,
     /// The position of the pair.
@@ -32,7 +32,7 @@ pub struct Meeting<'b> {
 
 impl<'b> BeamSearch<'b, '_> {
     /// Searches from either end, with wider beams if narrow ones find nothing.
-    pub fn run<'r>(
+    pub(super) fn run<'r>(
         &mut self,
         from_start: &'r ReachedLayers,
         from_end: &'r ReachedLayers,

@@ -7,7 +7,7 @@ use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
 /// Steps, memory and time of a search.
-pub struct Budget<'a> {
+pub(super) struct Budget<'a> {
     control: &'a Control<'a>,
     /// Ideals looked at, and pairs that work allows, which count for more.
     pub steps: u64,
@@ -19,7 +19,7 @@ pub struct Budget<'a> {
 
 impl<'a> Budget<'a> {
     /// Nothing done so far, and no steps allowed.
-    pub fn new(control: &'a Control<'a>) -> Self {
+    pub(super) fn new(control: &'a Control<'a>) -> Self {
         Self {
             control,
             steps: 0,
@@ -29,12 +29,12 @@ impl<'a> Budget<'a> {
     }
 
     /// Allows so many steps from here on.
-    pub fn allow(&mut self, most_steps: u64) {
+    pub(super) fn allow(&mut self, most_steps: u64) {
         self.until = self.steps.saturating_add(most_steps);
     }
 
     /// Steps left.
-    pub fn left(&self) -> u64 {
+    pub(super) fn left(&self) -> u64 {
         self.until.saturating_sub(self.steps)
     }
 
@@ -43,7 +43,7 @@ impl<'a> Budget<'a> {
     /// # Errors
     ///
     /// What there is none of.
-    pub fn check(&self, own: &ReachedLayers, steps: u64) -> Result<(), StoppedBy> {
+    pub(super) fn check(&self, own: &ReachedLayers, steps: u64) -> Result<(), StoppedBy> {
         // A vector of pairs doubles as it grows.
         let bytes = own.seen.bytes + 2 * own.pairs.len() * size_of::<ReachedPair>();
         let is_large = own.seen.bytes > TUNING.most_bytes_of_met_pairs || bytes > self.room_bytes / 2;

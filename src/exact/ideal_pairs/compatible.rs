@@ -10,7 +10,7 @@ use crate::exact::components::times::BusyTimes;
 
 /// What a stage does in one component: all that can be told without the other one.
 #[derive(Clone, Copy)]
-pub struct Slice {
+pub(super) struct Slice {
     /// Work and what is paid for transfers inside the component. Transfers to the other one can only add to it.
     pub busy: BusyTimes,
     /// Its ends of transfers to the other component.
@@ -20,7 +20,7 @@ pub struct Slice {
 impl Slice {
     /// What a stage of two slices is busy with at least: at best all transfers of the smaller side stay in it, each ns of which
     /// saves so much.
-    pub fn least_with(&self, other: &Self, saved: BusyTimes) -> BusyTimes {
+    pub(super) fn least_with(&self, other: &Self, saved: BusyTimes) -> BusyTimes {
         let inside_ns = self.ends.cut_ns.min(other.ends.cut_ns);
         [0, 1, 2].map(|r| {
             let own_ns = self.busy[r] + other.busy[r];
@@ -31,7 +31,7 @@ impl Slice {
 }
 
 /// The slices of the second component from one ideal.
-pub struct CompatibleSlices {
+pub(super) struct CompatibleSlices {
     /// The ideals that they lead to, in ascending order.
     pub to: Vec<Ideal>,
     /// Work of each, counted so that it grows with the ideals.
@@ -44,7 +44,7 @@ pub struct CompatibleSlices {
 
 impl CompatibleSlices {
     /// Lays out slices to ideals that come in ascending order.
-    pub fn new(component: &Component, from: Ideal, to: Vec<Ideal>, towards: Towards) -> Self {
+    pub(super) fn new(component: &Component, from: Ideal, to: Vec<Ideal>, towards: Towards) -> Self {
         let own_ns = component.work_ns(from, 0) as i64;
         let work_ns = |&to: &Ideal| component.work_ns(to, 0) as i64 - own_ns;
         Self {
@@ -57,7 +57,7 @@ impl CompatibleSlices {
     }
 
     /// The slice at a position; `find` finds it.
-    pub fn slice(&mut self, at: u32, find: impl Fn(Ideal) -> Slice) -> Slice {
+    pub(super) fn slice(&mut self, at: u32, find: impl Fn(Ideal) -> Slice) -> Slice {
         let number = &mut self.slice_of[at as usize];
         if *number == 0 {
             self.slices.push(find(self.to[at as usize]));
@@ -67,7 +67,7 @@ impl CompatibleSlices {
     }
 
     /// Where to look for those compatible with the first slice of the other component.
-    pub fn start(&self) -> Range<usize> {
+    pub(super) fn start(&self) -> Range<usize> {
         self.to.len()..self.to.len()
     }
 
@@ -76,7 +76,7 @@ impl CompatibleSlices {
     ///
     /// `range` comes from [`CompatibleSlices::start`] or from a smaller slice of the first component: as that one grows, these
     /// shrink.
-    pub fn fitting(&self, work_ns: u64, within_ns: [u64; 2], range: &mut Range<usize>) -> Range<u32> {
+    pub(super) fn fitting(&self, work_ns: u64, within_ns: [u64; 2], range: &mut Range<usize>) -> Range<u32> {
         let [least_ns, most_ns] = within_ns.map(|ns| ns as i64 - work_ns as i64);
         let [least_ns, most_ns] = match self.towards {
             Towards::End => [least_ns, most_ns],

@@ -8,7 +8,7 @@ use crate::exact::components::component::Component;
 use crate::exact::components::ideal::{Ideal, Towards};
 
 /// What it takes to tell which pairs of ideals dominate others.
-pub struct Dominance {
+pub(super) struct Dominance {
     /// For each component its ideals by [`key`].
     by_key: [HashMap<u64, Ideal>; 2],
     /// For each direction, component and ideal, those one item further.
@@ -32,7 +32,7 @@ fn key(items: impl Iterator<Item = usize>) -> u64 {
 
 impl Dominance {
     /// Time O(I n) for I ideals of n items.
-    pub fn new(components: &[Component; 2]) -> Self {
+    pub(super) fn new(components: &[Component; 2]) -> Self {
         let by_key = |component: &Component| {
             let keys = component.sums(|at| key([at].into_iter()), |a: u64, b| a ^ b);
             keys.into_iter().zip(0..).collect()
@@ -45,7 +45,7 @@ impl Dominance {
     }
 
     /// For each component, the ideals that are one item further than that of a pair.
-    pub fn one_further(
+    pub(super) fn one_further(
         &self,
         components: &[Component; 2],
         towards: Towards,
@@ -80,7 +80,7 @@ impl Dominance {
 
 /// Whether a pair one or two items further dominates this one, at most one in each component. `load_beyond_ns` tells the work beyond
 /// a pair and the transfers across it, `is_reached` whether the same stage can take what lies before it.
-pub fn is_dominated(
+pub(super) fn is_dominated(
     at: [Ideal; 2],
     one_further: [&[Ideal]; 2],
     load_beyond_ns: impl Fn([Ideal; 2]) -> u64,

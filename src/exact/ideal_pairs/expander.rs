@@ -17,14 +17,14 @@ use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
 /// Takes stages from pairs of ideals, and keeps what it has looked up on the way.
-pub struct LayerExpander<'a> {
+pub(super) struct LayerExpander<'a> {
     pub budget: Budget<'a>,
     reachable: ReachableIdeals,
 }
 
 impl<'a> LayerExpander<'a> {
     /// Nothing looked up so far.
-    pub fn new(model: &PairModel<'a>) -> Self {
+    pub(super) fn new(model: &PairModel<'a>) -> Self {
         Self {
             budget: Budget::new(model.control),
             reachable: ReachableIdeals::new(model),
@@ -37,7 +37,7 @@ impl<'a> LayerExpander<'a> {
     /// # Errors
     ///
     /// The limit that it was stopped by.
-    pub fn expand(
+    pub(super) fn expand(
         &mut self,
         step: &LayerStep,
         own: &mut ReachedLayers,
@@ -97,7 +97,7 @@ impl<'a> LayerExpander<'a> {
     }
 
     /// About how many steps the next layer takes, told from a few of its pairs of ideals; counts no further than `most`.
-    pub fn cost_of_layer(&mut self, step: &LayerStep, own: &ReachedLayers, most: u64) -> u64 {
+    pub(super) fn cost_of_layer(&mut self, step: &LayerStep, own: &ReachedLayers, most: u64) -> u64 {
         if let Some((cut_states, boundary)) = step.cut_states {
             return cut_states.pairs(boundary).leaf_pairs() as u64;
         }

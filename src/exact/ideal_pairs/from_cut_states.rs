@@ -18,7 +18,7 @@ use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
 /// Looks among the cut states of a boundary for those that stages lead to.
-pub struct CutStateExpansion<'b> {
+pub(super) struct CutStateExpansion<'b> {
     pub step: &'b LayerStep<'b>,
     /// The cut states, and the boundary.
     pub to: (&'b CutStates, usize),
@@ -28,7 +28,7 @@ pub struct CutStateExpansion<'b> {
 
 impl CutStateExpansion<'_> {
     /// One more stage from every pair of a layer; the position of a pair that completes a plan.
-    pub fn expand(
+    pub(super) fn expand(
         &self,
         own: &mut ReachedLayers,
         layer: Range<usize>,

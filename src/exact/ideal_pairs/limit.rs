@@ -21,7 +21,7 @@ struct Restriction {
 }
 
 /// The same limit for every stage, and what follows from it.
-pub struct StageLimit {
+pub(super) struct StageLimit {
     /// The limit.
     pub ns: u64,
     /// For each component and number of stages in front of a boundary, what ideals before it hold.
@@ -32,7 +32,7 @@ pub struct StageLimit {
 
 impl StageLimit {
     /// What follows from a limit; `None` if no plan keeps it. `looser` is what is known of a looser one.
-    pub fn new(
+    pub(super) fn new(
         model: &PairModel,
         closure: &Closure,
         limit_ns: u64,
@@ -84,7 +84,7 @@ impl StageLimit {
     }
 
     /// Whether an ideal can lie before a boundary with so many stages in front.
-    pub fn may_lie(&self, components: &[Component; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
+    pub(super) fn may_lie(&self, components: &[Component; 2], p: usize, ideal: Ideal, stages: usize) -> bool {
         let Restriction { excluded, required } = &self.restrictions[p][stages];
         let members = components[p].members(ideal);
         !bits::intersect(excluded, members) && bits::is_subset(required, members)

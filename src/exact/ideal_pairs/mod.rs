@@ -71,7 +71,7 @@ impl<'a> PairSearch<'a> {
     }
 
     /// Pairs of slices passed over in all passes; one that may fit counts for more.
-    pub fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.expander.budget.steps
     }
 
@@ -81,7 +81,7 @@ impl<'a> PairSearch<'a> {
     }
 
     /// Whether cut states are known, and so many pairs that plans near another are best looked for first.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         let [first, second] = [0, 1].map(|p: usize| self.model.components[p].len());
         self.model.index.is_some() && first.saturating_mul(second) > TUNING.pairs_for_corridors
     }

@@ -14,7 +14,7 @@ use crate::options::Communication;
 use crate::problem::{Assignment, Problem};
 
 /// What is known of a problem in two components. Nothing in it changes while a search goes on.
-pub struct PairModel<'a> {
+pub(super) struct PairModel<'a> {
     /// The problem.
     pub problem: &'a Problem,
     pub control: &'a Control<'a>,
@@ -41,7 +41,12 @@ pub struct PairModel<'a> {
 impl<'a> PairModel<'a> {
     /// Lists the ideals of both components, for limits up to `most_ns`; `None` for a problem in one component, or with too many
     /// ideals.
-    pub fn new(problem: &'a Problem, control: &'a Control<'a>, caps: Caps, most_ns: u64) -> Option<Self> {
+    pub(super) fn new(
+        problem: &'a Problem,
+        control: &'a Control<'a>,
+        caps: Caps,
+        most_ns: u64,
+    ) -> Option<Self> {
         let must_stop = || control.must_stop().is_some();
         let (components, most_ns) = pair::list(problem, caps, most_ns, &must_stop)?;
         let is_blocking = problem.settings.communication == Communication::Blocking;
@@ -64,7 +69,7 @@ impl<'a> PairModel<'a> {
     }
 
     /// The pairs with what searches for cut states need, if there are such searches.
-    pub fn indexed_pairs(&self) -> Option<IndexedPairs<'_>> {
+    pub(super) fn indexed_pairs(&self) -> Option<IndexedPairs<'_>> {
         Some(IndexedPairs {
             components: &self.components,
             cross: &self.cross,
@@ -73,12 +78,12 @@ impl<'a> PairModel<'a> {
     }
 
     /// Whether a search from the start can tell what a stage holds, which depends on how many stages follow it.
-    pub fn knows_memory(&self) -> bool {
+    pub(super) fn knows_memory(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// The pair at the end of the pipeline that searches come to.
-    pub fn end(&self, towards: Towards) -> [Ideal; 2] {
+    pub(super) fn end(&self, towards: Towards) -> [Ideal; 2] {
         match towards {
             Towards::Start => [0, 0],
             Towards::End => [0, 1].map(|p| self.components[p].everything()),
@@ -86,13 +91,13 @@ impl<'a> PairModel<'a> {
     }
 
     /// The work of the slice between two ideals of a component, in ns.
-    pub fn slice_work_ns(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> u64 {
+    pub(super) fn slice_work_ns(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> u64 {
         let [whole, rest] = towards.larger_first(from, to);
         self.components[p].work_ns(whole, rest)
     }
 
     /// What the slice between two ideals of a component does there.
-    pub fn slice(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> Slice {
+    pub(super) fn slice(&self, towards: Towards, p: usize, from: Ideal, to: Ideal) -> Slice {
         let [whole, rest] = towards.larger_first(from, to);
         Slice {
             busy: self.components[p].busy(whole, rest),
@@ -101,7 +106,7 @@ impl<'a> PairModel<'a> {
     }
 
     /// What a stage is busy with.
-    pub fn busy(&self, stage: PairStage) -> BusyTimes {
+    pub(super) fn busy(&self, stage: PairStage) -> BusyTimes {
         let [first, second] = [0, 1].map(|p| self.components[p].busy(stage.whole[p], stage.rest[p]));
         let busy = sum(first, second);
         match self.cross.is_empty() {
@@ -111,21 +116,21 @@ impl<'a> PairModel<'a> {
     }
 
     /// Work beyond a pair of ideals, in ns.
-    pub fn work_beyond_ns(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
+    pub(super) fn work_beyond_ns(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
         let end = self.end(towards);
         let of = |p: usize| self.slice_work_ns(towards, p, at[p], end[p]);
         of(0) + of(1)
     }
 
     /// The work beyond a pair of ideals and the transfers across it, in ns.
-    pub fn load_beyond_ns(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
+    pub(super) fn load_beyond_ns(&self, towards: Towards, at: [Ideal; 2]) -> u64 {
         let inside = |p: usize| self.components[p].crossing_ns(at[p]);
         let crossing_ns = inside(0) + inside(1) + self.cross.crossing_ns(&self.components, at);
         self.work_beyond_ns(towards, at) + crossing_ns
     }
 
     /// What the stages beyond a pair of ideals are busy with at least, all together.
-    pub fn busy_beyond(&self, towards: Towards, at: [Ideal; 2]) -> BusyTimes {
+    pub(super) fn busy_beyond(&self, towards: Towards, at: [Ideal; 2]) -> BusyTimes {
         match self.problem.settings.communication {
             Communication::Blocking => [self.load_beyond_ns(towards, at), 0, 0],
             Communication::Ignored | Communication::Overlapped => {
@@ -136,7 +141,7 @@ impl<'a> PairModel<'a> {
 
     /// Whether the stage between two pairs of ideals, so many stages from the end, holds what it must. `whole` is the pair that it
     /// is taken from: where memory can bind, searches come from the end alone.
-    pub fn fits_memory(&self, from_end: usize, whole: [Ideal; 2], rest: [Ideal; 2]) -> bool {
+    pub(super) fn fits_memory(&self, from_end: usize, whole: [Ideal; 2], rest: [Ideal; 2]) -> bool {
         let Some(bytes) = self.bytes.get(from_end - 1) else {
             return true;
         };
@@ -148,7 +153,7 @@ impl<'a> PairModel<'a> {
     }
 
     /// The plan whose stages lie between pairs of ideals that grow.
-    pub fn assignment(&self, pairs: &[[Ideal; 2]]) -> Assignment {
+    pub(super) fn assignment(&self, pairs: &[[Ideal; 2]]) -> Assignment {
         let mut assignment = vec![0; self.problem.items.len()];
         for (stage, ends) in pairs.windows(2).enumerate() {
             for (p, component) in self.components.iter().enumerate() {

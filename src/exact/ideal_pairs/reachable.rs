@@ -16,7 +16,7 @@ use crate::exact::ideal_pairs::step::LayerStep;
 type ReachableFrom = Vec<Option<Box<[Ideal]>>>;
 
 /// For each direction, component and ideal, those that a slice can lead to.
-pub struct ReachableIdeals {
+pub(super) struct ReachableIdeals {
     of: [[ReachableFrom; 2]; 2],
     /// The number of ideals in all lists.
     pub held: usize,
@@ -24,7 +24,7 @@ pub struct ReachableIdeals {
 
 impl ReachableIdeals {
     /// Nothing looked up so far.
-    pub fn new(model: &PairModel) -> Self {
+    pub(super) fn new(model: &PairModel) -> Self {
         let none = || [0, 1].map(|p: usize| vec![None; model.components[p].len()]);
         Self {
             of: [none(), none()],
@@ -33,14 +33,14 @@ impl ReachableIdeals {
     }
 
     /// Makes room: what is needed again is looked up again.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         let all = self.of.iter_mut().flatten().flatten();
         all.for_each(|reachable| *reachable = None);
         self.held = 0;
     }
 
     /// Finds what slices lead to from the ideals in some pairs, as far as it is not known; the number of ideals looked at.
-    pub fn look_up(&mut self, step: &LayerStep, pairs: &[[Ideal; 2]]) -> u64 {
+    pub(super) fn look_up(&mut self, step: &LayerStep, pairs: &[[Ideal; 2]]) -> u64 {
         let mut looked_at = 0;
         for p in 0..2 {
             let reachable = &mut self.of[step.towards as usize][p];
@@ -62,7 +62,7 @@ impl ReachableIdeals {
     }
 
     /// The ideals that a slice within the limit and the windows can lead to from one.
-    pub fn useful<'b>(
+    pub(super) fn useful<'b>(
         &'b self,
         step: &'b LayerStep,
         p: usize,
@@ -77,7 +77,7 @@ impl ReachableIdeals {
     }
 
     /// The useful slices of the second component from an ideal.
-    pub fn compatible(&self, step: &LayerStep, from: Ideal) -> CompatibleSlices {
+    pub(super) fn compatible(&self, step: &LayerStep, from: Ideal) -> CompatibleSlices {
         let to = self.useful(step, 1, from).collect();
         CompatibleSlices::new(&step.model.components[1], from, to, step.towards)
     }

@@ -8,7 +8,7 @@ use crate::exact::ideal_pairs::set::PairSet;
 
 /// A pair of ideals between two stages, and the one it was reached from.
 #[derive(Clone, Copy)]
-pub struct ReachedPair {
+pub(super) struct ReachedPair {
     /// The pair.
     pub at: [Ideal; 2],
     /// Position of the other one, if any.
@@ -16,7 +16,7 @@ pub struct ReachedPair {
 }
 
 /// A pair that one more stage leads to.
-pub struct Successor {
+pub(super) struct Successor {
     /// The pair.
     pub reached: ReachedPair,
     /// Whether no other pair dominates it.
@@ -26,7 +26,7 @@ pub struct Successor {
 }
 
 /// The pairs that a search from one end of the pipeline has reached, layer after layer.
-pub struct ReachedLayers {
+pub(super) struct ReachedLayers {
     /// The direction of the search.
     pub towards: Towards,
     /// All of them.
@@ -43,7 +43,7 @@ pub struct ReachedLayers {
 
 impl ReachedLayers {
     /// The end of the pipeline that a search starts from.
-    pub fn new(towards: Towards, at: [Ideal; 2], mut seen: PairSet) -> Self {
+    pub(super) fn new(towards: Towards, at: [Ideal; 2], mut seen: PairSet) -> Self {
         seen.insert(at);
         Self {
             towards,
@@ -56,7 +56,7 @@ impl ReachedLayers {
     }
 
     /// Begins another layer; the positions of the last one.
-    pub fn begin_layer(&mut self) -> Range<usize> {
+    pub(super) fn begin_layer(&mut self) -> Range<usize> {
         let last = self.layer..self.pairs.len();
         self.layer = self.pairs.len();
         self.stages += 1;
@@ -65,7 +65,7 @@ impl ReachedLayers {
 
     /// Adds pairs that were not seen before to the last layer, as far as they are kept; the position of the first one that completes
     /// a plan, which ends it.
-    pub fn add(&mut self, successors: Vec<Successor>) -> Option<u32> {
+    pub(super) fn add(&mut self, successors: Vec<Successor>) -> Option<u32> {
         for successor in successors {
             let at = successor.reached.at;
             if self.seen.contains(at) {
@@ -83,14 +83,14 @@ impl ReachedLayers {
     }
 
     /// The pairs on the way to one, that one first.
-    pub fn way_to(&self, position: usize) -> Vec<[Ideal; 2]> {
+    pub(super) fn way_to(&self, position: usize) -> Vec<[Ideal; 2]> {
         let first = self.pairs.get(position);
         let way = iter::successors(first, |pair| self.pairs.get(pair.parent? as usize));
         way.map(|pair| pair.at).collect()
     }
 
     /// The same with so many pairs of the last layer.
-    pub fn thinned(&self, width: usize, seen: PairSet) -> Self {
+    pub(super) fn thinned(&self, width: usize, seen: PairSet) -> Self {
         let mut pairs = self.pairs.clone();
         let waiting = pairs.split_off(self.layer);
         pairs.extend(waiting.iter().step_by(waiting.len().div_ceil(width).max(1)));

@@ -7,7 +7,7 @@ use crate::exact::components::ideal::Ideal;
 use crate::exact::tuning::TUNING;
 
 /// Pairs of ideals, a row for each ideal of the first component that occurs.
-pub struct PairSet {
+pub(super) struct PairSet {
     /// For each ideal of the first component, the number of its row, if it has one, and nothing else: untouched memory costs nothing.
     row_of: Vec<u32>,
     rows: Vec<Row>,
@@ -26,7 +26,7 @@ enum Row {
 
 impl PairSet {
     /// No pairs.
-    pub fn new(components: &[Component; 2]) -> Self {
+    pub(super) fn new(components: &[Component; 2]) -> Self {
         Self {
             row_of: vec![0; components[0].len()],
             rows: Vec::new(),
@@ -36,7 +36,7 @@ impl PairSet {
     }
 
     /// Whether a pair is there.
-    pub fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
+    pub(super) fn contains(&self, [first, second]: [Ideal; 2]) -> bool {
         let row = (self.row_of[first as usize] as usize).checked_sub(1);
         match row.map(|row| &self.rows[row]) {
             None => false,
@@ -46,7 +46,7 @@ impl PairSet {
     }
 
     /// Adds a pair that is not there.
-    pub fn insert(&mut self, [first, second]: [Ideal; 2]) {
+    pub(super) fn insert(&mut self, [first, second]: [Ideal; 2]) {
         let row = &mut self.row_of[first as usize];
         if *row == 0 {
             self.rows.push(Row::Few(Vec::new()));
@@ -72,7 +72,7 @@ impl PairSet {
     }
 
     /// Takes all pairs away.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.row_of.fill(0);
         self.rows.clear();
         self.bytes = 0;

@@ -11,7 +11,7 @@ use crate::exact::ideal_pairs::set::PairSet;
 
 /// What holds for every stage of a layer.
 #[derive(Clone, Copy)]
-pub struct LayerStep<'a> {
+pub(super) struct LayerStep<'a> {
     pub model: &'a PairModel<'a>,
     pub limit: &'a StageLimit,
     /// Which way stages are taken.
@@ -36,7 +36,12 @@ pub struct LayerStep<'a> {
 
 impl<'a> LayerStep<'a> {
     /// What holds for the layer that so many stages end in.
-    pub fn new(model: &'a PairModel<'a>, limit: &'a StageLimit, towards: Towards, taken: usize) -> Self {
+    pub(super) fn new(
+        model: &'a PairModel<'a>,
+        limit: &'a StageLimit,
+        towards: Towards,
+        taken: usize,
+    ) -> Self {
         let stages = model.problem.stages();
         let beyond = stages - taken;
         let before = match towards {
@@ -63,32 +68,32 @@ impl<'a> LayerStep<'a> {
     }
 
     /// Work that a stage from a pair of ideals must take, since those beyond cannot carry all of it.
-    pub fn must_take_ns(&self, from: [Ideal; 2]) -> u64 {
+    pub(super) fn must_take_ns(&self, from: [Ideal; 2]) -> u64 {
         let beyond_ns = self.model.work_beyond_ns(self.towards, from);
         let rest_ns = beyond_ns.saturating_sub(self.beyond * self.most_ns);
         rest_ns.max(self.least_ns)
     }
 
     /// Whether the stages beyond a pair can be busy with what lies there.
-    pub fn leaves_room(&self, at: [Ideal; 2]) -> bool {
+    pub(super) fn leaves_room(&self, at: [Ideal; 2]) -> bool {
         let busy = self.model.busy_beyond(self.towards, at);
         keep_limit(busy, self.beyond * self.limit.ns)
     }
 
     /// Whether a stage fits the memory.
-    pub fn fits_memory(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
+    pub(super) fn fits_memory(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
         self.model.fits_memory(self.taken, from, to)
     }
 
     /// Whether a stage keeps the limit and fits the memory.
-    pub fn is_possible(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
+    pub(super) fn is_possible(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
         let busy = self.model.busy(PairStage::new(self.towards, from, to));
         keep_limit(busy, self.limit.ns) && self.fits_memory(from, to)
     }
 
     /// The pair that a possible stage leads to from one that was reached. `opposite` is what the other direction has reached, where
     /// the two may meet.
-    pub fn successor(
+    pub(super) fn successor(
         &self,
         own: &ReachedLayers,
         parent: usize,
@@ -115,7 +120,7 @@ impl<'a> LayerStep<'a> {
     }
 
     /// Whether a stage that takes more leads to a pair which everything that can follow on this one can follow on as well.
-    pub fn is_dominated(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
+    pub(super) fn is_dominated(&self, from: [Ideal; 2], to: [Ideal; 2]) -> bool {
         let model = self.model;
         let is_reached = |at: [Ideal; 2]| self.is_possible(from, at);
         let load_beyond_ns = |at: [Ideal; 2]| model.load_beyond_ns(self.towards, at);

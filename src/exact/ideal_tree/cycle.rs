@@ -5,7 +5,7 @@ use crate::exact::ideal_tree::order::Order;
 
 /// One cycle time for one order of tasks.
 #[derive(Debug, Clone)]
-pub struct Cycle {
+pub(super) struct Cycle {
     /// Largest load of a station.
     pub limit: u64,
     /// Row `k`: tasks that cannot stand later than station `k` (from 0).
@@ -18,7 +18,7 @@ impl Cycle {
     /// The cycle time `limit` in both directions; `None` where windows show that no plan has it.
     ///
     /// Complexity: `O(n² log n + n · m)` for `n` tasks and `m` stations.
-    pub fn both(orders: &[Order; 2], limit: u64) -> Option<[Self; 2]> {
+    pub(super) fn both(orders: &[Order; 2], limit: u64) -> Option<[Self; 2]> {
         let limit = limit.max(1);
         if orders[0].times.iter().any(|time| *time > limit) {
             return None;

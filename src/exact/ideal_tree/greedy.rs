@@ -14,7 +14,7 @@ const COUNT: i64 = 50;
 
 /// What each task is worth when it is done: its time, `following` thousandths of what must come after it, less a little for
 /// being one more task (Hoffmann's rule as modified by Sewell and Jacobson 2012). In millionths of the mean time.
-pub fn merits(order: &Order, following: u64) -> Vec<i64> {
+pub(super) fn merits(order: &Order, following: u64) -> Vec<i64> {
     let total = u128::from(order.total.max(1));
     let after = |task| -> u64 {
         bits::iter(order.after.row(task))
@@ -31,7 +31,7 @@ pub fn merits(order: &Order, following: u64) -> Vec<i64> {
 /// Fills the stations one after the other with the loads of most merit; the tasks of each, or `None` where they do not fit.
 ///
 /// Complexity: `O(m · n · w)` steps for `m` stations.
-pub fn fill(
+pub(super) fn fill(
     order: &Order,
     cycle: &Cycle,
     merits: &[i64],

@@ -8,7 +8,7 @@ use crate::exact::ideal_tree::order::Order;
 
 /// Why an enumeration ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(super) enum Ended {
     /// Every load was visited.
     Complete,
     /// The work allowed is used up, or the caller asked to stop; loads may be missing.
@@ -27,7 +27,7 @@ pub enum Ended {
 /// memory of such sets. It needs loads that do not depend on where other tasks stand. Where memory is limited, it is tested on
 /// whole loads, bytes counted.
 #[derive(Debug)]
-pub struct Loads {
+pub(super) struct Loads {
     /// Ready tasks, in the order in which they became ready.
     list: Vec<usize>,
     /// Direct predecessors of each task that are neither done nor chosen.
@@ -54,7 +54,7 @@ struct Step {
 
 /// What an enumeration needs to know.
 #[derive(Clone, Copy)]
-pub struct Station<'a> {
+pub(super) struct Station<'a> {
     pub order: &'a Order,
     pub cycle: &'a Cycle,
     /// Number of the station, from 0.
@@ -71,7 +71,7 @@ pub struct Station<'a> {
 
 impl Loads {
     /// Room for the loads of an order.
-    pub fn new(order: &Order) -> Self {
+    pub(super) fn new(order: &Order) -> Self {
         let count = order.count();
         let empty = vec![0; bits::words(count)];
         Self {
@@ -85,7 +85,7 @@ impl Loads {
     }
 
     /// Calls `visit` with each load; returns how it ended and the steps that it took.
-    pub fn visit(
+    pub(super) fn visit(
         &mut self,
         station: &Station<'_>,
         visit: &mut impl FnMut(&[u64]) -> ControlFlow<()>,

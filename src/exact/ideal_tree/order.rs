@@ -83,12 +83,12 @@ impl Order {
     }
 
     /// Number of tasks.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.times.len()
     }
 
     /// Number that each task has in another order of the same line.
-    pub fn numbers_in(&self, other: &Self) -> Vec<usize> {
+    pub(crate) fn numbers_in(&self, other: &Self) -> Vec<usize> {
         let mut number = vec![0; self.count()];
         other
             .original
@@ -99,7 +99,7 @@ impl Order {
     }
 
     /// Station of each task of the [`Line`], from the tasks of each station in this order.
-    pub fn assignment(&self, stations: &[Vec<usize>]) -> Vec<usize> {
+    pub(crate) fn assignment(&self, stations: &[Vec<usize>]) -> Vec<usize> {
         let mut assignment = vec![0; self.count()];
         for (at, tasks) in stations.iter().enumerate() {
             let station = if self.backwards {

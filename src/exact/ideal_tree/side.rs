@@ -22,7 +22,7 @@ const FOLLOWING: u64 = 2;
 
 /// What became of one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expanded {
+pub(super) enum Expanded {
     /// A plan: the tasks of each station.
     Plan(Vec<Vec<usize>>),
     /// Its successors wait.
@@ -33,7 +33,7 @@ pub enum Expanded {
 
 /// In which order states are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
+pub(super) enum Strategy {
     /// All states with the fewest stations first: they complete a level, which bounds the other direction.
     Levels,
     /// The most promising state of each number of stations in turn (cyclic best-first search: Morrison, Sewell and Jacobson
@@ -43,7 +43,7 @@ pub enum Strategy {
 
 /// States of one direction.
 #[derive(Debug)]
-pub struct Side {
+pub(super) struct Side {
     cycle: Cycle,
     states: States,
     levels: Vec<Level>,
@@ -70,7 +70,7 @@ struct Level {
 
 impl Side {
     /// A search from the empty set. `bytes` bounds the memory of its states; `effort` is what one state's loads may take at first.
-    pub fn new(order: &Order, cycle: Cycle, bytes: usize, effort: u64) -> Self {
+    pub(super) fn new(order: &Order, cycle: Cycle, bytes: usize, effort: u64) -> Self {
         let level = || Level {
             waiting: BinaryHeap::new(),
             postponed: Vec::new(),
@@ -99,7 +99,7 @@ impl Side {
     /// adds to the first stations. So in as many stations as are complete, no plan does more than the states that were reached; each
     /// station after that adds a whole one at most. The bounds that prune a direction hold for every plan, so what was pruned never
     /// was part of one, and the two directions may use each other's reach at any time.
-    pub fn reach(&self) -> Vec<u64> {
+    pub(super) fn reach(&self) -> Vec<u64> {
         let mut most = 0_u64;
         let reach = self.levels.iter().enumerate().map(|(at, level)| {
             most = if at <= self.complete {
@@ -113,7 +113,7 @@ impl Side {
     }
 
     /// Most steps that completing the next level may take, as it looks now; `None` where no state is left.
-    pub fn cost(&self) -> Option<u64> {
+    pub(super) fn cost(&self) -> Option<u64> {
         let level = self.levels.iter().find(|level| level.is_open())?;
         Some(((level.waiting.len() + level.postponed.len()) as u64).saturating_mul(level.effort))
     }
@@ -121,7 +121,7 @@ impl Side {
     /// Takes one state and adds a station to it in every way. Returns what became of it and the steps that it took.
     ///
     /// `room` is the [`Side::reach`] of the other direction.
-    pub fn advance(
+    pub(super) fn advance(
         &mut self,
         order: &Order,
         strategy: Strategy,
@@ -138,7 +138,7 @@ impl Side {
     }
 
     /// Whether another level was completed since the last call.
-    pub fn completed(&mut self) -> bool {
+    pub(super) fn completed(&mut self) -> bool {
         let open = self
             .levels
             .iter()

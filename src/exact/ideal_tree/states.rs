@@ -3,14 +3,14 @@
 use crate::exact::bits;
 
 /// No state: the predecessor of the first.
-pub const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// States reached so far, each with where it came from.
 ///
 /// A set of tasks done in `k` stations leaves the same question as any other way to do that set in `k` stations, and an easier
 /// one than any way that takes more. So each set is kept once (Sewell and Jacobson 2012).
 #[derive(Debug)]
-pub struct States {
+pub(super) struct States {
     words: usize,
     done: Vec<u64>,
     stations: Vec<u16>,
@@ -22,7 +22,7 @@ pub struct States {
 
 /// What became of a set that was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
+pub(super) enum Offered {
     /// The set is new, or was reached with fewer stations than before.
     Kept(u32),
     /// It was reached before with as few stations.
@@ -33,7 +33,7 @@ pub enum Offered {
 
 impl States {
     /// An empty memory for sets over `count` tasks that takes about `bytes` at most, the queues of a search counted.
-    pub fn new(count: usize, bytes: usize) -> Self {
+    pub(super) fn new(count: usize, bytes: usize) -> Self {
         let words = bits::words(count);
         // Vectors hold up to twice what is in them; the table has up to four places for a state, a queue one entry.
         let each = 2 * (8 * words + 2 + 4 + 16) + 4 * 4;
@@ -50,17 +50,17 @@ impl States {
     }
 
     /// Tasks done in a state.
-    pub fn done(&self, state: u32) -> &[u64] {
+    pub(super) fn done(&self, state: u32) -> &[u64] {
         &self.done[state as usize * self.words..][..self.words]
     }
 
     /// Stations that a state takes.
-    pub fn stations(&self, state: u32) -> usize {
+    pub(super) fn stations(&self, state: u32) -> usize {
         usize::from(self.stations[state as usize])
     }
 
     /// Keeps a set unless it is known with as few stations.
-    pub fn offer(&mut self, done: &[u64], stations: usize, parent: u32) -> Offered {
+    pub(super) fn offer(&mut self, done: &[u64], stations: usize, parent: u32) -> Offered {
         let Ok(stations) = u16::try_from(stations) else {
             return Offered::Full;
         };
@@ -95,7 +95,7 @@ impl States {
     }
 
     /// The tasks of each station on the way to a state.
-    pub fn path(&self, mut state: u32) -> Vec<Vec<usize>> {
+    pub(super) fn path(&self, mut state: u32) -> Vec<Vec<usize>> {
         let mut stations = Vec::new();
         while self.parents[state as usize] != NONE {
             let parent = self.parents[state as usize];

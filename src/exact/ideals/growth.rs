@@ -10,7 +10,7 @@ use crate::plan::StoppedBy;
 use crate::problem::Problem;
 
 /// What a stage adds up while it grows and shrinks.
-pub trait Tally {
+pub(crate) trait Tally {
     /// Whether the item may join. False only if no stage with all that is in it and the item could be of use.
     fn admits(&self, item: usize) -> bool;
     /// The item joins.
@@ -25,7 +25,7 @@ pub trait Tally {
 
 /// How the growing of a stage ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grown {
+pub(crate) enum Grown {
     /// Every stage was met.
     All,
     /// The last one met was what is looked for.
@@ -35,7 +35,7 @@ pub enum Grown {
 }
 
 /// Order pairs the other way round: for each item, those directly before it.
-pub fn predecessors(problem: &Problem) -> Vec<Vec<usize>> {
+pub(crate) fn predecessors(problem: &Problem) -> Vec<Vec<usize>> {
     let before = |item: usize| problem.order.neighbors_directed((item as u32).into(), Incoming);
     let items = 0..problem.items.len();
     items
@@ -44,7 +44,7 @@ pub fn predecessors(problem: &Problem) -> Vec<Vec<usize>> {
 }
 
 /// Order pairs: for each item, those directly behind it, each once and in ascending order.
-pub fn successors(problem: &Problem) -> Vec<Vec<usize>> {
+pub(crate) fn successors(problem: &Problem) -> Vec<Vec<usize>> {
     let behind = |item: usize| {
         let behind = problem.order.neighbors((item as u32).into());
         let mut behind: Vec<usize> = behind.map(|other| other.index()).collect();
@@ -60,7 +60,7 @@ pub fn successors(problem: &Problem) -> Vec<Vec<usize>> {
 /// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is
 /// decided once, taken or left; what is left never frees what lies before it, so every up-closed part of the ideal is met
 /// exactly once.
-pub struct Growth<'a, T> {
+pub(crate) struct Growth<'a, T> {
     problem: &'a Problem,
     control: &'a Control<'a>,
     predecessors: &'a [Vec<usize>],
@@ -81,7 +81,7 @@ pub struct Growth<'a, T> {
 
 impl<'a, T: Tally> Growth<'a, T> {
     /// An empty stage at the end of the ideal `left`.
-    pub fn new(
+    pub(crate) fn new(
         problem: &'a Problem,
         control: &'a Control<'a>,
         predecessors: &'a [Vec<usize>],
@@ -113,7 +113,7 @@ impl<'a, T: Tally> Growth<'a, T> {
 
     /// Calls `leaf` with every non-empty stage: what it adds up to, and what is left without it. Ends when `leaf` accepts
     /// one, and gives up after so many steps.
-    pub fn each(&mut self, most_steps: u64, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
+    pub(crate) fn each(&mut self, most_steps: u64, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
         let patience = TUNING.growth_steps_between_clock_looks;
         let mut next_look = patience;
         loop {

@@ -24,7 +24,7 @@ pub struct Reduced {
 
 impl Reduced {
     /// Nothing reduced.
-    pub fn identity(problem: &Problem) -> Self {
+    pub(crate) fn identity(problem: &Problem) -> Self {
         Self {
             problem: problem.clone(),
             item_of: (0..problem.items.len()).collect(),
@@ -32,18 +32,18 @@ impl Reduced {
     }
 
     /// With what tied cuts join in one item: [`Problem::tied`].
-    pub fn tied(problem: &Problem) -> Self {
+    pub(crate) fn tied(problem: &Problem) -> Self {
         let (problem, item_of) = problem.tied();
         Self { problem, item_of }
     }
 
     /// The assignment of the original problem's items.
-    pub fn lift(&self, assignment: &Assignment) -> Assignment {
+    pub(crate) fn lift(&self, assignment: &Assignment) -> Assignment {
         self.item_of.iter().map(|&item| assignment[item]).collect()
     }
 
     /// The assignment of its items that comes nearest to one of the original problem's.
-    pub fn lower(&self, assignment: &Assignment) -> Assignment {
+    pub(crate) fn lower(&self, assignment: &Assignment) -> Assignment {
         let mut lowered = vec![0; self.problem.items.len()];
         for (&item, &stage) in self.item_of.iter().zip(assignment).rev() {
             lowered[item] = stage;
@@ -52,7 +52,7 @@ impl Reduced {
     }
 
     /// A name for each item: that of the first of its items in the original problem.
-    pub fn labels(&self, original: &[String]) -> Vec<String> {
+    pub(crate) fn labels(&self, original: &[String]) -> Vec<String> {
         let mut labels = vec![String::new(); self.problem.items.len()];
         for (item, label) in self.item_of.iter().zip(original).rev() {
             labels[*item].clone_from(label);

@@ -23,7 +23,7 @@ struct Signature {
 /// another elsewhere are left out, since memory may depend on both.
 ///
 /// Time O(n + e + c) for n items, e order pairs and c consumers, beside sorting and hashing.
-pub fn pairs(problem: &Problem) -> Vec<(usize, usize)> {
+pub(super) fn pairs(problem: &Problem) -> Vec<(usize, usize)> {
     let of_pairs = problem
         .pairs
         .iter()

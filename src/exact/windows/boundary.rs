@@ -13,7 +13,7 @@ use crate::problem::{Problem, Transfer};
 
 /// The ends of a transfer that decide whether it crosses a boundary: it does if any of the first lie before it, and not all
 /// of the last.
-pub struct Span {
+pub(super) struct Span {
     first: Vec<usize>,
     last: Vec<usize>,
     ns: i128,
@@ -21,7 +21,7 @@ pub struct Span {
 
 impl Span {
     /// One end stands for all where it lies before, or behind, all others. Items are numbered along the order.
-    pub fn new(transfer: &Transfer, closure: &Closure) -> Self {
+    pub(super) fn new(transfer: &Transfer, closure: &Closure) -> Self {
         let mut ends: Vec<usize> = transfer.items().collect();
         ends.sort_unstable();
         let (least, most) = (ends[0], ends[ends.len() - 1]);
@@ -50,7 +50,7 @@ impl Span {
 /// * `work_factor w + before_factor c <= before_ns`: what the stages before can carry,
 /// * `behind_factor c - work_factor w <= behind_ns`: what those behind can carry,
 /// * `2 c <= twice_cut_ns`: what is left for both ends of what crosses.
-pub struct Boundary<'a> {
+pub(super) struct Boundary<'a> {
     /// The problem.
     pub problem: &'a Problem,
     spans: &'a [Span],
@@ -65,7 +65,7 @@ pub struct Boundary<'a> {
 }
 
 /// A set of items that may lie before a boundary.
-pub struct CandidateSet {
+pub(super) struct CandidateSet {
     /// The items.
     pub members: FixedBitSet,
     work_ns: i128,
@@ -74,7 +74,7 @@ pub struct CandidateSet {
 
 /// Where an item lies, as far as is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(super) enum Place {
     /// Before it.
     Before,
     /// Behind it.
@@ -85,7 +85,7 @@ pub enum Place {
 
 impl<'a> Boundary<'a> {
     /// The boundary behind the first so many stages, as [the page](crate::exact::windows::boundaries) derives its limits.
-    pub fn new(problem: &'a Problem, spans: &'a [Span], limits: Limits, stages: usize) -> Self {
+    pub(super) fn new(problem: &'a Problem, spans: &'a [Span], limits: Limits, stages: usize) -> Self {
         let work = i128::from(problem.work_ns());
         let (k, rest) = (stages as i128, (problem.stages() - stages) as i128);
         let bottleneck = i128::from(limits.bottleneck_ns);
@@ -121,7 +121,7 @@ impl<'a> Boundary<'a> {
     }
 
     /// Whether a set keeps the limits.
-    pub fn is_kept_by(&self, set: &CandidateSet) -> bool {
+    pub(super) fn is_kept_by(&self, set: &CandidateSet) -> bool {
         self.work_factor * set.work_ns + self.before_factor * set.cut_ns <= self.before_ns
             && self.behind_factor * set.cut_ns - self.work_factor * set.work_ns <= self.behind_ns
             && 2 * set.cut_ns <= self.twice_cut_ns
@@ -142,13 +142,13 @@ impl<'a> Boundary<'a> {
     }
 
     /// How far the cheapest set of a weight breaks the weighed limits: no set keeps the limits if it is above 0.
-    pub fn excess(&self, weight: i128, set: &CandidateSet) -> i128 {
+    pub(super) fn excess(&self, weight: i128, set: &CandidateSet) -> i128 {
         let (of_cut, twice_allowed) = self.weighed(weight);
         2 * (weight * self.work_factor * set.work_ns + of_cut * set.cut_ns) - twice_allowed
     }
 
     /// The way in which the excess of the cheapest set may grow; 0 if there is none.
-    pub fn ascent(&self, weight: i128, set: &CandidateSet) -> i128 {
+    pub(super) fn ascent(&self, weight: i128, set: &CandidateSet) -> i128 {
         let above =
             2 * (self.work_factor * set.work_ns - self.before_ns) + self.before_factor * self.twice_cut_ns;
         let below =
@@ -163,7 +163,7 @@ impl<'a> Boundary<'a> {
     }
 
     /// The cheapest set of a weight.
-    pub fn cheapest(&self, places: &[Place], open: &[usize], weight: i128) -> CandidateSet {
+    pub(super) fn cheapest(&self, places: &[Place], open: &[usize], weight: i128) -> CandidateSet {
         let problem = self.problem;
         let (of_cut, _) = self.weighed(weight);
         let mut choice = MinCostClosure::new(open.len());

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 
 /// Work that every stage must get done in a period, and what stages can do of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// What each item needs.
     pub work: Vec<f64>,
     /// What so many stages together can do in a ns, from 0 to all of them; never decreasing.
@@ -28,7 +28,7 @@ impl Demand {
 /// Narrows windows to plans whose busiest stage takes at most `limit_ns`.
 ///
 /// Time O(n^2 / 64 + n w) a demand, for n items, w of them before or after one on average.
-pub fn narrow(
+pub(crate) fn narrow(
     problem: &Problem,
     closure: &Closure,
     demands: &[Demand],

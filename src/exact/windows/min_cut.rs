@@ -7,7 +7,7 @@ const UNBOUNDED: u128 = 1 << 120;
 ///
 /// The classical closure problem: J. Picard, *Maximal closure of a graph and applications to combinatorial problems*,
 /// Management Science 22(11), 1976. A set is what lies on the source's side of a cut.
-pub struct MinCostClosure {
+pub(crate) struct MinCostClosure {
     network: Network,
     /// Cost of each node, in the set; negative if it is a gain.
     costs: Vec<i128>,
@@ -24,7 +24,7 @@ fn number(node: usize) -> usize {
 
 impl MinCostClosure {
     /// A choice among so many nodes, all of them free.
-    pub fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self {
             network: Network {
                 nodes: number(nodes),
@@ -35,18 +35,18 @@ impl MinCostClosure {
     }
 
     /// A set with the node costs so much more.
-    pub fn charge(&mut self, node: usize, cost: i128) {
+    pub(crate) fn charge(&mut self, node: usize, cost: i128) {
         self.costs[node] += cost;
     }
 
     /// A set with the node has the other one as well.
-    pub fn require(&mut self, node: usize, other: usize) {
+    pub(crate) fn require(&mut self, node: usize, other: usize) {
         self.network.add(number(node), number(other), UNBOUNDED);
     }
 
     /// A set that has any of the first nodes, but not all of the second, costs so much more. `None` stands for a node that
     /// every set has, among the first, or that no set has, among the second.
-    pub fn charge_split(&mut self, any: Option<&[usize]>, all: Option<&[usize]>, cost: u128) {
+    pub(crate) fn charge_split(&mut self, any: Option<&[usize]>, all: Option<&[usize]>, cost: u128) {
         let from = match any {
             None => SOURCE,
             Some(&[only]) => number(only),
@@ -75,7 +75,7 @@ impl MinCostClosure {
     /// The smallest set of least cost: whether it has each node.
     ///
     /// Time O(v^2 e) at worst for v nodes and e requirements and charges, about e in practice.
-    pub fn cheapest(mut self) -> Vec<bool> {
+    pub(crate) fn cheapest(mut self) -> Vec<bool> {
         for (node, &cost) in self.costs.iter().enumerate() {
             match cost > 0 {
                 true => self.network.add(number(node), SINK, cost.unsigned_abs()),

@@ -3,7 +3,7 @@
 
 pub mod boundaries;
 mod boundary;
-pub mod demands;
+pub(crate) mod demands;
 mod limits;
 pub(crate) mod min_cut;
 
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 /// nothing takes time. Under `all_stages` the windows stay valid: they only use what a plan must carry.
 ///
 /// Time O(n^2 / 64 + n w) for n items, w of them before or after one on average.
-pub fn within(problem: &Problem, closure: &Closure, limit_ns: u64) -> Windows {
+pub(crate) fn within(problem: &Problem, closure: &Closure, limit_ns: u64) -> Windows {
     let stages = problem.stages();
     // The last stage holds least of an item, so no stage holds less.
     let least_bytes = |item: usize| problem.memory_bytes(&problem.items[item], 1);

@@ -31,7 +31,7 @@ const HEAD_WIDTH: f64 = 64.0;
 
 impl Shape {
     /// What was asked, then the preset, then the defaults.
-    pub fn of(asked: &Transformer) -> Self {
+    pub(super) fn of(asked: &Transformer) -> Self {
         let preset = asked.preset;
         let hidden = asked.hidden.or(preset.map(|p| p.hidden)).unwrap_or(1024) as f64;
         let default_heads = (hidden / HEAD_WIDTH).max(1.0);
@@ -82,7 +82,7 @@ impl Shape {
     }
 
     /// For the provenance.
-    pub fn in_words(&self, asked: &Transformer) -> String {
+    pub(super) fn in_words(&self, asked: &Transformer) -> String {
         let source = asked.preset.map_or_else(String::new, |preset| {
             format!("{}, after {}; ", preset.name, preset.source)
         });
@@ -143,7 +143,7 @@ impl Shape {
     }
 
     /// The operators of one block, `input` standing for the output of the one before and `output` for its own.
-    pub fn block(&self) -> Vec<Operator> {
+    pub(super) fn block(&self) -> Vec<Operator> {
         let (hidden, tokens) = (self.hidden, self.tokens());
         let numbers = self.heads * tokens * self.sequence;
         let scores = numbers * self.precision_bytes;
@@ -186,7 +186,7 @@ impl Shape {
     }
 
     /// The embedding of words, and of positions where they are learned: a look-up.
-    pub fn embedding(&self, vocabulary: u32) -> Vec<Operator> {
+    pub(super) fn embedding(&self, vocabulary: u32) -> Vec<Operator> {
         let positions = match self.mlp {
             Mlp::Gelu => self.sequence,
             Mlp::Swiglu => 0.0,
@@ -199,7 +199,7 @@ impl Shape {
 
     /// The last normalisation, the product with all words, and the loss. A head that shares the embedding's parameters has a
     /// copy of its own here, as pipelines keep it.
-    pub fn head(&self, vocabulary: u32) -> Vec<Operator> {
+    pub(super) fn head(&self, vocabulary: u32) -> Vec<Operator> {
         let logits = self.tokens() * f64::from(vocabulary);
         vec![
             self.norm("norm", &["input"]),

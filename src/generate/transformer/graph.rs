@@ -42,7 +42,7 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Nothing yet.
-    pub fn new(seed: u64, precision_bytes: f64) -> Self {
+    pub(super) fn new(seed: u64, precision_bytes: f64) -> Self {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
             precision_bytes,
@@ -53,7 +53,7 @@ impl Builder {
     }
 
     /// A layer for every operator, forward and backward, and every update.
-    pub fn operators(&mut self, shape: &Shape) {
+    pub(super) fn operators(&mut self, shape: &Shape) {
         let parts = parts(shape);
         for at in 0..parts.len() {
             self.forward(&parts, at);
@@ -66,7 +66,7 @@ impl Builder {
     }
 
     /// A layer for every block, and one each for embedding and head.
-    pub fn blocks(&mut self, shape: &Shape) {
+    pub(super) fn blocks(&mut self, shape: &Shape) {
         let parts = parts(shape);
         for (at, (name, operators)) in parts.iter().enumerate() {
             let mut work = WorkSpec::default();

@@ -19,7 +19,7 @@ const GROWING: &str = "ConstantOfShape Expand Range Tile";
 
 /// An operator within bounds.
 #[derive(Clone, Debug)]
-pub struct Bounded {
+pub(super) struct Bounded {
     /// Its position in the graph.
     pub position: usize,
     /// The operator's name in ONNX.

@@ -15,7 +15,7 @@ use super::weights;
 use crate::fault::{Fault, FaultKind};
 
 /// A model that is safe to hand to tract.
-pub struct Checked {
+pub(crate) struct Checked {
     /// The model, without the values of large constants, bodies of control flow and claims about inner shapes.
     pub model: ModelProto,
     /// Sizes of the file's constants, by name.
@@ -28,13 +28,13 @@ pub struct Checked {
 
 impl Checked {
     /// The nodes in order.
-    pub fn nodes(&self) -> &[NodeProto] {
+    pub(crate) fn nodes(&self) -> &[NodeProto] {
         self.model.graph.as_ref().map_or(&[], |graph| &graph.node)
     }
 }
 
 /// What a node is called in faults: its name, or its first output, or its operator and position.
-pub fn node_name(node: &NodeProto, position: usize) -> String {
+pub(super) fn node_name(node: &NodeProto, position: usize) -> String {
     let named = [Some(&node.name), node.output.first()];
     match named.into_iter().flatten().find(|name| !name.is_empty()) {
         Some(name) => name.clone(),
@@ -43,7 +43,11 @@ pub fn node_name(node: &NodeProto, position: usize) -> String {
 }
 
 /// Checks a model, or returns every fault.
-pub fn check(mut model: ModelProto, folder: &Path, notes: &mut Vec<String>) -> Result<Checked, Vec<Fault>> {
+pub(super) fn check(
+    mut model: ModelProto,
+    folder: &Path,
+    notes: &mut Vec<String>,
+) -> Result<Checked, Vec<Fault>> {
     let graph = model.graph.take().unwrap_or_default();
     let mut checker = Checker {
         folder,

@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const OUT_OF_TIME: i32 = 75;
 
 /// The hidden command of the program that serves.
-pub const COMMAND: &str = "infer-shapes";
+pub(crate) const COMMAND: &str = "infer-shapes";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
@@ -64,7 +64,7 @@ pub fn through(program: PathBuf) {
 }
 
 /// Infers all it can, in a child where there is a program for it.
-pub fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
+pub(crate) fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
     let refused = |reason: String| {
         vec![Fault::new(
             "the graph",
@@ -253,7 +253,7 @@ thread_local! {
 }
 
 /// Tells the program that asks which node is next, where this process serves one.
-pub fn tell(position: usize) {
+pub(crate) fn tell(position: usize) {
     let Some(last) = TOLD.get() else { return };
     if last != Some(position) {
         TOLD.set(Some(Some(position)));

@@ -23,7 +23,7 @@ const VIEWS: &[&str] = &[
 ];
 
 /// Builds the network.
-pub fn network(
+pub(super) fn network(
     checked: &Checked,
     inferred: &Inferred,
     notes: &mut Vec<String>,

@@ -31,7 +31,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::spec::{InstanceSpec, NetworkSpec};
 
 /// Reads a model.
-pub fn read(source: &Source) -> Imported {
+pub(crate) fn read(source: &Source) -> Imported {
     let model = decode(source.bytes)?;
     let precision = model.graph.as_ref().and_then(precision::of);
     let folder = source.path.parent().unwrap_or(Path::new(""));

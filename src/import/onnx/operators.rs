@@ -33,7 +33,7 @@
 
 /// How FLOPs are counted.
 #[derive(Clone, Copy)]
-pub enum Flops {
+pub(super) enum Flops {
     /// None at all.
     None,
     /// So many an element of the first input.
@@ -52,7 +52,7 @@ pub enum Flops {
 
 /// What the backward pass keeps.
 #[derive(Clone, Copy)]
-pub enum Keeps {
+pub(super) enum Keeps {
     /// Nothing.
     Nothing,
     /// The activations it reads.
@@ -69,7 +69,7 @@ pub enum Keeps {
 
 /// What is moved.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Moves {
+pub(super) enum Moves {
     /// Inputs and outputs.
     All,
     /// As many bytes as the outputs have, there and back.
@@ -79,7 +79,7 @@ pub enum Moves {
 }
 
 /// How an operator is counted.
-pub struct Rule {
+pub(super) struct Rule {
     /// Names, with a space between them.
     operators: &'static str,
     /// FLOPs of the forward pass.
@@ -115,7 +115,7 @@ const fn moving(operators: &'static str, keeps: Keeps, moves: Moves) -> Rule {
 }
 
 /// For operators without a rule.
-pub const ANY_OTHER: Rule = rule("", Flops::Output(1.0), Flops::Output(1.0), Keeps::Activations);
+pub(super) const ANY_OTHER: Rule = rule("", Flops::Output(1.0), Flops::Output(1.0), Keeps::Activations);
 
 /// One byte: a mask as PyTorch keeps it.
 const MASK: Keeps = Keeps::Each(1.0);
@@ -213,7 +213,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The rule for an operator, if there is one.
-pub fn find(operator: &str) -> Option<&'static Rule> {
+pub(super) fn find(operator: &str) -> Option<&'static Rule> {
     RULES
         .iter()
         .find(|rule| rule.operators.split(' ').any(|name| name == operator))

@@ -14,7 +14,7 @@ static HOOK: Once = Once::new();
 ///
 /// Whatever `work` changes must be dropped after an error: a panic may leave it half done. The hook is installed once
 /// and looks at the thread, so that panics of other threads are still reported.
-pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let report = take_hook();
         set_hook(Box::new(move |panic| {

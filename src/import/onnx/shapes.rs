@@ -19,7 +19,7 @@ use crate::fault::{Fault, FaultKind};
 
 /// What is known about the tensors that nodes produce.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Inferred {
+pub(crate) struct Inferred {
     /// Sizes, by name; a tensor that is absent has no known shape.
     pub sizes: HashMap<String, TensorSize>,
     /// Tensors whose value does not depend on the graph's inputs, such as the shape of a tensor.
@@ -32,7 +32,7 @@ pub struct Inferred {
 const OPAQUE: &str = "stagecut.opaque";
 
 /// Infers all it can; what is missing shows in [`Inferred::reasons`]. An error is why tract cannot read the graph at all.
-pub fn infer(checked: &Checked) -> Result<Inferred, String> {
+pub(super) fn infer(checked: &Checked) -> Result<Inferred, String> {
     let inferred = quiet::catch(|| run(checked))?;
     inferred.map_err(|error| format!("{error:#}"))
 }
@@ -178,7 +178,12 @@ fn ask(graph: &mut InferenceModel, id: usize) -> String {
 }
 
 /// A fault for a tensor without a shape.
-pub fn unknown_shape(node: &NodeProto, position: usize, tensor: &str, reason: Option<&String>) -> Fault {
+pub(super) fn unknown_shape(
+    node: &NodeProto,
+    position: usize,
+    tensor: &str,
+    reason: Option<&String>,
+) -> Fault {
     // tract's messages can hold whole graphs.
     let reason: String = reason.map_or("", String::as_str).chars().take(200).collect();
     Fault::new(

@@ -6,7 +6,7 @@ use tract_onnx::pb::type_proto::Tensor;
 
 /// Shape and element type of a tensor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TensorSize {
+pub(crate) struct TensorSize {
     /// Length along each axis.
     pub dims: Vec<usize>,
     /// Bytes of an element.
@@ -17,23 +17,23 @@ pub struct TensorSize {
 
 impl TensorSize {
     /// Number of elements; a float, since what a damaged file claims need not fit an integer.
-    pub fn elements(&self) -> f64 {
+    pub(crate) fn elements(&self) -> f64 {
         self.dims.iter().map(|&dim| dim as f64).product()
     }
 
     /// Size in bytes.
-    pub fn bytes(&self) -> f64 {
+    pub(crate) fn bytes(&self) -> f64 {
         self.elements() * self.element_bytes
     }
 
     /// Length along an axis; 1 beyond the last.
-    pub fn dim(&self, axis: usize) -> f64 {
+    pub(crate) fn dim(&self, axis: usize) -> f64 {
         self.dims.get(axis).map_or(1.0, |&dim| dim as f64)
     }
 }
 
 /// Bytes of an element, and whether it is a floating-point number; `None` for types that tract cannot infer shapes with.
-pub fn element(data_type: i32) -> Option<(f64, bool)> {
+pub(super) fn element(data_type: i32) -> Option<(f64, bool)> {
     Some(match DataType::try_from(data_type).ok()? {
         DataType::Float => (4.0, true),
         DataType::Double => (8.0, true),
@@ -49,7 +49,7 @@ pub fn element(data_type: i32) -> Option<(f64, bool)> {
 }
 
 /// The type that tract is told: it has no bfloat16, and float16 is as large.
-pub fn for_tract(data_type: i32) -> i32 {
+pub(super) fn for_tract(data_type: i32) -> i32 {
     match DataType::try_from(data_type) {
         Ok(DataType::Bfloat16) => DataType::Float16 as i32,
         _ => data_type,
@@ -57,7 +57,7 @@ pub fn for_tract(data_type: i32) -> i32 {
 }
 
 /// The size that a type declares, if every axis has a number.
-pub fn declared(tensor: &Tensor) -> Option<TensorSize> {
+pub(super) fn declared(tensor: &Tensor) -> Option<TensorSize> {
     use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
     let (element_bytes, floating) = element(tensor.elem_type)?;
     let dims = tensor.shape.as_ref()?.dim.iter().map(|dim| match dim.value {

@@ -13,11 +13,11 @@ use crate::units::LARGEST_EXACT;
 
 /// Constants of at most this many elements keep their values, since shapes may depend on them (a target shape, the axes
 /// of a slice); of larger ones, weights in practice, only the size matters.
-pub const VALUES_KEPT: f64 = 1024.0;
+pub(super) const VALUES_KEPT: f64 = 1024.0;
 
 /// Checks a constant and returns its size. Afterwards its data are inside the message where they are few, and gone
 /// otherwise, so that nobody can be led to allocate what the dimensions claim.
-pub fn check(tensor: &mut TensorProto, at: &str, folder: &Path) -> Result<TensorSize, Fault> {
+pub(super) fn check(tensor: &mut TensorProto, at: &str, folder: &Path) -> Result<TensorSize, Fault> {
     let Some((element_bytes, floating)) = element(tensor.data_type) else {
         return Err(unsupported_type(at, tensor.data_type));
     };
@@ -74,7 +74,7 @@ pub fn check(tensor: &mut TensorProto, at: &str, folder: &Path) -> Result<Tensor
 }
 
 /// A fault for element types without a known size.
-pub fn unsupported_type(at: &str, data_type: i32) -> Fault {
+pub(super) fn unsupported_type(at: &str, data_type: i32) -> Fault {
     let found = match DataType::try_from(data_type) {
         Ok(known) => format!("element type {}", known.as_str_name()),
         Err(_) => format!("element type number {data_type}"),

@@ -8,7 +8,7 @@ use crate::spec::WorkSpec;
 
 /// What an operand is to training.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Role {
+pub(super) enum Role {
     /// A constant that training changes.
     Parameter,
     /// A constant that it does not.
@@ -22,7 +22,7 @@ pub enum Role {
 
 /// An input of a node.
 #[derive(Clone, Copy)]
-pub struct Operand<'a> {
+pub(super) struct Operand<'a> {
     /// Its size.
     pub size: &'a TensorSize,
     /// What it is to training.
@@ -31,7 +31,7 @@ pub struct Operand<'a> {
 
 impl Operand<'_> {
     /// Whether the backward pass computes a gradient for it.
-    pub fn has_gradient(&self) -> bool {
+    pub(super) fn has_gradient(&self) -> bool {
         self.size.floating && matches!(self.role, Role::Parameter | Role::Activation { gradient: true })
     }
 
@@ -41,7 +41,7 @@ impl Operand<'_> {
 }
 
 /// Work of a node.
-pub struct Cost {
+pub(super) struct Cost {
     /// FLOPs and bytes of both passes.
     pub work: WorkSpec,
     /// Bytes that the backward pass keeps from the forward pass.
@@ -51,7 +51,7 @@ pub struct Cost {
 }
 
 /// Work of a node with these inputs, absent ones included, and outputs.
-pub fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[TensorSize]) -> Cost {
+pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[TensorSize]) -> Cost {
     let found = find(&node.op_type);
     let rule = found.unwrap_or(&ANY_OTHER);
     let given: Vec<Operand> = inputs.iter().flatten().copied().collect();
@@ -113,7 +113,7 @@ pub fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[TensorSize]
 }
 
 /// Whether a constant input holds statistics, which are measured and not learned.
-pub fn is_statistic(node: &NodeProto, position: usize) -> bool {
+pub(super) fn is_statistic(node: &NodeProto, position: usize) -> bool {
     node.op_type == "BatchNormalization" && position >= 3
 }
 

@@ -20,7 +20,7 @@ use crate::study::summary::Summary;
 use crate::study::task;
 
 /// An instance with its best plan.
-pub struct Drawing {
+pub(super) struct Drawing {
     /// The problem in words.
     pub title: String,
     /// The plan in words.
@@ -34,7 +34,7 @@ pub struct Drawing {
 /// One drawing an instance: of the first problem whose best plan uses most stages, up to eight, so that it can be read.
 ///
 /// Instances that are made by generators are drawn once a family: they look alike.
-pub fn drawings(summary: &Summary, source: &Source) -> Vec<Drawing> {
+pub(super) fn drawings(summary: &Summary, source: &Source) -> Vec<Drawing> {
     let (Some(study), Some(store)) = (source.study, &source.store) else {
         return Vec::new();
     };
@@ -128,7 +128,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
 }
 
 /// A drawing as the page holds it: compressed, in letters; a browser unpacks it when it is opened.
-pub fn packed(svg: &str) -> String {
+pub(super) fn packed(svg: &str) -> String {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory has no cause to fail.
     let written = encoder.write_all(svg.as_bytes()).and_then(|()| encoder.finish());

@@ -28,7 +28,7 @@ const MOST_DRAWN: usize = 3_500_000;
 const PLOTTED: [&str; 3] = ["quality", "speed", "gaps"];
 
 /// The page: UTF-8, well-formed as XML too, so that any parser reads it.
-pub fn page(summary: &Summary, source: &Source) -> String {
+pub(crate) fn page(summary: &Summary, source: &Source) -> String {
     let title = escape_xml(source.title());
     let tables = tables(summary);
     let shown: Vec<Table> = tables

@@ -13,7 +13,7 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
 
 /// A plot.
-pub struct Plot<'a> {
+pub(super) struct Plot<'a> {
     /// Its name as an anchor.
     pub name: &'a str,
     /// Its name for people.
@@ -30,7 +30,7 @@ pub struct Plot<'a> {
 
 /// An axis.
 #[derive(Clone, Copy)]
-pub struct Axis {
+pub(super) struct Axis {
     /// Its name.
     pub title: &'static str,
     /// Smallest and largest value shown.
@@ -42,7 +42,7 @@ pub struct Axis {
 }
 
 /// A curve.
-pub struct Series {
+pub(super) struct Series {
     /// The method.
     pub name: String,
     /// Its position among all methods, which decides how it is drawn.
@@ -111,7 +111,7 @@ impl Axis {
 
 impl Plot<'_> {
     /// The figure: heading, drawing, and a legend that a script fills with the values under the pointer.
-    pub fn html(&self) -> String {
+    pub(super) fn html(&self) -> String {
         let title = escape_xml(self.title);
         let mut out = format!(
             "<figure class=\"plot\" id=\"plot-{}\"><h3>{title}</h3>\n",

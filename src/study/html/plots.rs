@@ -16,7 +16,7 @@ const SHARE: Axis = Axis {
 };
 
 /// All plots that have anything to show.
-pub fn plots(summary: &Summary) -> Vec<Plot<'static>> {
+pub(super) fn plots(summary: &Summary) -> Vec<Plot<'static>> {
     let all = [
         quality(summary),
         speed(summary),

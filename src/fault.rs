@@ -206,7 +206,7 @@ pub enum FaultKind {
         path: Vec<String>,
     },
     /// A number outside its range.
-    #[error("found {}, expected {expected}", number(*found))]
+    #[error("found {}, expected {expected}", in_digits(*found))]
     BadNumber {
         /// The number.
         found: f64,
@@ -381,7 +381,7 @@ pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a String>) -> O
 }
 
 /// A number as people write it: a large one with an exponent.
-fn number(value: f64) -> String {
+fn in_digits(value: f64) -> String {
     match value.is_finite() && value.abs() >= 1e7 {
         true => format!("{value:e}"),
         false => value.to_string(),

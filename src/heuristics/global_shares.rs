@@ -42,7 +42,7 @@ pub fn fill(
         works,
         must_stop,
     };
-    let global = search.best();
+    let global = search.best_shares();
     Allocation { global, ..allocation }
 }
 
@@ -61,7 +61,8 @@ struct Incumbent {
 }
 
 impl Search<'_> {
-    fn best(&self) -> Vec<f64> {
+    /// The best shares that rounds over the types of resources lead to, from those for half of everything.
+    fn best_shares(&self) -> Vec<f64> {
         let names = self.workers.resource_names.len();
         // On half of everything: both phases take twice as long as on all of it, where speed is the share.
         let [forward_ns, backward_ns] = self.longest_ns(&vec![0.5; names]);
@@ -83,7 +84,7 @@ impl Search<'_> {
     fn round(&self, best: &mut Incumbent) -> ControlFlow<()> {
         let names = self.workers.resource_names.len();
         for name in 0..names {
-            self.try_type(name, best)?;
+            self.try_resource(name, best)?;
         }
         for first in 0..names {
             for second in first + 1..names {
@@ -95,8 +96,8 @@ impl Search<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Every level of a type, and the shares between those points at which the nearest level changes.
-    fn try_type(&self, name: usize, best: &mut Incumbent) -> ControlFlow<()> {
+    /// Tries every level of a type of resource, and the shares between those points at which the nearest level changes.
+    fn try_resource(&self, name: usize, best: &mut Incumbent) -> ControlFlow<()> {
         for share in self.levels(name) {
             self.look_at_clock()?;
             let mut tried = best.global.clone();

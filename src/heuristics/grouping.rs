@@ -64,7 +64,7 @@ impl<'a> Grouping<'a> {
     pub fn greedy(&self) -> Option<Vec<usize>> {
         match self.problem.settings.groups {
             Groups::Assign => self.fill(|grouping, stage, devices, left| {
-                let with = |&class: &usize| grouping.with_one_more(stage, devices, class);
+                let with = |&class: &usize| grouping.ns_with_one_more(stage, devices, class);
                 let classes = (0..left.len()).filter(|&class| left[class] > 0);
                 classes.min_by_key(with)
             }),
@@ -100,7 +100,7 @@ impl<'a> Grouping<'a> {
             let Some(class) = pick(self, stage, &devices[stage], &left) else {
                 break;
             };
-            let cost_ns = self.with_one_more(stage, &devices[stage], class);
+            let cost_ns = self.ns_with_one_more(stage, &devices[stage], class);
             if cost_ns >= costs[stage] {
                 break;
             }
@@ -115,7 +115,8 @@ impl<'a> Grouping<'a> {
             .collect()
     }
 
-    fn with_one_more(&self, stage: usize, devices: &[usize], class: usize) -> u64 {
+    /// What a stage costs on these devices and one more of a class, in ns.
+    fn ns_with_one_more(&self, stage: usize, devices: &[usize], class: usize) -> u64 {
         let mut devices = devices.to_vec();
         devices[class] += 1;
         let choice = self.workers.choice_of(&devices);
@@ -132,7 +133,7 @@ impl<'a> Grouping<'a> {
         for stage in order {
             let free = (0..self.workers.choices.len()).filter(|&choice| is_left(self.workers, &left, choice));
             let choice = free.min_by_key(|&choice| self.cost_ns(stage, choice))?;
-            take(self.workers, &mut left, choice);
+            take_devices(self.workers, &mut left, choice);
             (choices[stage], costs[stage]) = (choice, self.cost_ns(stage, choice));
         }
         self.runs(&costs).then_some(choices)
@@ -210,7 +211,7 @@ pub(crate) fn neighbours(
     let mut left = workers.inventory.clone();
     choices
         .iter()
-        .for_each(|&choice| take(workers, &mut left, choice));
+        .for_each(|&choice| take_devices(workers, &mut left, choice));
     if problem.settings.groups == Groups::Given {
         let free = (0..workers.choices.len()).filter(|&choice| is_left(workers, &left, choice));
         steps.extend(free.map(|choice| vec![(stage, choice)]));
@@ -244,17 +245,17 @@ pub(crate) fn neighbours(
 
 /// Choices that the inventory still allows beside these.
 pub(crate) fn free_choices(workers: &Workers, choices: &[usize]) -> Vec<usize> {
-    let left = left(workers, choices);
+    let left = devices_left(workers, choices);
     let all = 0..workers.choices.len();
     all.filter(|&choice| is_left(workers, &left, choice)).collect()
 }
 
 /// What choices leave of the inventory.
-fn left(workers: &Workers, choices: &[usize]) -> Vec<usize> {
+fn devices_left(workers: &Workers, choices: &[usize]) -> Vec<usize> {
     let mut left = workers.inventory.clone();
     choices
         .iter()
-        .for_each(|&choice| take(workers, &mut left, choice));
+        .for_each(|&choice| take_devices(workers, &mut left, choice));
     left
 }
 
@@ -263,7 +264,8 @@ fn is_left(workers: &Workers, left: &[usize], choice: usize) -> bool {
     takes.zip(left).all(|(takes, left)| takes <= left)
 }
 
-fn take(workers: &Workers, left: &mut [usize], choice: usize) {
+/// Takes the devices of a choice off those left.
+fn take_devices(workers: &Workers, left: &mut [usize], choice: usize) {
     let takes = workers.choices[choice].takes.iter();
     left.iter_mut()
         .zip(takes)

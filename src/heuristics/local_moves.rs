@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use petgraph::Direction::{self, Incoming, Outgoing};
 
-use super::{Effort, Heuristic, MustStop, Run, orders, slicing};
+use super::{Effort, Heuristic, MustStop, Run, if_feasible, orders, slicing};
 use crate::cost::allocation::{Allocation, StageWork, bottleneck_ns};
 use crate::cost::{self, StageCost};
 use crate::problem::{Assignment, Problem};
@@ -42,17 +42,21 @@ pub(crate) fn improve_and_slice(
 ) -> Assignment {
     let mut best = improve(problem, assignment, must_stop);
     let mut best_ns = cost::assignment_ns(problem, &best);
-    // Every turn but the last finds a better plan.
     while !must_stop() {
         let sliced = orders::within_stages(problem, &best)
             .iter()
             .filter_map(|order| slicing::slice_below(problem, order, best_ns, must_stop))
             .min_by_key(|(_, objective_ns)| *objective_ns);
-        let Some((plan, _)) = sliced else {
+        // Slicing knows nothing of memory that depends on two stages.
+        let Some(plan) = sliced.and_then(|(plan, _)| if_feasible(problem, plan)) else {
             break;
         };
-        best = improve(problem, plan, must_stop);
-        best_ns = cost::assignment_ns(problem, &best);
+        let plan = improve(problem, plan, must_stop);
+        let plan_ns = cost::assignment_ns(problem, &plan);
+        if plan_ns >= best_ns {
+            break;
+        }
+        (best, best_ns) = (plan, plan_ns);
     }
     best
 }

@@ -52,9 +52,9 @@ pub(crate) fn slurm(asked: &Submission) -> String {
          #SBATCH --time={minutes}\n#SBATCH --requeue\n\
          # What is there already is not run again: submit the same script until nothing is missing.\n\
          exec {} study run {} --results {}{} --part \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs \"${{SLURM_CPUS_PER_TASK:-{cores}}}\" --quiet\n",
-        shell(asked.program),
-        shell(asked.study),
-        shell(asked.results),
+        quoted_for_shell(asked.program),
+        quoted_for_shell(asked.study),
+        quoted_for_shell(asked.results),
         most_tasks(asked)
     )
 }
@@ -63,9 +63,9 @@ pub(crate) fn slurm(asked: &Submission) -> String {
 pub(crate) fn hyperqueue(asked: &Submission) -> String {
     format!(
         "exec {} study run-task {} --results {}{} \"$HQ_ENTRY\"",
-        shell(asked.program),
-        shell(asked.study),
-        shell(asked.results),
+        quoted_for_shell(asked.program),
+        quoted_for_shell(asked.study),
+        quoted_for_shell(asked.results),
         most_tasks(asked)
     )
 }
@@ -81,7 +81,7 @@ fn most_tasks(asked: &Submission) -> String {
 /// The driver of Dask, in Python.
 pub(crate) const DASK_DRIVER: &str = include_str!("dask_driver.py");
 
-/// A path for a shell.
-fn shell(path: &Path) -> String {
+/// A path as one word of a shell command.
+fn quoted_for_shell(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

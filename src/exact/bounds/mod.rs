@@ -110,3 +110,15 @@ pub fn all_in_one_ns(problem: &Problem) -> u64 {
         .map(|t| t.total_ns() * (1 + t.consumers.len() as u64));
     (problem.work_ns() + moving.sum::<u64>()).max(1)
 }
+
+/// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
+/// solver's own tolerance has been taken off.
+pub(crate) fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
+    const SOLVER_ERROR: f64 = 2e-9;
+    let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
+    match safe {
+        safe if safe.is_nan() || safe <= 0.0 => 0,
+        safe if safe.is_infinite() => u64::MAX,
+        safe => safe.ceil() as u64,
+    }
+}

@@ -195,23 +195,11 @@ fn run(
         _ if found.is_some() => {}
         _ => {
             let unproved_ns = search.incumbent.unproved_ns();
-            let bound_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
+            let bound_ns = bounds::integral_bound(solved.bound, scale_ns).min(target_ns);
             search
                 .incumbent
                 .raise(BoundSource::Program, bound_ns.min(unproved_ns));
         }
     }
     Ok((solved.stop, found))
-}
-
-/// A bound in whole nanoseconds from one in doubles: every plan costs a whole number, so it may be rounded up, once the
-/// solver's own tolerance has been taken off.
-pub(crate) fn integral_bound(bound: f64, scale_ns: f64) -> u64 {
-    const SOLVER_ERROR: f64 = 2e-9;
-    let safe = (bound - SOLVER_ERROR * bound.abs().max(1.0)) * scale_ns;
-    match safe {
-        safe if safe.is_nan() || safe <= 0.0 => 0,
-        safe if safe.is_infinite() => u64::MAX,
-        safe => safe.ceil() as u64,
-    }
 }

@@ -3,7 +3,6 @@
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::anchored::{self, KnownStages, refutes, whole_stages};
 use crate::exact::bounds::{self, Bound};
-use crate::exact::homogeneous::program::integral_bound;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
 use crate::formulations::three_block;
@@ -75,7 +74,7 @@ pub(crate) fn raise_by_three_blocks(
             }
             Stop::Limit(_) if control.must_stop().is_some() => return Ok(()),
             Stop::Limit(_) | Stop::Optimal => {
-                let bottleneck_ns = integral_bound(solved.bound, scale_ns).min(target_ns);
+                let bottleneck_ns = bounds::integral_bound(solved.bound, scale_ns).min(target_ns);
                 let bound_ns = bounds::objective_from_bottleneck(search.problem(), bottleneck_ns);
                 let unproved_ns = search.incumbent.unproved_ns();
                 search

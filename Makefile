@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-joint bench-separate bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-joint bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -54,6 +54,9 @@ bench-separate: build ## Time plans with separate cuts on measured profiles; wri
 
 bench-joint: build ## Time joint plans of mixed devices against the plain program; writes benches/JOINT.md
 	benches/joint
+
+bench-two-builds: build ## Time another build (BEFORE=its program) and this one side by side, on the problems of the benchmarks; half an hour
+	benches/two-builds $(BEFORE)
 
 bench-ablation: build ## Measure what each part of the exact engine is worth, two hours; ABLATION=--quick takes ten minutes; appends to benches/ABLATION.md
 	benches/ablation $(ABLATION)

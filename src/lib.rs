@@ -76,7 +76,7 @@
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
 //! | which devices may form a worker | [`workers`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
-//! | a constraint family | [`formulations`]: a function, its page, its row prefix share one name |
+//! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
 //! | what is said where no plan fits the memory | `least_memory` |

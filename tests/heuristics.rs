@@ -187,27 +187,30 @@ fn orders_are_topological() {
 }
 
 #[test]
-fn what_no_order_holds_lies_next_to_what_it_exchanges_with() {
-    // A chain of six layers, and a seventh without predecessors whose tensor the fifth takes.
-    let ids = ["l0", "l1", "l2", "l3", "l4", "l5", "aside"];
-    let mut built = stagecut::Instance::builder("aside");
+fn what_hangs_on_a_chain_lies_next_to_where_it_hangs() {
+    // A chain of six layers; another takes what the second makes, and the fifth takes what one more makes.
+    let ids = ["l0", "l1", "l2", "l3", "l4", "l5", "taker", "maker"];
+    let mut built = stagecut::Instance::builder("hanging");
     for id in ids {
         built = built.layer(id, 1.0, 2.0);
     }
     for pair in ids[..6].windows(2) {
         built = built.tensor(pair[0], [pair[1]], 1e6);
     }
-    let built = built.tensor("aside", ["l4"], 1e6);
+    let built = built.tensor("l1", ["taker"], 1e6).tensor("maker", ["l4"], 1e6);
     let instance = built.devices("device", 3, 1e9).link(1e9, 0.0).build().unwrap();
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).unwrap();
     let problem = Problem::new(&instance, settings).unwrap();
-    for order in [
-        orders::least_crossing(&problem),
-        orders::least_crossing_from_end(&problem),
-    ] {
-        let place = |item: usize| order.iter().position(|&other| other == item).unwrap();
-        assert_eq!(place(6) + 1, place(4), "{order:?}");
-    }
+    let labels = stagecut::formulations::partition::item_labels(&instance, &problem);
+    let place = |order: &[usize], id: &str| order.iter().position(|&item| labels[item] == id).unwrap();
+    let forward = orders::least_crossing(&problem);
+    assert_eq!(place(&forward, "l1") + 1, place(&forward, "taker"), "{forward:?}");
+    let backward = orders::least_crossing_from_end(&problem);
+    assert_eq!(
+        place(&backward, "maker") + 1,
+        place(&backward, "l4"),
+        "{backward:?}"
+    );
 }
 
 #[test]

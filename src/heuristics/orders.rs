@@ -112,8 +112,7 @@ fn kahn(problem: &Problem, direction: Direction, rank: impl Fn(usize, u64) -> u6
 }
 
 /// Kahn's algorithm along edges of `direction`. Of the ready items of the least `group` the one is next behind which least
-/// crosses; of equals the one
-/// that became ready last, so that what needs nothing waits until it is needed.
+/// crosses; of equals the one that became ready last.
 ///
 /// Time O((n + ends of transfers) log n + order pairs): an item is ranked again where one of its transfers begins to cross, or has
 /// one end left.

@@ -64,6 +64,8 @@ switches! {
     ideals,
     /// The dynamic program over ideals with labels, for iterations.
     labelled_ideals,
+    /// The dynamic program over ideals of ordered items and sets of unordered ones.
+    unordered_items,
     /// The dynamic program over pairs of ideals.
     ideal_pairs,
     /// Feasible cut states: pairs of ideals that cannot lie before a boundary, for what must cross it and others, are left out.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::mixed::random_mixed;
 use common::{random_problem, separate_problem};
@@ -181,4 +181,56 @@ fn the_index_lists_every_page() {
             "{page}: no `{module}`"
         );
     }
+}
+
+/// The rows of the last table of benches/ABLATION.md: for each part the cells behind its name.
+fn last_ablation() -> BTreeMap<String, Vec<String>> {
+    let page = include_str!("../benches/ABLATION.md");
+    let last = page.rsplit("| without |").next().unwrap_or("");
+    let row = |line: &str| {
+        let mut cells = line.split('|').map(|cell| cell.trim().to_owned());
+        let name = cells.nth(1)?.strip_prefix('`')?.strip_suffix('`')?.to_owned();
+        Some((name, cells.collect()))
+    };
+    last.lines()
+        .take_while(|line| line.starts_with('|') || line.starts_with(" proved"))
+        .filter_map(row)
+        .collect()
+}
+
+#[test]
+fn pages_say_of_their_parts_what_the_last_ablation_measured() {
+    let rows = last_ablation();
+    let mut said = 0;
+    for page in
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/formulations")).expect("the folder is there")
+    {
+        let path = page.expect("it can be read").path();
+        let text = std::fs::read_to_string(&path).expect("pages are text");
+        let Some((_, worth)) = text.split_once("**In the suite**") else {
+            continue;
+        };
+        for clause in worth.split("without `").skip(1) {
+            let (part, rest) = clause.split_once('`').expect("a part has two ticks");
+            let number = |after: &str| {
+                let from = rest
+                    .split(after)
+                    .nth(1)
+                    .expect("it is written by benches/ablation");
+                let digits = |c: char| c.is_ascii_digit() || c == '.';
+                let text: String = from.chars().take_while(|&c| digits(c)).collect();
+                text.trim_end_matches('.').parse::<f64>().expect("a number")
+            };
+            let cell = |at: usize| rows[part][at].parse().unwrap_or(0.0);
+            let lost: f64 = rest
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok())
+                .expect("a number");
+            let found = [lost, number("time x "), number("at worst x ")];
+            assert_eq!(found, [cell(1), cell(3), cell(4)], "{}: `{part}`", path.display());
+            said += 1;
+        }
+    }
+    assert!(said >= 15, "{said} parts");
 }

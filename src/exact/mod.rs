@@ -14,6 +14,7 @@
 //! | [`ideals`] | the dynamic program over ideals |
 //! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
 //! | [`device_levels`] | the same over ideals and free devices, level by level |
+//! | `unordered_items` | the same over ideals of the items that have an order, and sets of those that have none |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
 //! | [`closure`] | what lies before and behind what |
@@ -39,6 +40,7 @@ mod portfolio;
 pub mod presolve;
 mod room;
 mod tuning;
+mod unordered_items;
 pub mod windows;
 
 pub(crate) use self::method::METHODS;

@@ -40,6 +40,13 @@ tuning! {
     /// the sizes of their entries.
     bytes_of_a_reached_ideal: usize = 192,
 
+    // unordered_items
+
+    /// Ideals of the ordered items, at most: pairs of them are looked at one by one, in tenths of a second.
+    most_ideals_beside_unordered: usize = 1_000,
+    /// Unordered items decided in all: about a second's work (ResNet-50 training in 4 stages takes a third of it).
+    steps_of_unordered_items: u64 = 20_000_000,
+
     // components/
 
     /// Ideals of one component that are listed if all of them are. Beyond, passes hardly ever end in time, and the program has the

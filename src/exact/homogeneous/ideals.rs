@@ -4,6 +4,7 @@ use crate::bound_source::BoundSource;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideals::{IdealSearch, Pass};
 use crate::exact::labelled_ideals;
+use crate::exact::unordered_items::UnorderedSearch;
 use crate::plan::StoppedBy;
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
@@ -14,6 +15,23 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_steps: u64) -> St
     // The reduction for this incumbent stays right for better ones.
     let reduced = search.reduced.clone();
     let mut ideals = IdealSearch::new(&reduced.problem, search.control(), most_steps);
+    ask_for_better(search, |limit_ns| (ideals.pass(limit_ns), ideals.ideals))
+}
+
+/// The same over ideals of the ordered items, and sets of the unordered ones.
+pub(crate) fn over_unordered_items(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
+    if let Some(limit_ns) = search.target_bottleneck_ns() {
+        search.presolve(limit_ns);
+    }
+    let reduced = search.reduced.clone();
+    let Some(mut states) = UnorderedSearch::new(&reduced.problem, search.control(), most_steps) else {
+        return StoppedBy::SizeLimit;
+    };
+    ask_for_better(search, |limit_ns| (states.pass(limit_ns), states.reached))
+}
+
+/// Passes, each for a better plan of the reduced problem than the last, until there is none; a pass also says how many states have been met.
+fn ask_for_better(search: &mut HomogeneousSearch, mut pass: impl FnMut(u64) -> (Pass, usize)) -> StoppedBy {
     // Every turn but the last finds a better plan.
     loop {
         let Some(limit_ns) = search.target_bottleneck_ns() else {
@@ -24,8 +42,8 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_steps: u64) -> St
             (search.incumbent.upper_ns < u64::MAX).then_some(search.incumbent.upper_ns),
             search.incumbent.lower_ns,
         );
-        let pass = ideals.pass(limit_ns);
-        search.incumbent.statistics.ideals = Some(ideals.ideals);
+        let (pass, ideals) = pass(limit_ns);
+        search.incumbent.statistics.ideals = Some(ideals);
         match pass {
             Pass::Found(assignment) => {
                 let before_ns = search.incumbent.upper_ns;

@@ -40,6 +40,8 @@ pub(crate) enum Step {
     PendantItems,
     /// The dynamic program over pairs of ideals, for periods of problems in two components, with so many steps at most.
     IdealPairs(u64),
+    /// The dynamic program over ideals of the ordered items and sets of the others, for periods, with so many steps at most.
+    UnorderedItems(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
     Ideals(u64),
     /// The dynamic program over ideals with labels, for iterations.
@@ -66,6 +68,7 @@ impl Step {
             Self::WorkAlone => switches.work_alone && relaxed::has_work_alone(problem),
             Self::PendantItems => switches.pendant_items,
             Self::IdealPairs(_) => switches.ideal_pairs && by_ideals,
+            Self::UnorderedItems(_) => switches.unordered_items && by_ideals,
             Self::Ideals(_) => switches.ideals && by_ideals,
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
             Self::Evolution => switches.evolution,
@@ -92,7 +95,11 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
             LabelledIdeals,
         ],
         Method::Milp => &[Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
-        Method::Ideals if is_period => &[Incumbents, Ideals(u64::MAX)],
+        Method::Ideals if is_period => &[
+            Incumbents,
+            UnorderedItems(TUNING.steps_of_unordered_items),
+            Ideals(u64::MAX),
+        ],
         Method::Ideals => &[Incumbents, LabelledIdeals],
         Method::Textbook => &[Program(Extent::Textbook)],
     }
@@ -125,6 +132,7 @@ fn steps_of_period(problem: &Problem) -> &'static [Step] {
         Communication::Blocking => &[
             Incumbents,
             Anchored,
+            UnorderedItems(TUNING.steps_of_unordered_items),
             IdealPairs(TUNING.steps_of_pairs),
             Program(Extent::Few),
             PendantItems,
@@ -139,6 +147,7 @@ fn steps_of_period(problem: &Problem) -> &'static [Step] {
             Incumbents,
             Anchored,
             Program(Extent::Few),
+            UnorderedItems(TUNING.steps_of_unordered_items),
             WorkAlone,
             IdealPairs(TUNING.steps_of_pairs),
             PendantItems,
@@ -212,6 +221,7 @@ impl Portfolio for Steps<'_> {
                 let stopped_by = destructive::over_ideal_pairs(search, most_steps);
                 return Ok(stopped_by.unwrap_or(StoppedBy::SizeLimit));
             }
+            Step::UnorderedItems(most_steps) => return Ok(ideals::over_unordered_items(search, most_steps)),
             Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
             Step::Evolution => quick::evolve(search, labels)?,

@@ -76,19 +76,21 @@ fn known<T: DeserializeOwned>(path: &Path) -> Vec<T> {
 /// Optima of the dnn-partitioning files, proved by others, for up to 32 accelerators: more than the files have, so they are asked for.
 #[test]
 fn dnn_partitioning() {
-    let Some(folder) = measured("dnn-partitioning") else {
-        return;
-    };
-    for row in known::<Known>(&folder.join("optima.csv")) {
-        let options = PipelineOptions {
-            communication: Some(Communication::Blocking),
-            devices: Some(row.stages),
-            device_kinds: Some(vec!["accelerator".into()]),
-            ..stages(row.stages)
-        };
-        let plan = prove(&folder.join(format!("{}.json", row.file)), &options);
-        let found = plan.objective_ms.expect("an optimal plan");
-        assert_relative_eq!(found, row.objective_ms, max_relative = 1e-6);
+    for folder in ["dnn-partitioning", "dnn-partitioning-hard"]
+        .into_iter()
+        .filter_map(measured)
+    {
+        for row in known::<Known>(&folder.join("optima.csv")) {
+            let options = PipelineOptions {
+                communication: Some(Communication::Blocking),
+                devices: Some(row.stages),
+                device_kinds: Some(vec!["accelerator".into()]),
+                ..stages(row.stages)
+            };
+            let plan = prove(&folder.join(format!("{}.json", row.file)), &options);
+            let found = plan.objective_ms.expect("an optimal plan");
+            assert_relative_eq!(found, row.objective_ms, max_relative = 1e-6);
+        }
     }
 }
 

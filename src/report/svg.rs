@@ -187,7 +187,7 @@ impl Scene<'_> {
             let _ = write!(out, "<g><title>{}</title>", escape_xml(&tooltip));
             for (pieces, stroke) in [(&light, LIGHT), (&heavy, HEAVY)] {
                 if !pieces.is_empty() {
-                    let curves: String = pieces.iter().map(|&(u, v)| self.piece(u, v)).collect();
+                    let curves: String = pieces.iter().map(|&(u, v)| self.edge_piece(u, v)).collect();
                     let _ = write!(out, "<path {stroke} d=\"{}\"/>", curves.trim_start());
                 }
             }
@@ -197,7 +197,7 @@ impl Scene<'_> {
     }
 
     /// From the foot of a vertex to the head of one on the next rank, and through that if it is a bend.
-    fn piece(&self, from: usize, to: usize) -> String {
+    fn edge_piece(&self, from: usize, to: usize) -> String {
         let (x, y) = (self.x[from], self.bottom(from));
         let (next_x, next_y) = (self.x[to], self.top(to));
         let middle = (y + next_y) / 2.0;

@@ -65,7 +65,7 @@ impl DeviceLine {
         }
         let counts: Vec<usize> = choices
             .iter()
-            .map(|&choice| inventory(workers, &workers.choices[choice]))
+            .map(|&choice| inventory_of_single(workers, &workers.choices[choice]))
             .collect::<Option<_>>()?;
         let (times, quantum_ns) = times_in_quanta(problem, workers);
         Some(Self {
@@ -128,7 +128,7 @@ fn single(workers: &Workers, class: usize) -> Option<usize> {
 }
 
 /// How many there are of what a choice takes one of; `None` where it takes more.
-fn inventory(workers: &Workers, choice: &Choice) -> Option<usize> {
+fn inventory_of_single(workers: &Workers, choice: &Choice) -> Option<usize> {
     let at = choice.takes.iter().position(|&takes| takes == 1)?;
     (choice.takes.iter().sum::<usize>() == 1).then(|| workers.inventory[at])
 }

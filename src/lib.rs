@@ -102,9 +102,9 @@
 //! * **A communication mode**: a variant of [`communication::Communication`]. The matches of that file ask what it keeps busy,
 //!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage and [`cost::allocation`] what a ring adds, [`exact`]
 //!   what it costs to cross a boundary, and [`mod@check`] all of it on its own path.
-//! * **A constraint family**: a function of [`formulations`] and its row in the page of the same stem, called by the programs
-//!   that have it. `tests/formulations.rs` fails until code and page name the same families. Dynamic programs do not know it:
-//!   [`exact`] must leave them out where it chooses the steps of a method.
+//! * **A constraint family**: a function of [`formulations`] with its page, called by the programs that have it and named in the first
+//!   table of `formulations/partition.md`. `tests/formulations.rs` fails until code, pages, their index and the size of the program agree.
+//!   Dynamic programs do not know it: the steps of [`exact`] leave them out in one place for homogeneous workers and one for others.
 //!
 //! All but the last change what files may say: `make schema` writes that down, and the snapshots of `--help` show it.
 //!

@@ -125,6 +125,8 @@ pub enum StoppedBy {
     SizeLimit,
     /// No method proves this kind of problem at its size: plans are found, and that is all.
     NoMethod,
+    /// HiGHS broke down on a part of the search; the other parts are done.
+    SolverError,
 }
 
 impl std::fmt::Display for Status {
@@ -147,6 +149,7 @@ impl std::fmt::Display for StoppedBy {
             Self::Interrupt => "interrupt",
             Self::SizeLimit => "size-limit",
             Self::NoMethod => "no-method",
+            Self::SolverError => "solver-error",
         })
     }
 }

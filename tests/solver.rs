@@ -1,5 +1,6 @@
 //! Why a search stopped and what it found: every combination, from the engine's own mouth.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ use stagecut::formulations::staging::Windows;
 use stagecut::heuristics::slicing;
 use stagecut::instance::Instance;
 use stagecut::methods;
+use stagecut::objective::Objective;
 use stagecut::options::{Groups, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status, StoppedBy};
 use stagecut::problem::Problem;
+use stagecut::schedule::Schedule;
 use stagecut::settings::Settings;
 use stagecut::solver::{Stop, solve};
 use stagecut::spec::{
@@ -279,4 +282,21 @@ fn infeasible_programs_are_told_apart_from_failures() {
         assert_eq!((solved.stop, solved.values), (Stop::Infeasible, None));
         assert_eq!(solved.bound, f64::INFINITY);
     }
+}
+
+/// Presolve of HiGHS loses more accuracy on this program than its own tolerance allows, and it ends with an error.
+#[test]
+fn program_whose_solution_presolve_spoils_is_solved_without() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("instances/measured/inception-v3.json");
+    let (mut spec, _) = stagecut::import::read_spec(&path).expect("a readable instance");
+    spec.pipeline = PipelineOptions {
+        stages: Some(4),
+        devices: Some(4),
+        micro_batches: Some(8),
+        schedule: Some(Schedule::Gpipe),
+        objective: Some(Objective::Iteration),
+        ..Default::default()
+    };
+    let plan = run(&spec, "milp", &Control::default());
+    assert_eq!(plan.status, Status::Optimal, "{:?}", plan.stopped_by);
 }

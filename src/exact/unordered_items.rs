@@ -1,11 +1,11 @@
 //! Dynamic program over ideals of the items that have an order, and sets of those that have none.
 #![doc = include_str!("../../formulations/unordered_items.md")]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::control::Control;
-use crate::cost::{Side, StageCost};
-use crate::exact::ideals::Pass;
+use crate::cost::Side;
+use crate::exact::ideals::{self, Pass, growth};
 use crate::exact::tuning::TUNING;
 use crate::exact::{bits, room};
 use crate::plan::StoppedBy;
@@ -24,6 +24,8 @@ pub(crate) struct UnorderedSearch<'a> {
     ideals: Vec<Box<[u64]>>,
     /// Work of each ideal, in ns.
     works_ns: Vec<i64>,
+    /// What each side of each transfer adds to load, link in and link out, in ns.
+    paid: Vec<[[u64; 3]; 2]>,
     /// Whether each transfer has an unordered end.
     is_loose: Vec<bool>,
     most_steps: u64,
@@ -118,6 +120,7 @@ impl<'a> UnorderedSearch<'a> {
             unordered,
             works_ns: ideals.iter().map(|ideal| work_ns(ideal)).collect(),
             ideals,
+            paid: ideals::paid_by_sides(problem),
             is_loose: loose_ends.iter().map(|&ends| ends == 1).collect(),
             most_steps,
             steps: 0,
@@ -330,12 +333,7 @@ impl<'a> UnorderedSearch<'a> {
                 .any(|&to| inside(to))
                 .then_some(Side::Consumer),
         };
-        let mut cost = StageCost::default();
-        if let Some(side) = side {
-            cost.add_transfer(self.problem.settings.communication, transfer, side);
-        }
-        let both = cost.both();
-        [both.communication_ns, both.link_in_ns, both.link_out_ns].map(|ns| ns as i64)
+        side.map_or([0; 3], |side| self.paid[t][side as usize].map(|ns| ns as i64))
     }
 
     /// Reads the stages off the states that lead to the one that leaves nothing.
@@ -363,13 +361,7 @@ impl<'a> UnorderedSearch<'a> {
 
 /// All ideals of some items, which others do not come before, none before one that it holds; `None` where there are too many.
 fn ideals_of(problem: &Problem, items: &[usize]) -> Option<Vec<Box<[u64]>>> {
-    let before = |item: usize| {
-        let before = problem
-            .order
-            .neighbors_directed((item as u32).into(), petgraph::Incoming);
-        before.map(|other| other.index()).collect::<Vec<_>>()
-    };
-    let before: HashMap<usize, Vec<usize>> = items.iter().map(|&item| (item, before(item))).collect();
+    let before = growth::predecessors(problem);
     let empty = bits::from_members(bits::words(problem.items.len()), []);
     let mut seen = HashSet::from([empty.clone()]);
     let mut ideals = vec![empty];
@@ -378,7 +370,7 @@ fn ideals_of(problem: &Problem, items: &[usize]) -> Option<Vec<Box<[u64]>>> {
         next += 1;
         for &item in items {
             let comes_next = !bits::contains(&ideal, item)
-                && before[&item].iter().all(|&other| bits::contains(&ideal, other));
+                && before[item].iter().all(|&other| bits::contains(&ideal, other));
             if comes_next {
                 let mut larger = ideal.clone();
                 bits::insert(&mut larger, item);
@@ -408,7 +400,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::cost;
+    use crate::cost::{self, StageCost};
     use crate::instance::Instance;
     use crate::options::{Communication, PipelineOptions};
     use crate::settings::Settings;

@@ -22,6 +22,7 @@ use good_lp::variable::VariableDefinition;
 use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};
 
 /// A program ready to be solved or written: variables with their names, rows with theirs, and what to minimise.
+#[derive(Clone)]
 pub struct Program {
     /// Every variable, named.
     pub variables: ProblemVariables,

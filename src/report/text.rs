@@ -128,6 +128,9 @@ fn why(plan: &Plan) -> String {
             format!("The search by `{method}` stopped at a cap of the method, such as the number of ideals.")
         }
         StoppedBy::NoMethod => "No method proves this kind of problem.".into(),
+        StoppedBy::SolverError => {
+            format!("HiGHS broke down on a part of the search by `{method}`; the other parts are done.")
+        }
     }
 }
 
@@ -156,6 +159,7 @@ fn hint(plan: &Plan) -> Option<String> {
             Some("`--method exact` finds and proves an optimum".into())
         }
         (_, StoppedBy::TimeLimit) => Some("raise `--time-limit`".into()),
+        (_, StoppedBy::SolverError) => Some("try another `--seed` or `--method`".into()),
         (_, StoppedBy::Gap) => Some("lower `--gap`; 0 asks for the optimum".into()),
         _ => None,
     }

@@ -64,9 +64,12 @@ pub struct SolverError {
 /// * `most_nodes`: branch-and-bound nodes after which it stops, whatever the machine;
 /// * `watch`: called now and then with the objective and bound in units of the scale.
 ///
+/// HiGHS breaks down where a row of its best solution is off by more than the tolerance once its presolve is undone, by 1.5e-9, say.
+/// Then it is asked again without its presolve. A wider tolerance would do as well, but proofs count on this one.
+///
 /// # Errors
 ///
-/// [`SolverError`] where HiGHS refuses the program or breaks down.
+/// [`SolverError`] where HiGHS refuses the program or breaks down both times.
 pub fn solve(
     program: Program,
     start: Option<&[f64]>,
@@ -74,6 +77,33 @@ pub fn solve(
     control: &Control,
     watch: &dyn Fn(Report),
 ) -> Result<Solved, SolverError> {
+    let limits = Limits {
+        start,
+        most_nodes,
+        control,
+    };
+    solve_within(program.clone(), true, &limits, watch)
+        .or_else(|_| solve_within(program, false, &limits, watch))
+}
+
+/// What a solve starts from, and where it ends.
+struct Limits<'a> {
+    start: Option<&'a [f64]>,
+    most_nodes: Option<u64>,
+    control: &'a Control<'a>,
+}
+
+fn solve_within(
+    program: Program,
+    presolve: bool,
+    limits: &Limits,
+    watch: &dyn Fn(Report),
+) -> Result<Solved, SolverError> {
+    let &Limits {
+        start,
+        most_nodes,
+        control,
+    } = limits;
     // good_lp hands HiGHS the linear part alone.
     let constant = program.objective.constant();
     let is_linear = program.binaries() == 0;
@@ -91,6 +121,11 @@ pub fn solve(
         "dual_feasibility_tolerance",
     ] {
         set(&mut model, name, TOLERANCE)?;
+    }
+    if !presolve {
+        model
+            .try_set_option("presolve", "off")
+            .map_err(|_| failed("presolve".into()))?;
     }
     set(&mut model, "mip_rel_gap", control.gap)?;
     set(&mut model, "mip_abs_gap", 0.0)?;

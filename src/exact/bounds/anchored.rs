@@ -36,18 +36,25 @@ pub(crate) fn by_cuts(problem: &Problem, control: &Control) -> u64 {
         .map(|transfer| transfer.items().count())
         .sum();
     let most_cuts = TUNING.most_boundary_steps / (problem.items.len() + ends);
+    let choice = choice_of_items(problem);
+    let enough = -2 * i128::from(bounds::all_in_one_ns(problem));
     let mut best_ns = 0;
     for item in items.into_iter().take(most_cuts) {
         if alone_ns[item] <= best_ns || control.must_stop().is_some() {
             break;
         }
-        best_ns = best_ns.max(of_stage(problem, &cheapest_set(problem, item)));
+        let mut with_item = choice.clone();
+        // No set without the item is as cheap.
+        with_item.charge(item, enough);
+        let has = with_item.cheapest();
+        let cheapest_set: Vec<usize> = (0..has.len()).filter(|&item| has[item]).collect();
+        best_ns = best_ns.max(of_stage(problem, &cheapest_set));
     }
     best_ns
 }
 
-/// The cheapest set of items that holds one.
-fn cheapest_set(problem: &Problem, anchor: usize) -> Vec<usize> {
+/// What sets of items cost: their work, and transfers that cross their limits.
+fn choice_of_items(problem: &Problem) -> MinCostClosure {
     let mut choice = MinCostClosure::new(problem.items.len());
     for (item, own) in problem.items.iter().enumerate() {
         choice.charge(item, i128::from(own.work_ns()));
@@ -58,10 +65,7 @@ fn cheapest_set(problem: &Problem, anchor: usize) -> Vec<usize> {
         choice.charge_split(Some(&producer), Some(&transfer.consumers), ns);
         choice.charge_split(Some(&transfer.consumers), Some(&producer), ns);
     }
-    // No set without the anchor is as cheap.
-    choice.charge(anchor, -2 * i128::from(bounds::all_in_one_ns(problem)));
-    let has = choice.cheapest();
-    (0..has.len()).filter(|&item| has[item]).collect()
+    choice
 }
 
 /// The bottleneck of a stage of these items, in ns.

@@ -12,7 +12,7 @@ use crate::exact::bits;
 use crate::exact::room;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
-use crate::problem::{Assignment, Problem};
+use crate::problem::{Assignment, Problem, Transfer};
 
 /// What a pass over the ideals found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,20 +49,11 @@ struct ReachedIdeal {
 impl<'a> IdealSearch<'a> {
     /// Prepares a search that gives up after so many extensions of a stage.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_steps: u64) -> Self {
-        let side = |t: usize, side: Side| {
-            let mut cost = StageCost::default();
-            cost.add_transfer(problem.settings.communication, &problem.transfers[t], side);
-            let both = cost.both();
-            [both.communication_ns, both.link_in_ns, both.link_out_ns]
-        };
-        let paid = (0..problem.transfers.len())
-            .map(|t| [side(t, Side::Producer), side(t, Side::Consumer)])
-            .collect();
         Self {
             problem,
             control,
             predecessors: growth::predecessors(problem),
-            paid,
+            paid: paid_by_sides(problem),
             most_steps,
             ideals: 0,
         }
@@ -80,6 +71,18 @@ impl<'a> IdealSearch<'a> {
         self.ideals += ideals;
         pass
     }
+}
+
+/// What each side of each transfer adds to load, link in and link out, in ns.
+pub(crate) fn paid_by_sides(problem: &Problem) -> Vec<[[u64; 3]; 2]> {
+    let paid = |transfer: &Transfer, side: Side| {
+        let mut cost = StageCost::default();
+        cost.add_transfer(problem.settings.communication, transfer, side);
+        let both = cost.both();
+        [both.communication_ns, both.link_in_ns, both.link_out_ns]
+    };
+    let sides = |transfer| [Side::Producer, Side::Consumer].map(|side| paid(transfer, side));
+    problem.transfers.iter().map(sides).collect()
 }
 
 /// The ideals that a pass has reached, layer after layer.

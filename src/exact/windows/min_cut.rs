@@ -7,6 +7,7 @@ const UNBOUNDED: u128 = 1 << 120;
 ///
 /// The classical closure problem: J. Picard, *Maximal closure of a graph and applications to combinatorial problems*,
 /// Management Science 22(11), 1976. A set is what lies on the source's side of a cut.
+#[derive(Clone)]
 pub(crate) struct MinCostClosure {
     network: Network,
     /// Cost of each node, in the set; negative if it is a gain.
@@ -89,7 +90,7 @@ impl MinCostClosure {
 }
 
 /// Edges with capacities. Each comes with its reverse, so that what flows along the one can be taken back along the other.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Network {
     nodes: usize,
     /// Tail, head and what can still flow; edge `e ^ 1` is the reverse of edge `e`.

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-joint bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -60,6 +60,9 @@ bench-two-builds: build ## Time another build (BEFORE=its program) and this one 
 
 bench-ablation: build ## Measure what each part of the exact engine is worth, two hours; ABLATION=--quick takes ten minutes; appends to benches/ABLATION.md
 	benches/ablation $(ABLATION)
+
+bench-law: build ## Hold the portfolio against the best of its parts; LAW='--limit 5 --every 3' is shorter; writes benches/LAW.md
+	benches/law $(LAW)
 
 bench-assembly-lines: build ## Prove lines from the literature, beside CP-SAT, hours; ASSEMBLY_LINES=--quick takes ten minutes and prints; writes benches/ASSEMBLY-LINES.md
 	benches/assembly-lines $(ASSEMBLY_LINES)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::bound_source::BoundSource;
 use crate::cost::allocation::Allocation;
+use crate::memory;
 use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::switches::Switches;
 
@@ -16,6 +17,8 @@ pub struct Control<'a> {
     pub started: Instant,
     /// How long it may take.
     pub time_limit: Option<Duration>,
+    /// Resident memory that the process may take, in bytes; `None` for what it has and three quarters of what the machine has free.
+    pub memory_bytes: Option<u64>,
     /// Relative gap at which it may stop.
     pub gap: f64,
     /// Seed of everything random.
@@ -88,6 +91,7 @@ impl Default for Control<'_> {
         Self {
             started: Instant::now(),
             time_limit: None,
+            memory_bytes: None,
             gap: 0.0,
             seed: 0,
             switches: Switches::default(),
@@ -130,6 +134,11 @@ impl Control<'_> {
     pub fn remaining(&self) -> Option<Duration> {
         self.time_limit
             .map(|limit| limit.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Bytes for whatever grows while the search goes on.
+    pub(crate) fn room_bytes(&self) -> usize {
+        memory::room_bytes(self.memory_bytes)
     }
 
     /// Seconds since the start.

@@ -15,7 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, Known, Progress};
-use crate::plan::{Outcome, Statistics};
+use crate::memory;
+use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::Problem;
 use crate::solver::SolverError;
 
@@ -74,6 +75,7 @@ impl Running {
         let &Control {
             started,
             time_limit,
+            memory_bytes,
             gap,
             seed,
             switches,
@@ -88,6 +90,7 @@ impl Running {
             let control = Control {
                 started,
                 time_limit,
+                memory_bytes,
                 gap,
                 seed,
                 switches,
@@ -113,24 +116,43 @@ impl Running {
         })
     }
 
-    /// The result of the search; when its time is up, and a moment has passed, what it has shown.
+    /// The result of the search; when its time or memory is up, and a moment has passed, what it has shown.
     fn wait(self, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
-        let mut over: Option<Instant> = None;
+        let most_bytes = control.memory_bytes.unwrap_or_else(memory::default_limit_bytes);
+        let mut over: Option<(StoppedBy, Instant)> = None;
         loop {
             let result = self.result.recv_timeout(LOOK);
             self.forward_progress(control);
-            match (result, control.must_stop()) {
+            if over.is_none() {
+                let is_too_large = || memory::resident_bytes() > most_bytes;
+                let memory = || is_too_large().then_some(StoppedBy::MemoryLimit);
+                over = control
+                    .must_stop()
+                    .or_else(memory)
+                    .map(|why| (why, Instant::now()));
+            }
+            match (result, over) {
+                // It knows of an interrupt, not of memory.
+                (Ok(Ok(outcome)), Some((StoppedBy::MemoryLimit, _)))
+                    if outcome.stopped_by == StoppedBy::Interrupt =>
+                {
+                    let stopped_by = StoppedBy::MemoryLimit;
+                    return Ok(Outcome {
+                        stopped_by,
+                        ..outcome
+                    });
+                }
                 (Ok(result), _) => return result,
                 (Err(RecvTimeoutError::Disconnected), _) => match self.thread.join() {
                     Err(panic) => std::panic::resume_unwind(panic),
                     Ok(()) => unreachable!("a search that does not panic sends its result"),
                 },
                 (Err(RecvTimeoutError::Timeout), None) => {}
-                (Err(RecvTimeoutError::Timeout), Some(stopped_by)) => {
-                    if control.is_interrupted() {
+                (Err(RecvTimeoutError::Timeout), Some((stopped_by, since))) => {
+                    if stopped_by != StoppedBy::TimeLimit {
                         self.shared.interrupt.store(true, Ordering::Relaxed);
                     }
-                    if over.get_or_insert_with(Instant::now).elapsed() > MOMENT {
+                    if since.elapsed() > MOMENT {
                         return Ok(self
                             .shared
                             .known

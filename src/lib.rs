@@ -161,6 +161,7 @@ pub mod labels;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod least_memory;
+mod memory;
 pub mod methods;
 mod named_values;
 #[cfg(feature = "cli")]

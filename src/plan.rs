@@ -121,6 +121,8 @@ pub enum StoppedBy {
     TimeLimit,
     /// Ctrl-C, or a caller's interrupt.
     Interrupt,
+    /// The memory that the search may take.
+    MemoryLimit,
     /// A cap of the method, such as the number of ideals.
     SizeLimit,
     /// No method proves this kind of problem at its size: plans are found, and that is all.
@@ -148,6 +150,7 @@ impl std::fmt::Display for StoppedBy {
             Self::TimeLimit => "time-limit",
             Self::Interrupt => "interrupt",
             Self::SizeLimit => "size-limit",
+            Self::MemoryLimit => "memory-limit",
             Self::NoMethod => "no-method",
             Self::SolverError => "solver-error",
         })

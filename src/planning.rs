@@ -36,6 +36,9 @@ pub struct Options {
     pub method: Method,
     /// Stop after so long with the best plan and bound. Default: no limit.
     pub time_limit: Option<Duration>,
+    /// Resident memory that the process may take, in bytes: searches keep within it, and what does not stops with the best plan and
+    /// bound. Default: what it has and three quarters of what the machine has free.
+    pub memory_bytes: Option<u64>,
     /// Stop at this relative gap between plan and bound. Default: 0.
     pub gap: f64,
     /// Seed of everything random. Default: 0.
@@ -48,6 +51,7 @@ impl Default for Options {
             pipeline: PipelineOptions::default(),
             method: Method::Exact(exact::Method::Exact),
             time_limit: None,
+            memory_bytes: None,
             gap: 0.0,
             seed: 0,
         }
@@ -58,6 +62,7 @@ impl Options {
     fn control(&self) -> Control<'_> {
         Control {
             time_limit: self.time_limit,
+            memory_bytes: self.memory_bytes,
             gap: self.gap,
             seed: self.seed,
             ..Control::default()

@@ -69,7 +69,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
     }
     let all = Switches::default();
     let mut best = None;
-    let usual = Caps::new(problem.settings.communication);
+    let usual = Caps::new(problem.settings.communication, 1 << 30);
     // With so few pairs that are looked at one by one, cut states stay coarse.
     let coarse = Caps { pairs: 64, ..usual };
     let cut_states = Switches {
@@ -231,7 +231,7 @@ fn ideals_that_count_are_enough() {
             let few = |near_bound| Caps {
                 all: 4,
                 near_bound,
-                ..Caps::new(problem.settings.communication)
+                ..Caps::new(problem.settings.communication, 1 << 30)
             };
             let within = |caps| PairSearch::capped(&problem, &control, caps, best_ns);
             let is_partial = within(few(0)).is_none();

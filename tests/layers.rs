@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
         "bound_source",
         "fault",
         "hybrid",
+        "memory",
         "named_values",
         "quantity",
         "shares",

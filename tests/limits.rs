@@ -321,3 +321,52 @@ fn ends_on_a_signal(what: &str, instance: &Value, options: &str, signal: &str) -
     }
     Err(format!("{what}, {signal}: took {least:?}"))
 }
+
+/// What searches may take below, and what they may go beyond it before they are stopped.
+const MEMORY: &str = "150MB";
+const MOST_RESIDENT_BYTES: u64 = 250_000_000;
+
+#[test]
+fn searches_keep_within_their_memory() {
+    let chosen = ["tied", "overlapped", "separate", "groups", "many operators"];
+    let chosen = problems().into_iter().filter(|(what, ..)| chosen.contains(what));
+    all_are_right(chosen.map(|(what, instance, options)| {
+        let folder = Folder::with("hard.json", instance.to_string());
+        let limits = format!("--time-limit 4 --memory {MEMORY} --output plan.json");
+        let mut program = program(&folder, &format!("solve hard.json {options} {limits}"));
+        let mut child = program.stderr(Stdio::null()).spawn().expect("the program starts");
+        let status = Path::new("/proc").join(child.id().to_string()).join("status");
+        let mut most_bytes = 0;
+        // It is gone once it has ended, but for its status.
+        while let Some(bytes) = resident_bytes(&status) {
+            most_bytes = most_bytes.max(bytes);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ended = child.wait().expect("the program ends");
+        let plan = std::fs::read(folder.path("plan.json"));
+        let plan = plan.map_err(|error| format!("{what}: {ended}: {error}"))?;
+        let answer: Value = serde_json::from_slice(&plan).map_err(|error| format!("{what}: {error}"))?;
+        match answer["objective_ms"].is_null() || most_bytes > MOST_RESIDENT_BYTES {
+            true => Err(format!("{what}: {}, {most_bytes} bytes", answer["status"])),
+            false => Ok(()),
+        }
+    }));
+}
+
+/// The most that a process has had in the memory of the machine so far; nothing of one that has ended.
+fn resident_bytes(status: &Path) -> Option<u64> {
+    let status = std::fs::read_to_string(status).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = peak.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[test]
+fn search_without_memory_says_so() {
+    let (_, instance, options) = problems().swap_remove(0);
+    let folder = Folder::with("hard.json", instance.to_string());
+    let arguments = format!("solve hard.json {options} --memory 1MB --quiet");
+    let output = program(&folder, &arguments).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("raise `--memory`"), "{said}");
+}

@@ -82,6 +82,7 @@ pub(super) fn control<'a>(
         .build_global();
     Control {
         time_limit: args.time_limit.map(Duration::from_secs_f64),
+        memory_bytes: args.memory.map(|bytes| bytes as u64),
         gap: args.gap,
         seed: args.seed,
         switches: Switches::without(args.without.iter().copied()).unwrap_or_default(),

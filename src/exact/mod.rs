@@ -38,7 +38,6 @@ pub mod labelled_ideals;
 mod method;
 mod portfolio;
 pub mod presolve;
-mod room;
 mod tuning;
 mod unordered_items;
 pub mod windows;

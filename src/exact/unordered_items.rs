@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use crate::control::Control;
 use crate::cost::Side;
+use crate::exact::bits;
 use crate::exact::ideals::{self, Pass, growth};
 use crate::exact::tuning::TUNING;
-use crate::exact::{bits, room};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -159,7 +159,7 @@ impl<'a> UnorderedSearch<'a> {
         limit_ns: i64,
     ) -> Result<Option<Assignment>, StoppedBy> {
         let mut states = States::new(self.ideals.len() - 1, self.unordered.len());
-        let most_reached = room::bytes() / TUNING.bytes_of_a_reached_ideal;
+        let most_reached = self.control.room_bytes() / TUNING.bytes_of_a_reached_ideal;
         let mut layer = 0..1;
         for left in (0..self.problem.stages()).rev() {
             let start = states.reached.len();

@@ -123,6 +123,7 @@ fn why(plan: &Plan) -> String {
         StoppedBy::Completed => format!("The method `{method}` has nothing left to try."),
         StoppedBy::Gap => format!("The search by `{method}` stopped at the gap that was asked for."),
         StoppedBy::TimeLimit => format!("The search by `{method}` stopped at the time limit."),
+        StoppedBy::MemoryLimit => format!("The search by `{method}` stopped at the limit of its memory."),
         StoppedBy::Interrupt => format!("The search by `{method}` was interrupted."),
         StoppedBy::SizeLimit => {
             format!("The search by `{method}` stopped at a cap of the method, such as the number of ideals.")
@@ -159,6 +160,7 @@ fn hint(plan: &Plan) -> Option<String> {
             Some("`--method exact` finds and proves an optimum".into())
         }
         (_, StoppedBy::TimeLimit) => Some("raise `--time-limit`".into()),
+        (_, StoppedBy::MemoryLimit) => Some("raise `--memory`".into()),
         (_, StoppedBy::SolverError) => Some("try another `--seed` or `--method`".into()),
         (_, StoppedBy::Gap) => Some("lower `--gap`; 0 asks for the optimum".into()),
         _ => None,

@@ -8,6 +8,7 @@ use crate::cli::{CliError, output};
 use crate::instance::Instance;
 use crate::options::PipelineOptions;
 use crate::problem::Problem;
+use crate::quantity;
 use crate::settings::Settings;
 use crate::switches::Switches;
 
@@ -111,6 +112,11 @@ pub struct SearchArgs {
     /// Stop after so many seconds with the best plan so far
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub time_limit: Option<f64>,
+
+    /// Memory that the search may take, such as 8GB; it keeps within it, or stops with the best plan so far [default: three quarters of
+    /// what the machine has free]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub memory: Option<f64>,
 
     /// Stop at this relative gap between plan and bound
     #[arg(long, default_value_t = 0.0, value_parser = gap)]

@@ -11,7 +11,6 @@ use crate::exact::components::ranges::RangeUnion;
 use crate::exact::components::table::{self, IdealTable, Items, TooMany};
 use crate::exact::components::times::{BusyTimes, sum};
 use crate::exact::ideals::growth;
-use crate::exact::room;
 use crate::problem::Problem;
 
 /// A set of items without order with the rest, and its ideals by growing work: the empty one first, all of them last.
@@ -41,6 +40,7 @@ impl Component {
         items: Vec<usize>,
         relevant_ns: Option<&RangeUnion>,
         most_ideals: usize,
+        most_bytes: usize,
     ) -> Result<Self, TooMany> {
         let positions = positions(&items);
         let before = before(problem, &items, &positions);
@@ -48,7 +48,7 @@ impl Component {
         let [words, transfer_words] = [items.len(), transfers.len()].map(bits::words);
         // Sets of items and transfers, once as they are visited, once sorted, and while they grow.
         let bytes_of_an_ideal = 4 * 8 * (words.max(1) + transfer_words) + 64;
-        let most_ideals = most_ideals.min(room::bytes() / bytes_of_an_ideal);
+        let most_ideals = most_ideals.min(most_bytes / bytes_of_an_ideal);
         let listed = Items {
             works_ns: items.iter().map(|&item| problem.items[item].work_ns()).collect(),
             before: &before,

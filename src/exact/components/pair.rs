@@ -21,11 +21,13 @@ pub struct Caps {
     pub near_bound: usize,
     /// Pairs of ideals before a boundary that are looked at one by one, at most, where transfers are blocking.
     pub pairs: usize,
+    /// Bytes that the ideals of a component may take.
+    pub bytes: usize,
 }
 
 impl Caps {
-    /// What the portfolio allows.
-    pub fn new(communication: Communication) -> Self {
+    /// What the portfolio allows, with so much memory.
+    pub fn new(communication: Communication, bytes: usize) -> Self {
         Self {
             all: TUNING.most_ideals,
             near_bound: match communication {
@@ -34,6 +36,7 @@ impl Caps {
                 Communication::Ignored | Communication::Overlapped => TUNING.most_ideals_near_bound,
             },
             pairs: TUNING.most_pairs_of_a_round,
+            bytes,
         }
     }
 }
@@ -50,7 +53,7 @@ pub(crate) fn list(
     let items = split_in_two(problem, caps.all)?;
     let mut components = items
         .clone()
-        .map(|items| Component::new(problem, items, None, caps.all).ok());
+        .map(|items| Component::new(problem, items, None, caps.all, caps.bytes).ok());
     components.sort_by_key(|component| Reverse(component.as_ref().map_or(usize::MAX, Component::len)));
     let [large, small] = components;
     let small = small?;
@@ -63,7 +66,14 @@ pub(crate) fn list(
     loop {
         let limit_ns = least_ns + above_ns;
         let relevant_ns = relevant_work_ns(problem, &small, limit_ns);
-        match Component::new(problem, large.clone(), Some(&relevant_ns), caps.near_bound) {
+        let listed = Component::new(
+            problem,
+            large.clone(),
+            Some(&relevant_ns),
+            caps.near_bound,
+            caps.bytes,
+        );
+        match listed {
             Ok(large) => return Some(([large, small], limit_ns)),
             Err(TooMany::Listed) if above_ns > 0 && !must_stop() => above_ns /= TUNING.limit_shrink_factor,
             Err(_) => return None,

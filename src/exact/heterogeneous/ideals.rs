@@ -10,7 +10,6 @@ use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth};
-use crate::exact::room;
 use crate::labels;
 use crate::objective::Formula;
 use crate::plan::StoppedBy;
@@ -165,7 +164,7 @@ impl<'a> AllocationSearch<'a> {
             looked_at: 0,
             bytes_of_a_label: BYTES_OF_A_LABEL + 8 * self.workers.inventory.len(),
             bytes_of_an_ideal: BYTES_OF_AN_IDEAL + 2 * n.div_ceil(8),
-            most_bytes: room::bytes(),
+            most_bytes: self.control.room_bytes(),
         };
         ideals.by_size[n].push(0);
         let mut steps = 0;

@@ -1,6 +1,6 @@
 //! What a stage holds while it grows, on workers that differ: times by class, transfers, bytes.
 
-use crate::cost::allocation::StageWork;
+use crate::cost::allocation::{StageWork, bottleneck_ns};
 use crate::cost::{Side, StageCost};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::Tally;
@@ -34,6 +34,10 @@ pub(super) struct Holding<'a> {
     /// Items that the class cannot run.
     cannot: Vec<usize>,
     transfers: StageCost,
+    /// The part of them that is paid whatever joins.
+    committed: StageCost,
+    /// What that may come to at most, in ns.
+    most_committed_ns: u64,
     /// Bytes held once, of one further version of the weights, and of one micro-batch in flight.
     bytes: [u64; 3],
 }
@@ -50,7 +54,8 @@ impl<'a> Holding<'a> {
         let classes = problem
             .workers
             .as_ref()
-            .map_or(0, |workers| workers.classes.len());
+            .map_or(&[][..], |workers| &workers.classes);
+        let all_pay = classes.iter().all(|class| class.pays_communication);
         Self {
             problem,
             capacity,
@@ -59,9 +64,14 @@ impl<'a> Holding<'a> {
             heaviest: capacity.strongest * (limit_ns as f64 + 1.0),
             behind,
             weight: 0,
-            sums: vec![[0; 2]; classes],
-            cannot: vec![0; classes],
+            sums: vec![[0; 2]; classes.len()],
+            cannot: vec![0; classes.len()],
             transfers: StageCost::default(),
+            committed: StageCost::default(),
+            most_committed_ns: match all_pay && problem.formula().is_bottleneck() {
+                true => limit_ns,
+                false => u64::MAX,
+            },
             bytes: [0; 3],
         }
     }
@@ -131,5 +141,18 @@ impl Tally for Holding<'_> {
 
     fn stop_paying(&mut self, transfer: usize, side: Side) {
         self.transfers = self.transfers.minus(self.sides[transfer][side as usize]);
+    }
+
+    fn commit(&mut self, transfer: usize, side: Side) {
+        self.committed = self.committed.plus(self.sides[transfer][side as usize]);
+    }
+
+    fn release(&mut self, transfer: usize, side: Side) {
+        self.committed = self.committed.minus(self.sides[transfer][side as usize]);
+    }
+
+    /// Transfers cost every worker the same.
+    fn is_hopeless(&self) -> bool {
+        bottleneck_ns(&self.problem.settings, &self.committed) > self.most_committed_ns
     }
 }

@@ -6,7 +6,6 @@ use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_tree::Line;
 use crate::exact::ideal_tree::search::{self, Effort, Ending, Known};
 use crate::exact::ideals::growth;
-use crate::exact::room;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
 
@@ -24,11 +23,11 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> Sto
         assignment: search.best().map(|plan| search.reduced.lower(plan)),
         lower: search.lower_bottleneck_ns,
     };
+    let control = search.control();
     let effort = Effort {
         work: most_work,
-        bytes: room::bytes() / 2,
+        bytes: control.room_bytes() / 2,
     };
-    let control = search.control();
     let must_stop = || control.must_stop().is_some();
     let Ok(found) = search::search(&line, &known, effort, &must_stop) else {
         return StoppedBy::SizeLimit;

@@ -2,7 +2,6 @@
 
 use crate::control::Control;
 use crate::exact::ideal_pairs::reached::{ReachedLayers, ReachedPair};
-use crate::exact::room;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
@@ -24,7 +23,7 @@ impl<'a> Budget<'a> {
             control,
             steps: 0,
             until: 0,
-            room_bytes: room::bytes(),
+            room_bytes: control.room_bytes(),
         }
     }
 

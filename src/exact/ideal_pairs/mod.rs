@@ -54,7 +54,7 @@ struct Ends {
 impl<'a> PairSearch<'a> {
     /// Prepares a search for limits up to `most_ns`; `None` for a problem in one component, or with too many ideals.
     pub fn new(problem: &'a Problem, control: &'a Control<'a>, most_ns: u64) -> Option<Self> {
-        let caps = Caps::new(problem.settings.communication);
+        let caps = Caps::new(problem.settings.communication, control.room_bytes());
         Self::capped(problem, control, caps, most_ns)
     }
 

@@ -7,7 +7,7 @@ use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
-use crate::problem::Problem;
+use crate::problem::{Problem, Transfer};
 
 /// What a stage adds up while it grows and shrinks.
 pub(crate) trait Tally {
@@ -21,6 +21,14 @@ pub(crate) trait Tally {
     fn pay(&mut self, transfer: usize, side: Side);
     /// The stage no longer pays it.
     fn stop_paying(&mut self, transfer: usize, side: Side);
+    /// Whatever joins, the stage goes on paying it.
+    fn commit(&mut self, _transfer: usize, _side: Side) {}
+    /// It may stop paying it again.
+    fn release(&mut self, _transfer: usize, _side: Side) {}
+    /// Whether no stage with all that is in it, and without all that it can no longer hold, could be of use.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
 }
 
 /// How the growing of a stage ended.
@@ -55,11 +63,18 @@ pub(crate) fn successors(problem: &Problem) -> Vec<Vec<usize>> {
     (0..problem.items.len()).map(behind).collect()
 }
 
+/// For each transfer, whether some consumer lies outside an ideal.
+pub(crate) fn leaving(problem: &Problem, ideal: &[u64]) -> Vec<bool> {
+    let is_outside = |&item: &usize| !bits::contains(ideal, item);
+    let leaves = |transfer: &Transfer| transfer.consumers.iter().any(is_outside);
+    problem.transfers.iter().map(leaves).collect()
+}
+
 /// A stage that grows downwards from the end of an ideal, one item at a time, and shrinks back.
 ///
 /// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is
 /// decided once, taken or left; what is left never frees what lies before it, so every up-closed part of the ideal is met
-/// exactly once.
+/// exactly once. What lies before an item that is left is barred from the stage, and what it sends there is paid for good.
 pub(crate) struct Growth<'a, T> {
     problem: &'a Problem,
     control: &'a Control<'a>,
@@ -72,6 +87,14 @@ pub(crate) struct Growth<'a, T> {
     waits_for: Vec<u32>,
     /// For each transfer, whether its producer is in the stage, and how many of its consumers are.
     ends: Vec<(bool, u32)>,
+    /// For each transfer, whether some consumer lies outside the ideal.
+    leaves: Vec<bool>,
+    /// Whether the stage can no longer hold an item.
+    is_barred: Vec<bool>,
+    /// All of these, in the order in which they became so.
+    barred: Vec<usize>,
+    /// How many there were before each item that is left.
+    barred_before: Vec<usize>,
     size: usize,
     /// What the stage adds up to.
     pub tally: T,
@@ -105,6 +128,10 @@ impl<'a, T: Tally> Growth<'a, T> {
             taken: Vec::new(),
             waits_for,
             ends: vec![(false, 0); problem.transfers.len()],
+            leaves: leaving(problem, left),
+            is_barred: vec![false; n],
+            barred: Vec::new(),
+            barred_before: Vec::new(),
             size: 0,
             tally,
             steps: 0,
@@ -117,16 +144,17 @@ impl<'a, T: Tally> Growth<'a, T> {
         let patience = TUNING.growth_steps_between_clock_looks;
         let mut next_look = patience;
         loop {
-            while self.taken.len() < self.free.len() {
+            while self.taken.len() < self.free.len() && !self.tally.is_hopeless() {
                 let item = self.free[self.taken.len()];
                 let takes = self.tally.admits(item);
-                if takes {
-                    self.take(item);
+                match takes {
+                    true => self.take(item),
+                    false => self.leave(item),
                 }
                 self.taken.push(takes);
                 self.steps += 1;
             }
-            if self.size > 0 && leaf(&self.tally, &self.left) {
+            if self.size > 0 && !self.tally.is_hopeless() && leaf(&self.tally, &self.left) {
                 return Grown::Accepted;
             }
             if self.steps > most_steps {
@@ -142,9 +170,11 @@ impl<'a, T: Tally> Growth<'a, T> {
             loop {
                 match self.taken.pop() {
                     None => return Grown::All,
-                    Some(false) => {}
+                    Some(false) => self.reconsider(),
                     Some(true) => {
-                        self.put_back(self.free[self.taken.len()]);
+                        let item = self.free[self.taken.len()];
+                        self.put_back(item);
+                        self.leave(item);
                         self.taken.push(false);
                         break;
                     }
@@ -179,6 +209,44 @@ impl<'a, T: Tally> Growth<'a, T> {
         self.move_item(item, false);
     }
 
+    /// Bars an item and all that comes before it.
+    fn leave(&mut self, item: usize) {
+        self.barred_before.push(self.barred.len());
+        let mut next = self.barred.len();
+        self.bar(item);
+        while let Some(&item) = self.barred.get(next) {
+            next += 1;
+            for &before in &self.predecessors[item] {
+                if !self.is_barred[before] {
+                    self.bar(before);
+                }
+            }
+        }
+    }
+
+    fn bar(&mut self, item: usize) {
+        self.is_barred[item] = true;
+        self.barred.push(item);
+        for &t in &self.problem.transfers_of[item] {
+            if self.problem.transfers[t].producer == item && self.ends[t].1 > 0 {
+                self.tally.commit(t, Side::Consumer);
+            }
+        }
+    }
+
+    /// Takes back what barred the last item that was left.
+    fn reconsider(&mut self) {
+        let start = self.barred_before.pop().unwrap_or(0);
+        for item in self.barred.drain(start..) {
+            self.is_barred[item] = false;
+            for &t in &self.problem.transfers_of[item] {
+                if self.problem.transfers[t].producer == item && self.ends[t].1 > 0 {
+                    self.tally.release(t, Side::Consumer);
+                }
+            }
+        }
+    }
+
     /// Updates what the stage pays for the item's transfers as the item enters or leaves.
     fn move_item(&mut self, item: usize, enters: bool) {
         for &t in &self.problem.transfers_of[item] {
@@ -202,6 +270,16 @@ impl<'a, T: Tally> Growth<'a, T> {
             }
             if let Some(side) = paid(after) {
                 self.tally.pay(t, side);
+            }
+            let for_good = match item == transfer.producer {
+                true => self.leaves[t].then_some(Side::Producer),
+                false => (before.1.min(after.1) == 0 && self.is_barred[transfer.producer])
+                    .then_some(Side::Consumer),
+            };
+            match (for_good, enters) {
+                (Some(side), true) => self.tally.commit(t, side),
+                (Some(side), false) => self.tally.release(t, side),
+                (None, _) => {}
             }
         }
     }

@@ -9,7 +9,6 @@ use self::growth::{Grown, Growth, Tally};
 use crate::control::Control;
 use crate::cost::{Side, StageCost};
 use crate::exact::bits;
-use crate::exact::room;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem, Transfer};
@@ -117,7 +116,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         let (problem, control) = (self.search.problem, self.search.control);
         // Each ideal is kept twice, as reached and to be recognised, in tables that double.
         let words = self.reached[0].left.len();
-        let most_reached = room::bytes() / (2 * 8 * words + TUNING.bytes_of_a_reached_ideal);
+        let most_reached = control.room_bytes() / (2 * 8 * words + TUNING.bytes_of_a_reached_ideal);
         let mut layer = 0..1;
         for from_end in 1..=problem.stages() {
             let start = self.reached.len();
@@ -147,27 +146,21 @@ impl<'s, 'a> Layers<'s, 'a> {
         let search = self.search;
         let stages = search.problem.stages();
         let all_stages = search.problem.settings.all_stages;
-        let may_leave_ns = (stages - from_end) as u128 * u128::from(self.limit_ns);
-        let tally = StageTally::new(search, from_end, self.limit_ns);
-        let ReachedIdeal {
-            left,
-            work_ns: parent_ns,
-            ..
-        } = &self.reached[parent];
-        let parent_ns = *parent_ns;
+        let ReachedIdeal { left, work_ns, .. } = &self.reached[parent];
+        let parent_ns = *work_ns;
+        let tally = StageTally::new(search, self.limit_ns, from_end, left, parent_ns);
         let mut stage = Growth::new(search.problem, search.control, &search.predecessors, left, tally);
         let (seen, reached) = (&mut self.seen, &mut self.reached);
         let grown = stage.each(search.most_steps - self.steps, &mut |tally, left| {
-            if !tally.keeps_limit() {
+            if !tally.keeps_limit() || !tally.others_may_keep_limit() {
                 return false;
             }
             let work_ns = parent_ns - tally.work_ns;
             let is_empty = left.iter().all(|word| *word == 0);
-            // More work left than the remaining stages can carry, or stages left without an item.
-            let is_dead = u128::from(work_ns) > may_leave_ns;
+            // Stages left without an item, or items without a stage.
             let is_early = all_stages && is_empty && from_end < stages;
             let is_late = from_end == stages && !is_empty;
-            if is_dead || is_early || is_late || seen.contains(left) {
+            if is_early || is_late || seen.contains(left) {
                 return false;
             }
             seen.insert(left.into());
@@ -204,24 +197,55 @@ fn unwind(n: usize, reached: &[ReachedIdeal]) -> Assignment {
 /// What a stage adds up to where workers are alike.
 struct StageTally<'a, 'b> {
     search: &'b IdealSearch<'a>,
-    from_end: usize,
     limit_ns: u64,
+    from_end: usize,
+    /// What the stages before it can carry, in ns.
+    capacity_ns: u64,
+    /// Work of the ideal that the stage is taken off, in ns.
+    ideal_ns: u64,
+    /// For each transfer, whether all of it lies in that ideal.
+    is_inside: Vec<bool>,
     work_ns: u64,
     /// Load, link in and link out beside the work.
     paid_ns: [u64; 3],
+    /// The part of it that is paid whatever joins.
+    committed_ns: [u64; 3],
+    /// What producers in the stages before it pay at least, in the same way: some consumer is in the stage or behind it.
+    before_ns: [u64; 3],
     bytes: u64,
 }
 
 impl<'a, 'b> StageTally<'a, 'b> {
-    fn new(search: &'b IdealSearch<'a>, from_end: usize, limit_ns: u64) -> Self {
-        Self {
+    /// Of an empty stage at the end of an ideal with so much work.
+    fn new(
+        search: &'b IdealSearch<'a>,
+        limit_ns: u64,
+        from_end: usize,
+        ideal: &[u64],
+        ideal_ns: u64,
+    ) -> Self {
+        let problem = search.problem;
+        let mut tally = Self {
             search,
-            from_end,
             limit_ns,
+            from_end,
+            capacity_ns: ((problem.stages() - from_end) as u64).saturating_mul(limit_ns),
+            ideal_ns,
+            is_inside: Vec::new(),
             work_ns: 0,
             paid_ns: [0; 3],
+            committed_ns: [0; 3],
+            before_ns: [0; 3],
             bytes: 0,
+        };
+        for (t, leaves) in growth::leaving(problem, ideal).into_iter().enumerate() {
+            let is_ours = bits::contains(ideal, problem.transfers[t].producer);
+            tally.is_inside.push(is_ours && !leaves);
+            if is_ours && leaves {
+                plus(&mut tally.before_ns, &search.paid[t][Side::Producer as usize]);
+            }
         }
+        tally
     }
 
     fn keeps_limit(&self) -> bool {
@@ -229,10 +253,25 @@ impl<'a, 'b> StageTally<'a, 'b> {
         (self.work_ns + blocking).max(link_in).max(link_out) <= self.limit_ns
     }
 
+    /// Whether the stages before it can carry the work that is left, and what its producers send to later stages.
+    fn others_may_keep_limit(&self) -> bool {
+        let [blocking, link_in, link_out] = self.before_ns;
+        let load_ns = self.ideal_ns - self.work_ns + blocking;
+        load_ns.max(link_in).max(link_out) <= self.capacity_ns
+    }
+
     fn bytes_of(&self, item: usize) -> u64 {
         let problem = self.search.problem;
         problem.memory_bytes(&problem.items[item], self.from_end)
     }
+}
+
+fn plus(sum: &mut [u64; 3], paid: &[u64; 3]) {
+    (0..3).for_each(|r| sum[r] += paid[r]);
+}
+
+fn minus(sum: &mut [u64; 3], paid: &[u64; 3]) {
+    (0..3).for_each(|r| sum[r] -= paid[r]);
 }
 
 impl Tally for StageTally<'_, '_> {
@@ -254,12 +293,43 @@ impl Tally for StageTally<'_, '_> {
     }
 
     fn pay(&mut self, transfer: usize, side: Side) {
-        let paid = &self.search.paid[transfer][side as usize];
-        (0..3).for_each(|r| self.paid_ns[r] += paid[r]);
+        let paid = &self.search.paid[transfer];
+        plus(&mut self.paid_ns, &paid[side as usize]);
+        if side == Side::Consumer && self.is_inside[transfer] {
+            plus(&mut self.before_ns, &paid[Side::Producer as usize]);
+        }
     }
 
     fn stop_paying(&mut self, transfer: usize, side: Side) {
+        let paid = &self.search.paid[transfer];
+        minus(&mut self.paid_ns, &paid[side as usize]);
+        if side == Side::Consumer && self.is_inside[transfer] {
+            minus(&mut self.before_ns, &paid[Side::Producer as usize]);
+        }
+    }
+
+    fn commit(&mut self, transfer: usize, side: Side) {
         let paid = &self.search.paid[transfer][side as usize];
-        (0..3).for_each(|r| self.paid_ns[r] -= paid[r]);
+        plus(&mut self.committed_ns, paid);
+        if side == Side::Producer {
+            minus(&mut self.before_ns, paid);
+        }
+    }
+
+    fn release(&mut self, transfer: usize, side: Side) {
+        let paid = &self.search.paid[transfer][side as usize];
+        minus(&mut self.committed_ns, paid);
+        if side == Side::Producer {
+            plus(&mut self.before_ns, paid);
+        }
+    }
+
+    /// Whether the stage is too dear for good, or then too small for what the stages before it can carry.
+    fn is_hopeless(&self) -> bool {
+        let [blocking, link_in, link_out] = self.committed_ns;
+        let largest_ns = self.limit_ns.saturating_sub(blocking);
+        self.work_ns > largest_ns
+            || link_in.max(link_out) > self.limit_ns
+            || self.ideal_ns > self.capacity_ns.saturating_add(largest_ns)
     }
 }

@@ -56,8 +56,6 @@ switches! {
     pendant_items,
     /// The mixed-integer program.
     program,
-    /// The program before slower steps, where it has few binaries.
-    few_binaries,
     /// The program beside the ideals, on a second thread.
     parallel,
     /// The dynamic program over ideals, in the portfolio; with heterogeneous workers over ideals and devices.

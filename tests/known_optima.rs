@@ -1,5 +1,8 @@
 //! Known optima: those of `instances/optima.csv`, and of the measured profiles where they are present.
 
+#[path = "common/command.rs"]
+mod command;
+
 use std::path::{Path, PathBuf};
 
 use approx::assert_relative_eq;
@@ -159,7 +162,7 @@ fn assembly_lines() {
     }
 }
 
-/// The library of instances against its own table.
+/// The library of instances against its own table; of each, a snapshot in four stages.
 #[cfg(feature = "onnx")]
 #[test]
 fn the_instances_of_this_project() {
@@ -172,5 +175,13 @@ fn the_instances_of_this_project() {
         );
         let found = plan.objective_ms.expect("an optimal plan");
         assert_relative_eq!(found, row.objective_ms, epsilon = 1e-6);
+        if row.stages == 4 {
+            let variant = row.cluster.map_or(String::new(), |cluster| format!("-{cluster}"));
+            let file = row.file.replace('/', "-");
+            let instance = file.split('.').next().unwrap_or_default();
+            let shown = format!("{}: {}, {found} ms", row.file, plan.status);
+            command::snapshots("plans")
+                .bind(|| insta::assert_snapshot!(format!("{instance}-q4{variant}"), shown));
+        }
     }
 }

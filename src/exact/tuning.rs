@@ -11,10 +11,25 @@ use std::time::Duration;
 pub(crate) struct Round {
     /// Pairs of slices that are passed over.
     pub pairs: u64,
+    /// Work of the tree search over ideals.
+    pub tree: u64,
     /// Extensions of a stage.
     pub ideals: u64,
     /// Branch-and-bound nodes of each program; `None` for all it takes.
     pub nodes: Option<u64>,
+}
+
+impl Round {
+    /// More effort for ideals.
+    pub(crate) fn larger(self) -> Self {
+        let larger = |effort: u64| effort.saturating_mul(TUNING.growth_within_a_round);
+        Self {
+            pairs: larger(self.pairs),
+            tree: larger(self.tree),
+            ideals: larger(self.ideals),
+            nodes: self.nodes,
+        }
+    }
 }
 
 /// Declares the constants: name, type, value and reason of each in one place.
@@ -149,26 +164,28 @@ tuning! {
     steps_of_ideals_first: u64 = 200_000,
     /// Extensions of a stage in a problem too large for a program, before the thorough steps: some tenths of a second's work.
     steps_of_ideals_next: u64 = 5_000_000,
+    /// Searches over ideals before anything slower: tenths of a second each; more pairs of ideals where transfers are blocking, since
+    /// cut states leave few of them to look at closely (GoogLeNet in 6 stages takes 1.2 s so, 2.3 s where the program comes between).
+    short_rounds: [Round; 2] = [
+        Round { pairs: 20_000_000, tree: 20_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { pairs: 500_000_000, tree: 20_000_000, ideals: 200_000, nodes: Some(0) },
+    ],
     /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
     /// and whatever it takes. The program of the last round ends with a proof alone.
     rounds: [Round; 3] = [
-        Round { pairs: 4_000_000_000, ideals: 5_000_000, nodes: Some(500) },
-        Round { pairs: 20_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
-        Round { pairs: 500_000_000_000, ideals: 500_000_000, nodes: None },
+        Round { pairs: 2_000_000_000, tree: 200_000_000, ideals: 5_000_000, nodes: Some(500) },
+        Round { pairs: 5_000_000_000, tree: 2_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
+        Round { pairs: 500_000_000_000, tree: u64::MAX, ideals: 500_000_000, nodes: None },
     ],
-    /// Pairs of slices that are passed over before anything slower: a second's work.
-    steps_of_pairs: u64 = 500_000_000,
-    /// The same of a problem without its transfers: some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
-    steps_of_relaxed_pairs: u64 = 4_000_000_000,
+    /// How many times as much the ideals do than before, where they are done with a round and the program is not.
+    growth_within_a_round: u64 = 4,
+    /// Pairs of slices that are passed over without transfers, or without pendant items: at first, and once that was too little, some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
+    steps_of_relaxed_pairs: [u64; 2] = [20_000_000, 4_000_000_000],
     /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
     head_start_of_ideals: Duration = Duration::from_millis(50),
     /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
     /// and alone. A transformer of 20,000 operators takes 0.5 s so, 2.2 s with a program beside.
     places_of_programs: usize = 100_000,
-    /// Binaries that are few: programs of this size are mostly solved at the root, in thousandths of a second.
-    few_binaries: usize = 160,
-    /// Nodes after which a program of few binaries is left for later.
-    nodes_of_few_binaries: u64 = 1,
     /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
     solutions_excluded: usize = 8,
     /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.
@@ -210,8 +227,6 @@ tuning! {
     stages_of_tree_first: u64 = 200_000,
     /// Work of the tree search over ideals, turn by turn: tenths of a second, then some seconds.
     work_of_tree: [u64; 2] = [20_000_000, 500_000_000],
-    /// Pairs of slices that are passed over between these turns: a second's work, then ten.
-    steps_of_pairs_beside_tree: [u64; 2] = [2_000_000_000, 20_000_000_000],
     /// Nodes of the search over ideals and free devices before anything else: some seconds of work.
     nodes_of_levels_first: u64 = 20_000_000,
 }

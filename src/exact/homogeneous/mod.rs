@@ -34,12 +34,10 @@ pub(crate) enum Step {
     Anchored,
     /// The three-block bound.
     ThreeBlock,
-    /// What can be proved without transfers, for overlapped ones.
-    WorkAlone,
-    /// What can be proved without pendant items.
-    PendantItems,
-    /// The dynamic program over pairs of ideals, for periods of problems in two components, with so many steps at most.
-    IdealPairs(u64),
+    /// What can be proved without transfers, for overlapped ones, with so many pairs of ideals at most.
+    WorkAlone(u64),
+    /// What can be proved without pendant items, with so many pairs of ideals at most.
+    PendantItems(u64),
     /// The dynamic program over ideals of the ordered items and sets of the others, for periods, with so many steps at most.
     UnorderedItems(u64),
     /// The dynamic program over ideals, for periods, with so many steps at most.
@@ -52,7 +50,9 @@ pub(crate) enum Step {
     IdealTree(u64),
     /// The mixed-integer program.
     Program(Extent),
-    /// Dynamic programs over ideals and the mixed-integer program at the same time.
+    /// All searches over ideals that apply, in turn.
+    Searches(Round),
+    /// The same and the mixed-integer program at the same time.
     Parallel(Round),
 }
 
@@ -65,43 +65,35 @@ impl Step {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,
             Self::ThreeBlock => true,
-            Self::WorkAlone => switches.work_alone && relaxed::has_work_alone(problem),
-            Self::PendantItems => switches.pendant_items,
-            Self::IdealPairs(_) => switches.ideal_pairs && by_ideals,
+            Self::WorkAlone(_) => switches.work_alone && relaxed::has_work_alone(problem),
+            Self::PendantItems(_) => switches.pendant_items,
             Self::UnorderedItems(_) => switches.unordered_items && by_ideals,
             Self::Ideals(_) => switches.ideals && by_ideals,
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
             Self::Evolution => switches.evolution,
             Self::IdealTree(_) => switches.ideal_tree,
             Self::Program(Extent::Textbook) => true,
-            Self::Program(Extent::Few) => switches.program && switches.few_binaries,
             Self::Program(Extent::Presolved(_)) => switches.program,
-            Self::Parallel(_) => true,
+            Self::Searches(_) | Self::Parallel(_) => true,
         }
     }
 }
 
 /// The steps of a method in their order.
-fn steps(method: Method, problem: &Problem) -> &'static [Step] {
+fn steps(method: Method, problem: &Problem) -> Vec<Step> {
     use Step::*;
     let is_period = problem.formula().is_bottleneck();
     match method {
         Method::Exact if is_period && !problem.memory_is_joint() => steps_of_period(problem),
-        Method::Exact => &[
-            Incumbents,
-            Anchored,
-            Evolution,
-            Program(Extent::Presolved(None)),
-            LabelledIdeals,
-        ],
-        Method::Milp => &[Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
-        Method::Ideals if is_period => &[
+        Method::Exact => vec![Incumbents, Anchored, Evolution, Parallel(TUNING.rounds[2])],
+        Method::Milp => vec![Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
+        Method::Ideals if is_period => vec![
             Incumbents,
             UnorderedItems(TUNING.steps_of_unordered_items),
             Ideals(u64::MAX),
         ],
-        Method::Ideals => &[Incumbents, LabelledIdeals],
-        Method::Textbook => &[Program(Extent::Textbook)],
+        Method::Ideals => vec![Incumbents, LabelledIdeals],
+        Method::Textbook => vec![Program(Extent::Textbook)],
     }
 }
 
@@ -109,12 +101,17 @@ fn steps(method: Method, problem: &Problem) -> &'static [Step] {
 /// tolerance leaves open.
 ///
 /// Where any step may be hopeless and another take no time, steps take turns, each with about ten times the effort of the last.
-fn steps_of_period(problem: &Problem) -> &'static [Step] {
+fn steps_of_period(problem: &Problem) -> Vec<Step> {
     use Step::*;
-    const FIRST_ROUND: Step = Parallel(TUNING.rounds[0]);
-    const SECOND_ROUND: Step = Parallel(TUNING.rounds[1]);
+    let short = Searches(match problem.settings.communication {
+        Communication::Blocking => TUNING.short_rounds[1],
+        Communication::Ignored | Communication::Overlapped => TUNING.short_rounds[0],
+    });
+    const LONGER: Step = Parallel(TUNING.rounds[0]);
+    const LONG: Step = Parallel(TUNING.rounds[1]);
+    const LAST: Step = Parallel(TUNING.rounds[2]);
     if problem.items.len() * problem.stages() > TUNING.places_of_programs {
-        return &[
+        return vec![
             Incumbents,
             Anchored,
             Ideals(TUNING.steps_of_ideals_first),
@@ -124,73 +121,35 @@ fn steps_of_period(problem: &Problem) -> &'static [Step] {
             Ideals(u64::MAX),
         ];
     }
-    if tree::is_line(problem) {
-        return steps_of_line(problem);
-    }
-    match problem.settings.communication {
-        // Cut states tell much where transfers are blocking.
-        Communication::Blocking => &[
+    // Without transfers and ties the tree search is mostly over before a program is built.
+    if tree::is_line(problem) && problem.ties.is_empty() {
+        return vec![
             Incumbents,
             Anchored,
-            UnorderedItems(TUNING.steps_of_unordered_items),
-            IdealPairs(TUNING.steps_of_pairs),
-            Program(Extent::Few),
-            PendantItems,
-            Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
-            FIRST_ROUND,
-            SECOND_ROUND,
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
-        Communication::Overlapped | Communication::Ignored => &[
-            Incumbents,
-            Anchored,
-            Program(Extent::Few),
-            UnorderedItems(TUNING.steps_of_unordered_items),
-            WorkAlone,
-            IdealPairs(TUNING.steps_of_pairs),
-            PendantItems,
-            Ideals(TUNING.steps_of_ideals_first),
-            Evolution,
-            FIRST_ROUND,
-            SECOND_ROUND,
-            LAST_ROUND,
-            Ideals(u64::MAX),
-        ],
-    }
-}
-
-/// The same where the tree search over ideals applies.
-fn steps_of_line(problem: &Problem) -> &'static [Step] {
-    use Step::*;
-    // Passes that may lie apart are two components, each with few ideals.
-    if !problem.ties.is_empty() {
-        return &[
-            Incumbents,
-            Anchored,
-            Program(Extent::Few),
-            IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
-            IdealTree(u64::MAX),
-            LAST_ROUND,
+            IdealTree(TUNING.work_of_tree[0]),
+            IdealTree(TUNING.work_of_tree[1]),
+            LONGER,
+            LONG,
+            LAST,
             Ideals(u64::MAX),
         ];
     }
-    &[
+    vec![
         Incumbents,
         Anchored,
-        IdealTree(TUNING.work_of_tree[0]),
-        IdealPairs(TUNING.steps_of_pairs_beside_tree[0]),
-        IdealTree(TUNING.work_of_tree[1]),
-        IdealPairs(TUNING.steps_of_pairs_beside_tree[1]),
-        IdealTree(u64::MAX),
-        LAST_ROUND,
+        UnorderedItems(TUNING.steps_of_unordered_items),
+        short,
+        WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
+        PendantItems(TUNING.steps_of_relaxed_pairs[0]),
+        Evolution,
+        LONGER,
+        WorkAlone(TUNING.steps_of_relaxed_pairs[1]),
+        PendantItems(TUNING.steps_of_relaxed_pairs[1]),
+        LONG,
+        LAST,
         Ideals(u64::MAX),
     ]
 }
-
-/// The round that ends only with a proof, or a limit of the search.
-const LAST_ROUND: Step = Step::Parallel(TUNING.rounds[2]);
 
 /// A search, and names for the items of its problem.
 struct Steps<'a> {
@@ -215,18 +174,18 @@ impl Portfolio for Steps<'_> {
             Step::Incumbents => quick::find_incumbents(search),
             Step::Anchored => stage_bounds::raise_by_anchors(search, labels)?,
             Step::ThreeBlock => stage_bounds::raise_by_three_blocks(search, labels)?,
-            Step::WorkAlone => relaxed::work_alone(search),
-            Step::PendantItems => relaxed::without_pendant_items(search),
-            Step::IdealPairs(most_steps) => {
-                let stopped_by = destructive::over_ideal_pairs(search, most_steps);
-                return Ok(stopped_by.unwrap_or(StoppedBy::SizeLimit));
-            }
+            Step::WorkAlone(most_pairs) => relaxed::work_alone(search, most_pairs),
+            Step::PendantItems(most_pairs) => relaxed::without_pendant_items(search, most_pairs),
             Step::UnorderedItems(most_steps) => return Ok(ideals::over_unordered_items(search, most_steps)),
             Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
             Step::Evolution => quick::evolve(search, labels)?,
             Step::IdealTree(most_work) => return Ok(tree::over_ideals(search, most_work)),
             Step::Program(extent) => return program::search(search, extent, labels),
+            Step::Searches(round) => {
+                parallel::over_ideals(search, round);
+                return Ok(StoppedBy::SizeLimit);
+            }
             Step::Parallel(round) => return parallel::search(search, round, labels),
         }
         Ok(StoppedBy::Completed)
@@ -250,7 +209,7 @@ pub(crate) fn solve(
         search.raise_simple_bounds();
     }
     let mut steps_of = Steps { search, labels };
-    let stopped_by = steps_of.take_all(steps(method, problem), control)?;
+    let stopped_by = steps_of.take_all(&steps(method, problem), control)?;
     Ok(steps_of.search.incumbent.finish(stopped_by))
 }
 

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use crate::control::Control;
 use crate::exact::homogeneous::program::{self, Extent};
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::homogeneous::{destructive, ideals};
+use crate::exact::homogeneous::{destructive, ideals, tree};
 use crate::exact::tuning::{Round, TUNING};
 use crate::plan::StoppedBy;
 use crate::solver::SolverError;
 
 /// Searches both ways from the same state, on two threads where there are two, until one of them is over or both have done what the
-/// round allows: then what both have found counts.
+/// round allows: then what both have found counts. Ideals that are done first go on with more effort, as long as the program takes.
 ///
-/// Steps and nodes are counted, not timed. So objective, bound and status of a finished round are the same whatever the number of threads;
+/// Steps and nodes are counted, not timed. So objective, bound and status of what is proved are the same whatever the number of threads;
 /// of several best plans, the one of whoever is over first is reported.
 ///
 /// # Errors
@@ -26,10 +26,10 @@ pub(crate) fn search(
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
     let switches = search.control().switches;
-    if !(switches.parallel && switches.ideals && switches.program) {
+    if !(switches.parallel && switches.program) || rayon::current_num_threads() == 1 {
         return one_after_the_other(search, round, labels);
     }
-    let is_over = AtomicBool::new(false);
+    let [is_over, program_is_done] = [AtomicBool::new(false), AtomicBool::new(false)];
     let control = Control {
         cancelled: Some(&is_over),
         ..search.control().clone()
@@ -38,8 +38,13 @@ pub(crate) fn search(
     let [mut by_ideals, mut by_program] = [search.under(&control), search.under(&control)];
     let ends = |half: &HomogeneousSearch| is_over.fetch_or(half.incumbent.is_over(), Ordering::Relaxed);
     let ideals = || {
-        over_ideals(&mut by_ideals, round);
-        ends(&by_ideals);
+        let mut effort = Some(round);
+        while let Some(round) = effort {
+            let may_do_more = over_ideals(&mut by_ideals, round);
+            ends(&by_ideals);
+            let is_wanted = may_do_more && control.must_stop().is_none();
+            effort = (is_wanted && !program_is_done.load(Ordering::Relaxed)).then(|| round.larger());
+        }
     };
     let started = Instant::now();
     let program = || {
@@ -48,6 +53,7 @@ pub(crate) fn search(
         }
         let stopped_by = program::search(&mut by_program, Extent::Presolved(round.nodes), labels);
         ends(&by_program);
+        program_is_done.store(true, Ordering::Relaxed);
         stopped_by
     };
     let ((), program) = rayon::join(ideals, program);
@@ -65,24 +71,46 @@ fn one_after_the_other(
     round: Round,
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
-    let switches = search.control().switches;
-    let mut stopped_by = StoppedBy::SizeLimit;
-    if switches.ideals {
-        stopped_by = over_ideals(search, round);
+    over_ideals(search, round);
+    let is_over = search.incumbent.is_over() || search.control().must_stop().is_some();
+    match search.control().switches.program && !is_over {
+        true => program::search(search, Extent::Presolved(round.nodes), labels),
+        false => Ok(StoppedBy::SizeLimit),
     }
-    let must_stop = search.control().must_stop().is_some();
-    if switches.program && !search.incumbent.is_over() && !must_stop {
-        stopped_by = program::search(search, Extent::Presolved(round.nodes), labels)?;
-    }
-    Ok(stopped_by)
 }
 
-/// Pairs of ideals where there are any, else ideals.
-fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> StoppedBy {
-    let has_pairs = search.control().switches.ideal_pairs;
-    let over_pairs = has_pairs.then(|| destructive::over_ideal_pairs(search, round.pairs));
-    match over_pairs.flatten() {
-        Some(stopped_by) if search.incumbent.is_over() => stopped_by,
-        _ => ideals::over_ideals(search, round.ideals),
+/// A search over ideals, with the effort of a round; whether more may do more.
+type Turn = fn(&mut HomogeneousSearch, Round) -> bool;
+
+/// All searches over ideals that apply, in turn; whether more effort may do more.
+pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool {
+    let switches = search.control().switches;
+    let is_period = search.problem().formula().is_bottleneck();
+    // Plans over ideals would break memory that depends on other stages.
+    let by_ideals = !search.problem().memory_is_joint();
+    if !is_period {
+        if switches.labelled_ideals && by_ideals {
+            ideals::over_labelled_ideals(search);
+        }
+        return false;
     }
+    let turns: [(bool, Turn); 3] = [
+        (switches.ideal_tree, |search, round| {
+            tree::over_ideals(search, round.tree) == StoppedBy::SizeLimit && tree::is_line(search.problem())
+        }),
+        (switches.ideal_pairs && by_ideals, |search, round| {
+            destructive::over_ideal_pairs(search, round.pairs) == Some(StoppedBy::SizeLimit)
+        }),
+        (switches.ideals && by_ideals, |search, round| {
+            ideals::over_ideals(search, round.ideals) == StoppedBy::SizeLimit
+        }),
+    ];
+    let mut may_do_more = false;
+    for (is_on, turn) in turns {
+        let is_over = search.incumbent.is_over() || search.control().must_stop().is_some();
+        if is_on && !is_over {
+            may_do_more |= turn(search, round);
+        }
+    }
+    may_do_more
 }

@@ -23,8 +23,6 @@ pub(crate) enum Extent {
     Textbook,
     /// What the incumbent leaves: the problem is reduced, items keep to their windows, and runs end after so many nodes each, if any.
     Presolved(Option<u64>),
-    /// The same, but only if few binaries are left, and no further than the root.
-    Few,
 }
 
 /// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
@@ -60,20 +58,16 @@ pub(crate) fn search(
         }
         let problem = &search.reduced.problem;
         let windows = match presolve && search.control().switches.windows {
-            true => windows_within(search, limit_ns, extent),
+            true => windows_within(search, limit_ns),
             false => Some(Windows::all(problem)),
         };
         let Some(windows) = windows else {
             search.incumbent.exhausted(BoundSource::Windows);
             return Ok(StoppedBy::Completed);
         };
-        if extent == Extent::Few && windows.open() > TUNING.few_binaries {
-            return Ok(StoppedBy::SizeLimit);
-        }
         let most_nodes = match extent {
             Extent::Textbook => None,
             Extent::Presolved(most_nodes) => most_nodes,
-            Extent::Few => Some(TUNING.nodes_of_few_binaries),
         };
         let before_ns = search.incumbent.upper_ns;
         let asked = Asked {
@@ -106,13 +100,11 @@ pub(crate) fn search(
 }
 
 /// The windows of the reduced problem's items; `None` if no plan of interest is left.
-fn windows_within(search: &HomogeneousSearch, limit_ns: u64, extent: Extent) -> Option<Windows> {
+fn windows_within(search: &HomogeneousSearch, limit_ns: u64) -> Option<Windows> {
     let problem = &search.reduced.problem;
     let closure = Closure::new(problem);
     let mut windows = windows::within(problem, &closure, limit_ns);
-    // Boundaries hardly ever close more than half of what is open.
-    let is_hopeless = extent == Extent::Few && windows.open() > 2 * TUNING.few_binaries;
-    if windows.some_is_empty() || is_hopeless || !search.control().switches.boundaries {
+    if windows.some_is_empty() || !search.control().switches.boundaries {
         return (!windows.some_is_empty()).then_some(windows);
     }
     let limits = Limits {

@@ -18,10 +18,11 @@ pub(crate) fn has_work_alone(problem: &Problem) -> bool {
     }
 }
 
-/// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that.
-pub(crate) fn work_alone(search: &mut HomogeneousSearch) {
+/// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that. So many pairs
+/// of ideals are looked at, at most.
+pub(crate) fn work_alone(search: &mut HomogeneousSearch, most_pairs: u64) {
     let relaxed = search.problem().without_transfers();
-    let found = solve(search, &relaxed, TUNING.steps_of_relaxed_pairs, Assignment::clone);
+    let found = solve(search, &relaxed, most_pairs, Assignment::clone);
     search.raise_bottleneck(Bound {
         source: BoundSource::WorkAlone,
         bottleneck_ns: found.lower_ns,
@@ -29,8 +30,9 @@ pub(crate) fn work_alone(search: &mut HomogeneousSearch) {
     offer(search, found.plans);
 }
 
-/// Raises the bound of a period by the least one without pendant items, and takes the plans for that.
-pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch) {
+/// Raises the bound of a period by the least one without pendant items, and takes the plans for that. So many pairs of ideals are looked
+/// at, at most.
+pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch, most_pairs: u64) {
     let Some(limit_ns) = search.target_bottleneck_ns() else {
         return;
     };
@@ -39,7 +41,7 @@ pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch) {
     let Some(without) = WithoutPendantItems::new(&reduced.problem, limit_ns) else {
         return;
     };
-    let found = solve(search, &without.problem, TUNING.steps_of_pairs, |plan| {
+    let found = solve(search, &without.problem, most_pairs, |plan| {
         let mut stage_of = vec![0; reduced.problem.items.len()];
         let stages = reduced.item_of.iter().zip(plan);
         stages.for_each(|(&item, &stage)| stage_of[item] = stage);
@@ -82,11 +84,11 @@ fn solve(
     }
     let known = alone.plans.len();
     let has_ideals = !relaxed.memory_is_joint();
+    if control.switches.ideal_tree {
+        tree::over_ideals(&mut alone, TUNING.work_of_tree[0]);
+    }
     if !alone.incumbent.is_over() && control.switches.ideal_pairs && has_ideals {
         destructive::over_ideal_pairs(&mut alone, most_steps);
-    }
-    if !alone.incumbent.is_over() && control.switches.ideal_tree {
-        tree::over_ideals(&mut alone, TUNING.work_of_tree[0]);
     }
     Found {
         lower_ns: alone.incumbent.lower_ns,

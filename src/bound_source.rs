@@ -54,6 +54,8 @@ sources! {
     Program = "program",
     /// The dynamic program over ideals.
     Ideals = "ideals",
+    /// The search over stages as paths of a decision diagram, and its prices.
+    StageDiagram = "stage diagram",
     /// The dynamic program over pairs of ideals.
     IdealPairs = "pairs of ideals",
     /// The tree search over ideals.

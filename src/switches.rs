@@ -60,6 +60,8 @@ switches! {
     parallel,
     /// The dynamic program over ideals, in the portfolio; with heterogeneous workers over ideals and devices.
     ideals,
+    /// The search over stages as paths of a decision diagram, led by prices.
+    stage_diagram,
     /// The dynamic program over ideals with labels, for iterations.
     labelled_ideals,
     /// The dynamic program over ideals of ordered items and sets of unordered ones.

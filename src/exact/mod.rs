@@ -12,6 +12,7 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
+//! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
 //! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
 //! | [`device_levels`] | the same over ideals and free devices, level by level |
 //! | `unordered_items` | the same over ideals of the items that have an order, and sets of those that have none |
@@ -20,7 +21,6 @@
 //! | [`closure`] | what lies before and behind what |
 //! | `bits` | bit sets |
 //! | `tuning` | every number the engine was tuned by |
-//! | `room` | how much memory a search may take |
 
 mod bits;
 pub mod bounds;
@@ -38,6 +38,7 @@ pub mod labelled_ideals;
 mod method;
 mod portfolio;
 pub mod presolve;
+pub mod stage_diagram;
 mod tuning;
 mod unordered_items;
 pub mod windows;

@@ -1,6 +1,7 @@
 //! The exact engine where every stage runs on one device like any other: the steps of each method, and their order.
 
 pub(crate) mod destructive;
+mod diagram;
 pub(crate) mod ideals;
 mod limits;
 pub(crate) mod parallel;

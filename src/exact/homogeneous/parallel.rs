@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::control::Control;
 use crate::exact::homogeneous::program::{self, Extent};
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::homogeneous::{destructive, ideals, tree};
+use crate::exact::homogeneous::{destructive, diagram, ideals, tree};
 use crate::exact::tuning::{Round, TUNING};
 use crate::plan::StoppedBy;
 use crate::solver::SolverError;
@@ -94,9 +94,12 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
         }
         return false;
     }
-    let turns: [(bool, Turn); 3] = [
+    let turns: [(bool, Turn); 4] = [
         (switches.ideal_tree, |search, round| {
             tree::over_ideals(search, round.tree) == StoppedBy::SizeLimit && tree::is_line(search.problem())
+        }),
+        (switches.stage_diagram && by_ideals, |search, round| {
+            diagram::over_stages(search, round.stages) == StoppedBy::SizeLimit
         }),
         (switches.ideal_pairs && by_ideals, |search, round| {
             destructive::over_ideal_pairs(search, round.pairs) == Some(StoppedBy::SizeLimit)

@@ -1,0 +1,122 @@
+//! The search over stages of a decision diagram as a step: which limits it is asked about, and how widely.
+
+use crate::bound_source::BoundSource;
+use crate::exact::bounds::Bound;
+use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::stage_diagram::{Answer, DiagramSearch};
+use crate::exact::tuning::TUNING;
+use crate::plan::StoppedBy;
+
+/// Passes with so many steps in all, each for a better plan or bound.
+pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
+    let Some(limit_ns) = search.target_bottleneck_ns() else {
+        search.incumbent.exhausted(BoundSource::WorkPerStage);
+        return StoppedBy::Completed;
+    };
+    search.presolve(limit_ns);
+    // The reduction for this incumbent stays right for better ones.
+    let reduced = search.reduced.clone();
+    let Some(mut stages) = DiagramSearch::new(&reduced.problem, search.control(), most_steps) else {
+        return StoppedBy::SizeLimit;
+    };
+    let mut limits = Limits::new();
+    while let Some(target_ns) = search.target_bottleneck_ns() {
+        let target_ns = target_ns.min(limit_ns);
+        let Some(asked_ns) = limits.next(search.lower_bottleneck_ns, target_ns) else {
+            break;
+        };
+        let answer = stages.pass(asked_ns, limits.width);
+        search.incumbent.statistics.ideals = Some(stages.reached);
+        match answer {
+            Answer::Found(plan) => {
+                let before_ns = search.incumbent.upper_ns;
+                let plan = reduced.lift(&plan);
+                search.offer(search.improved(plan));
+                if search.incumbent.upper_ns == before_ns {
+                    // The plan is not what the pass took it for: others must tell.
+                    return StoppedBy::SizeLimit;
+                }
+            }
+            Answer::Exhausted if asked_ns == target_ns => {
+                search.incumbent.exhausted(BoundSource::StageDiagram)
+            }
+            Answer::Exhausted => {
+                search.raise_bottleneck(Bound {
+                    source: BoundSource::StageDiagram,
+                    bottleneck_ns: asked_ns + 1,
+                });
+                limits.ruled_out();
+            }
+            Answer::Truncated => limits.undecided(asked_ns),
+            Answer::Stopped(stopped_by) => return stopped_by,
+        }
+        search.incumbent.report();
+        if search.incumbent.is_over() {
+            break;
+        }
+    }
+    StoppedBy::Completed
+}
+
+/// Which limit comes next, and how many sets of items a pass keeps of each number of stages.
+struct Limits {
+    width: usize,
+    /// The last limit that a pass of this width has left undecided.
+    undecided_ns: Option<u64>,
+}
+
+impl Limits {
+    fn new() -> Self {
+        Self {
+            width: TUNING.prefixes_at_first,
+            undecided_ns: None,
+        }
+    }
+
+    /// The next limit between bound and target; `None` where there is none.
+    ///
+    /// First passes look for plans: they halve what is open from below. Wider ones ask for anything better than the plan, and where that
+    /// is too much, for half of it, until one proves a bound.
+    fn next(&mut self, lower_ns: u64, target_ns: u64) -> Option<u64> {
+        target_ns.checked_sub(lower_ns)?;
+        if self.width == TUNING.prefixes_at_first {
+            let from_ns = lower_ns.max(self.undecided_ns.map_or(0, |ns| ns + 1));
+            match target_ns.checked_sub(from_ns) {
+                Some(open_ns) if open_ns < target_ns / TUNING.not_halved_by_diagrams => {
+                    return Some(target_ns);
+                }
+                Some(open_ns) => return Some(from_ns + open_ns / 2),
+                None => self.widen(),
+            }
+        }
+        let half_ns = self
+            .undecided_ns
+            .map(|ns| lower_ns + ns.saturating_sub(lower_ns) / 2);
+        let is_little = |half_ns: u64| half_ns - lower_ns < target_ns / TUNING.not_halved_by_diagrams;
+        if half_ns.is_some_and(is_little) {
+            self.widen();
+        }
+        Some(
+            half_ns
+                .filter(|_| self.undecided_ns.is_some())
+                .unwrap_or(target_ns)
+                .min(target_ns),
+        )
+    }
+
+    fn widen(&mut self) {
+        self.width *= TUNING.growth_of_prefixes;
+        self.undecided_ns = None;
+    }
+
+    fn undecided(&mut self, limit_ns: u64) {
+        self.undecided_ns = Some(limit_ns);
+    }
+
+    /// A pass has proved a bound below what it was asked for: wider ones come next.
+    fn ruled_out(&mut self) {
+        if self.width > TUNING.prefixes_at_first {
+            self.widen();
+        }
+    }
+}

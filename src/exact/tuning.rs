@@ -63,13 +63,13 @@ tuning! {
     /// Nodes of a diagram, at most: some tenths of a second to follow.
     most_diagram_nodes: usize = 400_000,
     /// Steps that a node counts for, beside those of its labels.
-    steps_of_a_diagram_node: u64 = 16,
+    steps_of_a_diagram_node: u64 = 64,
     /// Labels of a diagram, about: 16 bytes each.
     labels_of_a_diagram: usize = 8_000_000,
     /// Labels of a node, at least and at most: with fewer, loads are rounded down by more.
     labels_of_a_node: [usize; 2] = [64, 512],
-    /// Rounds in which prices are raised, at most.
-    rounds_of_prices: usize = 12,
+    /// Rounds in which prices are raised, at most: from work alone, and from those for another limit.
+    rounds_of_prices: [usize; 2] = [12, 4],
     /// Rounds in a row that gain little, after which prices are left alone.
     idle_rounds_of_prices: usize = 2,
     /// Sets of items kept of each number of stages, in the first passes.
@@ -193,14 +193,14 @@ tuning! {
     /// Searches over ideals before anything slower: tenths of a second each; more pairs of ideals where transfers are blocking, since
     /// cut states leave few of them to look at closely (GoogLeNet in 6 stages takes 1.2 s so, 2.3 s where the program comes between).
     short_rounds: [Round; 2] = [
-        Round { pairs: 20_000_000, tree: 20_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { pairs: 20_000_000, tree: 20_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
         Round { pairs: 500_000_000, tree: 20_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
     ],
     /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
     /// and whatever it takes. The program of the last round ends with a proof alone.
     rounds: [Round; 3] = [
-        Round { pairs: 2_000_000_000, tree: 200_000_000, stages: 200_000_000, ideals: 5_000_000, nodes: Some(500) },
-        Round { pairs: 5_000_000_000, tree: 2_000_000_000, stages: 2_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
+        Round { pairs: 2_000_000_000, tree: 200_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
+        Round { pairs: 5_000_000_000, tree: 2_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
         Round { pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
     ],
     /// How many times as much the ideals do than before, where they are done with a round and the program is not.

@@ -1,11 +1,33 @@
 //! The search over stages of a decision diagram as a step: which limits it is asked about, and how widely.
 
 use crate::bound_source::BoundSource;
+use std::mem;
+
 use crate::exact::bounds::Bound;
 use crate::exact::homogeneous::search::HomogeneousSearch;
+use crate::exact::presolve::Reduced;
 use crate::exact::stage_diagram::{Answer, DiagramSearch};
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
+
+/// What later turns take up from earlier ones.
+#[derive(Clone, Default)]
+pub(crate) struct Resumed {
+    /// How many sets of items the last pass kept of each number of stages.
+    width: usize,
+    /// Prices, and the items that the presolve for them has left.
+    prices: Vec<u64>,
+    item_of: Vec<usize>,
+}
+
+impl Resumed {
+    /// Takes what a copy of the search has come to.
+    pub(crate) fn join(&mut self, copy: Self) {
+        if copy.width > self.width {
+            *self = copy;
+        }
+    }
+}
 
 /// Passes with so many steps in all, each for a better plan or bound.
 pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
@@ -19,7 +41,31 @@ pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> St
     let Some(mut stages) = DiagramSearch::new(&reduced.problem, search.control(), most_steps) else {
         return StoppedBy::SizeLimit;
     };
-    let mut limits = Limits::new();
+    let Resumed {
+        width,
+        prices,
+        item_of,
+    } = mem::take(&mut search.diagram);
+    if item_of == reduced.item_of {
+        stages.prices = prices;
+    }
+    let mut limits = Limits::new(width);
+    let stopped_by = pass_by_pass(search, &reduced, &mut stages, &mut limits, limit_ns);
+    search.diagram = Resumed {
+        width: limits.width,
+        prices: stages.prices,
+        item_of: reduced.item_of.clone(),
+    };
+    stopped_by
+}
+
+fn pass_by_pass(
+    search: &mut HomogeneousSearch,
+    reduced: &Reduced,
+    stages: &mut DiagramSearch,
+    limits: &mut Limits,
+    limit_ns: u64,
+) -> StoppedBy {
     while let Some(target_ns) = search.target_bottleneck_ns() {
         let target_ns = target_ns.min(limit_ns);
         let Some(asked_ns) = limits.next(search.lower_bottleneck_ns, target_ns) else {
@@ -66,9 +112,10 @@ struct Limits {
 }
 
 impl Limits {
-    fn new() -> Self {
+    /// After passes of so many sets, if there were any.
+    fn new(width: usize) -> Self {
         Self {
-            width: TUNING.prefixes_at_first,
+            width: width.max(TUNING.prefixes_at_first),
             undecided_ns: None,
         }
     }

@@ -135,10 +135,17 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
             Ideals(u64::MAX),
         ];
     }
-    vec![
+    // Few ideals take less time than anything else; passes that may lie apart have fewer pairs of them.
+    let few_ideals = problem
+        .ties
+        .is_empty()
+        .then_some(Ideals(TUNING.steps_of_ideals_first));
+    let first = [
         Incumbents,
         Anchored,
         UnorderedItems(TUNING.steps_of_unordered_items),
+    ];
+    let others = [
         short,
         WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
         PendantItems(TUNING.steps_of_relaxed_pairs[0]),
@@ -149,7 +156,8 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         LONG,
         LAST,
         Ideals(u64::MAX),
-    ]
+    ];
+    first.into_iter().chain(few_ideals).chain(others).collect()
 }
 
 /// A search, and names for the items of its problem.

@@ -3,6 +3,7 @@
 use crate::control::Control;
 use crate::cost;
 use crate::exact::bounds::{self, Bound};
+use crate::exact::homogeneous::diagram::Resumed;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;
@@ -19,6 +20,8 @@ pub(crate) struct HomogeneousSearch<'a> {
     pub plans: Vec<Assignment>,
     /// No plan's busiest stage is below this, in ns.
     pub lower_bottleneck_ns: u64,
+    /// How far the search over stages of a diagram has come.
+    pub diagram: Resumed,
 }
 
 impl<'a> HomogeneousSearch<'a> {
@@ -29,6 +32,7 @@ impl<'a> HomogeneousSearch<'a> {
             reduced: Reduced::identity(problem),
             plans: Vec::new(),
             lower_bottleneck_ns: 0,
+            diagram: Resumed::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl<'a> HomogeneousSearch<'a> {
             self.offer(plan);
         }
         self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(copy.lower_bottleneck_ns);
+        self.diagram.join(copy.diagram);
         self.incumbent
             .raise(copy.incumbent.source, copy.incumbent.lower_ns);
         let own = &mut self.incumbent.statistics;

@@ -33,8 +33,8 @@ pub struct DiagramSearch<'a> {
     problem: &'a Problem,
     control: &'a Control<'a>,
     sweep: Sweep,
-    /// Those of the last limit, where the next begin.
-    prices: Vec<u64>,
+    /// Those of the last limit, where the next begin; empty before the first.
+    pub prices: Vec<u64>,
     effort: Effort,
     /// Prefixes kept in all passes.
     pub reached: usize,

@@ -34,6 +34,7 @@ impl Prices {
         known: &mut Vec<u64>,
         budget: &mut Budget,
     ) -> Result<Option<Self>, StoppedBy> {
+        let rounds = TUNING.rounds_of_prices[usize::from(!known.is_empty())];
         if known.is_empty() {
             let share = |work_ns: u64| {
                 (u128::from(work_ns) * u128::from(DEVICE) / u128::from(diagram.limit_ns.max(1))) as u64
@@ -44,11 +45,14 @@ impl Prices {
                 .map(|item| share(item.work_ns()).clamp(1, DEVICE))
                 .collect();
         }
-        let devices = DEVICE * problem.stages() as u64;
-        let mut prices = known.clone();
-        let mut best = 0;
+        let mut raised = Raised {
+            prices: known,
+            sum: 0,
+            devices: DEVICE * problem.stages() as u64,
+        };
+        let mut prices = raised.prices.clone();
         let mut idle_rounds = 0;
-        for _ in 0..TUNING.rounds_of_prices {
+        for _ in 0..rounds {
             let completions = Completions::new(diagram, &prices, budget)?;
             let dearest = dearest_stages(diagram, &prices, &completions, budget)?;
             for (price, dearest) in prices.iter_mut().zip(dearest) {
@@ -59,28 +63,42 @@ impl Prices {
                 // Rounded down, with 1 for each item that the rest of the device pays.
                 *price = 1 + *price * (DEVICE - problem.items.len() as u64) / dearest;
             }
-            let sum = prices.iter().sum();
-            if sum > devices {
+            let Some(is_much) = raised.offer(&prices) else {
                 return Ok(None);
-            }
-            idle_rounds = if sum > best + (devices - sum) / TUNING.least_gain_of_a_round {
-                0
-            } else {
-                idle_rounds + 1
             };
-            if sum > best {
-                best = sum;
-                known.clone_from(&prices);
-            }
+            idle_rounds = if is_much { 0 } else { idle_rounds + 1 };
             if idle_rounds == TUNING.idle_rounds_of_prices {
                 break;
             }
         }
         Ok(Some(Self {
-            of_item: known.clone(),
-            completions: Completions::new(diagram, known, budget)?,
-            slack: devices - best,
+            of_item: raised.prices.clone(),
+            completions: Completions::new(diagram, raised.prices, budget)?,
+            slack: raised.devices - raised.sum,
         }))
+    }
+}
+
+/// The best prices so far.
+struct Raised<'p> {
+    prices: &'p mut Vec<u64>,
+    sum: u64,
+    /// What all devices are worth.
+    devices: u64,
+}
+
+impl Raised<'_> {
+    /// Keeps prices that are worth more; whether they are worth much more, and `None` if they are worth more than the devices.
+    fn offer(&mut self, prices: &[u64]) -> Option<bool> {
+        let sum = prices.iter().sum();
+        let slack = self.devices.checked_sub(sum)?;
+        let is_much = sum > self.sum + slack / TUNING.least_gain_of_a_round;
+        if sum > self.sum {
+            self.sum = sum;
+            self.prices.clear();
+            self.prices.extend(prices);
+        }
+        Some(is_much)
     }
 }
 

@@ -62,10 +62,14 @@ tuning! {
 
     /// Nodes of a diagram, at most: some tenths of a second to follow.
     most_diagram_nodes: usize = 400_000,
+    /// Bytes of a node with the least labels, each node of a layer in tables that double: estimated from the sizes of their entries.
+    bytes_of_a_diagram_node: usize = 2048,
     /// Steps that a node counts for, beside those of its labels.
     steps_of_a_diagram_node: u64 = 64,
-    /// Labels of a diagram, about: 16 bytes each.
+    /// Labels of a diagram, about.
     labels_of_a_diagram: usize = 8_000_000,
+    /// Room for one of them: its 16 bytes, and as much again for three others that come and go.
+    bytes_for_a_label: usize = 64,
     /// Labels of a node, at least and at most: with fewer, loads are rounded down by more.
     labels_of_a_node: [usize; 2] = [64, 512],
     /// Rounds in which prices are raised, at most: from work alone, and from those for another limit.

@@ -1,33 +1,15 @@
 //! The search over stages of a decision diagram as a step: which limits it is asked about, and how widely.
 
-use crate::bound_source::BoundSource;
 use std::mem;
 
+use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
+use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::presolve::Reduced;
 use crate::exact::stage_diagram::{Answer, DiagramSearch};
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
-
-/// What later turns take up from earlier ones.
-#[derive(Clone, Default)]
-pub(crate) struct Resumed {
-    /// How many sets of items the last pass kept of each number of stages.
-    width: usize,
-    /// Prices, and the items that the presolve for them has left.
-    prices: Vec<u64>,
-    item_of: Vec<usize>,
-}
-
-impl Resumed {
-    /// Takes what a copy of the search has come to.
-    pub(crate) fn join(&mut self, copy: Self) {
-        if copy.width > self.width {
-            *self = copy;
-        }
-    }
-}
 
 /// Passes with so many steps in all, each for a better plan or bound.
 pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {

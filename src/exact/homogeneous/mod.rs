@@ -9,6 +9,7 @@ pub mod pendant;
 pub(crate) mod program;
 pub(crate) mod quick;
 pub(crate) mod relaxed;
+mod resumed;
 pub(crate) mod search;
 pub(crate) mod stage_bounds;
 pub(crate) mod tree;

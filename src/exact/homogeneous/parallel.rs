@@ -95,11 +95,11 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
         return false;
     }
     let turns: [(bool, Turn); 4] = [
-        (switches.ideal_tree, |search, round| {
-            tree::over_ideals(search, round.tree) == StoppedBy::SizeLimit && tree::is_line(search.problem())
-        }),
         (switches.ideal_pairs && by_ideals, |search, round| {
             destructive::over_ideal_pairs(search, round.pairs) == Some(StoppedBy::SizeLimit)
+        }),
+        (switches.ideal_tree, |search, round| {
+            tree::over_ideals(search, round.tree) == StoppedBy::SizeLimit && tree::is_line(search.problem())
         }),
         (switches.stage_diagram && by_ideals, |search, round| {
             diagram::over_stages(search, round.stages) == StoppedBy::SizeLimit

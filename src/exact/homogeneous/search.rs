@@ -3,7 +3,7 @@
 use crate::control::Control;
 use crate::cost;
 use crate::exact::bounds::{self, Bound};
-use crate::exact::homogeneous::diagram::Resumed;
+use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::mem;
 
-use crate::exact::stage_diagram::Budget;
+use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, Layer, NOWHERE, Node};
 use crate::exact::stage_diagram::sweep::{Busy, Choice, plus};
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 
-/// A part of a stage: no more load than this, and at least this price, for each of several parts.
+/// Parts of a stage: none has less load, and none is worth more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub load_ns: u64,
@@ -53,7 +53,7 @@ impl Collector {
     /// For loads up to the limit of a diagram.
     pub(super) fn new(diagram: &Diagram) -> Self {
         let [least, most] = TUNING.labels_of_a_node;
-        let most = (TUNING.labels_of_a_diagram / diagram.nodes()).clamp(least, most);
+        let most = (diagram.labels / diagram.nodes()).clamp(least, most);
         Self {
             labels: Vec::new(),
             limit_ns: diagram.limit_ns,

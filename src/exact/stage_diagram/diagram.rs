@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::exact::stage_diagram::Budget;
+use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::sweep::{Busy, Choice, State, Step, Sweep, keeps, plus};
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
@@ -20,6 +20,8 @@ pub(super) struct Diagram {
     pub layers: Vec<Layer>,
     /// Nodes behind the last decision.
     pub last: usize,
+    /// Labels that there is room for, about.
+    pub labels: usize,
 }
 
 /// The decision on one item.
@@ -96,13 +98,16 @@ impl Diagram {
         let mut front = Front::default();
         front.reach(State::default(), [0; 3]);
         let mut count = 0;
+        let most = TUNING
+            .most_diagram_nodes
+            .min(budget.room_bytes / TUNING.bytes_of_a_diagram_node);
         for step in &sweep.steps {
             budget.take(TUNING.steps_of_a_diagram_node * front.nodes.len() as u64)?;
             let mut next = Front::default();
             let follow = |&(state, least): &(State, Busy)| next.follow(step, state, least, limit_ns);
             let nodes = front.nodes.iter().map(follow).collect();
             count += next.nodes.len();
-            if count > TUNING.most_diagram_nodes {
+            if count > most {
                 return Err(StoppedBy::SizeLimit);
             }
             layers.push(Layer::new(step.item, nodes, next.nodes.len()));
@@ -112,6 +117,9 @@ impl Diagram {
             limit_ns,
             layers,
             last: front.nodes.len(),
+            labels: TUNING
+                .labels_of_a_diagram
+                .min(budget.room_bytes / TUNING.bytes_for_a_label),
         })
     }
 

@@ -3,12 +3,26 @@
 use std::collections::{BinaryHeap, HashSet};
 
 use crate::exact::bits;
+use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::prices::{DEVICE, Prices};
 use crate::exact::stage_diagram::sweep::{Busy, Choice, From, Sweep, keeps, plus};
-use crate::exact::stage_diagram::{Answer, Budget};
+use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
+
+/// What a pass found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A plan whose every stage keeps the limit.
+    Found(Assignment),
+    /// There is none.
+    Exhausted,
+    /// None among the prefixes that were kept: with more of them there may be one.
+    Truncated,
+    /// A limit of the search came first.
+    Stopped(StoppedBy),
+}
 
 /// Items that stages at one end hold.
 struct Reached {
@@ -71,6 +85,9 @@ impl<'s> Layers<'s> {
     /// The limit that is reached.
     pub(super) fn run(&mut self, budget: &mut Budget) -> Result<Answer, StoppedBy> {
         let all_stages = self.problem.settings.all_stages;
+        // A set is kept as reached and to be recognised, in tables that double.
+        let bytes_of_a_set = 2 * 8 * bits::words(self.problem.items.len()) + TUNING.bytes_of_a_reached_ideal;
+        let most_seen = budget.room_bytes / 2 / bytes_of_a_set;
         let mut layer = 0..1;
         for taken in 1..=self.problem.stages() {
             if all_stages {
@@ -79,6 +96,9 @@ impl<'s> Layers<'s> {
             let mut kept = Kept::default();
             for parent in layer {
                 self.take_stages(parent, taken, &mut kept, budget)?;
+                if self.seen.len() > most_seen {
+                    return Err(StoppedBy::SizeLimit);
+                }
                 if kept.is_complete {
                     return Ok(Answer::Found(self.plan()));
                 }

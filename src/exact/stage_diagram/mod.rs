@@ -1,6 +1,7 @@
 //! Search over all stages that keep a limit, as paths of a decision diagram, led by prices of items.
 #![doc = include_str!("../../../formulations/stage_diagram.md")]
 
+mod budget;
 mod completions;
 mod diagram;
 mod layers;
@@ -8,25 +9,14 @@ mod prices;
 mod sweep;
 
 use crate::control::Control;
+use crate::exact::stage_diagram::budget::{Budget, Effort};
 use crate::exact::stage_diagram::diagram::Diagram;
+pub use crate::exact::stage_diagram::layers::Answer;
 use crate::exact::stage_diagram::layers::Layers;
 use crate::exact::stage_diagram::prices::Prices;
 use crate::exact::stage_diagram::sweep::Sweep;
 use crate::plan::StoppedBy;
-use crate::problem::{Assignment, Problem};
-
-/// What a pass found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A plan whose every stage keeps the limit.
-    Found(Assignment),
-    /// There is none.
-    Exhausted,
-    /// None among the prefixes that were kept: with more of them there may be one.
-    Truncated,
-    /// A limit of the search came first.
-    Stopped(StoppedBy),
-}
+use crate::problem::Problem;
 
 /// Looks for plans whose every stage keeps a limit.
 pub struct DiagramSearch<'a> {
@@ -51,6 +41,7 @@ impl<'a> DiagramSearch<'a> {
             effort: Effort {
                 steps: 0,
                 most: most_steps,
+                room_bytes: control.room_bytes(),
             },
             reached: 0,
         })
@@ -70,11 +61,7 @@ impl<'a> DiagramSearch<'a> {
             effort,
             ..
         } = self;
-        let mut budget = Budget {
-            effort,
-            control,
-            unchecked: 0,
-        };
+        let mut budget = Budget::new(effort, control);
         let diagram = Diagram::new(problem, sweep, limit_ns, &mut budget)?;
         let Some(prices) = Prices::new(problem, &diagram, prices, &mut budget)? else {
             return Ok(Answer::Exhausted);
@@ -83,41 +70,5 @@ impl<'a> DiagramSearch<'a> {
         let answer = layers.run(&mut budget);
         self.reached += layers.reached();
         answer
-    }
-}
-
-/// Steps taken and allowed.
-struct Effort {
-    steps: u64,
-    most: u64,
-}
-
-/// The effort and the limits of a search.
-struct Budget<'e> {
-    effort: &'e mut Effort,
-    control: &'e Control<'e>,
-    /// Steps since the last look at the clock.
-    unchecked: u64,
-}
-
-impl Budget<'_> {
-    /// Takes so many steps.
-    ///
-    /// # Errors
-    ///
-    /// The limit that is reached.
-    fn take(&mut self, steps: u64) -> Result<(), StoppedBy> {
-        const BETWEEN_CLOCK_LOOKS: u64 = 1 << 14;
-        self.unchecked += steps;
-        self.effort.steps += steps;
-        if self.unchecked < BETWEEN_CLOCK_LOOKS {
-            return Ok(());
-        }
-        self.unchecked = 0;
-        match self.control.must_stop() {
-            Some(stopped_by) => Err(stopped_by),
-            None if self.effort.steps > self.effort.most => Err(StoppedBy::SizeLimit),
-            None => Ok(()),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Prices of items such that no stage within the limit is worth more than one device.
 
-use crate::exact::stage_diagram::Budget;
+use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::completions::{Collector, Completions, Label, NOTHING};
 use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::sweep::Choice;

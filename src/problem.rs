@@ -242,6 +242,12 @@ impl Problem {
         !self.pairs.is_empty() && !self.memory_never_binds()
     }
 
+    /// Whether an item takes as many bytes on every stage, or memory never binds.
+    pub fn memory_is_alike(&self) -> bool {
+        let is_alike = |item| self.memory_bytes(item, 1) == self.memory_bytes(item, self.stages());
+        self.memory_never_binds() || self.items.iter().all(is_alike)
+    }
+
     /// Whether all stages have one share a resource type.
     pub fn shares_are_global(&self) -> bool {
         self.settings.worker == WorkerMode::Concurrent && self.settings.shares == Shares::Global

@@ -118,19 +118,15 @@ impl Limits {
                 None => self.widen(),
             }
         }
-        let half_ns = self
-            .undecided_ns
-            .map(|ns| lower_ns + ns.saturating_sub(lower_ns) / 2);
-        let is_little = |half_ns: u64| half_ns - lower_ns < target_ns / TUNING.not_halved_by_diagrams;
-        if half_ns.is_some_and(is_little) {
+        let Some(undecided_ns) = self.undecided_ns else {
+            return Some(target_ns);
+        };
+        let half_ns = undecided_ns.saturating_sub(lower_ns) / 2;
+        if half_ns < target_ns / TUNING.not_halved_by_diagrams {
             self.widen();
+            return Some(target_ns);
         }
-        Some(
-            half_ns
-                .filter(|_| self.undecided_ns.is_some())
-                .unwrap_or(target_ns)
-                .min(target_ns),
-        )
+        Some((lower_ns + half_ns).min(target_ns))
     }
 
     fn widen(&mut self) {

@@ -52,9 +52,7 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> Sto
 
 /// Whether the tree search can take a problem: no stage pays for transfers, or holds more or less in another place.
 pub(crate) fn is_line(problem: &Problem) -> bool {
-    let is_alike = |item| problem.memory_bytes(item, 1) == problem.memory_bytes(item, problem.stages());
-    let may_hold =
-        problem.memory_never_binds() || !problem.memory_is_joint() && problem.items.iter().all(is_alike);
+    let may_hold = problem.memory_is_alike() && !problem.memory_is_joint();
     problem.transfers.is_empty() && !problem.settings.all_stages && may_hold
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::cost::Side;
 use crate::exact::bits;
-use crate::exact::closure::Closure;
+use crate::exact::closure::{self, Closure};
 use crate::exact::ideals::growth;
 use crate::exact::ideals::paid_by_sides;
 use crate::problem::Problem;
@@ -122,10 +122,7 @@ impl<'a> Draft<'a> {
         let n = problem.items.len();
         let closure = Closure::new(problem);
         let successors = needed_successors(problem, &closure);
-        let mut predecessors = vec![Vec::new(); n];
-        for (item, behind) in successors.iter().enumerate() {
-            behind.iter().for_each(|&next| predecessors[next].push(item));
-        }
+        let predecessors = closure::reversed(&successors);
         let from = better_end(problem, &predecessors, &successors);
         let (first, behind, all_behind) = match from {
             From::Start => (predecessors, successors, &closure.descendants),
@@ -213,10 +210,8 @@ impl<'a> Draft<'a> {
 
 /// The end that fewer items may come from first; the end of the pipeline, where memory depends on the stages behind.
 fn better_end(problem: &Problem, predecessors: &[Vec<usize>], successors: &[Vec<usize>]) -> From {
-    let is_alike = |item| problem.memory_bytes(item, 1) == problem.memory_bytes(item, problem.stages());
-    let is_free = problem.memory_never_binds() || problem.items.iter().all(is_alike);
     let ends = |beside: &[Vec<usize>]| beside.iter().filter(|beside| beside.is_empty()).count();
-    match is_free && ends(predecessors) < ends(successors) {
+    match problem.memory_is_alike() && ends(predecessors) < ends(successors) {
         true => From::Start,
         false => From::End,
     }

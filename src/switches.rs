@@ -78,6 +78,8 @@ switches! {
     ideal_tree,
     /// With heterogeneous workers and without transfers: the search over ideals and free devices, level by level.
     device_levels,
+    /// With heterogeneous workers: the dynamic program over ideals and devices from coarse to fine.
+    coarse_to_fine,
     /// With heterogeneous workers: exhaustive search over few items.
     exhaustive,
 }

@@ -3,9 +3,10 @@
 mod common;
 mod oracles;
 
-use common::mixed::{mixed_spec, random_mixed};
+use common::mixed::{larger_mixed, mixed_spec, random_mixed};
 use common::{plan_ns, problem_of, rounding_ns, whole_ns};
 use oracles::allocations;
+use rayon::prelude::*;
 use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
@@ -13,6 +14,7 @@ use stagecut::methods;
 use stagecut::options::{Cuts, Mode, Shares};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
+use stagecut::switches::Switches;
 
 /// Whether methods find objective and status of brute force, and plans that the checker accepts; false where brute force
 /// would take too long.
@@ -91,4 +93,50 @@ fn separate_cuts_agree_with_brute_force() {
         }
     }
     assert!(compared > 200, "{compared}");
+}
+
+/// The search from coarse to fine, by itself, and the dynamic program over all labels agree on problems too large for brute force.
+#[test]
+fn coarse_to_fine_agrees_with_all_labels() {
+    let mut switches = Switches::NONE;
+    switches.coarse_to_fine = true;
+    let coarse_alone = Control {
+        switches,
+        ..Control::default()
+    };
+    let compared: usize = (0..400_u64)
+        .into_par_iter()
+        .filter_map(|seed| Some((seed, larger_mixed(seed)?)))
+        .filter(|(_, (_, problem))| !is_global(problem) && is_monotone(problem))
+        .map(|(seed, (instance, problem))| {
+            let run = |name: &str, control: &Control| {
+                let method = methods::find(name).expect("a method");
+                let plan = method.run(&instance, &problem, control).expect("HiGHS works");
+                assert_eq!(
+                    check(&instance, &problem.settings, &plan),
+                    [],
+                    "seed {seed}: {name}"
+                );
+                plan
+            };
+            let [coarse, all] = [run("exact", &coarse_alone), run("ideals", &Control::default())];
+            assert_eq!(coarse.status, all.status, "seed {seed}");
+            let [coarse, all] = [coarse, all].map(|plan| plan_ns(&plan));
+            assert_eq!(coarse.is_some(), all.is_some(), "seed {seed}");
+            if let (Some(coarse), Some(all)) = (coarse, all) {
+                assert!(
+                    coarse.abs_diff(all) <= rounding_ns(&problem),
+                    "seed {seed}: {coarse}, not {all}"
+                );
+            }
+            1
+        })
+        .sum();
+    assert!(compared > 100, "{compared}");
+}
+
+/// Whether a stage never takes less time with more items in it, so that cells say at least what stages cost.
+fn is_monotone(problem: &Problem) -> bool {
+    let workers = problem.workers.as_ref().expect("a mixed problem");
+    workers.is_monotone(&problem.settings)
 }

@@ -67,17 +67,19 @@ impl StageCost {
 
     /// Both costs together.
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            forward: self.forward.plus(other.forward),
-            backward: self.backward.plus(other.backward),
-        }
+        self.with(other, |a, b| a + b)
     }
 
     /// What is left without a part of it.
     pub fn minus(self, part: Self) -> Self {
+        self.with(part, |a, b| a - b)
+    }
+
+    /// Two costs, combined number by number.
+    pub(crate) fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
-            forward: self.forward.with(part.forward, |a, b| a - b),
-            backward: self.backward.with(part.backward, |a, b| a - b),
+            forward: self.forward.with(other.forward, combine),
+            backward: self.backward.with(other.backward, combine),
         }
     }
 

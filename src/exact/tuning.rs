@@ -233,6 +233,8 @@ tuning! {
     growth_of_last_blocking_pass: u64 = 4,
     /// What is open is asked for at once where it is a smaller share of the incumbent than one in so many.
     asked_at_once: u64 = 1 << 20,
+    /// The same for passes over cells, which take about as long for any limit.
+    asked_at_once_over_cells: u64 = 50,
     /// Halvings of what is open without a plan after which a pass asks for anything better.
     halvings: usize = 8,
     /// The same with blocking transfers, where all passes take as long.
@@ -247,6 +249,16 @@ tuning! {
     not_halved_nearby: u64 = 4096,
     /// Pendant items take at most one part in so many of a stage.
     pendant_share: u64 = 100,
+    /// Heterogeneous workers: ideals that cells may hold: some hundred megabytes. Not measured.
+    most_ideals_in_cells: usize = 1_000_000,
+    /// Cells, of which all pairs are looked at. Not measured.
+    most_cells: usize = 1 << 16,
+    /// Cells that are parted into quarters, not halves.
+    cells_in_quarters: usize = 512,
+    /// Cells that passes keep: the first look for a plan, the last for anything.
+    cells_of_a_dive: [usize; 3] = [64, 512, usize::MAX],
+    /// States of devices that sets of bits are kept of.
+    most_device_states: usize = 4096,
     /// Heterogeneous workers: steps over ideals and devices before a program with few places, tenths of a second's work.
     steps_of_devices_first: u64 = 20_000_000,
     /// The same before a program with many places: minutes of work.

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use crate::control::Control;
 use crate::cost::StageCost;
-use crate::cost::allocation::{Allocation, StageWork};
+use crate::cost::allocation::Allocation;
 use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
+use crate::exact::heterogeneous::choices::{Choices, Fitting, is_within};
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth};
 use crate::labels;
@@ -36,12 +37,7 @@ pub(crate) struct AllocationSearch<'a> {
     predecessors: Vec<Vec<usize>>,
     /// What each side of each transfer costs.
     sides: Vec<[StageCost; 2]>,
-    /// Choices, the smallest groups first.
-    smallest_first: Vec<usize>,
-    /// Whether the bytes of a stage can matter.
-    memory_binds: bool,
-    /// For an iteration, how stages make up its time.
-    formula: Option<Formula>,
+    choices: Choices<'a>,
     most_steps: u64,
     /// The best iteration of a pass that was stopped.
     pub unfinished: Option<Allocation>,
@@ -91,10 +87,6 @@ impl Dominance {
     }
 }
 
-fn is_within(devices: &[usize], most: &[usize]) -> bool {
-    devices.iter().zip(most).all(|(n, most)| n <= most)
-}
-
 /// Labels of all ideals at most.
 const MOST_LABELS: usize = 20_000_000;
 
@@ -114,14 +106,10 @@ impl<'a> AllocationSearch<'a> {
         control: &'a Control<'a>,
         most_steps: u64,
     ) -> Self {
-        let mut smallest_first: Vec<usize> = (0..workers.choices.len()).collect();
-        smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
         Self {
             sides: sides(problem),
-            formula: Some(problem.formula()).filter(|formula| !formula.is_bottleneck()),
+            choices: Choices::new(problem, workers, capacity),
             predecessors: growth::predecessors(problem),
-            memory_binds: !problem.memory_never_binds(),
-            smallest_first,
             problem,
             workers,
             control,
@@ -156,7 +144,7 @@ impl<'a> AllocationSearch<'a> {
             by_size: vec![Vec::new(); n + 1],
             dominance: Dominance {
                 all_stages: self.problem.settings.all_stages,
-                formula: self.formula,
+                formula: self.choices.formula,
             },
             labels: 1,
             limit_ns,
@@ -203,7 +191,7 @@ impl<'a> AllocationSearch<'a> {
         let mut leaving = self.leaving(at, ideals);
         let left = ideals.all[at].left.clone();
         // The fewer stages behind, the fewer micro-batches in flight.
-        let behind = self.memory_binds.then_some(leaving.behind[0]);
+        let behind = self.choices.memory_binds.then_some(leaving.behind[0]);
         let tally = Holding::new(self.problem, self.capacity, &self.sides, leaving.limit_ns, behind);
         let most_steps = self.most_steps.saturating_sub(*steps);
         let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
@@ -265,7 +253,7 @@ impl<'a> AllocationSearch<'a> {
                     return true;
                 }
             }
-            let depth = match self.memory_binds {
+            let depth = match self.choices.memory_binds {
                 true => label.behind - leaving.behind[0],
                 false => 0,
             };
@@ -283,14 +271,17 @@ impl<'a> AllocationSearch<'a> {
     /// What can run a stage, by the number of stages behind it from the fewest on. Choices depend on that only where memory binds.
     fn fitting_by_depth(&self, holding: &Holding, leaving: &mut Leaving) -> Vec<Vec<Fitting>> {
         let [least_behind, most_behind] = leaving.behind;
-        let depths = match self.memory_binds {
+        let depths = match self.choices.memory_binds {
             true => least_behind..=most_behind,
             false => least_behind..=least_behind,
         };
         let work = holding.work();
-        let fitting = depths.map(|behind| self.fitting(holding, &work, behind, leaving.limit_ns));
+        let fitting = depths.map(|behind| {
+            self.choices
+                .fitting(&work, holding.bytes_on(behind + 1), leaving.limit_ns)
+        });
         let fitting: Vec<Vec<Fitting>> = fitting.collect();
-        leaving.tried += (fitting.len() * self.smallest_first.len()) as u64;
+        leaving.tried += (fitting.len() * self.choices.len()) as u64;
         fitting
     }
 
@@ -316,7 +307,7 @@ impl<'a> AllocationSearch<'a> {
             // A better iteration may follow, a period within the limit is all that is asked.
             ideals.limit_ns = ideals.limit_ns.min(self.least_ns(&label, 0).saturating_sub(1));
             ideals.last = Some(label);
-            if self.formula.is_none() {
+            if self.choices.formula.is_none() {
                 return true;
             }
         }
@@ -328,7 +319,7 @@ impl<'a> AllocationSearch<'a> {
         let once_ns =
             self.capacity
                 .least_once_ns(self.problem, self.capacity.total_weight, self.problem.stages());
-        let rounds = self.formula.map_or(1, |formula| formula.weight);
+        let rounds = self.choices.formula.map_or(1, |formula| formula.weight);
         let rest_ns = limit_ns.saturating_sub(once_ns);
         rest_ns.checked_div(rounds).unwrap_or(limit_ns).min(limit_ns)
     }
@@ -340,6 +331,7 @@ impl<'a> AllocationSearch<'a> {
             .capacity
             .least_once_ns(self.problem, weight_left, stages_left);
         let behind_ns = self
+            .choices
             .formula
             .map_or(0, |formula| formula.objective_ns(&label.time));
         behind_ns + before_ns
@@ -367,46 +359,6 @@ impl<'a> AllocationSearch<'a> {
             (false, 0) => false,
             (false, _) => self.capacity.carries(&label.taken, stages_left, limit_ns) >= rest.weight as f64,
         }
-    }
-
-    /// The smallest groups that run a stage within the limit: none holds another, since devices that are not needed may as
-    /// well stay free. For an iteration every group that may be in a plan, since a faster stage may be worth its devices.
-    fn fitting(&self, holding: &Holding, work: &StageWork, behind: usize, limit_ns: u64) -> Vec<Fitting> {
-        let mut fitting: Vec<Fitting> = Vec::new();
-        let is_larger = |fitting: &[Fitting], takes: &[usize]| {
-            let holds = |&(smaller, _): &Fitting| is_within(&self.workers.choices[smaller].takes, takes);
-            self.formula.is_none() && fitting.iter().any(holds)
-        };
-        let bytes = holding.bytes_on(behind + 1);
-        let inverse: Vec<[f64; 2]> = work
-            .times_ns
-            .iter()
-            .map(|times| times.map_or([0.0; 2], |times| times.map(|ns| 1.0 / ns.max(1) as f64)))
-            .collect();
-        let idle: Vec<[bool; 2]> = work
-            .times_ns
-            .iter()
-            .map(|times| times.unwrap_or_default().map(|ns| ns == 0))
-            .collect();
-        for &at in &self.smallest_first {
-            let choice = &self.workers.choices[at];
-            if self.capacity.too_slow(choice, &inverse, &idle, limit_ns)
-                || is_larger(&fitting, &choice.takes)
-                || (self.memory_binds && bytes > self.workers.memory_bytes(&self.problem.settings, choice))
-            {
-                continue;
-            }
-            let Some(load) = self.workers.load(self.problem, choice, work, &[]) else {
-                continue;
-            };
-            match self.formula {
-                // Whether it is cheap enough depends on the stages behind.
-                Some(formula) => fitting.push((at, formula.stage(&load.cost))),
-                None if load.bottleneck_ns <= limit_ns => fitting.push((at, labels::Label::default())),
-                None => {}
-            }
-        }
-        fitting
     }
 
     /// Reads stages and choices off the labels that end in the last one, with nothing left before its stage.
@@ -458,9 +410,6 @@ struct Rest<'a> {
     weight: u64,
     is_empty: bool,
 }
-
-/// A choice for a stage, and what the stage then adds to an iteration.
-type Fitting = (usize, labels::Label);
 
 /// All ideals of a pass.
 struct Ideals {

@@ -1,6 +1,8 @@
 //! The exact engine for heterogeneous workers: the steps of each method, and their order.
 
 mod anchored;
+mod choices;
+mod coarse;
 pub(crate) mod ideals;
 mod levels;
 pub mod program;
@@ -31,6 +33,8 @@ pub(crate) enum Step {
     Levels(u64),
     /// The anchored stage bound, for periods.
     Anchored,
+    /// Passes over ideals and devices from coarse to fine.
+    Cells,
     /// Passes over ideals and devices, with so many steps at most.
     Ideals(u64),
     /// One pass over ideals and devices for an iteration.
@@ -52,6 +56,7 @@ impl Step {
             Self::Incumbents(_) => switches.incumbents,
             Self::Levels(_) => switches.device_levels && is_period,
             Self::Anchored => switches.anchored && is_period,
+            Self::Cells => switches.coarse_to_fine && is_period && workers_are_monotone(problem),
             Self::Ideals(_) => switches.ideals,
             Self::Iteration => switches.labelled_ideals,
             Self::Tree(_) => switches.exhaustive,
@@ -91,7 +96,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
         (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
         (Method::Exact, None) if is_tied => &[],
-        (Method::Exact, None) => &[Step::Ideals(u64::MAX)],
+        (Method::Exact, None) => &[Step::Cells, Step::Ideals(u64::MAX)],
         (Method::Exact, Some(_)) if is_tied && is_small => &[
             Step::Tree(TUNING.stages_of_tree_first),
             Step::Program { presolve: true },
@@ -101,15 +106,23 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         // What comes after the program is for what the solver's tolerance leaves open.
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
             Step::Ideals(TUNING.steps_of_devices_first),
+            Step::Cells,
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
         ],
         (Method::Exact, Some(_)) => &[
+            Step::Cells,
             Step::Ideals(TUNING.steps_of_devices),
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
         ],
     }
+}
+
+/// Whether a stage never takes less time with more items in it.
+fn workers_are_monotone(problem: &Problem) -> bool {
+    let workers = problem.workers.as_ref();
+    workers.is_none_or(|workers| workers.is_monotone(&problem.settings))
 }
 
 impl Portfolio for HeterogeneousSearch<'_> {
@@ -128,7 +141,8 @@ impl Portfolio for HeterogeneousSearch<'_> {
             Step::Incumbents(effort) => self.find_incumbents(effort),
             Step::Levels(most_nodes) => return Ok(self.use_levels(most_nodes)),
             Step::Anchored => self.use_anchors()?,
-            Step::Ideals(most_steps) => return Ok(self.bisect(most_steps)),
+            Step::Ideals(most_steps) => return Ok(self.use_ideals(most_steps)),
+            Step::Cells => return Ok(self.use_cells()),
             Step::Iteration => return Ok(self.use_labels()),
             Step::Tree(most_steps) => return Ok(self.use_tree(most_steps)),
             Step::Program { presolve } => return self.use_program(presolve),

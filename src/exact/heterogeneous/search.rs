@@ -4,6 +4,8 @@ use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::cost::allocation::Allocation;
 use crate::exact::bounds::capacity::Capacity;
+use crate::exact::heterogeneous::choices::Choices;
+use crate::exact::heterogeneous::coarse::{AllIdeals, CoarseSearch};
 use crate::exact::heterogeneous::ideals::{AllocationSearch, Pass};
 use crate::exact::heterogeneous::program::{self, Form};
 use crate::exact::heterogeneous::tree;
@@ -88,19 +90,62 @@ impl<'a> HeterogeneousSearch<'a> {
         }
     }
 
-    /// Halves the range between bound and plan, each time by a pass over the ideals, until they meet.
+    /// Passes over ideals and devices, with so many steps at most.
+    pub(super) fn use_ideals(&mut self, most_steps: u64) -> StoppedBy {
+        let (workers, control) = (self.workers, self.incumbent.control);
+        let (mut visited, mut steps) = (0, 0);
+        self.bisect(TUNING.asked_at_once, |search, reduced, limit_ns| {
+            let capacity = Capacity::new(&reduced.problem, workers);
+            let left = most_steps - steps;
+            let mut ideals = AllocationSearch::new(&reduced.problem, workers, &capacity, control, left);
+            let pass = ideals.pass(limit_ns);
+            visited += ideals.ideals;
+            steps += ideals.steps.min(left);
+            search.statistics.ideals = Some(visited);
+            pass
+        })
+    }
+
+    /// Passes over ideals and devices from coarse to fine.
+    pub(super) fn use_cells(&mut self) -> StoppedBy {
+        let (workers, control) = (self.workers, self.incumbent.control);
+        // All ideals of the last problem.
+        let mut known: Option<(Reduced, AllIdeals)> = None;
+        self.bisect(TUNING.asked_at_once_over_cells, |search, reduced, limit_ns| {
+            let problem = &reduced.problem;
+            let (_, all) = match known.take().filter(|(last, _)| last.is_alike(reduced)) {
+                Some(known_still) => known.insert(known_still),
+                None => match AllIdeals::new(problem, workers, control) {
+                    Ok(all) => known.insert((reduced.clone(), all)),
+                    Err(stopped_by) => return Pass::Stopped(stopped_by),
+                },
+            };
+            let capacity = Capacity::new(problem, workers);
+            let choices = Choices::new(problem, workers, &capacity);
+            let Some(mut cells) = CoarseSearch::new(problem, choices, all, control, limit_ns) else {
+                return Pass::Stopped(StoppedBy::SizeLimit);
+            };
+            let pass = cells.pass();
+            search.statistics.ideals = Some(search.statistics.ideals.unwrap_or(0) + cells.cells);
+            pass
+        })
+    }
+
+    /// Halves the range between bound and plan, each time by a pass that asks for a plan within a limit, until they meet.
     ///
     /// Without a plan it starts at twice the bound and doubles: passes for short periods are quick, since few stages keep them.
     /// Where little is left in between, it asks for anything better at once, unless the last pass did and found a plan.
-    pub(super) fn bisect(&mut self, most_steps: u64) -> StoppedBy {
-        let mut visited = 0;
-        let mut steps = 0;
+    fn bisect(
+        &mut self,
+        at_once: u64,
+        mut pass: impl FnMut(&mut Incumbent, &Reduced, u64) -> Pass,
+    ) -> StoppedBy {
         let mut has_asked = false;
         // Every pass finds a better plan or raises the bound.
         while !self.incumbent.is_over() {
             let (low, high) = (self.incumbent.lower_ns, self.target_ns());
             let has_plan = self.incumbent.has_plan();
-            let asks = has_plan && high.saturating_sub(low) < high / TUNING.asked_at_once && !has_asked;
+            let asks = has_plan && high.saturating_sub(low) < high / at_once && !has_asked;
             has_asked = asks;
             let limit_ns = match has_plan {
                 false => low.max(1).saturating_mul(2).min(LARGEST_EXACT),
@@ -110,14 +155,7 @@ impl<'a> HeterogeneousSearch<'a> {
             self.incumbent.report();
             let reduced = self.reduced(limit_ns);
             self.incumbent.statistics.items_after_presolve = reduced.problem.items.len();
-            let capacity = Capacity::new(&reduced.problem, self.workers);
-            let (left, control) = (most_steps - steps, self.incumbent.control);
-            let mut ideals = AllocationSearch::new(&reduced.problem, self.workers, &capacity, control, left);
-            let pass = ideals.pass(limit_ns);
-            visited += ideals.ideals;
-            steps += ideals.steps.min(left);
-            self.incumbent.statistics.ideals = Some(visited);
-            match pass {
+            match pass(&mut self.incumbent, &reduced, limit_ns) {
                 Pass::Found(found) => {
                     if !self.offer_reduced(&reduced, found) {
                         // The plan is not what the pass took it for: others must tell.
@@ -125,7 +163,7 @@ impl<'a> HeterogeneousSearch<'a> {
                     }
                 }
                 Pass::Exhausted => self.incumbent.rule_out(BoundSource::IdealsAndDevices, limit_ns),
-                Pass::Stopped(stopped_by) => return control.must_stop().unwrap_or(stopped_by),
+                Pass::Stopped(stopped_by) => return self.incumbent.control.must_stop().unwrap_or(stopped_by),
             }
         }
         StoppedBy::Completed

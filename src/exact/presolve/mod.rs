@@ -23,6 +23,17 @@ pub struct Reduced {
 }
 
 impl Reduced {
+    /// Whether both are the same problem, reduced in the same way.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let pairs = |reduced: &Self| -> Vec<_> {
+            let edges = reduced.problem.order.raw_edges().iter();
+            edges.map(|edge| (edge.source(), edge.target())).collect()
+        };
+        self.item_of == other.item_of
+            && self.problem.transfers == other.problem.transfers
+            && pairs(self) == pairs(other)
+    }
+
     /// Nothing reduced.
     pub(crate) fn identity(problem: &Problem) -> Self {
         Self {

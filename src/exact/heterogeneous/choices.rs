@@ -1,0 +1,153 @@
+//! Which devices may run a stage.
+
+use crate::cost::allocation::{StageWork, bottleneck_ns};
+use crate::exact::bounds::capacity::Capacity;
+use crate::labels;
+use crate::objective::Formula;
+use crate::problem::Problem;
+use crate::workers::Workers;
+
+/// A choice for a stage, and what the stage then adds to an iteration; nothing to a period.
+pub(super) type Fitting = (usize, labels::Label);
+
+/// All choices of a problem.
+pub(super) struct Choices<'a> {
+    problem: &'a Problem,
+    /// The workers.
+    pub workers: &'a Workers,
+    capacity: &'a Capacity,
+    /// Choices, the smallest groups first.
+    smallest_first: Vec<usize>,
+    /// Those that no other holds.
+    largest: Vec<usize>,
+    /// Whether transfers cost every choice time.
+    all_pay: bool,
+    /// Whether the bytes of a stage can matter.
+    pub memory_binds: bool,
+    /// For an iteration, how stages make up its time.
+    pub formula: Option<Formula>,
+}
+
+impl<'a> Choices<'a> {
+    pub(super) fn new(problem: &'a Problem, workers: &'a Workers, capacity: &'a Capacity) -> Self {
+        let mut smallest_first: Vec<usize> = (0..workers.choices.len()).collect();
+        smallest_first.sort_by_key(|&choice| workers.choices[choice].takes.iter().sum::<usize>());
+        let takes = |choice: usize| &workers.choices[choice].takes;
+        let is_largest = |&choice: &usize| {
+            let mut others = (0..workers.choices.len()).filter(|&other| takes(other) != takes(choice));
+            others.all(|other| !is_within(takes(choice), takes(other)))
+        };
+        Self {
+            largest: (0..workers.choices.len()).filter(is_largest).collect(),
+            all_pay: workers.classes.iter().all(|class| class.pays_communication),
+            smallest_first,
+            memory_binds: !problem.memory_never_binds(),
+            formula: Some(problem.formula()).filter(|formula| !formula.is_bottleneck()),
+            problem,
+            workers,
+            capacity,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.smallest_first.len()
+    }
+
+    /// Whether the devices of a choice have room for so many bytes each.
+    pub(super) fn holds(&self, choice: usize, bytes: u64) -> bool {
+        !self.memory_binds
+            || bytes
+                <= self
+                    .workers
+                    .memory_bytes(&self.problem.settings, &self.workers.choices[choice])
+    }
+
+    /// Whether no choice could do the work of a stage within the limit.
+    pub(super) fn is_too_much(&self, work: &StageWork, limit_ns: u64) -> bool {
+        let pace = Pace::of(work);
+        let mut largest = self.largest.iter();
+        largest.all(|&choice| self.is_too_slow(choice, &pace, limit_ns))
+    }
+
+    fn is_too_slow(&self, choice: usize, pace: &Pace, limit_ns: u64) -> bool {
+        let choice = &self.workers.choices[choice];
+        self.capacity
+            .too_slow(choice, &pace.inverse, &pace.idle, limit_ns)
+    }
+
+    /// The smallest groups that run a stage of so many bytes within the limit: none holds another, since devices that are not needed
+    /// may as well stay free. For an iteration every group that may be in a plan, since a faster stage may be worth its devices.
+    pub(super) fn fitting(&self, work: &StageWork, bytes: u64, limit_ns: u64) -> Vec<Fitting> {
+        self.fitting_among(work, bytes, limit_ns, |_| true)
+    }
+
+    /// The same among some choices.
+    pub(super) fn fitting_among(
+        &self,
+        work: &StageWork,
+        bytes: u64,
+        limit_ns: u64,
+        is_among: impl Fn(usize) -> bool,
+    ) -> Vec<Fitting> {
+        let mut fitting: Vec<Fitting> = Vec::new();
+        let is_larger = |fitting: &[Fitting], takes: &[usize]| {
+            let holds = |&(smaller, _): &Fitting| is_within(&self.workers.choices[smaller].takes, takes);
+            self.formula.is_none() && fitting.iter().any(holds)
+        };
+        let transfers_ns = bottleneck_ns(&self.problem.settings, &work.transfers);
+        if self.all_pay && self.formula.is_none() && transfers_ns > limit_ns {
+            return fitting;
+        }
+        let pace = Pace::of(work);
+        for &at in &self.smallest_first {
+            let choice = &self.workers.choices[at];
+            if self.is_too_slow(at, &pace, limit_ns)
+                || is_larger(&fitting, &choice.takes)
+                || !is_among(at)
+                || !self.holds(at, bytes)
+            {
+                continue;
+            }
+            let Some(load) = self.workers.load(self.problem, choice, work, &[]) else {
+                continue;
+            };
+            match self.formula {
+                // Whether it is cheap enough depends on the stages behind.
+                Some(formula) => fitting.push((at, formula.stage(&load.cost))),
+                None if load.bottleneck_ns <= limit_ns => fitting.push((at, labels::Label::default())),
+                None => {}
+            }
+        }
+        fitting
+    }
+}
+
+/// How fast a stage is done by class and phase.
+struct Pace {
+    /// One over its times.
+    inverse: Vec<[f64; 2]>,
+    /// Whether they are zero.
+    idle: Vec<[bool; 2]>,
+}
+
+impl Pace {
+    fn of(work: &StageWork) -> Self {
+        let inverse = |ns: u64| 1.0 / ns.max(1) as f64;
+        let times = work.times_ns.iter();
+        Self {
+            inverse: times
+                .clone()
+                .map(|times| times.map_or([0.0; 2], |times| times.map(inverse)))
+                .collect(),
+            idle: times
+                .map(|times| times.unwrap_or_default().map(|ns| ns == 0))
+                .collect(),
+        }
+    }
+}
+
+/// Whether some devices are among others.
+pub(super) fn is_within(devices: &[usize], most: &[usize]) -> bool {
+    devices.iter().zip(most).all(|(n, most)| n <= most)
+}

@@ -137,18 +137,17 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         ];
     }
     // Few ideals take less time than anything else; passes that may lie apart have fewer pairs of them.
-    let few_ideals = problem
-        .ties
-        .is_empty()
-        .then_some(Ideals(TUNING.steps_of_ideals_first));
+    let work_alone = WorkAlone(TUNING.steps_of_relaxed_pairs[0]);
+    let short_ones = match problem.ties.is_empty() {
+        true => vec![Ideals(TUNING.steps_of_ideals_first), work_alone, short],
+        false => vec![short, work_alone],
+    };
     let first = [
         Incumbents,
         Anchored,
         UnorderedItems(TUNING.steps_of_unordered_items),
     ];
     let others = [
-        short,
-        WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
         PendantItems(TUNING.steps_of_relaxed_pairs[0]),
         Evolution,
         LONGER,
@@ -158,7 +157,7 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         LAST,
         Ideals(u64::MAX),
     ];
-    first.into_iter().chain(few_ideals).chain(others).collect()
+    first.into_iter().chain(short_ones).chain(others).collect()
 }
 
 /// A search, and names for the items of its problem.

@@ -259,7 +259,7 @@ tuning! {
     cells_of_a_dive: [usize; 3] = [64, 512, usize::MAX],
     /// States of devices that sets of bits are kept of.
     most_device_states: usize = 4096,
-    /// Heterogeneous workers: steps over ideals and devices before a program with few places, tenths of a second's work.
+    /// Heterogeneous workers: steps over ideals and devices before a program with few places: some seconds of work.
     steps_of_devices_first: u64 = 20_000_000,
     /// The same before a program with many places: minutes of work.
     steps_of_devices: u64 = 4_000_000_000,

@@ -77,7 +77,7 @@ const FIRST: [Step; 4] = [
 ///
 /// One share for all stages ties them together, and so does memory that depends on both passes of a layer: states of one stage
 /// after the other cannot say that. For shares there is the program, for either exhaustive search while items are few.
-/// Otherwise ideals come first. Where they are many and places for items are few, the program of single devices is soon the
+/// Otherwise ideals come first, from coarse to fine. Where they are many and places for items are few, the program of single devices is soon the
 /// better one: `layer_gnmt_inference` with its CPU takes 0.9 s so, and minutes with ideals alone. With many places, or for
 /// groups, it comes last: `operator_bert_l-12_inference` takes 1.5 s with ideals, and minutes with the program.
 fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step] {
@@ -105,8 +105,8 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
         // What comes after the program is for what the solver's tolerance leaves open.
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
-            Step::Ideals(TUNING.steps_of_devices_first),
             Step::Cells,
+            Step::Ideals(TUNING.steps_of_devices_first),
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
         ],

@@ -130,6 +130,15 @@ impl Control<'_> {
         }
     }
 
+    /// [`must_stop`](Self::must_stop) as an error.
+    ///
+    /// # Errors
+    ///
+    /// Why the search must stop now.
+    pub(crate) fn check_limits(&self) -> Result<(), StoppedBy> {
+        self.must_stop().map_or(Ok(()), Err)
+    }
+
     /// Time left, if there is a limit.
     pub fn remaining(&self) -> Option<Duration> {
         self.time_limit

@@ -212,9 +212,8 @@ impl Problem {
     /// Bytes an item takes on the stage that is `from_end` stages from the end (1 for the last), if the passes of its layers
     /// are together: see [`Problem::bytes_apart`].
     pub fn memory_bytes(&self, item: &Item, from_end: usize) -> u64 {
-        item.base_bytes
-            + (self.settings.weight_versions(from_end) - 1) * item.parameter_bytes
-            + self.settings.in_flight(from_end) * item.stash_bytes
+        let bytes = [item.base_bytes, item.parameter_bytes, item.stash_bytes];
+        self.settings.bytes_on(bytes, from_end)
     }
 
     /// What a pair changes in the bytes of its backward pass's stage, and adds to those of its forward pass's, if they lie so

@@ -494,6 +494,12 @@ impl Settings {
         }
     }
 
+    /// Bytes on a stage that lies so many stages from the end of what holds some bytes once, some for each further version of
+    /// the weights, and some for each micro-batch in flight.
+    pub fn bytes_on(&self, [base, parameters, stash]: [u64; 3], from_end: usize) -> u64 {
+        base + (self.weight_versions(from_end) - 1) * parameters + self.in_flight(from_end) * stash
+    }
+
     /// Bytes that a layer holds once, whatever its stage: resident bytes, one version of the weights and, in training,
     /// gradients and optimiser state.
     pub fn base_bytes(&self, layer: &Layer) -> u64 {

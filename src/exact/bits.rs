@@ -64,6 +64,11 @@ pub(super) fn first_from(set: &[u64], from: usize) -> Option<usize> {
     Some(at * 64 + word.trailing_zeros() as usize)
 }
 
+/// Whether a set holds nothing.
+pub(super) fn is_empty(set: &[u64]) -> bool {
+    set.iter().all(|word| *word == 0)
+}
+
 /// Whether all of one set is in another.
 pub(super) fn is_subset(small: &[u64], large: &[u64]) -> bool {
     small.iter().zip(large).all(|(small, large)| small & !large == 0)

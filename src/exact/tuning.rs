@@ -255,8 +255,8 @@ tuning! {
     most_cells: usize = 1 << 16,
     /// Cells that are parted into quarters, not halves.
     cells_in_quarters: usize = 512,
-    /// Cells that passes keep: the first look for a plan, the last for anything.
-    cells_of_a_dive: [usize; 3] = [64, 512, usize::MAX],
+    /// Cells that the passes keep that look for a plan only, before one that keeps all.
+    cells_of_a_dive: [usize; 2] = [64, 512],
     /// States of devices that sets of bits are kept of.
     most_device_states: usize = 4096,
     /// Heterogeneous workers: steps over ideals and devices before a program with few places: some seconds of work.

@@ -238,7 +238,7 @@ impl<'a> AllocationSearch<'a> {
             return false;
         }
         let fitting = self.fitting_by_depth(holding, leaving);
-        let is_empty = items.iter().all(|word| *word == 0);
+        let is_empty = bits::is_empty(items);
         let rest = Rest {
             items,
             weight,

@@ -78,9 +78,7 @@ impl<'a> Holding<'a> {
 
     /// Bytes of a stage that lies so many stages from the end, if the passes of its layers are together.
     pub(super) fn bytes_on(&self, from_end: usize) -> u64 {
-        let settings = &self.problem.settings;
-        let [base, parameters, stash] = self.bytes;
-        base + (settings.weight_versions(from_end) - 1) * parameters + settings.in_flight(from_end) * stash
+        self.problem.settings.bytes_on(self.bytes, from_end)
     }
 
     /// What there is to run.

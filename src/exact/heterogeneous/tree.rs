@@ -89,7 +89,7 @@ struct Ideal<'a> {
 
 impl Ideal<'_> {
     fn is_empty(self) -> bool {
-        self.items.iter().all(|word| *word == 0)
+        bits::is_empty(self.items)
     }
 }
 

@@ -156,7 +156,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 return false;
             }
             let work_ns = parent_ns - tally.work_ns;
-            let is_empty = left.iter().all(|word| *word == 0);
+            let is_empty = bits::is_empty(left);
             // Stages left without an item, or items without a stage.
             let is_early = all_stages && is_empty && from_end < stages;
             let is_late = from_end == stages && !is_empty;

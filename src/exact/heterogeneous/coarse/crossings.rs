@@ -66,9 +66,7 @@ impl Crossings {
             busy_ns: Vec::new(),
         };
         for ideal in ideals {
-            if let Some(stopped_by) = control.must_stop() {
-                return Err(stopped_by);
-            }
+            control.check_limits()?;
             let crossing = all.of_ideal(&ideal.items);
             for t in crossing.transfers.iter().map(|&t| t as usize) {
                 all.is_forward[t] &= bits::contains(&ideal.items, all.producers[t]);

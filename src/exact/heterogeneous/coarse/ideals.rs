@@ -91,9 +91,7 @@ pub(super) fn all(
     for _ in 0..n {
         let mut met = HashSet::new();
         for from in layer.clone() {
-            if let Some(stopped_by) = control.must_stop() {
-                return Err(stopped_by);
-            }
+            control.check_limits()?;
             for (item, more) in of_item.iter().enumerate() {
                 if !is_free(&ideals[from].items, item) {
                     continue;

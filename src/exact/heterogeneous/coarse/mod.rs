@@ -123,12 +123,12 @@ impl<'a> CoarseSearch<'a> {
     /// A plan with every stage's bottleneck at most the limit, if there is one.
     pub(super) fn pass(&mut self) -> Pass {
         for width in TUNING.cells_of_a_dive {
-            let narrow = self.narrow_pass(width);
-            if matches!(narrow, Ok(Pass::Found(_))) || width == usize::MAX {
-                return narrow.unwrap_or_else(Pass::Stopped);
+            // What a dive does not find may lie among the cells that it left out.
+            if let Ok(Pass::Found(plan)) = self.narrow_pass(width) {
+                return Pass::Found(plan);
             }
         }
-        Pass::Exhausted
+        self.narrow_pass(usize::MAX).unwrap_or_else(Pass::Stopped)
     }
 
     fn narrow_pass(&mut self, width: usize) -> Result<Pass, StoppedBy> {
@@ -137,8 +137,8 @@ impl<'a> CoarseSearch<'a> {
         loop {
             self.cells += cells.len();
             let stages = self.reach(&mut cells, coarser.as_ref())?;
-            let is_exact = cells.iter().all(|cell| cell.is_single() || is_empty(&cell.may));
-            if is_empty(&cells[0].may) {
+            let is_exact = cells.iter().all(|cell| cell.is_single() || bits::is_empty(&cell.may));
+            if bits::is_empty(&cells[0].may) {
                 return Ok(Pass::Exhausted);
             }
             if is_exact {
@@ -153,7 +153,7 @@ impl<'a> CoarseSearch<'a> {
 
     /// Whether each cell is one of so many, about: those on ways from everything to nothing that have little in common.
     fn narrowed(&self, cells: &[Cell], stages: &[Option<Stages>], width: usize) -> Vec<bool> {
-        let is_left: Vec<bool> = cells.iter().map(|cell| !is_empty(&cell.may)).collect();
+        let is_left: Vec<bool> = cells.iter().map(|cell| !bits::is_empty(&cell.may)).collect();
         if is_left.iter().filter(|is_left| **is_left).count() <= width {
             return is_left;
         }
@@ -188,6 +188,7 @@ impl<'a> CoarseSearch<'a> {
         let rounds = if count < TUNING.cells_in_quarters { 2 } else { 1 };
         let (mut finer, mut children) = (Vec::new(), Vec::new());
         for (cell, &is_kept) in cells.into_iter().zip(kept) {
+            self.control.check_limits()?;
             let start = finer.len();
             if !is_kept {
                 // No part of it is looked at.
@@ -223,7 +224,7 @@ impl<'a> CoarseSearch<'a> {
         for behind in 0..=most {
             for (own, cell) in reached.iter_mut().zip(cells.iter()) {
                 let own = &mut own[at(behind)];
-                if !is_empty(own) {
+                if !bits::is_empty(own) {
                     // With stages in parts a larger group may be needed.
                     self.states.waste(own);
                     own.iter_mut()
@@ -234,10 +235,11 @@ impl<'a> CoarseSearch<'a> {
             if behind == most {
                 break;
             }
-            let is_reached = |from: &usize| *from != 1 && !is_empty(&reached[*from][at(behind)]);
+            let is_reached = |from: &usize| *from != 1 && !bits::is_empty(&reached[*from][at(behind)]);
             let from_here: Vec<usize> = (0..cells.len()).filter(is_reached).collect();
             self.add_stages(cells, coarser, &from_here, &mut stages)?;
             for from in from_here {
+                self.control.check_limits()?;
                 let start = reached[from][at(behind)].to_vec();
                 for stage in stages[from].iter().flat_map(Stages::iter) {
                     let to = &mut reached[stage.to][at(behind + 1)];
@@ -253,9 +255,10 @@ impl<'a> CoarseSearch<'a> {
         }
         for behind in (0..most).rev() {
             for from in (0..cells.len()).filter(|&from| from != 1) {
-                if is_empty(&reached[from][at(behind)]) {
+                if bits::is_empty(&reached[from][at(behind)]) {
                     continue;
                 }
+                self.control.check_limits()?;
                 let mut start = vec![0; words];
                 for stage in stages[from].iter().flat_map(Stages::iter) {
                     let to = &leads_on[stage.to][at(behind + 1)];
@@ -287,12 +290,12 @@ impl<'a> CoarseSearch<'a> {
             .collect();
         let found: Vec<Result<Stages, StoppedBy>> = new
             .par_iter()
-            .map(|&from| match self.control.must_stop() {
-                Some(stopped_by) => Err(stopped_by),
-                None => Ok(match coarser {
+            .map(|&from| {
+                self.control.check_limits()?;
+                Ok(match coarser {
                     None => self.stages_between(cells, from, 1..cells.len()),
                     Some(coarser) => self.stages_between(cells, from, coarser.ends(from)),
-                }),
+                })
             })
             .collect();
         for (from, found) in new.into_iter().zip(found) {
@@ -308,12 +311,11 @@ impl<'a> CoarseSearch<'a> {
 
     /// The choices of stages with so many others behind, as far as bytes tell.
     fn each_choice(&self, stages: StagesBetween, behind: usize, mut each: impl FnMut(usize)) {
-        let bytes = stages.bytes.map_or(0, |[base, parameters, stash]| {
-            let settings = &self.problem.settings;
-            let versions = settings.weight_versions(behind + 1);
-            base + (versions - 1) * parameters + settings.in_flight(behind + 1) * stash
-        });
-        let choices = stages.choices.iter().map(|&choice| usize::from(choice));
+        let settings = &self.problem.settings;
+        let bytes = stages
+            .bytes
+            .map_or(0, |bytes| settings.bytes_on(bytes, behind + 1));
+        let choices = stages.choices.iter().map(|&choice| choice as usize);
         choices
             .filter(|&choice| self.choices.holds(choice, bytes))
             .for_each(&mut each);
@@ -465,8 +467,4 @@ impl<'a> CoarseSearch<'a> {
             global: Vec::new(),
         }
     }
-}
-
-fn is_empty(set: &[u64]) -> bool {
-    set.iter().all(|word| *word == 0)
 }

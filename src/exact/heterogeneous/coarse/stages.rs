@@ -6,7 +6,7 @@ pub(super) struct Stages {
     to: Vec<u32>,
     /// Where the choices of each end.
     ends: Vec<u32>,
-    choices: Vec<u16>,
+    choices: Vec<u32>,
     /// Nothing where memory never binds.
     bytes: Vec<[u64; 3]>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Stages {
 pub(super) struct StagesBetween<'s> {
     pub to: usize,
     /// What can run them.
-    pub choices: &'s [u16],
+    pub choices: &'s [u32],
     /// Their bytes at least, where memory binds: held once, of one further version of the weights, of one micro-batch in flight.
     pub bytes: Option<[u64; 3]>,
 }
@@ -25,7 +25,7 @@ impl Stages {
     /// Adds those to one more cell, if anything can run them.
     pub(super) fn push(&mut self, to: usize, choices: impl Iterator<Item = usize>, bytes: Option<[u64; 3]>) {
         let before = self.choices.len();
-        self.choices.extend(choices.map(|choice| choice as u16));
+        self.choices.extend(choices.map(|choice| choice as u32));
         if self.choices.len() > before {
             self.to.push(to as u32);
             self.ends.push(self.choices.len() as u32);
@@ -45,6 +45,6 @@ impl Stages {
 
     /// What they take in memory, about.
     pub(super) fn bytes(&self) -> usize {
-        8 * self.to.len() + 2 * self.choices.len() + 24 * self.bytes.len()
+        8 * self.to.len() + 4 * self.choices.len() + 24 * self.bytes.len()
     }
 }

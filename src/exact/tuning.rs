@@ -197,20 +197,20 @@ tuning! {
     /// Searches over ideals before anything slower: tenths of a second each; more pairs of ideals where transfers are blocking, since
     /// cut states leave few of them to look at closely (GoogLeNet in 6 stages takes 1.2 s so, 2.3 s where the program comes between).
     short_rounds: [Round; 2] = [
-        Round { pairs: 20_000_000, tree: 20_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
-        Round { pairs: 500_000_000, tree: 20_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { pairs: 20_000_000, tree: 60_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { pairs: 500_000_000, tree: 60_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
     ],
     /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
     /// and whatever it takes. The program of the last round ends with a proof alone.
     rounds: [Round; 3] = [
-        Round { pairs: 2_000_000_000, tree: 200_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
-        Round { pairs: 5_000_000_000, tree: 2_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
+        Round { pairs: 2_000_000_000, tree: 600_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
+        Round { pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
         Round { pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
     ],
     /// How many times as much the ideals do than before, where they are done with a round and the program is not.
     growth_within_a_round: u64 = 4,
     /// Pairs of slices that are passed over without transfers, or without pendant items: at first, and once that was too little, some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
-    steps_of_relaxed_pairs: [u64; 2] = [20_000_000, 4_000_000_000],
+    steps_of_relaxed_pairs: [u64; 2] = [200_000_000, 4_000_000_000],
     /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
     head_start_of_ideals: Duration = Duration::from_millis(50),
     /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
@@ -268,7 +268,7 @@ tuning! {
     /// Stages that exhaustive search looks at before the program: a second's work.
     stages_of_tree_first: u64 = 200_000,
     /// Work of the tree search over ideals, turn by turn: tenths of a second, then some seconds.
-    work_of_tree: [u64; 2] = [20_000_000, 500_000_000],
+    work_of_tree: [u64; 2] = [100_000_000, 2_500_000_000],
     /// Nodes of the search over ideals and free devices before anything else: some seconds of work.
     nodes_of_levels_first: u64 = 20_000_000,
 }

@@ -140,7 +140,7 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
     let work_alone = WorkAlone(TUNING.steps_of_relaxed_pairs[0]);
     let short_ones = match problem.ties.is_empty() {
         true => vec![Ideals(TUNING.steps_of_ideals_first), work_alone, short],
-        false => vec![short, work_alone],
+        false => vec![work_alone, short],
     };
     let first = [
         Incumbents,
@@ -150,8 +150,8 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
     let others = [
         PendantItems(TUNING.steps_of_relaxed_pairs[0]),
         Evolution,
-        LONGER,
         WorkAlone(TUNING.steps_of_relaxed_pairs[1]),
+        LONGER,
         PendantItems(TUNING.steps_of_relaxed_pairs[1]),
         LONG,
         LAST,

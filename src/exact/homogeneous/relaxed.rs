@@ -84,11 +84,21 @@ fn solve(
     }
     let known = alone.plans.len();
     let has_ideals = !relaxed.memory_is_joint();
-    if control.switches.ideal_tree {
-        tree::over_ideals(&mut alone, TUNING.work_of_tree[0]);
+    let by_tree = |alone: &mut HomogeneousSearch| {
+        if !alone.incumbent.is_over() && control.switches.ideal_tree {
+            tree::over_ideals(alone, TUNING.work_of_tree[0]);
+        }
+    };
+    // Passes that may lie apart are two components with few ideals each.
+    let is_in_components = !relaxed.ties.is_empty();
+    if !is_in_components {
+        by_tree(&mut alone);
     }
     if !alone.incumbent.is_over() && control.switches.ideal_pairs && has_ideals {
         destructive::over_ideal_pairs(&mut alone, most_steps);
+    }
+    if is_in_components {
+        by_tree(&mut alone);
     }
     Found {
         lower_ns: alone.incumbent.lower_ns,

@@ -8,6 +8,9 @@ use crate::exact::ideal_tree::cycle::Cycle;
 use crate::exact::ideal_tree::order::Order;
 use crate::exact::ideal_tree::side::{Expanded, Side, Strategy};
 
+/// Steps that a state takes besides those over its loads.
+const STEPS_OF_A_STATE: u64 = 100;
+
 /// What is known about a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -27,7 +30,7 @@ pub struct Question {
     sides: [Side; 2],
     /// What each direction can do in its first stations: `Side::reach`.
     reach: [Vec<u64>; 2],
-    /// Steps made so far, and a hundred for each state.
+    /// Steps made so far, and [`STEPS_OF_A_STATE`] for each state.
     pub spent: u64,
 }
 
@@ -63,7 +66,7 @@ impl Question {
         Verdict::Open
     }
 
-    /// Goes on with one strategy, in one direction or in the cheaper one.
+    /// Goes on with one strategy, in one direction or in the cheaper one. States whose loads may take more steps than that wait.
     fn run_part(
         &mut self,
         orders: &[Order; 2],
@@ -79,8 +82,12 @@ impl Question {
             let direction = direction.unwrap_or(usize::from(backward < forward));
             let order = &orders[direction];
             let side = &mut self.sides[direction];
-            let (expanded, steps) = side.advance(order, strategy, &self.reach[1 - direction], must_stop);
-            self.spent += steps + 100;
+            let advanced = side.advance(order, (strategy, work), &self.reach[1 - direction], must_stop);
+            self.spent += STEPS_OF_A_STATE;
+            let Some((expanded, steps)) = advanced else {
+                break;
+            };
+            self.spent += steps;
             match expanded {
                 Expanded::Plan(stations) => return Verdict::Plan(direction, stations),
                 Expanded::Full => return Verdict::Full,

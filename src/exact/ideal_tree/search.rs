@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::exact::bits;
 use crate::exact::ideal_tree::cycle::Cycle;
 use crate::exact::ideal_tree::greedy;
 use crate::exact::ideal_tree::order::Order;
@@ -48,7 +49,7 @@ pub struct Outcome {
 /// How far a search may go.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Steps of enumeration.
+    /// Steps of enumeration, times the words of a set of tasks: both make up the time.
     pub work: u64,
     /// Bytes of memory for the states, about.
     pub bytes: usize,
@@ -107,7 +108,7 @@ struct Balance<'a> {
     /// Steps that one state's loads may take at first, for cycle times whose questions did not fit in memory with more.
     efforts: BTreeMap<u64, u64>,
     effort: Effort,
-    /// Steps allowed to questions so far.
+    /// Work of questions so far.
     spent: u64,
 }
 
@@ -284,7 +285,7 @@ impl<'a> Balance<'a> {
         };
         let before = question.spent;
         let verdict = question.run(&self.orders, work, must_stop);
-        self.spent += question.spent - before;
+        self.spent += (question.spent - before) * bits::words(self.line.times.len()) as u64;
         match verdict {
             Verdict::Plan(direction, stations) => {
                 self.take(self.orders[direction].assignment(&stations));

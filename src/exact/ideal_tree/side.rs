@@ -118,23 +118,22 @@ impl Side {
         Some(((level.waiting.len() + level.postponed.len()) as u64).saturating_mul(level.effort))
     }
 
-    /// Takes one state and adds a station to it in every way. Returns what became of it and the steps that it took.
+    /// Takes one state whose loads may take `most` steps at most, and adds a station to it in every way. Returns what became of it and
+    /// the steps that it took; `None` where the strategy has no such state.
     ///
     /// `room` is the [`Side::reach`] of the other direction.
     pub(super) fn advance(
         &mut self,
         order: &Order,
-        strategy: Strategy,
+        (strategy, most): (Strategy, u64),
         room: &[u64],
         must_stop: &dyn Fn() -> bool,
-    ) -> (Expanded, u64) {
+    ) -> Option<(Expanded, u64)> {
         let state = match strategy {
-            Strategy::Levels => self.pop_first(),
-            Strategy::Cyclic => self.pop_next(),
-        };
-        state.map_or((Expanded::Done, 1), |state| {
-            self.expand(order, state, room, must_stop)
-        })
+            Strategy::Levels => self.pop_first(most),
+            Strategy::Cyclic => self.pop_next(most),
+        }?;
+        Some(self.expand(order, state, room, must_stop))
     }
 
     /// Whether another level was completed since the last call.
@@ -148,27 +147,43 @@ impl Side {
     }
 
     /// The most promising of the states with the fewest stations.
-    fn pop_first(&mut self) -> Option<u32> {
-        let at = self.levels.iter().position(Level::is_open)?;
-        if self.levels[at].waiting.is_empty() {
-            self.levels[at].take_up_postponed();
-        }
-        self.pop_from(at)
-    }
-
-    /// The most promising state of the next level that has one.
-    fn pop_next(&mut self) -> Option<u32> {
-        if self.levels.iter().all(|level| level.waiting.is_empty()) {
-            self.levels.iter_mut().for_each(Level::take_up_postponed);
-        }
-        for _ in 0..self.levels.len() {
-            self.last = (self.last + 1) % self.levels.len();
-            let state = self.pop_from(self.last);
+    fn pop_first(&mut self, most: u64) -> Option<u32> {
+        loop {
+            let at = self.levels.iter().position(Level::is_open)?;
+            if self.levels[at].waiting.is_empty() {
+                self.levels[at].take_up_postponed();
+            }
+            if self.levels[at].effort > most {
+                return None;
+            }
+            let state = self.pop_from(at);
             if state.is_some() {
                 return state;
             }
         }
-        None
+    }
+
+    /// The most promising state of the next level that has one.
+    fn pop_next(&mut self, most: u64) -> Option<u32> {
+        loop {
+            if self.levels.iter().all(|level| level.waiting.is_empty()) {
+                self.levels.iter_mut().for_each(Level::take_up_postponed);
+            }
+            for _ in 0..self.levels.len() {
+                self.last = (self.last + 1) % self.levels.len();
+                if self.levels[self.last].effort > most {
+                    continue;
+                }
+                let state = self.pop_from(self.last);
+                if state.is_some() {
+                    return state;
+                }
+            }
+            let takes_too_long = self.levels.iter().any(|level| !level.waiting.is_empty());
+            if takes_too_long || self.levels.iter().all(|level| level.postponed.is_empty()) {
+                return None;
+            }
+        }
     }
 
     /// The most promising state of a level that was not reached with fewer stations meanwhile.

@@ -136,11 +136,14 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
             Ideals(u64::MAX),
         ];
     }
-    // Few ideals take less time than anything else; passes that may lie apart have fewer pairs of them.
-    let work_alone = WorkAlone(TUNING.steps_of_relaxed_pairs[0]);
+    // Few ideals take less time than anything else. Passes that may lie apart have fewer pairs of them, without transfers first.
     let short_ones = match problem.ties.is_empty() {
-        true => vec![Ideals(TUNING.steps_of_ideals_first), work_alone, short],
-        false => vec![work_alone, short],
+        true => vec![
+            Ideals(TUNING.steps_of_ideals_first),
+            WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
+            short,
+        ],
+        false => vec![WorkAlone(TUNING.steps_of_relaxed_pairs[1]), short],
     };
     let first = [
         Incumbents,

@@ -22,7 +22,12 @@ pub(crate) fn has_work_alone(problem: &Problem) -> bool {
 /// of ideals are looked at, at most.
 pub(crate) fn work_alone(search: &mut HomogeneousSearch, most_pairs: u64) {
     let relaxed = search.problem().without_transfers();
-    let found = solve(search, &relaxed, most_pairs, Assignment::clone);
+    let effort = Effort {
+        pairs: most_pairs,
+        lower_ns: search.work_alone_ns,
+    };
+    let found = solve(search, &relaxed, effort, Assignment::clone);
+    search.work_alone_ns = found.lower_ns;
     search.raise_bottleneck(Bound {
         source: BoundSource::WorkAlone,
         bottleneck_ns: found.lower_ns,
@@ -41,7 +46,11 @@ pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch, most_pairs: 
     let Some(without) = WithoutPendantItems::new(&reduced.problem, limit_ns) else {
         return;
     };
-    let found = solve(search, &without.problem, most_pairs, |plan| {
+    let effort = Effort {
+        pairs: most_pairs,
+        lower_ns: 0,
+    };
+    let found = solve(search, &without.problem, effort, |plan| {
         let mut stage_of = vec![0; reduced.problem.items.len()];
         let stages = reduced.item_of.iter().zip(plan);
         stages.for_each(|(&item, &stage)| stage_of[item] = stage);
@@ -60,6 +69,14 @@ pub(crate) fn without_pendant_items(search: &mut HomogeneousSearch, most_pairs: 
     offer(search, extended.collect());
 }
 
+/// What a relaxed problem is solved with.
+struct Effort {
+    /// Pairs of slices that are passed over, at most.
+    pairs: u64,
+    /// No plan of it has a shorter period, in ns, as is known from an earlier turn.
+    lower_ns: u64,
+}
+
 /// What is found of a relaxed problem.
 struct Found {
     /// No plan of it has a shorter period, in ns.
@@ -72,33 +89,28 @@ struct Found {
 fn solve(
     search: &HomogeneousSearch,
     relaxed: &Problem,
-    most_steps: u64,
+    effort: Effort,
     restrict: impl Fn(&Assignment) -> Assignment,
 ) -> Found {
     let control = search.control().elsewhere();
     let relaxed = relaxed.in_ticks();
     let mut alone = HomogeneousSearch::new(&relaxed, &control);
     alone.raise_simple_bounds();
+    alone.raise_bottleneck(Bound {
+        source: BoundSource::WorkAlone,
+        bottleneck_ns: effort.lower_ns,
+    });
     for plan in &search.plans {
         alone.offer(restrict(plan));
     }
     let known = alone.plans.len();
     let has_ideals = !relaxed.memory_is_joint();
-    let by_tree = |alone: &mut HomogeneousSearch| {
-        if !alone.incumbent.is_over() && control.switches.ideal_tree {
-            tree::over_ideals(alone, TUNING.work_of_tree[0]);
-        }
-    };
-    // Passes that may lie apart are two components with few ideals each.
-    let is_in_components = !relaxed.ties.is_empty();
-    if !is_in_components {
-        by_tree(&mut alone);
+    // Passes that may lie apart are two components with few ideals each, and more items than the tree search is good for.
+    if control.switches.ideal_tree && relaxed.ties.is_empty() {
+        tree::over_ideals(&mut alone, TUNING.work_of_tree[0]);
     }
     if !alone.incumbent.is_over() && control.switches.ideal_pairs && has_ideals {
-        destructive::over_ideal_pairs(&mut alone, most_steps);
-    }
-    if is_in_components {
-        by_tree(&mut alone);
+        destructive::over_ideal_pairs(&mut alone, effort.pairs);
     }
     Found {
         lower_ns: alone.incumbent.lower_ns,

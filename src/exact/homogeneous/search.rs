@@ -20,6 +20,8 @@ pub(crate) struct HomogeneousSearch<'a> {
     pub plans: Vec<Assignment>,
     /// No plan's busiest stage is below this, in ns.
     pub lower_bottleneck_ns: u64,
+    /// No plan's busiest stage is below this without its transfers, in ns.
+    pub work_alone_ns: u64,
     /// How far the search over stages of a diagram has come.
     pub diagram: Resumed,
 }
@@ -32,6 +34,7 @@ impl<'a> HomogeneousSearch<'a> {
             reduced: Reduced::identity(problem),
             plans: Vec::new(),
             lower_bottleneck_ns: 0,
+            work_alone_ns: 0,
             diagram: Resumed::default(),
         }
     }

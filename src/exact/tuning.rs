@@ -259,10 +259,13 @@ tuning! {
     cells_of_a_dive: [usize; 2] = [64, 512],
     /// States of devices that sets of bits are kept of.
     most_device_states: usize = 4096,
+    /// Heterogeneous workers: steps over ideals and devices before anything else: half a second's work (ResNet-50 training on
+    /// 16 devices of four kinds takes half of them, and four seconds from coarse to fine).
+    steps_before_cells: u64 = 1_500_000,
     /// Heterogeneous workers: steps over ideals and devices before a program with few places: some seconds of work.
-    steps_of_devices_first: u64 = 20_000_000,
+    steps_of_devices_first: u64 = 5_000_000,
     /// The same before a program with many places: minutes of work.
-    steps_of_devices: u64 = 4_000_000_000,
+    steps_of_devices: u64 = 1_000_000_000,
     /// Places for items that are few: stages times items times choices.
     few_places_of_devices: usize = 2_000,
     /// Stages that exhaustive search looks at before the program: a second's work.

@@ -163,9 +163,38 @@ impl Capacity {
             }
         }
         let time = |phase: usize| if is_idle[phase] { 0.0 } else { 1.0 / speed[phase] };
+        self.takes_longer([time(0), time(1)], limit_ns)
+    }
+
+    /// The same of many choices at once for a stage that keeps all its devices busy, by the number of devices of each class and choice.
+    pub(crate) fn all_too_slow(
+        &self,
+        devices_of_class: &[Vec<f64>],
+        inverse: &[[f64; 2]],
+        limit_ns: u64,
+    ) -> Vec<bool> {
+        let count = devices_of_class.first().map_or(0, Vec::len);
+        let mut speeds = [vec![0.0; count], vec![0.0; count]];
+        for (class, devices) in devices_of_class.iter().enumerate() {
+            for (phase, speeds) in speeds.iter_mut().enumerate() {
+                let (rate, inverse) = (self.rates[class][phase], inverse[class][phase]);
+                for (speed, devices) in speeds.iter_mut().zip(devices) {
+                    *speed += devices * rate * inverse;
+                }
+            }
+        }
+        let [forward, backward] = &speeds;
+        let times = forward.iter().zip(backward);
+        times
+            .map(|(forward, backward)| self.takes_longer([1.0 / forward, 1.0 / backward], limit_ns))
+            .collect()
+    }
+
+    /// Whether both phases take longer than a limit.
+    fn takes_longer(&self, [forward, backward]: [f64; 2], limit_ns: u64) -> bool {
         let least = match self.is_sequential {
-            true => time(0) + time(1),
-            false => time(0).max(time(1)),
+            true => forward + backward,
+            false => forward.max(backward),
         };
         least > (limit_ns as f64 + 1.0) * SLACK
     }

@@ -5,7 +5,7 @@ use crate::exact::bounds::capacity::Capacity;
 use crate::labels;
 use crate::objective::Formula;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::workers::{Choice, Workers};
 
 /// A choice for a stage, and what the stage then adds to an iteration; nothing to a period.
 pub(super) type Fitting = (usize, labels::Label);
@@ -18,6 +18,10 @@ pub(super) struct Choices<'a> {
     capacity: &'a Capacity,
     /// Choices, the smallest groups first.
     smallest_first: Vec<usize>,
+    /// For each class, how many of its devices these hold.
+    devices_of_class: Vec<Vec<f64>>,
+    /// For each kind of device, how many they take.
+    takes_of_kind: Vec<Vec<usize>>,
     /// Those that no other holds.
     largest: Vec<usize>,
     /// Whether transfers cost every choice time.
@@ -37,8 +41,20 @@ impl<'a> Choices<'a> {
             let mut others = (0..workers.choices.len()).filter(|&other| takes(other) != takes(choice));
             others.all(|other| !is_within(takes(choice), takes(other)))
         };
+        let of_class = |choice: usize, class: usize| workers.choices[choice].devices[class] as f64;
         Self {
             largest: (0..workers.choices.len()).filter(is_largest).collect(),
+            devices_of_class: (0..workers.classes.len())
+                .map(|class| {
+                    smallest_first
+                        .iter()
+                        .map(|&choice| of_class(choice, class))
+                        .collect()
+                })
+                .collect(),
+            takes_of_kind: (0..workers.inventory.len())
+                .map(|kind| smallest_first.iter().map(|&choice| takes(choice)[kind]).collect())
+                .collect(),
             all_pay: workers.classes.iter().all(|class| class.pays_communication),
             smallest_first,
             memory_binds: !problem.memory_never_binds(),
@@ -76,6 +92,37 @@ impl<'a> Choices<'a> {
             .too_slow(choice, &pace.inverse, &pace.idle, limit_ns)
     }
 
+    /// Whether each choice is, the smallest first.
+    fn all_too_slow(&self, pace: &Pace, limit_ns: u64) -> Vec<bool> {
+        if pace.idle.iter().any(|idle| idle[0] || idle[1]) {
+            let choices = self.smallest_first.iter();
+            return choices
+                .map(|&choice| self.is_too_slow(choice, pace, limit_ns))
+                .collect();
+        }
+        self.capacity
+            .all_too_slow(&self.devices_of_class, &pace.inverse, limit_ns)
+    }
+
+    /// Marks the choices that hold another.
+    fn leave_out_larger(&self, choice: &Choice, is_out: &mut [bool]) {
+        let mut kinds = choice
+            .takes
+            .iter()
+            .zip(&self.takes_of_kind)
+            .filter(|(takes, _)| **takes > 0);
+        let Some((&takes, of_first)) = kinds.next() else {
+            return;
+        };
+        let mut is_larger: Vec<bool> = of_first.iter().map(|&n| n >= takes).collect();
+        for (&takes, of_kind) in kinds {
+            let both = is_larger.iter_mut().zip(of_kind);
+            both.for_each(|(is_larger, &n)| *is_larger &= n >= takes);
+        }
+        let both = is_out.iter_mut().zip(is_larger);
+        both.for_each(|(is_out, is_larger)| *is_out |= is_larger);
+    }
+
     /// The smallest groups that run a stage of so many bytes within the limit: none holds another, since devices that are not needed
     /// may as well stay free. For an iteration every group that may be in a plan, since a faster stage may be worth its devices.
     pub(super) fn fitting(&self, work: &StageWork, bytes: u64, limit_ns: u64) -> Vec<Fitting> {
@@ -91,22 +138,14 @@ impl<'a> Choices<'a> {
         is_among: impl Fn(usize) -> bool,
     ) -> Vec<Fitting> {
         let mut fitting: Vec<Fitting> = Vec::new();
-        let is_larger = |fitting: &[Fitting], takes: &[usize]| {
-            let holds = |&(smaller, _): &Fitting| is_within(&self.workers.choices[smaller].takes, takes);
-            self.formula.is_none() && fitting.iter().any(holds)
-        };
         let transfers_ns = bottleneck_ns(&self.problem.settings, &work.transfers);
         if self.all_pay && self.formula.is_none() && transfers_ns > limit_ns {
             return fitting;
         }
-        let pace = Pace::of(work);
-        for &at in &self.smallest_first {
+        let mut is_out = self.all_too_slow(&Pace::of(work), limit_ns);
+        for (place, &at) in self.smallest_first.iter().enumerate() {
             let choice = &self.workers.choices[at];
-            if self.is_too_slow(at, &pace, limit_ns)
-                || is_larger(&fitting, &choice.takes)
-                || !is_among(at)
-                || !self.holds(at, bytes)
-            {
+            if is_out[place] || !is_among(at) || !self.holds(at, bytes) {
                 continue;
             }
             let Some(load) = self.workers.load(self.problem, choice, work, &[]) else {
@@ -115,7 +154,10 @@ impl<'a> Choices<'a> {
             match self.formula {
                 // Whether it is cheap enough depends on the stages behind.
                 Some(formula) => fitting.push((at, formula.stage(&load.cost))),
-                None if load.bottleneck_ns <= limit_ns => fitting.push((at, labels::Label::default())),
+                None if load.bottleneck_ns <= limit_ns => {
+                    fitting.push((at, labels::Label::default()));
+                    self.leave_out_larger(choice, &mut is_out);
+                }
                 None => {}
             }
         }

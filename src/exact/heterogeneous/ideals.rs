@@ -88,6 +88,8 @@ impl Dominance {
 }
 
 /// Labels of all ideals at most.
+/// Choices whose speeds are looked at in the time of a step.
+const CHOICES_OF_A_STEP: usize = 16;
 const MOST_LABELS: usize = 20_000_000;
 
 /// What a label takes beside its devices, and an ideal beside its sets, with what tables leave free.
@@ -281,7 +283,7 @@ impl<'a> AllocationSearch<'a> {
                 .fitting(&work, holding.bytes_on(behind + 1), leaving.limit_ns)
         });
         let fitting: Vec<Vec<Fitting>> = fitting.collect();
-        leaving.tried += (fitting.len() * self.choices.len()) as u64;
+        leaving.tried += (fitting.len() * self.choices.len().div_ceil(CHOICES_OF_A_STEP)) as u64;
         fitting
     }
 

@@ -73,6 +73,9 @@ const FIRST: [Step; 4] = [
     Step::Anchored,
 ];
 
+/// Passes over ideals and devices that are over before those from coarse to fine have listed all ideals.
+const FEW_IDEALS: Step = Step::Ideals(TUNING.steps_before_cells);
+
 /// The steps of a method for a problem behind [`FIRST`]; none where the method cannot prove anything.
 ///
 /// One share for all stages ties them together, and so does memory that depends on both passes of a layer: states of one stage
@@ -96,7 +99,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
         (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
         (Method::Exact, None) if is_tied => &[],
-        (Method::Exact, None) => &[Step::Cells, Step::Ideals(u64::MAX)],
+        (Method::Exact, None) => &[FEW_IDEALS, Step::Cells, Step::Ideals(u64::MAX)],
         (Method::Exact, Some(_)) if is_tied && is_small => &[
             Step::Tree(TUNING.stages_of_tree_first),
             Step::Program { presolve: true },
@@ -105,12 +108,14 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
         // What comes after the program is for what the solver's tolerance leaves open.
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
+            FEW_IDEALS,
             Step::Cells,
             Step::Ideals(TUNING.steps_of_devices_first),
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
         ],
         (Method::Exact, Some(_)) => &[
+            FEW_IDEALS,
             Step::Cells,
             Step::Ideals(TUNING.steps_of_devices),
             Step::Program { presolve: true },

@@ -137,7 +137,9 @@ impl<'a> CoarseSearch<'a> {
         loop {
             self.cells += cells.len();
             let stages = self.reach(&mut cells, coarser.as_ref())?;
-            let is_exact = cells.iter().all(|cell| cell.is_single() || bits::is_empty(&cell.may));
+            let is_exact = cells
+                .iter()
+                .all(|cell| cell.is_single() || bits::is_empty(&cell.may));
             if bits::is_empty(&cells[0].may) {
                 return Ok(Pass::Exhausted);
             }

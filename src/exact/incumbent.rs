@@ -59,6 +59,33 @@ impl<'a> Incumbent<'a> {
         self
     }
 
+    /// A copy that obeys another control.
+    pub(crate) fn under<'b>(&self, control: &'b Control<'b>) -> Incumbent<'b>
+    where
+        'a: 'b,
+    {
+        Incumbent {
+            control,
+            ..self.clone()
+        }
+    }
+
+    /// Takes what a copy has found beside this search.
+    pub(crate) fn join(&mut self, copy: Incumbent) {
+        if let Some(plan) = copy.plan {
+            self.offer(plan);
+        }
+        self.raise(copy.source, copy.lower_ns);
+        let own = &mut self.statistics;
+        own.nodes = own.nodes.max(copy.statistics.nodes);
+        own.binaries = own.binaries.max(copy.statistics.binaries);
+        own.ideals = own.ideals.max(copy.statistics.ideals);
+        for (source, ms) in copy.statistics.bounds_ms {
+            let best_ms = own.bounds_ms.entry(source).or_default();
+            *best_ms = best_ms.max(ms);
+        }
+    }
+
     /// Whether there is a plan, at hand or to beat.
     pub(crate) fn has_plan(&self) -> bool {
         self.upper_ns < u64::MAX

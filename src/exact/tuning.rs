@@ -259,9 +259,11 @@ tuning! {
     cells_of_a_dive: [usize; 2] = [64, 512],
     /// States of devices that sets of bits are kept of.
     most_device_states: usize = 4096,
-    /// Heterogeneous workers: steps over ideals and devices before anything else: half a second's work (ResNet-50 training on
-    /// 16 devices of four kinds takes half of them, and four seconds from coarse to fine).
-    steps_before_cells: u64 = 1_500_000,
+    /// Heterogeneous workers: steps over ideals and devices before anything else: hundredths of a second.
+    steps_before_cells: u64 = 200_000,
+    /// The same beside cells: a second's work (ResNet-50 training on 16 devices of four kinds takes most of it, and four seconds from coarse
+    /// to fine).
+    steps_beside_cells: u64 = 5_000_000,
     /// Heterogeneous workers: steps over ideals and devices before a program with few places: some seconds of work.
     steps_of_devices_first: u64 = 5_000_000,
     /// The same before a program with many places: minutes of work.

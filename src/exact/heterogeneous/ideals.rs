@@ -259,6 +259,7 @@ impl<'a> AllocationSearch<'a> {
                 true => label.behind - leaving.behind[0],
                 false => 0,
             };
+            leaving.tried += fitting[depth].len() as u64;
             let next = fitting[depth]
                 .iter()
                 .filter_map(|&fitting| self.after(label, fitting, (leaving.at, l)));

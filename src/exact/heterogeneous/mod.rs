@@ -5,6 +5,7 @@ mod choices;
 mod coarse;
 pub(crate) mod ideals;
 mod levels;
+mod parallel;
 pub mod program;
 mod search;
 mod stage;
@@ -33,10 +34,10 @@ pub(crate) enum Step {
     Levels(u64),
     /// The anchored stage bound, for periods.
     Anchored,
-    /// Passes over ideals and devices from coarse to fine.
-    Cells,
     /// Passes over ideals and devices, with so many steps at most.
     Ideals(u64),
+    /// The same, and beside them passes over cells of ideals from coarse to fine.
+    CellsBesideIdeals(u64),
     /// One pass over ideals and devices for an iteration.
     Iteration,
     /// Exhaustive search, with so many steps at most.
@@ -56,8 +57,10 @@ impl Step {
             Self::Incumbents(_) => switches.incumbents,
             Self::Levels(_) => switches.device_levels && is_period,
             Self::Anchored => switches.anchored && is_period,
-            Self::Cells => switches.coarse_to_fine && is_period && workers_are_monotone(problem),
             Self::Ideals(_) => switches.ideals,
+            Self::CellsBesideIdeals(_) => {
+                switches.coarse_to_fine && is_period && workers_are_monotone(problem)
+            }
             Self::Iteration => switches.labelled_ideals,
             Self::Tree(_) => switches.exhaustive,
             Self::Program { presolve } => switches.program || !presolve,
@@ -73,8 +76,9 @@ const FIRST: [Step; 4] = [
     Step::Anchored,
 ];
 
-/// Passes over ideals and devices that are over before those from coarse to fine have listed all ideals.
+/// What comes first of passes over ideals and devices: the few that need no second thread, then both kinds.
 const FEW_IDEALS: Step = Step::Ideals(TUNING.steps_before_cells);
+const CELLS: Step = Step::CellsBesideIdeals(TUNING.steps_beside_cells);
 
 /// The steps of a method for a problem behind [`FIRST`]; none where the method cannot prove anything.
 ///
@@ -99,7 +103,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
         (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
         (Method::Exact, None) if is_tied => &[],
-        (Method::Exact, None) => &[FEW_IDEALS, Step::Cells, Step::Ideals(u64::MAX)],
+        (Method::Exact, None) => &[FEW_IDEALS, CELLS, Step::Ideals(u64::MAX)],
         (Method::Exact, Some(_)) if is_tied && is_small => &[
             Step::Tree(TUNING.stages_of_tree_first),
             Step::Program { presolve: true },
@@ -109,14 +113,14 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         // What comes after the program is for what the solver's tolerance leaves open.
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
             FEW_IDEALS,
-            Step::Cells,
+            CELLS,
             Step::Ideals(TUNING.steps_of_devices_first),
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
         ],
         (Method::Exact, Some(_)) => &[
             FEW_IDEALS,
-            Step::Cells,
+            CELLS,
             Step::Ideals(TUNING.steps_of_devices),
             Step::Program { presolve: true },
             Step::Ideals(u64::MAX),
@@ -147,7 +151,7 @@ impl Portfolio for HeterogeneousSearch<'_> {
             Step::Levels(most_nodes) => return Ok(self.use_levels(most_nodes)),
             Step::Anchored => self.use_anchors()?,
             Step::Ideals(most_steps) => return Ok(self.use_ideals(most_steps)),
-            Step::Cells => return Ok(self.use_cells()),
+            Step::CellsBesideIdeals(most_steps) => return Ok(parallel::search(self, most_steps)),
             Step::Iteration => return Ok(self.use_labels()),
             Step::Tree(most_steps) => return Ok(self.use_tree(most_steps)),
             Step::Program { presolve } => return self.use_program(presolve),

@@ -45,6 +45,18 @@ impl<'a> HeterogeneousSearch<'a> {
         }
     }
 
+    /// A copy of this search that obeys another control.
+    pub(super) fn under<'b>(&self, control: &'b Control<'b>) -> HeterogeneousSearch<'b>
+    where
+        'a: 'b,
+    {
+        HeterogeneousSearch {
+            incumbent: self.incumbent.under(control),
+            workers: self.workers,
+            labels: self.labels,
+        }
+    }
+
     /// The largest objective of interest that all totals can be compared with.
     pub(super) fn target_ns(&self) -> u64 {
         self.incumbent.target_ns().min(LARGEST_EXACT)

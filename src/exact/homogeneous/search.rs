@@ -45,10 +45,7 @@ impl<'a> HomogeneousSearch<'a> {
         'a: 'b,
     {
         HomogeneousSearch {
-            incumbent: Incumbent {
-                control,
-                ..self.incumbent.clone()
-            },
+            incumbent: self.incumbent.under(control),
             ..self.clone()
         }
     }
@@ -60,17 +57,7 @@ impl<'a> HomogeneousSearch<'a> {
         }
         self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(copy.lower_bottleneck_ns);
         self.diagram.join(copy.diagram);
-        self.incumbent
-            .raise(copy.incumbent.source, copy.incumbent.lower_ns);
-        let own = &mut self.incumbent.statistics;
-        let others = copy.incumbent.statistics;
-        own.nodes = own.nodes.max(others.nodes);
-        own.binaries = own.binaries.max(others.binaries);
-        own.ideals = own.ideals.max(others.ideals);
-        for (source, ms) in others.bounds_ms {
-            let best_ms = own.bounds_ms.entry(source).or_default();
-            *best_ms = best_ms.max(ms);
-        }
+        self.incumbent.join(copy.incumbent);
     }
 
     /// The problem.

@@ -30,7 +30,7 @@ impl Round {
             tree: larger(self.tree),
             stages: larger(self.stages),
             ideals: larger(self.ideals),
-            nodes: self.nodes,
+            nodes: self.nodes.map(larger),
         }
     }
 }

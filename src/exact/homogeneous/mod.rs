@@ -109,6 +109,14 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         Communication::Blocking => TUNING.short_rounds[1],
         Communication::Ignored | Communication::Overlapped => TUNING.short_rounds[0],
     });
+    // Without transfers there is nothing to relax.
+    let short_of_pairs = match problem.settings.communication {
+        Communication::Ignored => Searches(Round {
+            pairs: TUNING.steps_of_relaxed_pairs[1],
+            ..TUNING.short_rounds[0]
+        }),
+        Communication::Blocking | Communication::Overlapped => short,
+    };
     const LONGER: Step = Parallel(TUNING.rounds[0]);
     const LONG: Step = Parallel(TUNING.rounds[1]);
     const LAST: Step = Parallel(TUNING.rounds[2]);
@@ -143,7 +151,7 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
             WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
             short,
         ],
-        false => vec![WorkAlone(TUNING.steps_of_relaxed_pairs[1]), short],
+        false => vec![WorkAlone(TUNING.steps_of_relaxed_pairs[1]), short_of_pairs],
     };
     let first = [
         Incumbents,

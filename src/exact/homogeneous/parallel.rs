@@ -29,32 +29,40 @@ pub(crate) fn search(
     if !(switches.parallel && switches.program) || rayon::current_num_threads() == 1 {
         return one_after_the_other(search, round, labels);
     }
-    let [is_over, program_is_done] = [AtomicBool::new(false), AtomicBool::new(false)];
-    let control = Control {
-        cancelled: Some(&is_over),
+    let turns = [Turns::default(), Turns::default()];
+    let controls = turns.each_ref().map(|own| Control {
+        cancelled: Some(&own.is_cancelled),
         ..search.control().clone()
-    };
+    });
     let known = search.plans.len();
-    let [mut by_ideals, mut by_program] = [search.under(&control), search.under(&control)];
-    let ends = |half: &HomogeneousSearch| is_over.fetch_or(half.incumbent.is_over(), Ordering::Relaxed);
+    let [mut by_ideals, mut by_program] = controls.each_ref().map(|control| search.under(control));
+    let [of_ideals, of_program] = &turns;
     let ideals = || {
-        let mut effort = Some(round);
-        while let Some(round) = effort {
-            let may_do_more = over_ideals(&mut by_ideals, round);
-            ends(&by_ideals);
-            let is_wanted = may_do_more && control.must_stop().is_none();
-            effort = (is_wanted && !program_is_done.load(Ordering::Relaxed)).then(|| round.larger());
+        let mut effort = round;
+        loop {
+            let may_do_more = over_ideals(&mut by_ideals, effort);
+            let is_wanted = of_ideals.are_wanted(of_program, by_ideals.incumbent.is_over());
+            if !may_do_more || !is_wanted || by_ideals.control().must_stop().is_some() {
+                return;
+            }
+            effort = effort.larger();
         }
     };
     let started = Instant::now();
     let program = || {
-        while started.elapsed() < TUNING.head_start_of_ideals && control.must_stop().is_none() {
+        while started.elapsed() < TUNING.head_start_of_ideals && by_program.control().must_stop().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let stopped_by = program::search(&mut by_program, Extent::Presolved(round.nodes), labels);
-        ends(&by_program);
-        program_is_done.store(true, Ordering::Relaxed);
-        stopped_by
+        let mut effort = round;
+        loop {
+            let stopped_by = program::search(&mut by_program, Extent::Presolved(effort.nodes), labels);
+            let is_wanted = of_program.are_wanted(of_ideals, by_program.incumbent.is_over());
+            let may_do_more = effort.nodes.is_some() && stopped_by.is_ok();
+            if !may_do_more || !is_wanted || by_program.control().must_stop().is_some() {
+                return stopped_by;
+            }
+            effort = effort.larger();
+        }
     };
     let ((), program) = rayon::join(ideals, program);
     search.join(by_ideals, known);
@@ -62,6 +70,27 @@ pub(crate) fn search(
     match search.incumbent.is_over() {
         true => Ok(StoppedBy::Completed),
         false => program,
+    }
+}
+
+/// How far one half has come.
+#[derive(Default)]
+struct Turns {
+    /// Whether it has done what the round allows.
+    are_done: AtomicBool,
+    /// Whether the other wants no more of it.
+    is_cancelled: AtomicBool,
+}
+
+impl Turns {
+    /// Records that a turn is done; whether another one is wanted. Nothing is, once one half is over or both have done what the round allows.
+    fn are_wanted(&self, other: &Self, is_over: bool) -> bool {
+        self.are_done.store(true, Ordering::SeqCst);
+        let ends = is_over || other.are_done.load(Ordering::SeqCst);
+        if ends {
+            other.is_cancelled.store(true, Ordering::SeqCst);
+        }
+        !ends
     }
 }
 

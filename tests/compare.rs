@@ -33,7 +33,8 @@ fn methods_for_other_problems_are_named_together() {
 fn no_time_is_shown_as_none() {
     let folder = Folder::with("net.toml", NET);
     let text = folder.succeed(&["compare", "net.toml", "--stages", "2"]);
-    assert!(text.contains("<0.001") && !text.contains(" 0.000  "), "{text}");
+    // How times below a thousandth read is `report::format`'s own test: here they may take longer.
+    assert!(!text.contains(" 0.000  "), "{text}");
     // But for those who ask that two runs be alike.
     let text = folder.succeed(&["compare", "net.toml", "--stages", "2", "--reproducible"]);
     assert!(text.contains(" 0.000  ") && !text.contains('<'), "{text}");

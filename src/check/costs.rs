@@ -15,7 +15,7 @@ use crate::units::NS_PER_MS;
 /// printing a number in decimal may lose.
 pub(super) const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
 
-/// Times of one stage, in [ticks](Settings::ticks_per_ns).
+/// Times of one stage, in [ticks](crate::settings::Settings::ticks_per_ns).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
     work: u128,

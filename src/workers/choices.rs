@@ -72,7 +72,7 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<InventoryAndChoices, 
 }
 
 /// Every non-empty set of devices that leaves one for each other stage that must hold something, in lexicographic order:
-/// see [`Workers::choice_of`].
+/// see [`super::Workers::choice_of`].
 fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result<InventoryAndChoices, Fault> {
     let mut inventory = Vec::new();
     for class in classes {

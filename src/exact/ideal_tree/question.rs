@@ -30,7 +30,7 @@ pub struct Question {
     sides: [Side; 2],
     /// What each direction can do in its first stations: `Side::reach`.
     reach: [Vec<u64>; 2],
-    /// Steps made so far, and [`STEPS_OF_A_STATE`] for each state.
+    /// Steps made so far; a state counts for as many as its bookkeeping takes.
     pub spent: u64,
 }
 

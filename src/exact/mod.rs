@@ -7,6 +7,7 @@
 //! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
+//! | `halves` | two searches at the same time |
 //! | [`incumbent`] | the best plan and bound, and what is of interest between them |
 //! | [`presolve`] | joins items that some best plan keeps together |
 //! | [`bounds`] | lower bounds that need no search |
@@ -28,6 +29,7 @@ pub mod closure;
 mod components;
 mod cut_states;
 pub mod device_levels;
+mod halves;
 pub mod heterogeneous;
 pub mod homogeneous;
 pub mod ideal_pairs;

@@ -22,7 +22,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// More effort for ideals.
+    /// More effort for both halves.
     pub(crate) fn larger(self) -> Self {
         let larger = |effort: u64| effort.saturating_mul(TUNING.growth_within_a_round);
         Self {
@@ -207,7 +207,7 @@ tuning! {
         Round { pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
         Round { pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
     ],
-    /// How many times as much the ideals do than before, where they are done with a round and the program is not.
+    /// How many times as much one half of a round does than before, where it is done and the other, ideals or program, is not.
     growth_within_a_round: u64 = 4,
     /// Pairs of slices that are passed over without transfers, or without pendant items: at first, and once that was too little, some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
     steps_of_relaxed_pairs: [u64; 2] = [200_000_000, 4_000_000_000],

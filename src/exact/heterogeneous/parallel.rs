@@ -1,8 +1,6 @@
 //! Two searches over ideals and devices at the same time: all labels of few ideals, and cells of ideals from coarse to fine.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::control::Control;
+use crate::exact::halves::Half;
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
 use crate::plan::StoppedBy;
 
@@ -21,21 +19,18 @@ pub(super) fn search(search: &mut HeterogeneousSearch, most_steps: u64) -> Stopp
         let is_open = stopped_by == StoppedBy::SizeLimit && !search.incumbent.is_over();
         return if is_open { search.use_cells() } else { stopped_by };
     }
-    let is_over = AtomicBool::new(false);
-    let control = Control {
-        cancelled: Some(&is_over),
-        ..search.incumbent.control.clone()
-    };
-    let [mut by_ideals, mut by_cells] = [search.under(&control), search.under(&control)];
-    let ends = |half: &HeterogeneousSearch| is_over.fetch_or(half.incumbent.is_over(), Ordering::Relaxed);
+    let halves = [Half::default(), Half::default()];
+    let controls = halves.each_ref().map(|half| half.control(search.incumbent.control));
+    let [mut by_ideals, mut by_cells] = controls.each_ref().map(|control| search.under(control));
+    let [ideals_half, cells_half] = &halves;
     // Cells use more threads where there are any, so they must not be what a thread of theirs waits for.
     let ideals = || {
         by_ideals.use_ideals(most_steps);
-        ends(&by_ideals);
+        ideals_half.may_go_on(cells_half, by_ideals.incumbent.is_over());
     };
     let cells = || {
         let stopped_by = by_cells.use_cells();
-        ends(&by_cells);
+        cells_half.may_go_on(ideals_half, by_cells.incumbent.is_over());
         stopped_by
     };
     let ((), stopped_by) = rayon::join(ideals, cells);

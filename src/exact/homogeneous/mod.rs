@@ -109,13 +109,17 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         Communication::Blocking => TUNING.short_rounds[1],
         Communication::Ignored | Communication::Overlapped => TUNING.short_rounds[0],
     });
-    // Without transfers there is nothing to relax.
-    let short_of_pairs = match problem.settings.communication {
-        Communication::Ignored => Searches(Round {
-            pairs: TUNING.steps_of_relaxed_pairs[1],
+    // A program beside pairs takes half of their threads. Without transfers there is nothing to relax.
+    let of_pairs = |pairs| {
+        Searches(Round {
+            pairs,
             ..TUNING.short_rounds[0]
-        }),
-        Communication::Blocking | Communication::Overlapped => short,
+        })
+    };
+    let short_of_pairs = match problem.settings.communication {
+        Communication::Ignored => of_pairs(TUNING.steps_of_relaxed_pairs[1]),
+        Communication::Overlapped => of_pairs(TUNING.steps_of_relaxed_pairs[0]),
+        Communication::Blocking => short,
     };
     const LONGER: Step = Parallel(TUNING.rounds[0]);
     const LONG: Step = Parallel(TUNING.rounds[1]);

@@ -1,9 +1,8 @@
 //! The two halves of the engine at the same time: dynamic programs over ideals and the mixed-integer program.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::control::Control;
+use crate::exact::halves::Half;
 use crate::exact::homogeneous::program::{self, Extent};
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::{destructive, diagram, ideals, tree};
@@ -29,20 +28,17 @@ pub(crate) fn search(
     if !(switches.parallel && switches.program) || rayon::current_num_threads() == 1 {
         return one_after_the_other(search, round, labels);
     }
-    let turns = [Turns::default(), Turns::default()];
-    let controls = turns.each_ref().map(|own| Control {
-        cancelled: Some(&own.is_cancelled),
-        ..search.control().clone()
-    });
+    let halves = [Half::default(), Half::default()];
+    let controls = halves.each_ref().map(|half| half.control(search.control()));
     let known = search.plans.len();
     let [mut by_ideals, mut by_program] = controls.each_ref().map(|control| search.under(control));
-    let [of_ideals, of_program] = &turns;
+    let [ideals_half, program_half] = &halves;
     let ideals = || {
         let mut effort = round;
         loop {
             let may_do_more = over_ideals(&mut by_ideals, effort);
-            let is_wanted = of_ideals.are_wanted(of_program, by_ideals.incumbent.is_over());
-            if !may_do_more || !is_wanted || by_ideals.control().must_stop().is_some() {
+            let goes_on = ideals_half.may_go_on(program_half, by_ideals.incumbent.is_over());
+            if !may_do_more || !goes_on || by_ideals.control().must_stop().is_some() {
                 return;
             }
             effort = effort.larger();
@@ -56,9 +52,9 @@ pub(crate) fn search(
         let mut effort = round;
         loop {
             let stopped_by = program::search(&mut by_program, Extent::Presolved(effort.nodes), labels);
-            let is_wanted = of_program.are_wanted(of_ideals, by_program.incumbent.is_over());
+            let goes_on = program_half.may_go_on(ideals_half, by_program.incumbent.is_over());
             let may_do_more = effort.nodes.is_some() && stopped_by.is_ok();
-            if !may_do_more || !is_wanted || by_program.control().must_stop().is_some() {
+            if !may_do_more || !goes_on || by_program.control().must_stop().is_some() {
                 return stopped_by;
             }
             effort = effort.larger();
@@ -70,27 +66,6 @@ pub(crate) fn search(
     match search.incumbent.is_over() {
         true => Ok(StoppedBy::Completed),
         false => program,
-    }
-}
-
-/// How far one half has come.
-#[derive(Default)]
-struct Turns {
-    /// Whether it has done what the round allows.
-    are_done: AtomicBool,
-    /// Whether the other wants no more of it.
-    is_cancelled: AtomicBool,
-}
-
-impl Turns {
-    /// Records that a turn is done; whether another one is wanted. Nothing is, once one half is over or both have done what the round allows.
-    fn are_wanted(&self, other: &Self, is_over: bool) -> bool {
-        self.are_done.store(true, Ordering::SeqCst);
-        let ends = is_over || other.are_done.load(Ordering::SeqCst);
-        if ends {
-            other.is_cancelled.store(true, Ordering::SeqCst);
-        }
-        !ends
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod alternate;
 pub mod antichains;
+mod beam_search;
 pub(crate) mod bi_partition;
 pub(crate) mod binary_search;
 pub(crate) mod block_partition;
@@ -74,13 +75,18 @@ pub enum Run {
         fn(&Problem, &Workers) -> Result<(), &'static str>,
         fn(&Problem, &Workers, u64, MustStop<'_>) -> Option<Allocation>,
     ),
+    /// For problems of both kinds, likewise.
+    Any(
+        fn(&Problem) -> Result<(), &'static str>,
+        fn(&Problem, u64, MustStop<'_>) -> Option<Allocation>,
+    ),
 }
 
 impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
         match (self.run, &problem.workers) {
-            (Run::Homogeneous(applies, _), None) => applies(problem),
+            (Run::Any(applies, _), _) | (Run::Homogeneous(applies, _), None) => applies(problem),
             (Run::Homogeneous(..), Some(_)) => Err("its workers differ or run both phases at once"),
             (Run::Heterogeneous(..), None) => Err("its workers are all alike"),
             (Run::Heterogeneous(applies, _), Some(workers)) => applies(problem, workers),
@@ -90,24 +96,28 @@ impl Heuristic {
     /// Runs it where it applies. What it returns is a plan: one that is not feasible, or never ends, is none.
     pub fn plan(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
         self.applies(problem).ok()?;
-        match (self.run, &problem.workers) {
-            (Run::Homogeneous(_, run), _) => {
-                if_feasible(problem, run(problem, seed, must_stop)?).map(Allocation::from)
-            }
-            // They compare busiest stages; an iteration adds up all of them.
-            (Run::Heterogeneous(_, run), Some(workers)) if !problem.formula().is_bottleneck() => {
-                let plan = run(&problem.for_the_period(), workers, seed, must_stop)?;
-                if_runs(problem, workers, plan)
-            }
-            (Run::Heterogeneous(_, run), Some(workers)) => {
-                if_runs(problem, workers, run(problem, workers, seed, must_stop)?)
-            }
-            (Run::Heterogeneous(..), None) => None,
+        let Some(workers) = &problem.workers else {
+            let plan = self.allocate(problem, seed, must_stop)?;
+            return cost::is_feasible(problem, &plan.assignment).then_some(plan);
+        };
+        // They compare busiest stages where workers differ; an iteration adds up all of them.
+        let plan = match problem.formula().is_bottleneck() {
+            true => self.allocate(problem, seed, must_stop)?,
+            false => self.allocate(&problem.for_the_period(), seed, must_stop)?,
+        };
+        if_runs(problem, workers, plan)
+    }
+
+    fn allocate(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
+        match self.run {
+            Run::Homogeneous(_, run) => run(problem, seed, must_stop).map(Allocation::from),
+            Run::Heterogeneous(_, run) => run(problem, problem.workers.as_ref()?, seed, must_stop),
+            Run::Any(_, run) => run(problem, seed, must_stop),
         }
     }
 }
 
-/// All heuristics: those for workers that are alike, then those for workers that differ, each the cheapest first and
+/// All heuristics: those for workers that are alike, then those for workers that differ or of any kind, each the cheapest first and
 /// baselines last.
 pub const METHODS: &[Heuristic] = &[
     equal_layers::METHOD,
@@ -122,6 +132,7 @@ pub const METHODS: &[Heuristic] = &[
     duan_wu_exact_groups::METHOD,
     duan_wu_local::METHOD,
     lpt::METHOD,
+    beam_search::METHOD,
     alternate::METHOD,
     pipedream_replicated::METHOD,
 ];

@@ -20,7 +20,9 @@ pub(super) fn search(search: &mut HeterogeneousSearch, most_steps: u64) -> Stopp
         return if is_open { search.use_cells() } else { stopped_by };
     }
     let halves = [Half::default(), Half::default()];
-    let controls = halves.each_ref().map(|half| half.control(search.incumbent.control));
+    let controls = halves
+        .each_ref()
+        .map(|half| half.control(search.incumbent.control));
     let [mut by_ideals, mut by_cells] = controls.each_ref().map(|control| search.under(control));
     let [ideals_half, cells_half] = &halves;
     // Cells use more threads where there are any, so they must not be what a thread of theirs waits for.

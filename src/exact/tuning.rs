@@ -274,6 +274,7 @@ tuning! {
     stages_of_tree_first: u64 = 200_000,
     /// Work of the tree search over ideals, turn by turn: tenths of a second, then some seconds.
     work_of_tree: [u64; 2] = [100_000_000, 2_500_000_000],
-    /// Nodes of the search over ideals and free devices before anything else: some seconds of work.
-    nodes_of_levels_first: u64 = 20_000_000,
+    /// Nodes of the search over ideals and free devices before anything else, some seconds of work; and behind cells, minutes: 17 unlike
+    /// devices (ALWABP tonge 49) are neither done with the first, nor ever with ideals.
+    nodes_of_levels: [u64; 2] = [20_000_000, 1_000_000_000],
 }

@@ -42,6 +42,11 @@ impl HeterogeneousSearch<'_> {
     }
 }
 
+/// Whether a problem is one for this search.
+pub(super) fn applies(problem: &Problem, workers: &Workers) -> bool {
+    DeviceLine::new(problem, workers).is_some()
+}
+
 /// A problem as the search takes it: times in parts that all are multiples of.
 struct DeviceLine {
     line: Line,

@@ -71,7 +71,7 @@ impl Step {
 /// What all methods but the textbook's begin with. Levels find better plans than thorough heuristics wherever they apply, and sooner.
 const FIRST: [Step; 4] = [
     Step::Incumbents(Effort::Quick),
-    Step::Levels(TUNING.nodes_of_levels_first),
+    Step::Levels(TUNING.nodes_of_levels[0]),
     Step::Incumbents(Effort::Thorough),
     Step::Anchored,
 ];
@@ -111,6 +111,14 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         ],
         (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
         // What comes after the program is for what the solver's tolerance leaves open.
+        (Method::Exact, Some(_)) if levels::applies(problem, workers) => &[
+            FEW_IDEALS,
+            CELLS,
+            Step::Levels(TUNING.nodes_of_levels[1]),
+            Step::Ideals(TUNING.steps_of_devices),
+            Step::Program { presolve: true },
+            Step::Ideals(u64::MAX),
+        ],
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
             FEW_IDEALS,
             CELLS,

@@ -24,12 +24,17 @@ pub(crate) const METHOD: Heuristic = Heuristic {
 
 /// Stages times choices that are costed one by one at most.
 const MOST_COSTS: usize = 50_000;
+/// Ways to take some of the inventory at most: labels are compared two by two, and 17 unlike devices took minutes.
+const MOST_LABELS: usize = 4_096;
 
 fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
     let costs = duan_wu::most_stages(problem, workers).saturating_mul(workers.choices.len());
-    match costs <= MOST_COSTS {
-        true => Ok(()),
-        false => Err("it has too many possible groups to cost each for every stage"),
+    let ways = workers.inventory.iter();
+    let labels = ways.fold(1usize, |labels, count| labels.saturating_mul(count + 1));
+    match (costs <= MOST_COSTS, labels <= MOST_LABELS) {
+        (true, true) => Ok(()),
+        (false, _) => Err("it has too many possible groups to cost each for every stage"),
+        (true, false) => Err("there are too many ways to take some of its devices"),
     }
 }
 

@@ -54,6 +54,8 @@ sources! {
     Program = "program",
     /// The dynamic program over ideals.
     Ideals = "ideals",
+    /// The dynamic program over ideals, devices and replicas, where stages have modes.
+    IdealsAndModes = "ideals and modes",
     /// The search over stages as paths of a decision diagram, and its prices.
     StageDiagram = "stage diagram",
     /// The dynamic program over pairs of ideals.

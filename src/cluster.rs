@@ -8,8 +8,10 @@ use crate::precision::Precision;
 pub struct Cluster {
     /// Kinds of device, at least one, of unique names.
     pub kinds: Vec<DeviceKind>,
-    /// The link between any two devices.
+    /// The link between any two devices, or between any two nodes.
     pub link: Link,
+    /// Nodes of several devices with a link of their own inside; `None` where there is one link.
+    pub nodes: Option<Nodes>,
     /// Groups of devices that work as one, where the instance fixes them; empty where every device is its own.
     pub groups: Vec<Group>,
 }
@@ -69,6 +71,16 @@ pub struct ShareLevel {
     pub forward_speed: f64,
     /// Backward speed at that share.
     pub backward_speed: f64,
+}
+
+/// Nodes: of the devices, which are numbered, so many in a row share a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Nodes {
+    /// Devices of a node, at least one.
+    pub devices: usize,
+    /// The link between two devices of a node.
+    pub link: Link,
 }
 
 /// A link between two devices.

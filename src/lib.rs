@@ -135,6 +135,7 @@ pub mod communication;
 pub mod control;
 #[doc(hidden)]
 pub mod cost;
+pub mod degrees;
 mod error;
 #[doc(hidden)]
 pub mod exact;
@@ -163,6 +164,8 @@ pub mod labels;
 pub mod least_memory;
 mod memory;
 pub mod methods;
+#[doc(hidden)]
+pub mod modes;
 mod named_values;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -181,6 +184,7 @@ mod precision;
 pub mod problem;
 mod quantity;
 mod read;
+pub mod recompute;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod report;

@@ -98,6 +98,10 @@ impl Method {
     #[doc(hidden)]
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
+            Self::Exact(exact::Method::Milp | exact::Method::Textbook) if problem.modes.is_some() => {
+                Err("there is no mixed-integer program for modes of stages; `ideals` proves them")
+            }
+            Self::Heuristic(_) if problem.modes.is_some() => Err("it knows no modes of stages"),
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => match &problem.workers {
                 Some(workers) => Form::new(problem, workers).map(|_| ()),
                 None => Ok(()),

@@ -7,7 +7,9 @@ use crate::named_values::named_values;
 use crate::quantity;
 
 pub use crate::communication::Communication;
+pub use crate::degrees::Degrees;
 pub use crate::objective::Objective;
+pub use crate::recompute::Recompute;
 pub use crate::schedule::{Schedule, WorkerMode};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
@@ -120,11 +122,26 @@ pub struct PipelineOptions {
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
+
+    /// Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<Degrees>,
+
+    /// Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Degrees>,
+
+    /// What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose` [default: none]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAMES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Recompute>,
 }
 
 impl PipelineOptions {
     /// Names of the options in files, in the order of the fields.
-    pub(crate) const NAMES: [&str; 18] = [
+    pub(crate) const NAMES: [&str; 21] = [
         "mode",
         "stages",
         "devices",
@@ -143,6 +160,9 @@ impl PipelineOptions {
         "groups",
         "synchronization",
         "optimizer",
+        "tensor",
+        "replicas",
+        "recompute",
     ];
 
     /// An option's name on the command line, as errors and reports write it.
@@ -174,6 +194,9 @@ impl PipelineOptions {
             groups: self.groups.or(fallback.groups),
             synchronization: self.synchronization.or(fallback.synchronization),
             optimizer: self.optimizer.or(fallback.optimizer),
+            tensor: self.tensor.or_else(|| fallback.tensor.clone()),
+            replicas: self.replicas.or_else(|| fallback.replicas.clone()),
+            recompute: self.recompute.or_else(|| fallback.recompute.clone()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
+mod modal;
 mod read;
 pub mod split;
 
@@ -208,6 +209,24 @@ pub struct PlanStage {
     /// those it was computed with; absent in inference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_versions: Option<u64>,
+    /// How its devices and layers run; absent where stages have no modes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<PlanMode>,
+}
+
+/// How a stage runs: its devices are replicas, one after the other, and each replica is a tensor group.
+///
+/// Times of the stage are those between its micro-batches: what one replica takes, divided by the replicas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanMode {
+    /// Devices of a tensor group.
+    pub tensor: usize,
+    /// Replicas, each of which takes every so-manieth micro-batch.
+    pub replicas: usize,
+    /// Layers that compute something again in the backward pass, by the name of what.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recomputed: BTreeMap<String, Vec<String>>,
 }
 
 /// What a stage moves for one micro-batch, by phase.
@@ -313,7 +332,10 @@ impl Plan {
         };
         let stages = match &outcome.allocation {
             None => Vec::new(),
-            Some(allocation) => plan_stages(instance, problem, allocation),
+            Some(allocation) => match &problem.modes {
+                Some(modes) => modal::stages(instance, problem, modes, allocation),
+                None => plan_stages(instance, problem, allocation),
+            },
         };
         let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
         Self {
@@ -365,6 +387,9 @@ impl Plan {
 /// The objective of a plan in ns.
 #[doc(hidden)]
 pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
+    if let Some(modes) = &problem.modes {
+        return cost::modal_ns(problem, modes, allocation).unwrap_or(u64::MAX);
+    }
     match &problem.workers {
         None => cost::assignment_ns(problem, &allocation.assignment),
         Some(workers) => workers.objective_ns(problem, allocation),
@@ -416,6 +441,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         memory_bytes: memory[k],
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),
+        mode: None,
     };
     layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
+use crate::modes::Modes;
 use crate::network::{Layer, Times, contract};
 use crate::objective::Formula;
 use crate::options::{Shares, WorkerMode};
@@ -44,6 +45,8 @@ pub struct Problem {
     pub ties: Vec<(usize, usize)>,
     /// Workers, where they differ; `None` where every stage runs on one device like any other.
     pub workers: Option<Workers>,
+    /// Modes of stages and layers, where there are any to choose from, or links have two levels.
+    pub modes: Option<Modes>,
 }
 
 /// What a program places: layers that share a stage.
@@ -71,6 +74,14 @@ impl Item {
     /// Forward and backward work in ns.
     pub fn work_ns(&self) -> u64 {
         self.forward_ns + self.backward_ns
+    }
+
+    /// Layers of which it holds any pass, sorted.
+    pub fn all_layers(&self) -> Vec<usize> {
+        let mut layers = [&self.layers[..], &self.backward_layers].concat();
+        layers.sort_unstable();
+        layers.dedup();
+        layers
     }
 }
 
@@ -158,8 +169,13 @@ impl Problem {
         let pairs = summed(passes.pairs(instance, item_of));
         let ties = apart(passes.tied(instance), item_of);
         let stages = settings.stages.min(items.len());
+        let modes = settings.modal.then(|| {
+            let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
+            Modes::new(instance, &settings, &layers)
+        });
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
+            modes,
             workers,
             pairs,
             ties,
@@ -201,6 +217,7 @@ impl Problem {
             pairs: Vec::new(),
             ties: Vec::new(),
             workers: None,
+            modes: None,
         }
     }
 
@@ -443,7 +460,8 @@ fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Worker
         let reason = format!("it has no time on `{names}`");
         fault(&layer.id, FaultKind::FitsNoDevice { reason })
     });
-    let most_bytes = most_bytes(settings, workers);
+    // Modes may take less.
+    let most_bytes = most_bytes(settings, workers).filter(|_| !settings.modal);
     let large = most_bytes.map_or(Vec::new(), |most| beyond(instance, settings, most));
     let large = large.into_iter().map(|layer| {
         let kind = FaultKind::FitsNoMemory {

@@ -1,13 +1,16 @@
 //! The problem that is asked, with every default decided.
 
+mod modal;
+
+use self::modal::Asked;
 use crate::cluster::{Cluster, DeviceKind, Link};
 use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
 use crate::objective::Formula;
 use crate::options::{
-    Communication, Cuts, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions, Schedule, Shares,
-    Synchronization, WorkerMode,
+    Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions,
+    Recompute, Schedule, Shares, Synchronization, WorkerMode,
 };
 use crate::units::{LARGEST_EXACT, NS_PER_MS, transfer_ns};
 
@@ -56,6 +59,14 @@ pub struct Settings {
     pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
+    /// Degrees of tensor parallelism that stages may have. Default: 1.
+    pub tensor: Degrees,
+    /// Replicas that stages may have. Default: 1.
+    pub replicas: Degrees,
+    /// What layers may compute again. Default: nothing.
+    pub recompute: Recompute,
+    /// Whether stages have [modes](crate::modes): degrees or recomputation are asked for, or links have two levels.
+    pub modal: bool,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
     /// what happens once an iteration is shared out over micro-batches: then as many as make a micro-batch's part whole, or
     /// as many as `LARGEST_EXACT` has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
@@ -84,6 +95,7 @@ impl Settings {
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
             || in_play(|kind| !kind.resources.is_empty());
+        let asked = Asked::new(&options, &instance.cluster, heterogeneous);
         let schedule = options.schedule.unwrap_or(Schedule::default_for(worker));
         let communication = Schedule::default_for(worker).default_communication();
         let mut settings = Self {
@@ -121,12 +133,17 @@ impl Settings {
             shares: options.shares.unwrap_or(Shares::Best),
             share_parts: options.share_parts,
             groups,
-            synchronization: options.synchronization.unwrap_or(Synchronization::None),
+            synchronization: options.synchronization.unwrap_or(asked.synchronization()),
             heterogeneous,
             kinds,
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
+            tensor: asked.tensor,
+            replicas: asked.replicas,
+            recompute: asked.recompute,
+            modal: asked.modal,
         };
-        let faults = settings.faults(instance, &options);
+        let mut faults = settings.faults(instance, &options);
+        faults.extend(settings.modal_faults(instance));
         settings.ticks_per_ns = settings.ticks(instance);
         match faults.is_empty() {
             true => Ok(settings),
@@ -363,8 +380,11 @@ impl Settings {
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
             groups: self.heterogeneous.then_some(self.groups),
-            synchronization: self.heterogeneous.then_some(self.synchronization),
+            synchronization: (self.heterogeneous || self.modal).then_some(self.synchronization),
             optimizer: Some(self.optimizer),
+            tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
+            replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
+            recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
         }
     }
 
@@ -421,6 +441,9 @@ impl Settings {
     /// As many ticks a ns as there are micro-batches to share what happens once an iteration, if something does, and if twice
     /// what all layers and tensors could come to in an iteration stays exact.
     fn ticks(&self, instance: &Instance) -> u64 {
+        if self.modal {
+            return self.fine_ticks(instance);
+        }
         let is_shared = self.cuts == Cuts::Separate || self.synchronization == Synchronization::Ring;
         if !is_shared || !self.mode.trains() || !self.communication.takes_time() {
             return 1;

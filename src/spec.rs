@@ -98,6 +98,57 @@ pub struct LayerSpec {
     /// True for an operator of an explicit backward graph: all its time is backward time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub backward: bool,
+    /// Ways to run the layer: tensor degrees and recomputation. The fields above describe the layer on one device that keeps
+    /// everything; where they are silent, they are those of its first mode of degree 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modes: Vec<ModeSpec>,
+}
+
+/// A way to run a layer, on the devices of a tensor group. All sizes are those of one device of the group.
+///
+/// Modes of one tensor degree differ in what they compute again, not in weights.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModeSpec {
+    /// Devices of the tensor group; by default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<usize>,
+    /// What is computed again in the backward pass: a name such as `selective` or `full`; by default `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<String>,
+    /// Forward time of a micro-batch in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_ms: Option<f64>,
+    /// Backward time of a micro-batch in ms, with what is computed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_ms: Option<f64>,
+    /// Work for the roofline model, where no time is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkSpec>,
+    /// Bytes of the parameters.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parameter_bytes: f64,
+    /// Bytes of gradients that replicas exchange once an iteration; by default those of the parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_bytes: Option<f64>,
+    /// Bytes kept for each micro-batch in flight.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stash_bytes: f64,
+    /// Further bytes held once.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub resident_bytes: f64,
+    /// Bytes that are needed while the layer runs, beside what is kept: a stage has room for the largest of its layers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub workspace_bytes: f64,
+    /// Bytes of the tensors that the group reduces for a micro-batch, forward and backward: each goes around a ring.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub collective_bytes: f64,
+    /// Bytes to move beside a tensor that enters the stage, by the layer that makes it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub input_bytes: BTreeMap<String, f64>,
+    /// Bytes to move beside a tensor that leaves the stage, by a layer that reads it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub output_bytes: BTreeMap<String, f64>,
 }
 
 /// Times of a layer on one device kind.
@@ -265,6 +316,19 @@ pub struct LinkSpec {
     /// Time in ms before the first byte arrives.
     #[serde(default, skip_serializing_if = "is_default")]
     pub latency_ms: f64,
+    /// Nodes of several devices with a faster link inside: then this link is the one between nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Box<NodesSpec>>,
+}
+
+/// Nodes: devices are numbered, and so many in a row are a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodesSpec {
+    /// Devices of a node.
+    pub devices: usize,
+    /// The link between two devices of a node.
+    pub link: LinkSpec,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
         "whole",
     ],
     // What may be asked and said.
-    &["communication", "precision", "source"],
+    &["communication", "degrees", "precision", "recompute", "source"],
     &["schedule"],
     &["objective"],
     &["options"],
@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["import", "instance"],
     &["generate", "read"],
     &["settings"],
-    &["passes", "workers"],
+    &["modes", "passes", "workers"],
     &["problem"],
     // What a plan costs, and what it is.
     &["cost"],
@@ -77,6 +77,7 @@ const SEES_ONLY: &[(&str, &[&str])] = &[
             "network",
             "options",
             "precision",
+            "recompute",
             "spec",
             "units",
         ],

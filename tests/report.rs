@@ -87,6 +87,7 @@ fn instance(spec: InstanceSpec) -> Instance {
     let link = LinkSpec {
         bandwidth_bytes_per_s: 1e9,
         latency_ms: 0.0,
+        nodes: None,
     };
     let cluster = Some(ClusterSpec {
         device_kinds: vec![gpu],

@@ -380,6 +380,7 @@ fn a_phase_without_a_share_is_infeasible() {
             assignment: vec![0; problem.items.len()],
             choices: vec![0],
             global: vec![1.0; workers.resource_names.len()],
+            modes: None,
         };
         // Nothing is left for backward propagation.
         let is_runnable = problem.items.iter().all(|item| {

@@ -38,6 +38,7 @@ fn plan(times: Times) -> Plan {
         memory_bytes: 0,
         in_flight: None,
         weight_versions: None,
+        mode: None,
     };
     Plan {
         schema: SCHEMA.into(),

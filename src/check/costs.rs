@@ -186,7 +186,7 @@ impl Checker<'_> {
         }
     }
 
-    fn memory(&mut self, (k, stage): (usize, &PlanStage), bytes: u128) {
+    pub(super) fn memory(&mut self, (k, stage): (usize, &PlanStage), bytes: u128) {
         self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes);
         let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]).map(u128::from);
         if let Some(limit) = limit.filter(|&limit| bytes > limit) {
@@ -252,7 +252,10 @@ impl Checker<'_> {
     }
 
     fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u128) {
-        let recomputed = self.ms(recomputed_ns);
+        self.stated_ms(field, stated, self.ms(recomputed_ns));
+    }
+
+    pub(super) fn stated_ms(&mut self, field: String, stated: f64, recomputed: f64) {
         // A comparison that is false for NaN too.
         let agrees = (stated - recomputed).abs() <= TIME_TOLERANCE_MS;
         if !agrees {

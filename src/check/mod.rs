@@ -7,6 +7,7 @@
 mod claims;
 mod costs;
 mod held;
+mod modes;
 mod passes;
 mod problem;
 mod violation;
@@ -70,9 +71,13 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.order();
         check.order_of_ties();
         check.stage_count(plan);
-        objective_ms = check.costs(plan);
-        check.counts(plan);
-        overruns = check.overruns(plan);
+        if settings.modal {
+            objective_ms = check.modal_costs(plan);
+        } else {
+            objective_ms = check.costs(plan);
+            check.counts(plan);
+            overruns = check.overruns(plan);
+        }
     }
     check.claims(plan);
     check.stated_overruns(plan, &overruns);

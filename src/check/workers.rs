@@ -58,7 +58,9 @@ pub(super) fn staff(
             *staff[k].entry(kind).or_insert(0) += 1;
         }
     }
-    groups(instance, settings, &staff, violations);
+    if !settings.modal {
+        groups(instance, settings, &staff, violations);
+    }
     // Where workers are alike it is known what a stage runs on, whatever its devices are called.
     for staff in staff
         .iter_mut()

@@ -1,6 +1,7 @@
 //! What stages cost on workers that differ: an [`Allocation`] says which devices each runs on.
 
 use super::{StageCost, formula_ns, keeps_order, stage_costs, stage_memory_bytes};
+use crate::modes::Chosen;
 use crate::options::{Communication, Shares, Synchronization, WorkerMode};
 use crate::problem::{Assignment, Problem};
 use crate::settings::Settings;
@@ -17,6 +18,8 @@ pub struct Allocation {
     pub choices: Vec<usize>,
     /// With `Shares::Global`, the share of each resource type, in the order of [`Workers::resource_names`]; else empty.
     pub global: Vec<f64>,
+    /// How stages and layers run, where they have modes.
+    pub modes: Option<Chosen>,
 }
 
 impl From<Assignment> for Allocation {
@@ -26,6 +29,7 @@ impl From<Assignment> for Allocation {
             assignment,
             choices: Vec::new(),
             global: Vec::new(),
+            modes: None,
         }
     }
 }

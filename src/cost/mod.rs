@@ -6,6 +6,9 @@
 
 pub mod allocation;
 pub(crate) mod global;
+mod modal;
+
+pub use modal::{modal_ns, modal_stages};
 
 use crate::objective::Formula;
 use crate::options::Communication;

@@ -103,6 +103,13 @@ impl<'a> Incumbent<'a> {
         true
     }
 
+    /// Takes a plan instead of the best one if it is feasible and as good.
+    pub(crate) fn replace(&mut self, plan: Allocation) {
+        if feasible_ns(self.problem, &plan).is_some_and(|ns| ns <= self.upper_ns) {
+            self.plan = Some(plan);
+        }
+    }
+
     /// Tells whoever listens how far the search has come.
     pub(crate) fn report(&self) {
         self.control
@@ -205,6 +212,9 @@ impl<'a> Incumbent<'a> {
 
 /// The objective of a plan in ns; `None` where it is not feasible.
 fn feasible_ns(problem: &Problem, plan: &Allocation) -> Option<u64> {
+    if let Some(modes) = &problem.modes {
+        return cost::modal_ns(problem, modes, plan);
+    }
     match &problem.workers {
         None => cost::is_feasible(problem, &plan.assignment)
             .then(|| cost::assignment_ns(problem, &plan.assignment)),

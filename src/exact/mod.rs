@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`homogeneous`] | the steps of every method where all workers are alike, and their order |
 //! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
+//! | `modal` | the same where stages have modes: ideals, devices and replicas |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
 //! | `halves` | two searches at the same time |
@@ -38,6 +39,7 @@ pub mod ideals;
 pub mod incumbent;
 pub mod labelled_ideals;
 mod method;
+mod modal;
 mod portfolio;
 pub mod presolve;
 pub mod stage_diagram;
@@ -65,6 +67,9 @@ pub(crate) fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
+    if let Some(modes) = &problem.modes {
+        return Ok(modal::solve(problem, modes, control));
+    }
     match &problem.workers {
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
@@ -77,6 +82,9 @@ pub(crate) fn solve(
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
+    if let Some(modes) = &problem.modes {
+        return Ok(modal::bound(problem, modes, control));
+    }
     match &problem.workers {
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),

@@ -474,6 +474,7 @@ impl Columns {
             assignment: without_empty_stages(&placed).0,
             choices: choices?,
             global: self.globals.iter().map(share).collect(),
+            modes: None,
         })
     }
 }

@@ -532,6 +532,7 @@ impl Columns {
             assignment: without_empty_stages(&placed).0,
             choices: choices?,
             global: Vec::new(),
+            modes: None,
         })
     }
 }

@@ -82,6 +82,7 @@ pub fn random(asked: &Random) -> InstanceSpec {
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
                 latency_ms: 0.0,
+                nodes: None,
             }),
             ..ClusterSpec::default()
         }),

@@ -1,9 +1,9 @@
 //! Piper JSON: J. Tarnawski, D. Narayanan, A. Phanishayee, *Piper: multidimensional planner for DNN parallelization*,
 //! NeurIPS 2021; msr-fiddle/piper.
 //!
-//! A node lists TMPCs (time, memory, parameters, communication) by degree of tensor parallelism and by variant. A pipeline
-//! without tensor parallelism takes degree 1; of its variants we take the first, which is without recomputation in the
-//! published files. The number of micro-batches in a batch is `mbsInBatch` in some of them, `maxBatchSize` in others.
+//! A node lists TMPCs (time, memory, parameters, communication) by degree of tensor parallelism and by variant: they become the
+//! modes of a layer. Without modes it is what its first variant of degree 1 says, which is without recomputation in the published
+//! files. The number of micro-batches in a batch is `mbsInBatch` in some of them, `maxBatchSize` in others.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,9 @@ use super::text::from_json;
 use super::{Imported, Source, has_json_field};
 use crate::fault::{Fault, FaultKind};
 use crate::options::{Optimizer, PipelineOptions};
-use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec};
+use crate::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, TensorSpec,
+};
 
 /// The share of forward propagation in a time that Piper gives for both passes: a matrix product has two products of its
 /// size in backward propagation.
@@ -95,7 +97,7 @@ for forward propagation, two thirds for backward"
             return Err(faults.into_iter().flatten().flatten().collect());
         }
     };
-    let tensors = tensors(&file.edges, &mut notes);
+    let tensors = tensors(&file.edges);
     let spec = InstanceSpec {
         network: NetworkSpec {
             layers,
@@ -112,6 +114,7 @@ for forward propagation, two thirds for backward"
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: file.bandwidth,
                 latency_ms: 0.0,
+                nodes: None,
             }),
             ..Default::default()
         }),
@@ -149,50 +152,52 @@ fn micro_batches(file: &File, notes: &mut Vec<String>) -> Result<Option<u64>, Fa
 fn layers(nodes: &[Node], notes: &mut Vec<String>) -> Result<Vec<LayerSpec>, Vec<Fault>> {
     let mut layers = Vec::with_capacity(nodes.len());
     let mut faults = Vec::new();
-    let mut left_out = BTreeMap::new();
     let mut synchronised = 0;
     for (i, node) in nodes.iter().enumerate() {
-        let degree_one = node.tmpcs.get("1").and_then(|variants| variants.split_first());
-        let Some((tmpc, others)) = degree_one else {
+        let degree_one = node.tmpcs.get("1").and_then(|variants| variants.first());
+        let Some(tmpc) = degree_one else {
             faults.push(Fault::new(
                 format!("nodes[{i}] `{}`", node.id),
                 FaultKind::Missing {
                     what: "TMPC of degree `1`".into(),
                     expected: "the layer's time on one device".into(),
-                    remedy: "add it: stages here have no tensor parallelism of their own".into(),
+                    remedy: "add it: it is what the layer is without tensor parallelism".into(),
                 },
             ));
             continue;
         };
-        for other in others {
-            *left_out.entry(format!("`{}`", other.id)).or_insert(0) += 1;
-        }
-        for degree in node.tmpcs.keys().filter(|degree| *degree != "1") {
-            *left_out.entry(format!("degree {degree}")).or_insert(0) += 1;
+        let mut modes = Vec::new();
+        for (degree, variants) in &node.tmpcs {
+            match degree.parse() {
+                Ok(degree) => modes.extend(variants.iter().map(|variant| mode(degree, variant))),
+                Err(_) => faults.push(wrong_degree(i, node, degree)),
+            }
         }
         let times = tmpc.sync_time_fw.values().chain(tmpc.sync_time_bw.values());
         synchronised += times.filter(|&&bytes| bytes != 0.0).count();
-        layers.push(layer(node, tmpc));
-    }
-    if !left_out.is_empty() {
-        let counts: Vec<String> = left_out
-            .iter()
-            .map(|(what, count)| format!("{what} of {count} nodes"))
-            .collect();
-        notes.push(format!(
-            "the first variant of degree 1 is taken; left out: {}",
-            counts.join(", ")
-        ));
+        layers.push(LayerSpec {
+            modes,
+            ..layer(node, tmpc)
+        });
     }
     if synchronised > 0 {
         notes.push(format!(
-            "{synchronised} synchronisations at degree 1 left out (`syncTimeFw`, `syncTimeBw`)"
+            "without `--tensor`, `--replicas` or `--recompute`, {synchronised} synchronisations at degree 1 are left out \
+             (`syncTimeFw`, `syncTimeBw`)"
         ));
     }
     match faults.is_empty() {
         true => Ok(layers),
         false => Err(faults),
     }
+}
+
+fn wrong_degree(i: usize, node: &Node, degree: &str) -> Fault {
+    let kind = FaultKind::UnknownValue {
+        found: degree.to_owned(),
+        known: vec!["a whole number, the degree of tensor parallelism".to_owned()],
+    };
+    Fault::new(format!("nodes[{i}] `{}`.TMPCs", node.id), kind)
 }
 
 fn layer(node: &Node, tmpc: &Tmpc) -> LayerSpec {
@@ -211,28 +216,45 @@ fn layer(node: &Node, tmpc: &Tmpc) -> LayerSpec {
     }
 }
 
-/// A tensor a source and size: equal edges of one source carry the same output.
-fn tensors(edges: &[Edge], notes: &mut Vec<String>) -> Vec<TensorSpec> {
-    let mut tensors: Vec<TensorSpec> = Vec::new();
-    let mut position = BTreeMap::new();
-    for edge in edges {
-        let producer = edge.source_id.to_string();
-        let key = (producer.clone(), edge.communication_cost.to_bits());
-        let at = *position.entry(key).or_insert(tensors.len());
-        if at == tensors.len() {
-            tensors.push(TensorSpec {
-                producer,
-                bytes: Some(edge.communication_cost),
-                ..Default::default()
-            });
-        }
-        tensors[at].consumers.push(edge.dest_id.to_string());
+/// A way to run a node. Piper counts the exchange of gradients twice, for reducing and for spreading them, and says of memory what is
+/// held for each micro-batch in flight and what is held once, parameters among it.
+fn mode(degree: usize, tmpc: &Tmpc) -> ModeSpec {
+    let ms = 1e3 * tmpc.time_per_sample;
+    ModeSpec {
+        tensor: Some(degree),
+        recompute: Some(recomputation(&tmpc.id).to_owned()),
+        forward_ms: Some(ms * FORWARD_SHARE),
+        backward_ms: Some(ms - ms * FORWARD_SHARE),
+        gradient_bytes: Some(2.0 * tmpc.parameter_size),
+        stash_bytes: tmpc.memory_usage_a,
+        resident_bytes: tmpc.memory_usage_b,
+        input_bytes: not_zero(&tmpc.sync_time_fw),
+        output_bytes: not_zero(&tmpc.sync_time_bw),
+        ..Default::default()
     }
-    if tensors.len() < edges.len() {
-        notes.push(
-            "edges of one node with equal bytes are one tensor, moved once to a stage; Piper pays for each"
-                .into(),
-        );
+}
+
+/// What a variant computes again, in our words where we have one.
+fn recomputation(variant: &str) -> &str {
+    match variant {
+        "vanilla" => "none",
+        "activation recomp" => "full",
+        other => other,
     }
-    tensors
+}
+
+fn not_zero(bytes: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let bytes = bytes.iter().filter(|(_, bytes)| **bytes != 0.0);
+    bytes.map(|(name, &bytes)| (name.clone(), bytes)).collect()
+}
+
+/// A tensor an edge: Piper pays for each, whether or not another carries the same output.
+fn tensors(edges: &[Edge]) -> Vec<TensorSpec> {
+    let tensor = |edge: &Edge| TensorSpec {
+        producer: edge.source_id.to_string(),
+        consumers: vec![edge.dest_id.to_string()],
+        bytes: Some(edge.communication_cost),
+        ..Default::default()
+    };
+    edges.iter().map(tensor).collect()
 }

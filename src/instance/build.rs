@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::rates;
-use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link};
+use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
 use crate::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
@@ -124,7 +124,8 @@ impl Checks {
         let mut rates = Rates {
             cluster: Cluster {
                 kinds: Vec::new(),
-                link: self.link(given.link.as_ref()),
+                link: self.link("cluster.link", given.link.as_ref()),
+                nodes: self.nodes(given.link.as_ref()),
                 groups: Vec::new(),
             },
             flops_per_s: Vec::new(),
@@ -175,7 +176,25 @@ impl Checks {
         rates
     }
 
-    fn link(&mut self, spec: Option<&LinkSpec>) -> Link {
+    fn nodes(&mut self, spec: Option<&LinkSpec>) -> Option<Nodes> {
+        let nodes = spec?.nodes.as_ref()?;
+        self.count("cluster.link.nodes.devices".into(), nodes.devices);
+        if nodes.link.nodes.is_some() {
+            self.add(
+                "cluster.link.nodes.link.nodes",
+                FaultKind::Contradiction {
+                    found: "nodes inside of nodes".into(),
+                    expected: "two levels of links".into(),
+                },
+            );
+        }
+        Some(Nodes {
+            devices: nodes.devices,
+            link: self.link("cluster.link.nodes.link", Some(&nodes.link)),
+        })
+    }
+
+    fn link(&mut self, at: &str, spec: Option<&LinkSpec>) -> Link {
         let Some(spec) = spec else {
             return Link {
                 bandwidth_bytes_per_s: DEFAULT_BANDWIDTH_BYTES_PER_S,
@@ -183,12 +202,12 @@ impl Checks {
             };
         };
         let bandwidth = self.positive(
-            "cluster.link.bandwidth_bytes_per_s".into(),
+            format!("{at}.bandwidth_bytes_per_s"),
             Some(spec.bandwidth_bytes_per_s),
         );
         Link {
             bandwidth_bytes_per_s: bandwidth.unwrap_or(DEFAULT_BANDWIDTH_BYTES_PER_S),
-            latency_ns: self.time("cluster.link", "latency_ms", spec.latency_ms),
+            latency_ns: self.time(at, "latency_ms", spec.latency_ms),
         }
     }
 
@@ -197,7 +216,7 @@ impl Checks {
             self.add("network", FaultKind::EmptyNetwork);
         }
         let mut position_of: HashMap<&str, usize> = HashMap::new();
-        let mut layers = Vec::with_capacity(spec.layers.len());
+        let mut layers: Vec<Layer> = Vec::with_capacity(spec.layers.len());
         for (i, layer) in spec.layers.iter().enumerate() {
             let at = format!("network.layers[{i}] `{}`", layer.id);
             if layer.id.is_empty() {
@@ -220,6 +239,10 @@ impl Checks {
                 );
             }
             layers.push(self.layer(&at, layer, rates));
+        }
+        for (i, (layer, spec)) in layers.iter_mut().zip(&spec.layers).enumerate() {
+            let at = format!("network.layers[{i}] `{}`", layer.id);
+            layer.modes = self.modes(&at, spec, rates, &position_of);
         }
         let names: Vec<String> = spec.layers.iter().map(|layer| layer.id.clone()).collect();
         let tensors: Vec<Tensor> = spec
@@ -299,7 +322,14 @@ impl Checks {
     fn totals(&mut self, network: &Network, cluster: &Cluster) {
         let slowest_ns = |layer: &Layer| {
             let of_kind = |t: &Times| t.forward_ns as f64 + t.backward_ns as f64;
-            layer.times.iter().flatten().map(of_kind).fold(0.0, f64::max)
+            let modes = layer.modes.iter().flat_map(|mode| &mode.times);
+            layer
+                .times
+                .iter()
+                .chain(modes)
+                .flatten()
+                .map(of_kind)
+                .fold(0.0, f64::max)
         };
         let moving_ns = |tensor: &Tensor| {
             let once = match tensor.size {
@@ -316,6 +346,7 @@ impl Checks {
         let bytes: f64 = network
             .layers
             .iter()
+            .flat_map(|layer| layer.modes().into_owned())
             .map(|l| 4.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
             .sum();
         for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {

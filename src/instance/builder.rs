@@ -81,6 +81,7 @@ impl InstanceBuilder {
         self.cluster_mut().link = Some(LinkSpec {
             bandwidth_bytes_per_s,
             latency_ms,
+            nodes: None,
         });
         self
     }

@@ -1,6 +1,7 @@
 //! Validation of layers: sizes, and times on every kind of device.
 
 use super::build::{Checks, Rates};
+use super::modes;
 use crate::fault::{FaultKind, closest};
 use crate::network::{Layer, Times};
 use crate::spec::{LayerSpec, WorkSpec};
@@ -8,6 +9,7 @@ use crate::spec::{LayerSpec, WorkSpec};
 impl Checks {
     /// A layer with its times on every kind of device.
     pub(super) fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
+        let spec = &*modes::base(spec);
         let bytes = [
             ("parameter_bytes", spec.parameter_bytes),
             ("stash_bytes", spec.stash_bytes),
@@ -53,6 +55,7 @@ impl Checks {
             tie: spec.tie.clone(),
             reads_input: spec.reads_input,
             backward: spec.backward,
+            modes: Vec::new(),
         }
     }
 
@@ -75,7 +78,7 @@ impl Checks {
     }
 
     /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
-    fn work(&mut self, at: &str, spec: &WorkSpec) {
+    pub(super) fn work(&mut self, at: &str, spec: &WorkSpec) {
         let amounts = [
             ("forward_flops", spec.forward_flops),
             ("forward_bytes", spec.forward_bytes),
@@ -91,7 +94,7 @@ impl Checks {
     }
 
     /// Times on one kind: measured there, else measured for any kind, else from work and rates.
-    fn times(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Option<Times> {
+    pub(super) fn times(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Option<Times> {
         let profile = &rates.profiles[kind];
         let (place, forward_ms, backward_ms) = match spec.times.get(profile) {
             Some(times) => (

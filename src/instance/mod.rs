@@ -3,6 +3,7 @@
 mod build;
 mod builder;
 mod layers;
+mod modes;
 mod rates;
 mod resources;
 

@@ -4,11 +4,14 @@ mod items;
 
 pub(crate) use items::contract;
 
+use std::borrow::Cow;
+
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::DiGraph;
 use petgraph::visit::NodeIndexable;
 
 use crate::precision::Precision;
+use crate::recompute;
 
 /// A validated network. Layers are known by their position in [`Network::layers`], which never changes.
 ///
@@ -47,6 +50,58 @@ pub struct Layer {
     pub reads_input: bool,
     /// True for an operator of an explicit backward graph.
     pub backward: bool,
+    /// Ways to run it, each of another degree or recomputation; empty for a layer that has the one above.
+    pub modes: Vec<LayerMode>,
+}
+
+/// A way to run a layer on the devices of a tensor group; all sizes are those of one device.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LayerMode {
+    /// Devices of the tensor group.
+    pub tensor: usize,
+    /// What is computed again in the backward pass, by name.
+    pub recompute: String,
+    /// Times by device kind, in the order of the cluster's kinds; `None` where the kind cannot run it.
+    pub times: Vec<Option<Times>>,
+    /// Bytes of the parameters; the same for all modes of a degree.
+    pub parameter_bytes: u64,
+    /// Bytes of gradients that replicas exchange; the same for all modes of a degree.
+    pub gradient_bytes: u64,
+    /// Bytes kept for each micro-batch in flight.
+    pub stash_bytes: u64,
+    /// Further bytes held once.
+    pub resident_bytes: u64,
+    /// Bytes needed while it runs.
+    pub workspace_bytes: u64,
+    /// Bytes that the group reduces for a micro-batch.
+    pub collective_bytes: u64,
+    /// Bytes to move beside what enters the stage, by producing layer; the same for all modes of a degree.
+    pub input_bytes: Vec<(usize, u64)>,
+    /// Bytes to move beside what leaves it, by consuming layer; the same for all modes of a degree.
+    pub output_bytes: Vec<(usize, u64)>,
+}
+
+impl Layer {
+    /// Its modes: what it is on one device, where it lists none.
+    pub fn modes(&self) -> Cow<'_, [LayerMode]> {
+        if !self.modes.is_empty() {
+            return Cow::Borrowed(&self.modes);
+        }
+        Cow::Owned(vec![LayerMode {
+            tensor: 1,
+            recompute: recompute::NONE.to_owned(),
+            times: self.times.clone(),
+            parameter_bytes: self.parameter_bytes,
+            gradient_bytes: self.parameter_bytes,
+            stash_bytes: self.stash_bytes,
+            resident_bytes: self.resident_bytes,
+            workspace_bytes: 0,
+            collective_bytes: 0,
+            input_bytes: Vec::new(),
+            output_bytes: Vec::new(),
+        }])
+    }
 }
 
 /// Times of a layer on a device kind, in ns.

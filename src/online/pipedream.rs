@@ -101,6 +101,7 @@ fn mean_instance(slot: &Slot, devices: &[usize], count: usize) -> InstanceSpec {
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: bandwidth_bytes_per_ms * 1e3,
                 latency_ms: slot.latency_ms,
+                nodes: None,
             }),
             ..ClusterSpec::default()
         }),

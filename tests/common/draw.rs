@@ -147,6 +147,7 @@ impl Draw {
                 link: Some(LinkSpec {
                     bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
                     latency_ms: self.one_of(&[0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.037]),
+                    nodes: None,
                 }),
                 groups,
             }),

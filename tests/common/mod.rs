@@ -37,6 +37,7 @@ pub fn link() -> LinkSpec {
     LinkSpec {
         bandwidth_bytes_per_s: BANDWIDTH_BYTES_PER_S,
         latency_ms: 0.0,
+        nodes: None,
     }
 }
 

@@ -13,5 +13,6 @@ pub mod cut_pairs;
 pub mod frontier;
 pub mod groupings;
 pub mod hybrid;
+pub mod modes;
 mod shares;
 pub mod two_chains;

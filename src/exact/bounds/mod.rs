@@ -48,6 +48,10 @@ pub(crate) fn time_quantum_ns(problem: &Problem) -> u64 {
 
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.
 pub(crate) fn objective_quantum_ns(problem: &Problem) -> u64 {
+    if problem.modes.is_some() {
+        // Replicas divide whatever times are made of.
+        return 1;
+    }
     let ticks = problem.settings.ticks_per_ns;
     match (&problem.workers, time_quantum_ns(problem)) {
         (None, times) if times.is_multiple_of(ticks) => times,

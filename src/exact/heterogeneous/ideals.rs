@@ -384,6 +384,7 @@ impl<'a> AllocationSearch<'a> {
             assignment,
             choices,
             global: Vec::new(),
+            modes: None,
         }
     }
 }

@@ -90,6 +90,7 @@ impl DeviceLine {
             assignment,
             choices: stations.iter().map(|&(class, _)| self.choices[class]).collect(),
             global: Vec::new(),
+            modes: None,
         }
     }
 }

@@ -291,6 +291,7 @@ impl Ground<'_> {
             assignment: path.from_end.iter().map(|from_end| used - from_end).collect(),
             choices: path.stages.iter().rev().map(|stage| stage.choice).collect(),
             global: Vec::new(),
+            modes: None,
         };
         let mut least_ns = 0;
         if self.is_global {

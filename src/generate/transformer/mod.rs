@@ -215,6 +215,7 @@ pub fn transformer(asked: &Transformer) -> InstanceSpec {
             link: Some(LinkSpec {
                 bandwidth_bytes_per_s: LINK_BYTES_PER_S,
                 latency_ms: 0.0,
+                nodes: None,
             }),
         }),
         pipeline: PipelineOptions {

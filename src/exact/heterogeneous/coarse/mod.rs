@@ -467,6 +467,7 @@ impl<'a> CoarseSearch<'a> {
             assignment,
             choices: path.into_iter().rev().map(|(_, choice)| choice).collect(),
             global: Vec::new(),
+            modes: None,
         }
     }
 }

@@ -1,0 +1,400 @@
+//! Stages with modes: devices, what layers compute again, times and bytes, recomputed from the instance in floating point.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Checker, Violation};
+use crate::cluster::Link;
+use crate::network::{LayerMode, Size};
+use crate::options::{Mode, Schedule, Synchronization};
+use crate::plan::{Plan, PlanMode, PlanStage};
+use crate::units::NS_PER_MS;
+
+/// The name of modes that compute nothing again.
+const NOTHING: &str = "none";
+
+/// What a stage runs on.
+struct Placed {
+    /// Devices of a tensor group.
+    tensor: usize,
+    /// Tensor groups.
+    replicas: usize,
+    /// The first device, from 0, and the one behind the last.
+    devices: [usize; 2],
+}
+
+/// Sums over a stage, in ns and bytes.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    forward_ns: f64,
+    backward_ns: f64,
+    moved_ns: f64,
+    gradient_bytes: f64,
+    held_bytes: u128,
+    stash_bytes: u128,
+    workspace_bytes: u128,
+}
+
+impl Checker<'_> {
+    /// Stated modes, times and sizes against recomputed ones. Returns the objective in ms, unless some stage cannot be costed.
+    pub(super) fn modal_costs(&mut self, plan: &Plan) -> Option<f64> {
+        let placed = self.placed(plan)?;
+        let modes = self.modes_of_layers(plan, &placed)?;
+        let mut sums = self.modal_sums(&placed, &modes);
+        self.add_crossings(&placed, &modes, &mut sums);
+        let mut behind = 0;
+        let mut period_ms = 0.0f64;
+        for (k, stage) in plan.stages.iter().enumerate().rev() {
+            let load_ms = self.stated_stage((k, stage), &placed[k], &sums[k], behind);
+            period_ms = period_ms.max(load_ms);
+            behind += placed[k].replicas as u64;
+        }
+        if let Some(stated) = plan.objective_ms {
+            self.stated_ms("objective_ms".into(), stated, period_ms);
+        }
+        Some(period_ms)
+    }
+
+    fn wrong(&mut self, field: String, found: String, expected: &str) {
+        self.violations.push(Violation::Field {
+            field,
+            found,
+            expected: expected.to_owned(),
+        });
+    }
+
+    /// The devices of every stage: consecutive ones, in tensor groups that lie inside nodes. `None` where that cannot be told.
+    fn placed(&mut self, plan: &Plan) -> Option<Vec<Placed>> {
+        let mut placed = Vec::with_capacity(plan.stages.len());
+        let mut next = 0;
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let Some(&PlanMode { tensor, replicas, .. }) = stage.mode.as_ref() else {
+                let expected = "its tensor degree and replicas";
+                self.wrong(format!("stages[{k}].mode"), "nothing".into(), expected);
+                return None;
+            };
+            let devices = stage.devices.len();
+            if tensor == 0 || tensor.checked_mul(replicas) != Some(devices) || devices == 0 {
+                let found = format!("{replicas} replicas of {tensor} on {devices} devices");
+                self.wrong(
+                    format!("stages[{k}].mode"),
+                    found,
+                    "as many devices as replicas of the degree take",
+                );
+                return None;
+            }
+            self.allowed_degrees(k, tensor, replicas);
+            let stage_of = Placed {
+                tensor,
+                replicas,
+                devices: [next, next + devices],
+            };
+            self.in_a_row((k, stage), &stage_of);
+            next += devices;
+            placed.push(stage_of);
+        }
+        Some(placed)
+    }
+
+    fn allowed_degrees(&mut self, k: usize, tensor: usize, replicas: usize) {
+        let settings = self.settings;
+        let divides = match (settings.mode, settings.micro_batches) {
+            (Mode::Training, Some(all)) => all.is_multiple_of(replicas as u64),
+            _ => true,
+        };
+        let wrong = [
+            (
+                "tensor",
+                tensor,
+                settings.tensor.allows(tensor),
+                settings.tensor.to_string(),
+            ),
+            (
+                "replicas",
+                replicas,
+                settings.replicas.allows(replicas),
+                settings.replicas.to_string(),
+            ),
+            (
+                "replicas",
+                replicas,
+                divides,
+                "a divisor of the micro-batches".to_owned(),
+            ),
+        ];
+        for (field, found, _, expected) in wrong.into_iter().filter(|(_, _, is_allowed, _)| !is_allowed) {
+            self.wrong(format!("stages[{k}].mode.{field}"), found.to_string(), &expected);
+        }
+    }
+
+    /// Devices are numbered along the pipeline, and no tensor group spans nodes.
+    fn in_a_row(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed) {
+        let [first, behind] = placed.devices;
+        let numbers = stage.devices.iter().map(|device| {
+            let number = device.rsplit_once(':').map(|(_, number)| number.parse::<usize>());
+            number.and_then(Result::ok).unwrap_or(0)
+        });
+        if !numbers.eq(first + 1..=behind) {
+            let expected = format!(
+                "devices {} to {behind}, which follow those of the stages before",
+                first + 1
+            );
+            self.wrong(format!("stages[{k}].devices"), "others".into(), &expected);
+        }
+        let group = |device: &usize| self.is_inside(*device, device + placed.tensor - 1);
+        if !(first..behind)
+            .step_by(placed.tensor)
+            .all(|device| group(&device))
+        {
+            self.wrong(
+                format!("stages[{k}].mode.tensor"),
+                "a tensor group on two nodes".into(),
+                "every group inside a node",
+            );
+        }
+    }
+
+    /// Whether two devices share a node, or there is only one link.
+    fn is_inside(&self, one: usize, other: usize) -> bool {
+        let nodes = self.instance.cluster.nodes;
+        nodes.is_none_or(|nodes| one / nodes.devices == other / nodes.devices)
+    }
+
+    /// The link between two devices.
+    fn link_between(&self, one: usize, other: usize) -> Link {
+        match self.instance.cluster.nodes {
+            Some(nodes) if self.is_inside(one, other) => nodes.link,
+            _ => self.settings.link,
+        }
+    }
+
+    /// The mode of every layer: what its stage says, else the one that computes nothing again.
+    fn modes_of_layers(&mut self, plan: &Plan, placed: &[Placed]) -> Option<Vec<Option<LayerMode>>> {
+        let named = self.recomputed(plan);
+        let mut modes = vec![None; self.instance.network.layers.len()];
+        let mut is_complete = true;
+        for (at, mode) in modes.iter_mut().enumerate() {
+            let Some(k) = self.own_stage(at).filter(|_| self.kept(at)) else {
+                continue;
+            };
+            let name = named.get(&at).map_or(NOTHING, String::as_str);
+            *mode = self.mode_of_layer(at, placed[k].tensor, name);
+            if mode.is_none() {
+                is_complete = false;
+                let found = format!(
+                    "`{}` at degree {} with recomputation `{name}`",
+                    self.layer(at).id,
+                    placed[k].tensor
+                );
+                self.wrong(
+                    format!("stages[{k}].mode"),
+                    found,
+                    "a mode of the layer that the problem allows",
+                );
+            }
+        }
+        is_complete.then_some(modes)
+    }
+
+    /// What stages say that layers compute again.
+    fn recomputed(&mut self, plan: &Plan) -> HashMap<usize, String> {
+        let layers = self.instance.network.layers.iter().enumerate();
+        let position: HashMap<&str, usize> = layers.map(|(at, layer)| (layer.id.as_str(), at)).collect();
+        let mut named = HashMap::new();
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let listed = stage.mode.iter().flat_map(|mode| &mode.recomputed);
+            for (name, layer) in
+                listed.flat_map(|(name, layers)| layers.iter().map(move |layer| (name, layer)))
+            {
+                let at = position.get(layer.as_str()).copied();
+                let own = at.filter(|&at| self.own_stage(at) == Some(k));
+                let before = own.and_then(|at| named.insert(at, name.clone()));
+                if own.is_none() || before.is_some() {
+                    let field = format!("stages[{k}].mode.recomputed.{name}");
+                    self.wrong(field, format!("`{layer}`"), "layers of the stage, each once");
+                }
+            }
+        }
+        named
+    }
+
+    fn mode_of_layer(&self, at: usize, tensor: usize, name: &str) -> Option<LayerMode> {
+        let modes = self.layer(at).modes().into_owned();
+        let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
+        let recompute = &self.settings.recompute;
+        let asked = of_degree.iter().any(|mode| recompute.names(&mode.recompute));
+        let is_allowed = if asked {
+            recompute.names(name)
+        } else {
+            name == NOTHING
+        };
+        let mode = of_degree.into_iter().find(|mode| mode.recompute == name)?;
+        (is_allowed && mode.times[self.settings.kind].is_some()).then_some(mode)
+    }
+
+    fn modal_sums(&self, placed: &[Placed], modes: &[Option<LayerMode>]) -> Vec<Sum> {
+        let settings = self.settings;
+        let trains = settings.mode.trains();
+        let copies = if trains {
+            2 + settings.optimizer.states_per_parameter()
+        } else {
+            1
+        };
+        let mut sums = vec![Sum::default(); placed.len()];
+        for (at, mode) in modes.iter().enumerate() {
+            let (Some(mode), Some(k)) = (mode, self.own_stage(at)) else {
+                continue;
+            };
+            let sum = &mut sums[k];
+            let times = mode.times[settings.kind].unwrap_or_default();
+            sum.forward_ns += times.forward_ns as f64;
+            sum.backward_ns += if trains { times.backward_ns as f64 } else { 0.0 };
+            let group = mode.tensor as f64;
+            let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
+            let [first, _] = placed[k].devices;
+            sum.moved_ns += around / self.link_between(first, first).bandwidth_bytes_per_s * 1e9;
+            sum.gradient_bytes += mode.gradient_bytes as f64;
+            sum.held_bytes +=
+                u128::from(mode.resident_bytes) + u128::from(copies) * u128::from(mode.parameter_bytes);
+            sum.stash_bytes += u128::from(mode.stash_bytes);
+            sum.workspace_bytes = sum.workspace_bytes.max(u128::from(mode.workspace_bytes));
+        }
+        sums
+    }
+
+    /// Charges every tensor to the stages that it leaves and enters.
+    fn add_crossings(&self, placed: &[Placed], modes: &[Option<LayerMode>], sums: &mut [Sum]) {
+        if !self.settings.communication.takes_time() {
+            return;
+        }
+        let ways = match self.settings.mode.trains() && !self.has_explicit_backward {
+            true => 2.0,
+            false => 1.0,
+        };
+        for tensor in &self.instance.network.tensors {
+            let Some(home) = self
+                .own_stage(tensor.producer)
+                .filter(|_| self.kept(tensor.producer))
+            else {
+                continue;
+            };
+            let mut away: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for &to in tensor.consumers.iter().filter(|&&to| self.kept(to)) {
+                if let Some(stage) = self.own_stage(to).filter(|&stage| stage != home) {
+                    away.entry(stage).or_default().push(to);
+                }
+            }
+            let link_to =
+                |stage: usize| self.link_between(placed[home].devices[1] - 1, placed[stage].devices[0]);
+            let moving = |link: Link, beside: u64| ways * moving_ns(tensor.size, link, beside);
+            let own = |layer: usize, of: fn(&LayerMode) -> &Vec<(usize, u64)>, other: usize| {
+                let bytes = modes[layer]
+                    .as_ref()
+                    .and_then(|mode| of(mode).iter().find(|(named, _)| *named == other));
+                bytes.map_or(0, |(_, bytes)| *bytes)
+            };
+            for (&stage, readers) in &away {
+                let entering = readers
+                    .iter()
+                    .map(|&to| own(to, |mode| &mode.input_bytes, tensor.producer));
+                sums[stage].moved_ns += moving(link_to(stage), entering.max().unwrap_or(0));
+            }
+            if let Some((&farthest, _)) = away.last_key_value() {
+                let readers = away.values().flatten();
+                let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
+                sums[home].moved_ns += moving(link_to(farthest), leaving.max().unwrap_or(0));
+            }
+        }
+    }
+
+    /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns.
+    fn ring_ns(&self, placed: &Placed, gradient_bytes: f64) -> f64 {
+        let settings = self.settings;
+        let is_free = settings.synchronization == Synchronization::None
+            || !settings.mode.trains()
+            || !settings.communication.takes_time()
+            || placed.replicas < 2
+            || gradient_bytes == 0.0;
+        if is_free {
+            return 0.0;
+        }
+        let [first, behind] = placed.devices;
+        let link = self.link_between(first, behind - 1);
+        let replicas = placed.replicas as f64;
+        let message_ns =
+            gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+        2.0 * (replicas - 1.0) * message_ns / settings.micro_batches.unwrap_or(1) as f64
+    }
+
+    /// Micro-batches in flight in a replica, with so many replicas in the stages behind.
+    fn in_flight_of(&self, replicas: u64, behind: u64) -> u64 {
+        let all = self.settings.micro_batches.unwrap_or(u64::MAX).div_ceil(replicas);
+        match (self.settings.mode, self.settings.schedule) {
+            (Mode::Inference, _) => 0,
+            (Mode::Training, Schedule::Gpipe) => all,
+            (Mode::Training, _) => (replicas + behind).div_ceil(replicas).min(all),
+        }
+    }
+
+    /// What a stage states against what it comes to; the time between its micro-batches in ms.
+    fn stated_stage(
+        &mut self,
+        (k, stage): (usize, &PlanStage),
+        placed: &Placed,
+        sum: &Sum,
+        behind: u64,
+    ) -> f64 {
+        let replicas = placed.replicas as f64;
+        let ring_ns = self.ring_ns(placed, sum.gradient_bytes);
+        let [forward, backward, moved] = [
+            sum.forward_ns / replicas,
+            sum.backward_ns / replicas,
+            sum.moved_ns / replicas + ring_ns,
+        ]
+        .map(|ns| ns / NS_PER_MS);
+        let load_ms = forward + backward + moved;
+        let stated = [
+            ("forward_ms", stage.forward_ms, forward),
+            ("backward_ms", stage.backward_ms, backward),
+            ("communication_ms", stage.communication_ms, moved),
+            ("load_ms", stage.load_ms, load_ms),
+        ];
+        for (field, stated, recomputed) in stated {
+            self.stated_ms(format!("stages[{k}].{field}"), stated, recomputed);
+        }
+        if stage.transfers.is_some() {
+            self.wrong(
+                format!("stages[{k}].transfers"),
+                "transfers by direction".into(),
+                "none",
+            );
+        }
+        let in_flight = self.in_flight_of(placed.replicas as u64, behind);
+        if self.settings.mode.trains() {
+            let counts = [
+                ("in_flight", stage.in_flight, in_flight),
+                ("weight_versions", stage.weight_versions, 1),
+            ];
+            for (field, stated, recomputed) in counts {
+                self.stated_count(
+                    format!("stages[{k}].{field}"),
+                    stated.unwrap_or(0),
+                    recomputed.into(),
+                );
+            }
+        }
+        let bytes = sum.held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
+        self.memory((k, stage), bytes);
+        load_ms
+    }
+}
+
+/// Time to move a tensor and so many bytes beside it, in ns.
+fn moving_ns(size: Size, link: Link, beside_bytes: u64) -> f64 {
+    let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
+    let tensor_ns = match size {
+        Size::TransferNs(ns) => ns as f64,
+        Size::Bytes(0) => 0.0,
+        Size::Bytes(bytes) => ns(bytes) + link.latency_ns as f64,
+    };
+    tensor_ns + ns(beside_bytes)
+}

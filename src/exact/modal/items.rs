@@ -1,0 +1,112 @@
+//! What items add to a stage at each tensor degree.
+
+use crate::modes::{ModalItem, Modes, Way};
+
+/// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    /// Time of the fastest ways, in ticks.
+    pub time: u64,
+    /// Bytes of the fastest ways: held once, for each micro-batch in flight, and the largest workspace.
+    pub fastest: Bytes,
+    /// No choice of ways takes less of any.
+    pub least: Bytes,
+    /// Bytes of gradients.
+    pub gradient_bytes: u64,
+    /// Items that have no mode of the degree.
+    pub missing: usize,
+}
+
+/// Memory of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bytes {
+    held: u64,
+    stash: u64,
+    workspace: u64,
+}
+
+impl Bytes {
+    fn of(way: &Way) -> Self {
+        Self {
+            held: way.held_bytes,
+            stash: way.stash_bytes,
+            workspace: way.workspace_bytes,
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            held: self.held + other.held,
+            stash: self.stash + other.stash,
+            workspace: self.workspace.max(other.workspace),
+        }
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            held: self.held.min(other.held),
+            stash: self.stash.min(other.stash),
+            workspace: self.workspace.min(other.workspace),
+        }
+    }
+
+    /// All of it, with so many micro-batches in flight.
+    pub(super) fn with(self, in_flight: u64) -> u64 {
+        self.held + in_flight * self.stash + self.workspace
+    }
+}
+
+impl Sum {
+    fn of(item: Option<&ModalItem>) -> Self {
+        let Some(item) = item else {
+            return Self {
+                missing: 1,
+                ..Self::default()
+            };
+        };
+        let mut sum = Self {
+            gradient_bytes: item.gradient_bytes,
+            ..Self::default()
+        };
+        for layer in &item.layers {
+            let fastest = &layer.ways[0];
+            let ways = layer.ways.iter().map(Bytes::of);
+            sum.time += fastest.time();
+            sum.fastest = sum.fastest.plus(Bytes::of(fastest));
+            sum.least = sum.least.plus(ways.reduce(Bytes::least).unwrap_or_default());
+        }
+        sum
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, other: &Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            fastest: self.fastest.plus(other.fastest),
+            least: self.least.plus(other.least),
+            gradient_bytes: self.gradient_bytes + other.gradient_bytes,
+            missing: self.missing + other.missing,
+        }
+    }
+}
+
+/// The sum of each item, by degree.
+pub(super) fn sums(modes: &Modes) -> Vec<Vec<Sum>> {
+    let of_item = |item: &Vec<Option<ModalItem>>| item.iter().map(|item| Sum::of(item.as_ref())).collect();
+    modes.items.iter().map(of_item).collect()
+}
+
+/// The least time that each item takes of all devices together, in ticks: at any degree, on all devices of a tensor group; `u64::MAX`
+/// where no degree runs it.
+pub(super) fn device_times(modes: &Modes, sums: &[Vec<Sum>]) -> Vec<u64> {
+    let of_item = |sums: &Vec<Sum>| {
+        let able = sums
+            .iter()
+            .zip(&modes.degrees)
+            .filter(|(sum, _)| sum.missing == 0);
+        able.map(|(sum, &tensor)| sum.time * tensor as u64)
+            .min()
+            .unwrap_or(u64::MAX)
+    };
+    sums.iter().map(of_item).collect()
+}

@@ -1,0 +1,147 @@
+//! The exact engine where stages have modes: a dynamic program over ideals, devices and replicas.
+#![doc = include_str!("../../../formulations/modal.md")]
+
+mod items;
+mod labels;
+mod search;
+mod stage;
+
+use self::search::{ModalSearch, Pass, Question};
+use crate::bound_source::BoundSource;
+use crate::control::Control;
+use crate::cost::allocation::Allocation;
+use crate::exact::incumbent::Incumbent;
+use crate::modes::Modes;
+use crate::plan::{Outcome, StoppedBy};
+use crate::problem::Problem;
+
+/// Solves a problem with modes.
+pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+    let mut solver = Solver {
+        incumbent: Incumbent::new(problem, control),
+        search: ModalSearch::new(problem, modes, control),
+        control,
+    };
+    let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
+    solver.incumbent.statistics.ideals = Some(solver.search.ideals);
+    solver.incumbent.finish(stopped_by)
+}
+
+/// The bound that needs no search.
+pub(super) fn bound(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+    let mut incumbent = Incumbent::new(problem, control);
+    raise_to_least(&mut incumbent, &ModalSearch::new(problem, modes, control));
+    incumbent.finish(StoppedBy::Completed)
+}
+
+/// Raises the bound to what all devices take that share the work evenly; whether there may be a plan.
+fn raise_to_least(incumbent: &mut Incumbent, search: &ModalSearch) -> bool {
+    match search.least() {
+        Some(least) => incumbent.raise(BoundSource::WorkPerStage, least),
+        None => incumbent.rule_out(BoundSource::WorkPerStage, u64::MAX - 1),
+    }
+    search.least().is_some()
+}
+
+struct Solver<'a> {
+    incumbent: Incumbent<'a>,
+    search: ModalSearch<'a>,
+    control: &'a Control<'a>,
+}
+
+impl Solver<'_> {
+    /// Stages along the numbering of the items first, which are few; then all stages; then, of all best plans, one that computes least
+    /// again.
+    fn run(&mut self) -> Result<(), StoppedBy> {
+        if !raise_to_least(&mut self.incumbent, &self.search) {
+            return Ok(());
+        }
+        let is_chain = self.search.is_chain();
+        if !is_chain {
+            self.narrow(true)?;
+        }
+        self.narrow(is_chain)?;
+        if self.incumbent.is_proved() && self.again() > 0 {
+            self.compute_less_again(is_chain)?;
+        }
+        Ok(())
+    }
+
+    /// Narrows what is open, over all stages or those in order; what is proved of the latter is a bound for chains alone.
+    fn narrow(&mut self, in_order: bool) -> Result<(), StoppedBy> {
+        let is_bound = !in_order || self.search.is_chain();
+        let mut low = self.incumbent.lower_ns;
+        // The least limit at which the search finds something: a plan, or what only the levels of its links make longer.
+        let mut open = self.incumbent.upper_ns;
+        let mut limit = match open {
+            u64::MAX => low.saturating_mul(2).max(1),
+            open => open - 1,
+        };
+        let most = self.search.most();
+        while low < open && !self.incumbent.is_done() {
+            limit = limit.clamp(low, most.max(low));
+            let question = Question {
+                limit,
+                in_order,
+                least_again: false,
+            };
+            match self.search.ask(question) {
+                Pass::Found(assignment, modes) => {
+                    self.offer(assignment, modes);
+                    open = open.min(limit).min(self.incumbent.upper_ns);
+                }
+                Pass::Exhausted(next) => {
+                    low = match limit >= most {
+                        true => u64::MAX,
+                        false => next.max(limit + 1).min(most + 1),
+                    };
+                    if is_bound {
+                        self.incumbent.raise(BoundSource::IdealsAndModes, low.min(open));
+                    }
+                }
+                Pass::Stopped(stopped) => return Err(stopped),
+            }
+            self.incumbent.report();
+            limit = match open {
+                u64::MAX => limit.saturating_mul(2),
+                open => low + open.saturating_sub(1).saturating_sub(low) / 2,
+            };
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, assignment: Vec<usize>, modes: crate::modes::Chosen) {
+        self.incumbent.offer(Allocation {
+            modes: Some(modes),
+            ..Allocation::from(assignment)
+        });
+    }
+
+    /// Time that the best plan computes again, beyond the fastest ways of its layers.
+    fn again(&self) -> u64 {
+        let plan = self.incumbent.plan.as_ref();
+        plan.map_or(0, |plan| self.search.again(plan))
+    }
+
+    /// Looks for a plan that is as good and computes less again.
+    fn compute_less_again(&mut self, in_order: bool) -> Result<(), StoppedBy> {
+        let question = Question {
+            limit: self.incumbent.upper_ns,
+            in_order,
+            least_again: true,
+        };
+        let (assignment, modes) = match self.search.ask(question) {
+            Pass::Found(assignment, modes) => (assignment, modes),
+            Pass::Exhausted(_) => return Ok(()),
+            Pass::Stopped(stopped) => return Err(stopped),
+        };
+        let plan = Allocation {
+            modes: Some(modes),
+            ..Allocation::from(assignment)
+        };
+        if self.search.again(&plan) < self.again() {
+            self.incumbent.replace(plan);
+        }
+        self.control.check_limits()
+    }
+}

@@ -1,0 +1,125 @@
+//! Growth of a stage off the end of what is left, and what it costs.
+
+use crate::exact::bits;
+use crate::exact::modal::items::Sum;
+use crate::modes::{Modes, fastest_within};
+
+/// A stage that grows item by item.
+pub(super) struct Stage<'a> {
+    modes: &'a Modes,
+    /// Its items, in the order they were added.
+    pub items: Vec<usize>,
+    /// The same as a set.
+    inside: Box<[u64]>,
+    /// Sums of the first so many items, by degree.
+    sums: Vec<Vec<Sum>>,
+    /// Least times within memory that are known of this very set, by degree and micro-batches in flight.
+    known: Vec<((usize, u64), Option<u64>)>,
+}
+
+/// What tensors that cross take of a stage's time, by level of the link, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Crossing {
+    /// Those that enter.
+    pub entering: [u64; 2],
+    /// Those that leave.
+    pub leaving: [u64; 2],
+}
+
+impl<'a> Stage<'a> {
+    /// An empty stage.
+    pub(super) fn new(modes: &'a Modes) -> Self {
+        Self {
+            modes,
+            items: Vec::new(),
+            inside: bits::from_members(bits::words(modes.items.len()), []),
+            sums: vec![vec![Sum::default(); modes.degrees.len()]],
+            known: Vec::new(),
+        }
+    }
+
+    /// What it takes at each degree.
+    pub(super) fn sums(&self) -> &[Sum] {
+        &self.sums[self.items.len()]
+    }
+
+    /// Whether it holds an item.
+    pub(super) fn holds(&self, item: usize) -> bool {
+        bits::contains(&self.inside, item)
+    }
+
+    /// Adds an item.
+    pub(super) fn push(&mut self, item: usize, adds: &[Sum]) {
+        let next = self
+            .sums()
+            .iter()
+            .zip(adds)
+            .map(|(sum, adds)| sum.plus(adds))
+            .collect();
+        self.sums.push(next);
+        self.items.push(item);
+        bits::insert(&mut self.inside, item);
+        self.known.clear();
+    }
+
+    /// Takes the last item out again.
+    pub(super) fn pop(&mut self) {
+        self.sums.pop();
+        if let Some(item) = self.items.pop() {
+            bits::remove(&mut self.inside, item);
+        }
+        self.known.clear();
+    }
+
+    /// What crosses its ends at a degree. What enters is paid at the level of the boundary in front, what leaves at that of the
+    /// boundary behind: no more than a plan pays.
+    pub(super) fn crossing(&self, degree: usize) -> Crossing {
+        let mut sum = Crossing::default();
+        for &item in &self.items {
+            for &t in &self.modes.transfers_of[item] {
+                self.add_transfer(t, item, degree, &mut sum);
+            }
+        }
+        sum
+    }
+
+    /// Adds a transfer, if `item` is the one of its items through which the stage pays for it: the producer, or the first consumer.
+    fn add_transfer(&self, t: usize, item: usize, degree: usize, sum: &mut Crossing) {
+        let transfer = &self.modes.transfers[t];
+        let inside = |to: &usize| self.holds(*to);
+        let (beside, counted, paid) = match item == transfer.producer {
+            true => (&transfer.leaving, false, &mut sum.leaving),
+            false if inside(&transfer.producer) => return,
+            false if transfer.consumers.iter().find(|to| inside(to)) != Some(&item) => return,
+            false => (&transfer.entering, true, &mut sum.entering),
+        };
+        let ends = transfer.consumers.iter().zip(&beside[degree]);
+        let ends = ends.filter(|(to, _)| inside(to) == counted);
+        let most = |level: usize| ends.clone().map(|(_, ticks)| ticks[level]).max();
+        for (level, paid) in paid.iter_mut().enumerate() {
+            if let Some(beside) = most(level) {
+                *paid += transfer.ticks[level] + beside;
+            }
+        }
+    }
+
+    /// The least time of its layers at a degree that fits the memory with so many micro-batches in flight.
+    pub(super) fn time_within(&mut self, degree: usize, in_flight: u64) -> Option<u64> {
+        let limit = self.modes.memory_bytes;
+        let sum = &self.sums()[degree];
+        if sum.fastest.with(in_flight) <= limit {
+            return Some(sum.time);
+        }
+        if sum.least.with(in_flight) > limit {
+            return None;
+        }
+        let asked = (degree, in_flight);
+        if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
+            return *time;
+        }
+        let layers = self.modes.layers_of(&self.items, degree)?;
+        let time = fastest_within(&layers, in_flight, limit).map(|ways| ways.time);
+        self.known.push((asked, time));
+        time
+    }
+}

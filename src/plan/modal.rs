@@ -1,0 +1,110 @@
+//! Stages of a plan in their modes.
+
+use std::collections::BTreeMap;
+
+use super::{PlanMode, PlanStage};
+use crate::cost;
+use crate::cost::allocation::Allocation;
+use crate::instance::Instance;
+use crate::modes::{Chosen, ModalStage, Modes};
+use crate::problem::Problem;
+use crate::recompute;
+
+/// The stages of a plan; none where it is not one.
+pub(super) fn stages(
+    instance: &Instance,
+    problem: &Problem,
+    modes: &Modes,
+    plan: &Allocation,
+) -> Vec<PlanStage> {
+    let (Some(costs), Some(chosen)) = (cost::modal_stages(modes, plan), &plan.modes) else {
+        return Vec::new();
+    };
+    let lift = Lift {
+        instance,
+        problem,
+        modes,
+        chosen,
+    };
+    let of_stage = |(k, cost): (usize, &ModalStage)| {
+        let items = (0..plan.assignment.len()).filter(|&item| plan.assignment[item] == k);
+        lift.stage(k, costs.starts[k], cost, &items.collect::<Vec<_>>())
+    };
+    costs.stages.iter().enumerate().map(of_stage).collect()
+}
+
+/// From items back to layers.
+struct Lift<'a> {
+    instance: &'a Instance,
+    problem: &'a Problem,
+    modes: &'a Modes,
+    chosen: &'a Chosen,
+}
+
+impl Lift<'_> {
+    fn stage(&self, k: usize, start: usize, cost: &ModalStage, items: &[usize]) -> PlanStage {
+        let settings = &self.problem.settings;
+        let mode = &self.chosen.stages[k];
+        let kind = &self.instance.cluster.kinds[settings.kind].name;
+        let devices = start..start + self.modes.devices_of(mode);
+        // Replicas take turns.
+        let shared = |ticks: u64| settings.ms(ticks) / mode.replicas as f64;
+        let trains = settings.mode.trains();
+        let of = |layers: fn(&crate::problem::Item) -> &Vec<usize>| {
+            let mut layers: Vec<usize> = items
+                .iter()
+                .flat_map(|&item| layers(&self.problem.items[item]))
+                .copied()
+                .collect();
+            layers.sort_unstable();
+            layers
+        };
+        let forward = of(|item| &item.layers);
+        let all: Vec<usize> = items
+            .iter()
+            .flat_map(|&item| self.problem.items[item].all_layers())
+            .collect();
+        PlanStage {
+            index: k + 1,
+            forward: self.names(&forward),
+            backward: self.names(&of(|item| &item.backward_layers)),
+            devices: devices.map(|device| format!("{kind}:{}", device + 1)).collect(),
+            shares: BTreeMap::new(),
+            load_ms: settings.ms(cost.period()),
+            forward_ms: shared(cost.forward),
+            backward_ms: shared(cost.backward),
+            communication_ms: shared(cost.collective + cost.transfers) + settings.ms(cost.synchronization),
+            transfers: None,
+            memory_bytes: cost.memory_bytes,
+            in_flight: trains.then_some(cost.in_flight),
+            weight_versions: trains.then_some(1),
+            mode: Some(PlanMode {
+                tensor: self.modes.degrees[mode.degree],
+                replicas: mode.replicas,
+                recomputed: self.recomputed(&all),
+            }),
+        }
+    }
+
+    fn names(&self, layers: &[usize]) -> Vec<String> {
+        let name = |&layer: &usize| self.instance.network.layers[layer].id.clone();
+        layers.iter().map(name).collect()
+    }
+
+    fn recomputed(&self, layers: &[usize]) -> BTreeMap<String, Vec<String>> {
+        let mut recomputed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut layers = layers.to_vec();
+        layers.sort_unstable();
+        for layer in layers {
+            let own = &self.instance.network.layers[layer];
+            let mode = &own.modes()[self.chosen.layers[layer]];
+            if mode.recompute != recompute::NONE {
+                recomputed
+                    .entry(mode.recompute.clone())
+                    .or_default()
+                    .push(own.id.clone());
+            }
+        }
+        recomputed
+    }
+}

@@ -1,0 +1,154 @@
+//! What stages with modes need of the other options.
+
+use super::Settings;
+use crate::cluster::Cluster;
+use crate::fault::{Fault, FaultKind};
+use crate::instance::Instance;
+use crate::network::{Layer, LayerMode, Size, Tensor};
+use crate::options::{
+    Communication, Cuts, Degrees, Objective, PipelineOptions, Recompute, Schedule, Synchronization,
+};
+use crate::units::LARGEST_EXACT;
+
+/// The most ticks of a ns: beyond this no measured time says anything.
+const MOST_TICKS: u64 = 10_000;
+
+/// What is asked of modes.
+pub(super) struct Asked {
+    pub tensor: Degrees,
+    pub replicas: Degrees,
+    pub recompute: Recompute,
+    /// Whether stages have modes.
+    pub modal: bool,
+}
+
+impl Asked {
+    pub(super) fn new(options: &PipelineOptions, cluster: &Cluster, heterogeneous: bool) -> Self {
+        let one = || Degrees::one(1);
+        let asked = Self {
+            tensor: options.tensor.clone().unwrap_or_else(one),
+            replicas: options.replicas.clone().unwrap_or_else(one),
+            recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
+            modal: false,
+        };
+        let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
+        Self {
+            modal: chooses || (cluster.nodes.is_some() && !heterogeneous),
+            ..asked
+        }
+    }
+
+    /// How the devices of a stage keep their weights equal where nobody says.
+    pub(super) fn synchronization(&self) -> Synchronization {
+        match self.modal {
+            true => Synchronization::Ring,
+            false => Synchronization::None,
+        }
+    }
+}
+
+impl Settings {
+    /// Options that stages with modes cannot be asked together with.
+    pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
+        if !self.modal {
+            return Vec::new();
+        }
+        let asked = match &instance.cluster.nodes {
+            Some(_) => "links of two levels",
+            None => "`--tensor`, `--replicas` or `--recompute`",
+        };
+        let mut faults = Vec::new();
+        let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
+            if is_wrong {
+                let found = format!("{found} with {asked}");
+                let expected = expected.to_owned();
+                faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+            }
+        };
+        refuse(
+            self.heterogeneous,
+            "--device-kinds",
+            "devices that differ, resources or groups".into(),
+            "one kind of device",
+        );
+        refuse(
+            self.cuts == Cuts::Separate,
+            "--cuts",
+            "`separate`".into(),
+            "`tied`",
+        );
+        refuse(
+            self.objective != Objective::Period,
+            "--objective",
+            format!("`{}`", self.objective),
+            "`period`",
+        );
+        refuse(
+            self.communication == Communication::Overlapped,
+            "--communication",
+            "`overlapped`".into(),
+            "`blocking` or `ignored`",
+        );
+        refuse(
+            !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe),
+            "--schedule",
+            format!("`{}`", self.schedule),
+            "`1f1b` or `gpipe`",
+        );
+        let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
+        if synchronizes && self.mode.trains() && self.micro_batches.is_none() {
+            faults.push(Fault::new(
+                "--micro-batches",
+                FaultKind::Missing {
+                    what: "number of micro-batches".into(),
+                    expected: "`--micro-batches M` with `--replicas`, which exchange their gradients once in so many".into(),
+                    remedy: "try `--micro-batches 64`".into(),
+                },
+            ));
+        }
+        faults
+    }
+
+    /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
+    /// replicas and micro-batches.
+    pub(super) fn fine_ticks(&self, instance: &Instance) -> u64 {
+        let of_mode = |mode: &LayerMode| {
+            let times = mode.times[self.kind].unwrap_or_default();
+            let group = 2.0 * mode.collective_bytes as f64;
+            (times.forward_ns + times.backward_ns) as f64 + self.longest_ns(instance, group)
+        };
+        let beside = |bytes: &[(usize, u64)]| bytes.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
+        let of_layer = |layer: &Layer| {
+            let modes = layer.modes();
+            let longest = modes.iter().map(of_mode).fold(0.0, f64::max);
+            let moved = modes.iter().map(|mode| {
+                let bytes = beside(&mode.input_bytes) + beside(&mode.output_bytes);
+                2.0 * self.longest_ns(instance, bytes + mode.gradient_bytes as f64)
+            });
+            longest + moved.fold(0.0, f64::max)
+        };
+        let of_tensor = |tensor: &Tensor| {
+            let once = match tensor.size {
+                Size::TransferNs(ns) => ns as f64,
+                Size::Bytes(bytes) => self.longest_ns(instance, bytes as f64),
+            };
+            2.0 * once * (1 + tensor.consumers.len()) as f64
+        };
+        let layers = instance.network.layers.iter().map(of_layer);
+        let tensors = instance.network.tensors.iter().map(of_tensor);
+        let all_ns = layers.chain(tensors).sum::<f64>().max(1.0);
+        let mut ticks = MOST_TICKS;
+        while ticks > 1 && 4.0 * all_ns * ticks as f64 > LARGEST_EXACT as f64 {
+            ticks /= 10;
+        }
+        ticks
+    }
+
+    /// Time to move bytes over the slowest link, in ns.
+    fn longest_ns(&self, instance: &Instance, bytes: f64) -> f64 {
+        let inside = instance.cluster.nodes.map(|nodes| nodes.link);
+        let links = [Some(self.link), inside].into_iter().flatten();
+        let ns = links.map(|link| bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
+        ns.fold(0.0, f64::max)
+    }
+}

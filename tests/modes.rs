@@ -1,0 +1,353 @@
+//! Modes of layers and stages: by hand, against brute force, against published answers.
+
+mod common;
+mod oracles;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stagecut::check;
+use stagecut::control::Control;
+use stagecut::exact;
+use stagecut::instance::Instance;
+use stagecut::methods::Method;
+use stagecut::options::{Degrees, MemoryLimit, Mode, PipelineOptions, Schedule};
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::settings::Settings;
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
+    TensorSpec,
+};
+
+/// What a method makes of an instance; every plan passes the checker.
+fn solved(instance: &Instance, options: &PipelineOptions) -> Plan {
+    let settings = Settings::resolve(instance, options).unwrap();
+    let problem = Problem::new(instance, settings).unwrap();
+    let plan = Method::Exact(exact::Method::Exact)
+        .run(instance, &problem, &Control::default())
+        .unwrap();
+    let violations = check::check(instance, &problem.settings, &plan);
+    assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
+    plan
+}
+
+fn choose() -> PipelineOptions {
+    PipelineOptions {
+        tensor: Some(Degrees::Choose),
+        replicas: Some(Degrees::Choose),
+        recompute: Some("choose".parse().unwrap()),
+        ..PipelineOptions::default()
+    }
+}
+
+fn recomputed(plan: &Plan) -> Vec<usize> {
+    let of_stage = |stage: &stagecut::plan::PlanStage| {
+        let layers = stage
+            .mode
+            .as_ref()
+            .map(|mode| mode.recomputed.values().map(Vec::len).sum());
+        layers.unwrap_or(0)
+    };
+    plan.stages.iter().map(of_stage).collect()
+}
+
+/// A draw of whole numbers.
+struct Draw(ChaCha8Rng);
+
+impl Draw {
+    fn up_to(&mut self, most: u64) -> u64 {
+        self.0.random_range(0..=most)
+    }
+
+    fn may(&mut self, probability: f64) -> bool {
+        self.0.random_bool(probability)
+    }
+
+    fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.0.random_range(0..of.len())].clone()
+    }
+
+    fn bytes(&mut self) -> f64 {
+        1e6 * self.up_to(4) as f64
+    }
+
+    fn some_bytes(&mut self) -> f64 {
+        if self.may(0.3) { self.bytes() } else { 0.0 }
+    }
+
+    /// A small problem with anything in it that modes know.
+    fn spec(&mut self) -> InstanceSpec {
+        let layers = 1 + self.up_to(3) as usize;
+        let ids: Vec<String> = (0..layers).map(|at| format!("l{at}")).collect();
+        let mut tensors = Vec::new();
+        for from in 0..layers {
+            let after = (from + 1..layers).filter(|_| self.may(0.5)).collect::<Vec<_>>();
+            if !after.is_empty() {
+                tensors.push(TensorSpec {
+                    producer: ids[from].clone(),
+                    consumers: after.iter().map(|&to| ids[to].clone()).collect(),
+                    bytes: Some(self.bytes()),
+                    ..TensorSpec::default()
+                });
+            }
+        }
+        InstanceSpec {
+            network: NetworkSpec {
+                layers: (0..layers).map(|at| self.layer(&ids, at)).collect(),
+                tensors,
+                ..NetworkSpec::default()
+            },
+            cluster: Some(self.cluster()),
+            pipeline: self.options(layers),
+            ..InstanceSpec::default()
+        }
+    }
+
+    fn layer(&mut self, ids: &[String], at: usize) -> LayerSpec {
+        let mut modes = Vec::new();
+        for tensor in [1, 2, 3] {
+            if tensor > 1 && !self.may(0.6) {
+                continue;
+            }
+            let beside = |draw: &mut Self| -> BTreeMap<String, f64> {
+                let others = ids.iter().filter(|id| **id != ids[at]);
+                others
+                    .filter(|_| draw.may(0.2))
+                    .map(|id| (id.clone(), 1e6))
+                    .collect()
+            };
+            let weights = ModeSpec {
+                tensor: Some(tensor),
+                parameter_bytes: self.bytes(),
+                gradient_bytes: self.may(0.5).then(|| self.bytes()),
+                input_bytes: beside(self),
+                output_bytes: beside(self),
+                ..ModeSpec::default()
+            };
+            for recompute in ["none", "selective", "full"] {
+                if recompute == "none" || self.may(0.4) {
+                    modes.push(ModeSpec {
+                        recompute: Some(recompute.into()),
+                        forward_ms: Some(self.up_to(6) as f64),
+                        backward_ms: Some(1.0 + self.up_to(8) as f64),
+                        stash_bytes: self.bytes(),
+                        resident_bytes: self.some_bytes(),
+                        workspace_bytes: self.some_bytes(),
+                        collective_bytes: self.bytes(),
+                        ..weights.clone()
+                    });
+                }
+            }
+        }
+        LayerSpec {
+            id: ids[at].clone(),
+            modes,
+            ..LayerSpec::default()
+        }
+    }
+
+    fn cluster(&mut self) -> ClusterSpec {
+        let link = |bandwidth_bytes_per_s: f64, latency_ms: f64| LinkSpec {
+            bandwidth_bytes_per_s,
+            latency_ms,
+            nodes: None,
+        };
+        let nodes = self.may(0.5).then(|| {
+            Box::new(NodesSpec {
+                devices: 1 + self.up_to(2) as usize,
+                link: link(4e9, 0.0),
+            })
+        });
+        ClusterSpec {
+            device_kinds: vec![DeviceKindSpec {
+                count: Some(1 + self.up_to(4) as usize),
+                ..DeviceKindSpec::default()
+            }],
+            link: Some(LinkSpec {
+                nodes,
+                ..link(1e9, self.one_of(&[0.0, 0.0, 0.5]))
+            }),
+            ..ClusterSpec::default()
+        }
+    }
+
+    fn options(&mut self, layers: usize) -> PipelineOptions {
+        let degrees = ["1", "choose", "choose", "1,2", "2"].map(|text| text.parse::<Degrees>().unwrap());
+        let names = ["none", "full", "choose", "choose", "none,selective"];
+        PipelineOptions {
+            tensor: Some(self.one_of(&degrees)),
+            replicas: Some(self.one_of(&degrees)),
+            recompute: Some(self.one_of(&names).parse().unwrap()),
+            mode: self.may(0.1).then_some(Mode::Inference),
+            schedule: self.may(0.2).then_some(Schedule::Gpipe),
+            micro_batches: Some(self.one_of(&[1, 2, 4, 6])),
+            memory_limit: self
+                .may(0.7)
+                .then(|| MemoryLimit::Bytes(5_000_000 + 1_000_000 * self.up_to(40))),
+            stages: self.may(0.3).then(|| 1 + self.up_to(layers as u64) as usize),
+            all_stages: self.may(0.1).then_some(true),
+            ..PipelineOptions::default()
+        }
+    }
+}
+
+#[test]
+fn random_problems_are_those_of_brute_force() {
+    let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(6_000, |text| text.parse().unwrap());
+    let (mut compared, mut open, mut two_levels) = (0, 0, 0);
+    for seed in 0..seeds {
+        let spec = Draw(ChaCha8Rng::seed_from_u64(seed)).spec();
+        let instance = Instance::from_spec(&spec).unwrap();
+        // Options may contradict the instance, such as more stages than devices.
+        let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {
+            continue;
+        };
+        if !settings.modal || Problem::new(&instance, settings.clone()).is_err() {
+            continue;
+        }
+        let plan = solved(&instance, &PipelineOptions::default());
+        let best = oracles::modes::best_ms(&instance, &settings);
+        compared += 1;
+        two_levels += usize::from(instance.cluster.nodes.is_some());
+        let is_near = |ms: Option<f64>| match (ms, best) {
+            (Some(ms), Some(best)) => (ms - best).abs() <= 1e-6,
+            (ms, best) => ms.is_none() && best.is_none(),
+        };
+        match plan.status {
+            Status::Optimal | Status::Infeasible => {
+                assert!(
+                    is_near(plan.objective_ms),
+                    "seed {seed}: {:?}, not {best:?}\n{plan:#?}",
+                    plan.objective_ms
+                );
+            }
+            Status::Feasible | Status::Unknown => {
+                open += 1;
+                let best = best.unwrap();
+                assert!(
+                    plan.bound_ms.unwrap() <= best + 1e-6,
+                    "seed {seed}: bound {:?}, not {best}",
+                    plan.bound_ms
+                );
+                assert!(plan.objective_ms.unwrap() >= best - 1e-6, "seed {seed}");
+                assert!(instance.cluster.nodes.is_some(), "seed {seed} is open");
+            }
+        }
+    }
+    println!("{compared} compared, {two_levels} of them with nodes, {open} open");
+    assert!(
+        compared * 2 > seeds as usize && open * 50 < compared,
+        "{compared} compared, {open} open"
+    );
+}
+
+/// Ninety-six equal blocks in sixteen stages (`sapp` of the shared data): least period, and least recomputation at it.
+#[test]
+fn sapp_computes_eleven_blocks_again() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/sapp/instance.json");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        eprintln!("skipped: no shared data");
+        return;
+    };
+    let file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let end = |name: &str| LayerSpec {
+        id: name.into(),
+        forward_ms: Some(number(&file[name]["forward"])),
+        backward_ms: Some(number(&file[name]["backward"])),
+        resident_bytes: number(&file[name]["parameter_memory"]),
+        ..LayerSpec::default()
+    };
+    let body = &file["body"];
+    let modes: Vec<ModeSpec> = body["modes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|mode| ModeSpec {
+            recompute: Some(mode["recompute"].as_str().unwrap().to_lowercase()),
+            forward_ms: Some(number(&mode["forward"])),
+            backward_ms: Some(number(&mode["backward"])),
+            stash_bytes: number(&mode["activation_memory"]),
+            resident_bytes: number(&body["parameter_memory"]),
+            ..ModeSpec::default()
+        })
+        .collect();
+    let block = |at: u64| LayerSpec {
+        id: format!("block{at}"),
+        modes: modes.clone(),
+        ..LayerSpec::default()
+    };
+    let blocks = (0..body["count"].as_u64().unwrap()).map(block);
+    let layers: Vec<LayerSpec> = [end("head")]
+        .into_iter()
+        .chain(blocks)
+        .chain([end("tail")])
+        .collect();
+    let tensor = |pair: &[LayerSpec]| TensorSpec {
+        producer: pair[0].id.clone(),
+        consumers: vec![pair[1].id.clone()],
+        ..TensorSpec::default()
+    };
+    let spec = InstanceSpec {
+        network: NetworkSpec {
+            tensors: layers.windows(2).map(tensor).collect(),
+            layers,
+            ..NetworkSpec::default()
+        },
+        ..InstanceSpec::default()
+    };
+    let options = PipelineOptions {
+        stages: Some(16),
+        devices: Some(16),
+        micro_batches: file["micro_batches"].as_u64(),
+        memory_limit: Some(MemoryLimit::Bytes(file["memory_limit"].as_u64().unwrap())),
+        recompute: Some("choose".parse().unwrap()),
+        ..PipelineOptions::default()
+    };
+    let plan = solved(&Instance::from_spec(&spec).unwrap(), &options);
+    assert_eq!(
+        (plan.status, plan.objective_ms),
+        (Status::Optimal, file["known"]["least_period"].as_f64())
+    );
+    let again: usize = recomputed(&plan).iter().sum();
+    assert_eq!(
+        Some(again as u64),
+        file["known"]["least_recomputed_at_that_period"].as_u64()
+    );
+}
+
+/// The answers of Piper's published code, which are optimal: `results.csv` of the shared data.
+#[test]
+fn pipers_answers_are_proved() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/piper");
+    let Ok(mut table) = csv::Reader::from_path(folder.join("results.csv")) else {
+        eprintln!("skipped: no shared data");
+        return;
+    };
+    let mut instances = BTreeMap::new();
+    for row in table.deserialize() {
+        let row: BTreeMap<String, String> = row.unwrap();
+        let file = row["file"].clone();
+        let instance = instances
+            .entry(file.clone())
+            .or_insert_with(|| Instance::read(&folder.join(file), None).unwrap());
+        let options = PipelineOptions {
+            devices: row["devices"].parse().ok(),
+            memory_limit: Some(row["memory"].parse().unwrap()),
+            micro_batches: row["mbs"].parse().ok(),
+            ..choose()
+        };
+        let plan = solved(instance, &options);
+        match row["objective"].parse::<f64>() {
+            Ok(seconds) => {
+                assert_eq!(plan.status, Status::Optimal, "{row:?}");
+                let ratio = plan.objective_ms.unwrap() / 1e3 / seconds;
+                assert!((ratio - 1.0).abs() < 1e-9, "{row:?}: {:?}", plan.objective_ms);
+            }
+            Err(_) => assert_eq!(plan.status, Status::Infeasible, "{row:?}"),
+        }
+    }
+}

@@ -91,6 +91,10 @@ impl From<io::Error> for Unwritten {
 
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
+    if problem.modes.is_some() {
+        let reason = "stages have modes, which the dynamic program over ideals alone knows";
+        return Err(Error::NoProgram { reason });
+    }
     if let Some(workers) = &problem.workers {
         let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram { reason })?;
         return Ok(form.program(labels));

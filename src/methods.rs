@@ -182,6 +182,10 @@ pub fn confirm(
         }
         _ => Method::Exact(exact::Method::Ideals),
     };
+    if problem.modes.is_some() {
+        // There is no second method of its own.
+        return Ok(Confirmation::Undecided(second.name(), StoppedBy::NoMethod));
+    }
     let again = second.run(instance, problem, control)?;
     let proved = matches!(again.status, Status::Optimal | Status::Infeasible);
     Ok(if !proved {

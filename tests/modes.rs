@@ -244,6 +244,147 @@ fn random_problems_are_those_of_brute_force() {
     );
 }
 
+/// Layers in a row, each of 1 + 2 ms that keeps 5 bytes, or 1 + 3 ms that keeps 1.
+fn chain(layers: usize, cluster: &str) -> Instance {
+    let modes = r#"{"forward_ms": 1, "backward_ms": 2, "stash_bytes": 5},
+        {"recompute": "full", "forward_ms": 1, "backward_ms": 3, "stash_bytes": 1}"#;
+    let layer = |at: usize| format!(r#"{{"id": "block.{at}", "modes": [{modes}]}}"#);
+    let tensor = |at: usize| {
+        let next = at + 1;
+        format!(r#"{{"producer": "block.{at}", "consumers": ["block.{next}"], "bytes": 1000000}}"#)
+    };
+    let all: Vec<String> = (0..layers).map(layer).collect();
+    let tensors: Vec<String> = (0..layers - 1).map(tensor).collect();
+    let text = format!(
+        r#"{{"network": {{"layers": [{}], "tensors": [{}]}}, "cluster": {cluster}}}"#,
+        all.join(","),
+        tensors.join(",")
+    );
+    Instance::from_spec(&serde_json::from_str(&text).unwrap()).unwrap()
+}
+
+/// Two devices without transfers; the first stage has two micro-batches in flight.
+fn two_blocks(memory_bytes: u64, recompute: &str) -> Plan {
+    let instance = chain(
+        2,
+        r#"{"device_kinds": [{"name": "gpu", "count": 2}], "link": {"bandwidth_bytes_per_s": 1e15}}"#,
+    );
+    let options = PipelineOptions {
+        recompute: Some(recompute.parse().unwrap()),
+        memory_limit: Some(MemoryLimit::Bytes(memory_bytes)),
+        ..PipelineOptions::default()
+    };
+    solved(&instance, &options)
+}
+
+#[test]
+fn only_what_does_not_fit_is_computed_again() {
+    let near = |plan: &Plan, ms: f64| (plan.objective_ms.unwrap() - ms).abs() < 1e-4;
+    let kept = two_blocks(10, "choose");
+    assert!(near(&kept, 3.0) && recomputed(&kept) == [0, 0], "{kept:?}");
+    let first = two_blocks(8, "choose");
+    assert!(near(&first, 4.0) && recomputed(&first) == [1, 0], "{first:?}");
+    let all = two_blocks(8, "full");
+    assert!(near(&all, 4.0) && recomputed(&all) == [1, 1], "{all:?}");
+    assert_eq!(two_blocks(8, "none").status, Status::Infeasible);
+    assert_eq!(two_blocks(1, "choose").status, Status::Infeasible);
+}
+
+/// Four devices in nodes of two. A tensor takes 1 ms between nodes and 0.1 ms inside, each way, on either side.
+#[test]
+fn links_of_two_levels_decide_where_to_cut() {
+    let link =
+        r#"{"bandwidth_bytes_per_s": 1e9, "nodes": {"devices": 2, "link": {"bandwidth_bytes_per_s": 1e10}}}"#;
+    let cluster = format!(r#"{{"device_kinds": [{{"name": "gpu", "count": 4}}], "link": {link}}}"#);
+    let instance = chain(3, &cluster);
+    let plan = solved(&instance, &PipelineOptions::default());
+    // Two stages of one and two layers in one node: 6 + 0.2 ms. A third stage would lie in the next one: 3 + 0.2 + 2.
+    assert_eq!(plan.stages.len(), 3);
+    assert!((plan.objective_ms.unwrap() - 5.2).abs() < 1e-9, "{plan:?}");
+    let two = PipelineOptions {
+        stages: Some(2),
+        ..PipelineOptions::default()
+    };
+    assert!((solved(&instance, &two).objective_ms.unwrap() - 6.2).abs() < 1e-9);
+}
+
+#[test]
+fn wrong_modes_are_told() {
+    let instance = chain(
+        4,
+        r#"{"device_kinds": [{"name": "gpu", "count": 4}], "link": {"bandwidth_bytes_per_s": 1e9}}"#,
+    );
+    let options = PipelineOptions {
+        replicas: Some(Degrees::Choose),
+        recompute: Some("choose".parse().unwrap()),
+        micro_batches: Some(4),
+        memory_limit: Some(MemoryLimit::Bytes(12)),
+        ..PipelineOptions::default()
+    };
+    let plan = solved(&instance, &options);
+    let settings = Settings::resolve(&instance, &options).unwrap();
+    let told = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        check::check(&instance, &settings, &plan)
+    };
+    assert_eq!(told(&|_| {}), []);
+    let mode = |plan: &mut Plan| plan.stages[0].mode.clone().unwrap();
+    let changes: [&dyn Fn(&mut Plan); 7] = [
+        &|plan| plan.stages[0].mode = None,
+        &|plan| {
+            plan.stages[0].mode = Some(stagecut::plan::PlanMode {
+                replicas: 3,
+                ..mode(plan)
+            })
+        },
+        &|plan| {
+            plan.stages[0].mode = Some(stagecut::plan::PlanMode {
+                tensor: 2,
+                ..mode(plan)
+            })
+        },
+        &|plan| {
+            let again = BTreeMap::from([(
+                "full".to_owned(),
+                vec!["block.0".to_owned(), "block.0".to_owned()],
+            )]);
+            plan.stages[0].mode = Some(stagecut::plan::PlanMode {
+                recomputed: again,
+                ..mode(plan)
+            });
+        },
+        &|plan| plan.stages[0].memory_bytes += 1,
+        &|plan| plan.stages[0].devices.reverse(),
+        &|plan| plan.stages[0].load_ms += 1.0,
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        let is_same = plan.stages[0].devices.len() == 1 && at == 5;
+        assert!(is_same || !told(change).is_empty(), "change {at} of {plan:?}");
+    }
+}
+
+#[test]
+fn what_modes_cannot_be_asked_with_is_refused() {
+    let instance = chain(2, r#"{"device_kinds": [{"name": "gpu", "count": 2}]}"#);
+    let faults = |options: PipelineOptions| {
+        let error = Settings::resolve(&instance, &options).unwrap_err();
+        error
+            .faults
+            .iter()
+            .map(|fault| fault.at.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(faults(choose()), ["--micro-batches"]);
+    let options = PipelineOptions {
+        communication: Some(stagecut::options::Communication::Overlapped),
+        cuts: Some(stagecut::options::Cuts::Separate),
+        micro_batches: Some(4),
+        ..choose()
+    };
+    assert_eq!(faults(options), ["--cuts", "--communication"]);
+}
+
 /// Ninety-six equal blocks in sixteen stages (`sapp` of the shared data): least period, and least recomputation at it.
 #[test]
 fn sapp_computes_eleven_blocks_again() {

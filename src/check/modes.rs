@@ -27,11 +27,26 @@ struct Placed {
 struct Sum {
     forward_ns: f64,
     backward_ns: f64,
-    moved_ns: f64,
+    /// Received and sent, forward and backward.
+    moved_ns: [[f64; 2]; 2],
     gradient_bytes: f64,
     held_bytes: u128,
     stash_bytes: u128,
     workspace_bytes: u128,
+}
+
+/// Positions in [`Sum::moved_ns`].
+const RECEIVED: usize = 0;
+const SENT: usize = 1;
+
+impl Sum {
+    /// Adds a tensor that moves in a pass, and its gradient that moves the other way in the next.
+    fn add_moved(&mut self, pass: usize, way: usize, ns: f64, has_gradient: bool) {
+        self.moved_ns[pass][way] += ns;
+        if has_gradient {
+            self.moved_ns[1][1 - way] += ns;
+        }
+    }
 }
 
 impl Checker<'_> {
@@ -251,7 +266,10 @@ impl Checker<'_> {
             let group = mode.tensor as f64;
             let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
             let [first, _] = placed[k].devices;
-            sum.moved_ns += around / self.link_between(first, first).bandwidth_bytes_per_s * 1e9;
+            let group_ns = around / self.link_between(first, first).bandwidth_bytes_per_s * 1e9;
+            let backward_ns = if trains { group_ns / 2.0 } else { 0.0 };
+            sum.forward_ns += group_ns - backward_ns;
+            sum.backward_ns += backward_ns;
             sum.gradient_bytes += mode.gradient_bytes as f64;
             sum.held_bytes +=
                 u128::from(mode.resident_bytes) + u128::from(copies) * u128::from(mode.parameter_bytes);
@@ -266,10 +284,7 @@ impl Checker<'_> {
         if !self.settings.communication.takes_time() {
             return;
         }
-        let ways = match self.settings.mode.trains() && !self.has_explicit_backward {
-            true => 2.0,
-            false => 1.0,
-        };
+        let has_gradients = self.settings.mode.trains() && !self.has_explicit_backward;
         for tensor in &self.instance.network.tensors {
             let Some(home) = self
                 .own_stage(tensor.producer)
@@ -285,7 +300,7 @@ impl Checker<'_> {
             }
             let link_to =
                 |stage: usize| self.link_between(placed[home].devices[1] - 1, placed[stage].devices[0]);
-            let moving = |link: Link, beside: u64| ways * moving_ns(tensor.size, link, beside);
+            let pass = usize::from(self.layer(tensor.producer).backward);
             let own = |layer: usize, of: fn(&LayerMode) -> &Vec<(usize, u64)>, other: usize| {
                 let bytes = modes[layer]
                     .as_ref()
@@ -296,12 +311,14 @@ impl Checker<'_> {
                 let entering = readers
                     .iter()
                     .map(|&to| own(to, |mode| &mode.input_bytes, tensor.producer));
-                sums[stage].moved_ns += moving(link_to(stage), entering.max().unwrap_or(0));
+                let ns = moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
+                sums[stage].add_moved(pass, RECEIVED, ns, has_gradients);
             }
             if let Some((&farthest, _)) = away.last_key_value() {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
-                sums[home].moved_ns += moving(link_to(farthest), leaving.max().unwrap_or(0));
+                let ns = moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
+                sums[home].add_moved(pass, SENT, ns, has_gradients);
             }
         }
     }
@@ -344,29 +361,29 @@ impl Checker<'_> {
         behind: u64,
     ) -> f64 {
         let replicas = placed.replicas as f64;
-        let ring_ns = self.ring_ns(placed, sum.gradient_bytes);
-        let [forward, backward, moved] = [
-            sum.forward_ns / replicas,
-            sum.backward_ns / replicas,
-            sum.moved_ns / replicas + ring_ns,
-        ]
-        .map(|ns| ns / NS_PER_MS);
+        let ring_ms = self.ring_ns(placed, sum.gradient_bytes) / NS_PER_MS;
+        let shared = |ns: f64| ns / replicas / NS_PER_MS;
+        let (forward, backward) = (shared(sum.forward_ns), shared(sum.backward_ns));
+        let moved = shared(sum.moved_ns.iter().flatten().sum()) + ring_ms;
         let load_ms = forward + backward + moved;
+        let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
+        let own = stage.transfers.unwrap_or_default();
         let stated = [
             ("forward_ms", stage.forward_ms, forward),
             ("backward_ms", stage.backward_ms, backward),
             ("communication_ms", stage.communication_ms, moved),
             ("load_ms", stage.load_ms, load_ms),
+            ("transfers.forward.in_ms", own.forward.in_ms, there[RECEIVED]),
+            ("transfers.forward.out_ms", own.forward.out_ms, there[SENT]),
+            ("transfers.backward.in_ms", own.backward.in_ms, back[RECEIVED]),
+            (
+                "transfers.backward.out_ms",
+                own.backward.out_ms,
+                back[SENT] + ring_ms,
+            ),
         ];
         for (field, stated, recomputed) in stated {
             self.stated_ms(format!("stages[{k}].{field}"), stated, recomputed);
-        }
-        if stage.transfers.is_some() {
-            self.wrong(
-                format!("stages[{k}].transfers"),
-                "transfers by direction".into(),
-                "none",
-            );
         }
         let in_flight = self.in_flight_of(placed.replicas as u64, behind);
         if self.settings.mode.trains() {

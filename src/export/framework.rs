@@ -25,6 +25,14 @@ impl Stages {
     pub(super) fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
             let at = format!("stage {}", stage.index);
+            if let Some((name, layers)) = stage.mode.iter().flat_map(|mode| &mode.recomputed).next() {
+                let found = format!("recomputation `{name}` of {} layers", layers.len());
+                return Err(unsupported(
+                    at,
+                    found,
+                    "none; `--to megatron` and `--to json` take it",
+                ));
+            }
             if stage.devices.len() != 1 {
                 let found = format!("{} devices ({})", stage.devices.len(), stage.devices.join(", "));
                 return Err(unsupported(
@@ -42,6 +50,11 @@ impl Stages {
                 ));
             }
         }
+        Self::in_modes(instance, plan)
+    }
+
+    /// The same whatever devices and shares a stage has, for targets that look at them.
+    pub(super) fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         let layers = &instance.network.layers;
         let position: HashMap<&str, usize> = layers
             .iter()

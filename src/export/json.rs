@@ -8,7 +8,7 @@ use super::Exported;
 use crate::instance::Instance;
 use crate::network::Size;
 use crate::options::Mode;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanMode};
 
 /// The value of `schema` in files of this version.
 const SCHEMA: &str = "stagecut-export/1";
@@ -28,6 +28,8 @@ struct ExportStage<'a> {
     devices: &'a [String],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     shares: &'a BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'a PlanMode>,
     forward: &'a [String],
     backward: &'a [String],
 }
@@ -79,6 +81,7 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
                 shares: &stage.shares,
                 forward: &stage.forward,
                 backward: &stage.backward,
+                mode: stage.mode.as_ref(),
             })
             .collect(),
         transfers: transfers(instance, plan, mode),

@@ -7,15 +7,18 @@
 
 use std::collections::BTreeMap;
 
-use super::Exported;
 use super::framework::{Stages, unsupported};
+use super::{Exported, megatron_modes};
 use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::plan::Plan;
 
 /// Writes the flags.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    let stages = Stages::of(instance, plan)?;
+    let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
+        true => Stages::in_modes(instance, plan)?,
+        false => Stages::of(instance, plan)?,
+    };
     let blocks = blocks(instance, &stages)?;
     let count = blocks.len();
     let mut symbols = vec![String::new(); stages.count];
@@ -57,8 +60,9 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
         }
         last.push('L');
     }
+    let modes = megatron_modes::flags(instance, plan, &blocks)?;
     Ok(format!(
-        "--num-layers {count} --pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\"\n",
+        "--num-layers {count} --pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\"{modes}\n",
         stages.count,
         symbols.join("|")
     ))

@@ -7,6 +7,7 @@ mod deepspeed;
 mod framework;
 mod json;
 mod megatron;
+mod megatron_modes;
 mod onnx;
 mod template;
 mod torch;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::modes::recomputation::bytes_of;
-use crate::modes::{Chosen, LayerWays, Modes, StageMode};
+use crate::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
 
 /// What a stage costs for one micro-batch, in ticks. Work and transfers are those of one replica for one of its own micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct ModalStage {
     pub backward: u64,
     /// What its tensor group reduces.
     pub collective: u64,
-    /// Tensors that enter and leave.
-    pub transfers: u64,
+    /// Tensors that enter and leave, forward and backward.
+    pub moved: [Moves; 2],
     /// The exchange of gradients between replicas, as far as each micro-batch bears it.
     pub synchronization: u64,
     /// Its replicas.
@@ -26,10 +26,45 @@ pub struct ModalStage {
     pub in_flight: u64,
 }
 
+/// What a stage moves in one pass, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
 impl ModalStage {
+    /// All that enters and leaves.
+    pub fn transfers(&self) -> u64 {
+        self.moved.iter().map(|moves| moves.received + moves.sent).sum()
+    }
+
+    /// Adds what is paid for a tensor, at the stage that it leaves or at one that it enters: gradients go the other way.
+    fn add_transfer(&mut self, passes: Passes, leaves: bool, ticks: u64) {
+        let [forward, backward] = &mut self.moved;
+        let (first, back) = match passes {
+            Passes::Forward => (Some(forward), None),
+            Passes::Backward => (Some(backward), None),
+            Passes::Both => (Some(forward), Some(backward)),
+        };
+        let gradient = if back.is_some() { ticks / 2 } else { 0 };
+        for (moves, leaves, ticks) in [(first, leaves, ticks - gradient), (back, !leaves, gradient)] {
+            if let Some(moves) = moves {
+                let paid = if leaves {
+                    &mut moves.sent
+                } else {
+                    &mut moves.received
+                };
+                *paid += ticks;
+            }
+        }
+    }
+
     /// The time between its micro-batches: replicas take turns.
     pub fn period(&self) -> u64 {
-        let each = self.forward + self.backward + self.collective + self.transfers;
+        let each = self.forward + self.backward + self.collective + self.transfers();
         each.div_ceil(self.replicas as u64) + self.synchronization
     }
 }
@@ -158,13 +193,15 @@ impl Modes {
             let leaving = &transfer.leaving[chosen.stages[home].degree];
             let level = level_to(farthest);
             let beside = away.iter().map(|&(_, at)| leaving[at][level]).max();
-            costs.stages[home].transfers += transfer.ticks[level] + beside.unwrap_or(0);
+            let paid = transfer.ticks[level] + beside.unwrap_or(0);
+            costs.stages[home].add_transfer(transfer.passes, true, paid);
             for group in away.chunk_by(|one, other| one.0 == other.0) {
                 let stage = group[0].0;
                 let entering = &transfer.entering[chosen.stages[stage].degree];
                 let level = level_to(stage);
                 let beside = group.iter().map(|&(_, at)| entering[at][level]).max();
-                costs.stages[stage].transfers += transfer.ticks[level] + beside.unwrap_or(0);
+                let paid = transfer.ticks[level] + beside.unwrap_or(0);
+                costs.stages[stage].add_transfer(transfer.passes, false, paid);
             }
         }
     }

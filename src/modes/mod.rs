@@ -6,7 +6,7 @@ mod recomputation;
 
 use std::collections::BTreeSet;
 
-pub use self::cost::{ModalStage, ModalStages};
+pub use self::cost::{ModalStage, ModalStages, Moves};
 pub use self::recomputation::{Ways, fastest_within};
 use crate::cluster::{Cluster, Link};
 use crate::instance::Instance;
@@ -96,10 +96,23 @@ pub struct ModalTransfer {
     pub consumers: Vec<usize>,
     /// What either side pays for a micro-batch.
     pub ticks: [u64; 2],
+    /// When it moves.
+    pub passes: Passes,
     /// For each degree and consumer, what the producer's stage pays beside if that consumer is elsewhere.
     pub leaving: Vec<Vec<[u64; 2]>>,
     /// For each degree and consumer, what the consumer's stage pays beside if the producer is elsewhere.
     pub entering: Vec<Vec<[u64; 2]>>,
+}
+
+/// When a tensor moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// In forward propagation.
+    Forward,
+    /// In backward propagation: it is of an explicit backward graph.
+    Backward,
+    /// In forward propagation, and its gradient back.
+    Both,
 }
 
 /// Links of one level, or of two: inside a node, and between nodes.
@@ -326,10 +339,7 @@ impl Modes {
             layers.iter().for_each(|&layer| item_of[layer] = item);
         }
         // A tensor and its gradient, unless gradients are tensors of their own.
-        let ways = match settings.mode.trains() && !instance.network.has_explicit_backward() {
-            true => 2,
-            false => 1,
-        };
+        let has_gradients = settings.mode.trains() && !instance.network.has_explicit_backward();
         for tensor in &instance.network.tensors {
             let producer = item_of[tensor.producer];
             let mut consumers: Vec<usize> = tensor.consumers.iter().map(|&to| item_of[to]).collect();
@@ -343,7 +353,15 @@ impl Modes {
             if transfer.is_free() {
                 continue;
             }
-            let transfer = transfer.times(ways);
+            let is_backward = instance.network.layers[tensor.producer].backward;
+            let transfer = match (has_gradients, is_backward) {
+                (true, _) => transfer.and_gradient(),
+                (false, true) => ModalTransfer {
+                    passes: Passes::Backward,
+                    ..transfer
+                },
+                (false, false) => transfer,
+            };
             let ends = transfer.consumers.iter().copied().chain([producer]);
             ends.for_each(|item| self.transfers_of[item].push(self.transfers.len()));
             self.transfers.push(transfer);
@@ -388,6 +406,7 @@ impl Modes {
             |to: usize, degree: usize| extra(to, degree, tensor.producer, |mode| &mode.input_bytes);
         ModalTransfer {
             producer,
+            passes: Passes::Forward,
             ticks: match tensor.size {
                 Size::Bytes(bytes) => moving(bytes),
                 Size::TransferNs(ns) => [ns * self.ticks_per_ns; 2],
@@ -419,12 +438,14 @@ impl ModalTransfer {
         self.ticks == [0, 0] && beside.clone().all(|ticks| *ticks == [0, 0])
     }
 
-    fn times(mut self, by: u64) -> Self {
+    /// With its gradient, which takes as long.
+    fn and_gradient(mut self) -> Self {
+        self.passes = Passes::Both;
         let beside = self.leaving.iter_mut().chain(&mut self.entering).flatten();
         beside
             .chain([&mut self.ticks])
             .flatten()
-            .for_each(|ticks| *ticks *= by);
+            .for_each(|ticks| *ticks *= 2);
         self
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlanMode, PlanStage};
+use super::{Moved, PlanMode, PlanStage, Transfers};
 use crate::cost;
 use crate::cost::allocation::Allocation;
 use crate::instance::Instance;
-use crate::modes::{Chosen, ModalStage, Modes};
+use crate::modes::{Chosen, ModalStage, Modes, Moves};
 use crate::problem::Problem;
 use crate::recompute;
 
@@ -50,6 +50,14 @@ impl Lift<'_> {
         // Replicas take turns.
         let shared = |ticks: u64| settings.ms(ticks) / mode.replicas as f64;
         let trains = settings.mode.trains();
+        // What a tensor group reduces is work of its layers, in either pass alike.
+        let collective = shared(cost.collective);
+        let in_passes = if trains {
+            [collective / 2.0; 2]
+        } else {
+            [collective, 0.0]
+        };
+        let ring_ms = settings.ms(cost.synchronization);
         let of = |layers: fn(&crate::problem::Item) -> &Vec<usize>| {
             let mut layers: Vec<usize> = items
                 .iter()
@@ -71,10 +79,10 @@ impl Lift<'_> {
             devices: devices.map(|device| format!("{kind}:{}", device + 1)).collect(),
             shares: BTreeMap::new(),
             load_ms: settings.ms(cost.period()),
-            forward_ms: shared(cost.forward),
-            backward_ms: shared(cost.backward),
-            communication_ms: shared(cost.collective + cost.transfers) + settings.ms(cost.synchronization),
-            transfers: None,
+            forward_ms: shared(cost.forward) + in_passes[0],
+            backward_ms: shared(cost.backward) + in_passes[1],
+            communication_ms: shared(cost.transfers()) + ring_ms,
+            transfers: transfers(cost.moved, shared, ring_ms),
             memory_bytes: cost.memory_bytes,
             in_flight: trains.then_some(cost.in_flight),
             weight_versions: trains.then_some(1),
@@ -107,4 +115,18 @@ impl Lift<'_> {
         }
         recomputed
     }
+}
+
+/// What a stage moves for a micro-batch, if anything; gradients that replicas exchange are sent in backward propagation.
+fn transfers(moved: [Moves; 2], shared: impl Fn(u64) -> f64, ring_ms: f64) -> Option<Transfers> {
+    let [forward, backward] = moved.map(|moves| Moved {
+        in_ms: shared(moves.received),
+        out_ms: shared(moves.sent),
+    });
+    let backward = Moved {
+        out_ms: backward.out_ms + ring_ms,
+        ..backward
+    };
+    let transfers = Transfers { forward, backward };
+    (transfers != Transfers::default()).then_some(transfers)
 }

@@ -13,6 +13,7 @@ pub(crate) mod format;
 mod gain;
 mod layout;
 mod memory;
+mod modes;
 mod order;
 pub(crate) mod palette;
 mod passes;

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style as Ink};
 use super::Style;
 use super::cut_points::cut_points;
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
-use super::{memory, passes, stages};
+use super::{memory, modes, passes, stages};
 use crate::bound_source::BoundSource;
 use crate::instance::Instance;
 use crate::options::{
@@ -203,6 +203,9 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(instance, plan)));
     facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
+    facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
+    facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
+    facts.extend(modes::recomputation(instance, plan, digits).map(|again| ("recomputed", again)));
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
     facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));

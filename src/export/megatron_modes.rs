@@ -1,0 +1,124 @@
+//! Megatron's flags for degrees and recomputation (NVIDIA, *Megatron Core user guide*, parallelism and activation recomputation).
+//!
+//! Megatron has one tensor degree and one number of replicas for all stages, and recomputes nothing, the attention core of all
+//! layers (`selective`), all layers, or the first so many of every stage.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::framework::unsupported;
+use crate::fault::Fault;
+use crate::instance::Instance;
+use crate::plan::{Plan, PlanMode};
+
+/// The flags for a plan whose blocks are layers at these positions; empty where stages have no modes.
+pub(super) fn flags(
+    instance: &Instance,
+    plan: &Plan,
+    blocks: &BTreeMap<u64, Vec<usize>>,
+) -> Result<String, Fault> {
+    let modes: Vec<&PlanMode> = plan
+        .stages
+        .iter()
+        .filter_map(|stage| stage.mode.as_ref())
+        .collect();
+    let Some(first) = modes.first() else {
+        return Ok(String::new());
+    };
+    for (mode, stage) in modes.iter().zip(&plan.stages) {
+        let degrees = |mode: &PlanMode| format!("{} replicas of degree {}", mode.replicas, mode.tensor);
+        if (mode.tensor, mode.replicas) != (first.tensor, first.replicas) {
+            let expected = format!("{}, as on stage 1; `--to json` takes all", degrees(first));
+            return Err(unsupported(
+                format!("stage {}", stage.index),
+                degrees(mode),
+                expected,
+            ));
+        }
+    }
+    let size = format!(" --tensor-model-parallel-size {}", first.tensor);
+    Ok(size + &recomputation(&again(instance, plan, blocks)?)?)
+}
+
+/// The blocks of a stage.
+struct StageBlocks {
+    /// How many there are.
+    all: usize,
+    /// How many of them compute again what.
+    again: BTreeMap<String, usize>,
+}
+
+impl StageBlocks {
+    fn again(&self, name: &str) -> usize {
+        self.again.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// For each stage, its blocks and how many of them compute again what.
+fn again(
+    instance: &Instance,
+    plan: &Plan,
+    blocks: &BTreeMap<u64, Vec<usize>>,
+) -> Result<Vec<StageBlocks>, Fault> {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    for (name, layers) in plan
+        .stages
+        .iter()
+        .filter_map(|stage| stage.mode.as_ref())
+        .flat_map(|mode| &mode.recomputed)
+    {
+        names.extend(layers.iter().map(|layer| (layer.as_str(), name.as_str())));
+    }
+    let id = |at: usize| instance.network.layers[at].id.as_str();
+    let mut stages = Vec::with_capacity(plan.stages.len());
+    for stage in &plan.stages {
+        let own = blocks
+            .values()
+            .filter(|members| stage.forward.iter().any(|layer| layer == id(members[0])));
+        let mut counts = BTreeMap::new();
+        let mut total = 0;
+        for members in own {
+            total += 1;
+            let name = names.get(id(members[0])).copied();
+            if let Some(&other) = members.iter().find(|&&at| names.get(id(at)).copied() != name) {
+                let found = "a block of which parts are computed again";
+                let at = format!("layer `{}`", id(other));
+                return Err(unsupported(at, found, "whole blocks; `--to json` takes layers"));
+            }
+            if let Some(name) = name {
+                *counts.entry(name.to_owned()).or_insert(0) += 1;
+            }
+        }
+        stages.push(StageBlocks {
+            all: total,
+            again: counts,
+        });
+    }
+    Ok(stages)
+}
+
+fn recomputation(stages: &[StageBlocks]) -> Result<String, Fault> {
+    let is_all = |name: &str| stages.iter().all(|stage| stage.again(name) == stage.all);
+    let is_none = stages.iter().all(|stage| stage.again.is_empty());
+    let full: Vec<usize> = stages.iter().map(|stage| stage.again("full")).collect();
+    let is_only_full = stages
+        .iter()
+        .all(|stage| stage.again.keys().all(|name| name == "full"));
+    let flags = match () {
+        () if is_none => String::new(),
+        () if is_all("full") => {
+            " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1".into()
+        }
+        () if is_all("selective") => " --recompute-granularity selective".into(),
+        () if is_only_full && full.iter().all(|&blocks| blocks == full[0]) => {
+            let method = "--recompute-granularity full --recompute-method block";
+            format!(" {method} --recompute-num-layers {}", full[0])
+        }
+        () => {
+            let found = format!("{full:?} blocks computed again on the stages");
+            let expected = "none, all, or as many on every stage, which `--recompute none` and `full` give; `--to json` \
+                            takes all";
+            return Err(unsupported("the plan".into(), found, expected));
+        }
+    };
+    Ok(flags)
+}

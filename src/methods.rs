@@ -33,17 +33,20 @@ pub enum Method {
     /// The best plan with tied cuts, where cuts are separate.
     #[doc(hidden)]
     TiedCuts,
+    /// Piper's program, where stages have modes.
+    #[doc(hidden)]
+    Piper,
 }
 
 /// The name of the default method.
 pub const DEFAULT: &str = "exact";
 
-/// Every method: exact ones, heuristics, tied cuts.
+/// Every method: exact ones, heuristics, tied cuts, Piper.
 pub fn all() -> Vec<Method> {
     let exact = exact::METHODS.iter().map(|method| Method::Exact(method.method));
     exact
         .chain(heuristics::METHODS.iter().map(Method::Heuristic))
-        .chain([Method::TiedCuts])
+        .chain([Method::TiedCuts, Method::Piper])
         .collect()
 }
 
@@ -73,6 +76,7 @@ impl Method {
             Self::Exact(method) => method.entry().name,
             Self::Heuristic(heuristic) => heuristic.name,
             Self::TiedCuts => tied_cuts::NAME,
+            Self::Piper => "piper",
         }
     }
 
@@ -82,6 +86,9 @@ impl Method {
             Self::Exact(method) => method.entry().summary,
             Self::Heuristic(heuristic) => heuristic.summary,
             Self::TiedCuts => tied_cuts::SUMMARY,
+            Self::Piper => {
+                "ideals, devices and replicas as in `exact`, but each stage's recomputation by a greedy knapsack"
+            }
         }
     }
 
@@ -91,6 +98,7 @@ impl Method {
             Self::Exact(method) => method.entry().source,
             Self::Heuristic(heuristic) => heuristic.source,
             Self::TiedCuts => tied_cuts::SOURCE,
+            Self::Piper => "Tarnawski, Narayanan, Phanishayee, Piper, NeurIPS 2021",
         }
     }
 
@@ -115,6 +123,10 @@ impl Method {
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
             Self::TiedCuts => tied_cuts::applies(problem),
+            Self::Piper => match problem.modes {
+                Some(_) => Ok(()),
+                None => Err("stages have no modes to choose from"),
+            },
         }
     }
 
@@ -144,6 +156,10 @@ impl Method {
                 let labels = tied_cuts::labels(instance, problem);
                 let search =
                     move |problem: &Problem, control: &Control| tied_cuts::solve(problem, &labels, control);
+                in_time::run(problem, control, search)?
+            }
+            Self::Piper => {
+                let search = |problem: &Problem, control: &Control| Ok(exact::piper(problem, control));
                 in_time::run(problem, control, search)?
             }
         };

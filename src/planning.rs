@@ -139,7 +139,7 @@ pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Erro
     let problem = problem(instance, options)?;
     let is_default = |method: &Method| match method {
         Method::Exact(method) => *method == exact::Method::Exact,
-        Method::Heuristic(_) | Method::TiedCuts => true,
+        Method::Heuristic(_) | Method::TiedCuts | Method::Piper => true,
     };
     let methods = methods::all().into_iter();
     methods

@@ -7,7 +7,6 @@ use crate::heuristics;
 use crate::methods::{self, Method};
 use crate::problem::Problem;
 use crate::report::{self, ComparisonRow, Standing};
-use crate::tied_cuts;
 use crate::units::ms_to_ns;
 
 use super::args::{CompareArgs, Format};
@@ -71,10 +70,11 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     })
 }
 
-/// Exact, every heuristic, and tied cuts if there are others.
+/// Exact, every heuristic, tied cuts if there are others, and Piper if there are modes.
 fn default_methods(problem: &Problem) -> Vec<Method> {
     let exact = methods::find(methods::DEFAULT);
-    let baseline = tied_cuts::applies(problem).map(|()| Method::TiedCuts);
+    let baselines = [Method::TiedCuts, Method::Piper].into_iter();
+    let baseline = baselines.filter(|method| method.applies(problem).is_ok());
     exact
         .into_iter()
         .chain(heuristics::METHODS.iter().map(Method::Heuristic))

@@ -52,7 +52,8 @@ pub use self::method::{Entry, Method};
 use crate::control::Control;
 use crate::exact::bounds::Bound;
 use crate::exact::bounds::capacity::Capacity;
-use crate::plan::Outcome;
+use crate::exact::incumbent::Incumbent;
+use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
 use crate::solver::SolverError;
 
@@ -73,6 +74,14 @@ pub(crate) fn solve(
     match &problem.workers {
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
+    }
+}
+
+/// The plan of Piper's program; nothing where stages have no modes.
+pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
+    match &problem.modes {
+        Some(modes) => modal::piper(problem, modes, control),
+        None => Incumbent::new(problem, control).finish(StoppedBy::NoMethod),
     }
 }
 

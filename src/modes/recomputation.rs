@@ -11,6 +11,25 @@ pub struct Ways {
     pub ways: Vec<usize>,
 }
 
+/// How it is decided what a stage computes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knapsack {
+    /// The least time within memory: [`fastest_within`].
+    Exact,
+    /// Piper's rule: [`greedy_within`].
+    Greedy,
+}
+
+impl Knapsack {
+    /// Ways that fit so many bytes with so many micro-batches in flight; `None` if none fits.
+    pub fn within(self, layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
+        match self {
+            Self::Exact => fastest_within(layers, in_flight, limit_bytes),
+            Self::Greedy => greedy_within(layers, in_flight, limit_bytes),
+        }
+    }
+}
+
 /// Choices for the first layers: none of the others takes no more time and bytes.
 struct Partial {
     time: u64,
@@ -43,6 +62,41 @@ pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -
         beside_workspace(layers, in_flight, most, room_bytes)
     };
     workspaces.iter().filter_map(within).min_by_key(|ways| ways.time)
+}
+
+/// Ways that fit so many bytes, by the rule of Piper (J. Tarnawski, D. Narayanan, A. Phanishayee, NeurIPS 2021): from the fastest on, the
+/// layer that gains most bytes for its time goes over to its smallest way, until all fit. A change that later ones make unnecessary is not
+/// undone. `None` if the smallest ways do not fit.
+///
+/// Workspaces, which Piper does not know, count as everywhere.
+pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
+    let mut ways = of_first(layers);
+    let smallest = |layer: &LayerWays| {
+        let bytes = |&way: &usize| kept_bytes(&layer.ways[way], in_flight);
+        (0..layer.ways.len()).min_by_key(bytes).unwrap_or(0)
+    };
+    let change = |(at, layer): (usize, &&LayerWays)| {
+        let (fastest, to) = (&layer.ways[0], smallest(layer));
+        let saved_bytes =
+            kept_bytes(fastest, in_flight).checked_sub(kept_bytes(&layer.ways[to], in_flight))?;
+        (saved_bytes > 0).then(|| (layer.ways[to].time() - fastest.time(), saved_bytes, at, to))
+    };
+    let mut changes: Vec<(u64, u64, usize, usize)> = layers.iter().enumerate().filter_map(change).collect();
+    changes.sort_by(|one, other| {
+        let cross = |(time, _, ..): &(u64, u64, usize, usize), (_, bytes, ..): &(u64, u64, usize, usize)| {
+            u128::from(*time) * u128::from(*bytes)
+        };
+        cross(one, other)
+            .cmp(&cross(other, one))
+            .then(one.2.cmp(&other.2))
+    });
+    let mut changes = changes.into_iter();
+    while bytes_of(layers, &ways.ways, in_flight) > limit_bytes {
+        let (time, _, at, to) = changes.next()?;
+        ways.time += time;
+        ways.ways[at] = to;
+    }
+    Some(ways)
 }
 
 /// Bytes of a stage whose layers run in these ways.
@@ -193,6 +247,11 @@ mod tests {
             let least = fitting.map(|ways| time(&ways)).min();
             let found = fastest_within(&layers, in_flight, limit);
             assert_eq!(found.as_ref().map(|found| found.time), least);
+            if let Some(greedy) = greedy_within(&layers, in_flight, limit) {
+                assert_eq!(time(&greedy.ways), greedy.time);
+                assert!(bytes_of(&layers, &greedy.ways, in_flight) <= limit);
+                assert!(found.as_ref().is_some_and(|found| found.time <= greedy.time));
+            }
             if let Some(found) = found {
                 assert_eq!(time(&found.ways), found.time);
                 assert!(bytes_of(&layers, &found.ways, in_flight) <= limit);

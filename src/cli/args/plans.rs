@@ -48,7 +48,8 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub search: SearchArgs,
 
-    /// Methods, separated by commas [default: `exact`, every heuristic, and `tied-cuts` where cuts are separate]
+    /// Methods, separated by commas [default: `exact`, every heuristic, `tied-cuts` where cuts are separate, and `piper` where stages
+    /// have modes]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = method, help_heading = "Search")]
     pub methods: Option<Vec<methods::Method>>,
 }

@@ -11,15 +11,15 @@ use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::cost::allocation::Allocation;
 use crate::exact::incumbent::Incumbent;
-use crate::modes::Modes;
-use crate::plan::{Outcome, StoppedBy};
+use crate::modes::{Chosen, Knapsack, Modes};
+use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::Problem;
 
 /// Solves a problem with modes.
 pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
     let mut solver = Solver {
         incumbent: Incumbent::new(problem, control),
-        search: ModalSearch::new(problem, modes, control),
+        search: ModalSearch::new(problem, modes, control, Knapsack::Exact),
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
@@ -27,10 +27,39 @@ pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outc
     solver.incumbent.finish(stopped_by)
 }
 
+/// The plan of Piper's program: the same search, but each stage decides what it computes again by [`Knapsack::Greedy`]. Its bound is the one
+/// that needs no search.
+pub(super) fn piper(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+    let mut solver = Solver {
+        incumbent: Incumbent::new(problem, control),
+        search: ModalSearch::new(problem, modes, control, Knapsack::Greedy),
+        control,
+    };
+    let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
+    let Outcome {
+        allocation,
+        statistics,
+        ..
+    } = solver.incumbent.finish(stopped_by);
+    let bound = bound(problem, modes, control);
+    Outcome {
+        allocation,
+        stopped_by,
+        statistics: Statistics {
+            bounds_ms: bound.statistics.bounds_ms.clone(),
+            ..statistics
+        },
+        ..bound
+    }
+}
+
 /// The bound that needs no search.
 pub(super) fn bound(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
     let mut incumbent = Incumbent::new(problem, control);
-    raise_to_least(&mut incumbent, &ModalSearch::new(problem, modes, control));
+    raise_to_least(
+        &mut incumbent,
+        &ModalSearch::new(problem, modes, control, Knapsack::Exact),
+    );
     incumbent.finish(StoppedBy::Completed)
 }
 
@@ -69,7 +98,8 @@ impl Solver<'_> {
 
     /// Narrows what is open, over all stages or those in order; what is proved of the latter is a bound for chains alone.
     fn narrow(&mut self, in_order: bool) -> Result<(), StoppedBy> {
-        let is_bound = !in_order || self.search.is_chain();
+        // Stages that are costed by a rule of thumb prove nothing.
+        let is_bound = (!in_order || self.search.is_chain()) && self.search.is_exact();
         let mut low = self.incumbent.lower_ns;
         // The least limit at which the search finds something: a plan, or what only the levels of its links make longer.
         let mut open = self.incumbent.upper_ns;
@@ -110,7 +140,7 @@ impl Solver<'_> {
         Ok(())
     }
 
-    fn offer(&mut self, assignment: Vec<usize>, modes: crate::modes::Chosen) {
+    fn offer(&mut self, assignment: Vec<usize>, modes: Chosen) {
         self.incumbent.offer(Allocation {
             modes: Some(modes),
             ..Allocation::from(assignment)

@@ -7,7 +7,7 @@ use crate::exact::ideals::growth;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::labels::{Label, Order, Reached};
 use crate::exact::modal::stage::{Crossing, Stage};
-use crate::modes::{BETWEEN, Chosen, Flight, INSIDE, Modes, StageMode, fastest_within};
+use crate::modes::{BETWEEN, Chosen, Flight, INSIDE, Knapsack, Modes, StageMode};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -37,6 +37,7 @@ pub(super) struct ModalSearch<'a> {
     problem: &'a Problem,
     modes: &'a Modes,
     control: &'a Control<'a>,
+    knapsack: Knapsack,
     sums: Vec<Vec<Sum>>,
     /// The least time that each item takes of all devices together.
     device_times: Vec<u64>,
@@ -47,7 +48,12 @@ pub(super) struct ModalSearch<'a> {
 }
 
 impl<'a> ModalSearch<'a> {
-    pub(super) fn new(problem: &'a Problem, modes: &'a Modes, control: &'a Control<'a>) -> Self {
+    pub(super) fn new(
+        problem: &'a Problem,
+        modes: &'a Modes,
+        control: &'a Control<'a>,
+        knapsack: Knapsack,
+    ) -> Self {
         let sums = items::sums(modes);
         let predecessors = growth::predecessors(problem);
         let mut successors = vec![Vec::new(); predecessors.len()];
@@ -58,6 +64,7 @@ impl<'a> ModalSearch<'a> {
             problem,
             modes,
             control,
+            knapsack,
             device_times: items::device_times(modes, &sums),
             sums,
             predecessors,
@@ -126,6 +133,11 @@ impl<'a> ModalSearch<'a> {
             beyond.sum::<u64>()
         };
         plan.assignment.iter().enumerate().map(of_item).sum()
+    }
+
+    /// Whether stages cost the least they can.
+    pub(super) fn is_exact(&self) -> bool {
+        self.knapsack == Knapsack::Exact
     }
 
     /// Whether each item but the first must follow the one before it: then plans follow the numbering anyway.
@@ -216,7 +228,7 @@ impl<'s, 'a> Round<'s, 'a> {
             question,
             end,
             reached: Reached::new(bits::full(items), items, order),
-            stage: Stage::new(modes),
+            stage: Stage::new(modes, search.knapsack),
             next: u64::MAX,
             visits: 0,
             counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.memory_bytes < u64::MAX,
@@ -479,7 +491,10 @@ impl<'s, 'a> Round<'s, 'a> {
             chosen.stages.push(label.mode);
             let in_flight = modes.flight.of(label.mode.replicas, before.replicas);
             let layers = modes.layers_of(&items, label.mode.degree).unwrap_or_default();
-            let ways = fastest_within(&layers, in_flight, modes.memory_bytes);
+            let ways = self
+                .search
+                .knapsack
+                .within(&layers, in_flight, modes.memory_bytes);
             for (layer, way) in layers.iter().zip(ways.map_or(Vec::new(), |ways| ways.ways)) {
                 chosen.layers[layer.layer] = layer.ways[way].mode;
             }

@@ -2,11 +2,12 @@
 
 use crate::exact::bits;
 use crate::exact::modal::items::Sum;
-use crate::modes::{Modes, fastest_within};
+use crate::modes::{Knapsack, Modes};
 
 /// A stage that grows item by item.
 pub(super) struct Stage<'a> {
     modes: &'a Modes,
+    knapsack: Knapsack,
     /// Its items, in the order they were added.
     pub items: Vec<usize>,
     /// The same as a set.
@@ -28,9 +29,10 @@ pub(super) struct Crossing {
 
 impl<'a> Stage<'a> {
     /// An empty stage.
-    pub(super) fn new(modes: &'a Modes) -> Self {
+    pub(super) fn new(modes: &'a Modes, knapsack: Knapsack) -> Self {
         Self {
             modes,
+            knapsack,
             items: Vec::new(),
             inside: bits::from_members(bits::words(modes.items.len()), []),
             sums: vec![vec![Sum::default(); modes.degrees.len()]],
@@ -118,7 +120,10 @@ impl<'a> Stage<'a> {
             return *time;
         }
         let layers = self.modes.layers_of(&self.items, degree)?;
-        let time = fastest_within(&layers, in_flight, limit).map(|ways| ways.time);
+        let time = self
+            .knapsack
+            .within(&layers, in_flight, limit)
+            .map(|ways| ways.time);
         self.known.push((asked, time));
         time
     }

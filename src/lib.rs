@@ -136,6 +136,8 @@ pub mod control;
 #[doc(hidden)]
 pub mod cost;
 pub mod degrees;
+#[doc(hidden)]
+pub mod device_levels;
 mod error;
 #[doc(hidden)]
 pub mod exact;

@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
     &["problem"],
     // What a plan costs, and what it is.
     &["cost"],
-    &["ideals", "labels", "plan"],
+    &["device_levels", "ideals", "labels", "plan"],
     &["control", "simulate"],
     // How one is found and accepted.
     &["check", "export", "formulations"],

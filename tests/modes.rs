@@ -377,6 +377,38 @@ fn wrong_modes_are_told() {
     }
 }
 
+/// What a framework is told of a plan of four equal blocks in two stages, or why it cannot be told.
+fn exported(target: &str, recompute: &str, memory_bytes: Option<u64>) -> Result<String, String> {
+    let instance = chain(4, r#"{"device_kinds": [{"name": "gpu", "count": 4}], "link": {"bandwidth_bytes_per_s": 1e15}}"#);
+    let options = PipelineOptions {
+        stages: Some(2),
+        all_stages: Some(true),
+        replicas: Some(Degrees::one(2)),
+        recompute: Some(recompute.parse().unwrap()),
+        micro_batches: Some(8),
+        memory_limit: memory_bytes.map(MemoryLimit::Bytes),
+        ..PipelineOptions::default()
+    };
+    let plan = solved(&instance, &options);
+    let target = stagecut::export::find(target).unwrap();
+    (target.write)(&instance, &plan).map_err(|fault| format!("{fault:?}"))
+}
+
+#[test]
+fn megatron_is_told_degrees_and_recomputation() {
+    let layout = "--num-layers 4 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et*2|t*2,L\" \
+                  --tensor-model-parallel-size 1";
+    let again = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+    assert_eq!(exported("megatron", "none", None), Ok(format!("{layout}\n")));
+    assert_eq!(exported("megatron", "full", None), Ok(format!("{layout} {again}\n")));
+    // The first stage has two micro-batches in flight and room for one block that is kept; the last keeps both.
+    let refused = exported("megatron", "choose", Some(12)).unwrap_err();
+    assert!(refused.contains("[1, 0] blocks computed again"), "{refused}");
+    assert!(exported("torch", "none", None).unwrap_err().contains("2 devices"));
+    let json = exported("json", "choose", Some(12)).unwrap();
+    assert!(json.contains("\"replicas\": 2") && json.contains("\"full\""), "{json}");
+}
+
 #[test]
 fn what_modes_cannot_be_asked_with_is_refused() {
     let instance = chain(2, r#"{"device_kinds": [{"name": "gpu", "count": 2}]}"#);

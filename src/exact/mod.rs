@@ -16,7 +16,6 @@
 //! | [`ideals`] | the dynamic program over ideals |
 //! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
 //! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
-//! | [`device_levels`] | the same over ideals and free devices, level by level |
 //! | `unordered_items` | the same over ideals of the items that have an order, and sets of those that have none |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
@@ -29,7 +28,6 @@ pub mod bounds;
 pub mod closure;
 mod components;
 mod cut_states;
-pub mod device_levels;
 mod halves;
 pub mod heterogeneous;
 pub mod homogeneous;

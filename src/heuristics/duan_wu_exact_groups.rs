@@ -4,7 +4,11 @@
 //! The partition is that of [`duan_wu`]. The grouping is ours: the period is one of the costs of a stage on a choice, and
 //! the least limit is found among those by bisection. Whether a limit can be kept is decided stage by stage. A label is
 //! what the stages so far take of the inventory; a choice that holds another fitting one is left out, and so is a label that
-//! holds another: what completes the larger completes the smaller, with devices to spare.
+//! holds another: what completes the larger completes the smaller, with devices to spare. Where every choice takes one device, or one
+//! given group, it is a bottleneck assignment: whether a limit can be kept is a bipartite matching, found by augmenting paths
+//! (H. Kuhn, *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 1955).
+
+use std::mem;
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
@@ -31,7 +35,7 @@ fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
     let costs = duan_wu::most_stages(problem, workers).saturating_mul(workers.choices.len());
     let ways = workers.inventory.iter();
     let labels = ways.fold(1usize, |labels, count| labels.saturating_mul(count + 1));
-    match (costs <= MOST_COSTS, labels <= MOST_LABELS) {
+    match (costs <= MOST_COSTS, labels <= MOST_LABELS || all_single(workers)) {
         (true, true) => Ok(()),
         (false, _) => Err("it has too many possible groups to cost each for every stage"),
         (true, false) => Err("there are too many ways to take some of its devices"),
@@ -56,7 +60,8 @@ fn run(problem: &Problem, workers: &Workers, _seed: u64, must_stop: MustStop<'_>
 /// With one share for all stages each stage is weighed at its own best shares, as [`Grouping`] does; then the choices need
 /// not be the best.
 ///
-/// Time O(q C L + log(q C) q A²) for q stages, C choices, L to cost one, and A labels of which none holds another.
+/// Time O(q C L + log(q C) q A²) for q stages, C choices, L to cost one, and A labels of which none holds another; O(q C L + log(q C) q² C)
+/// where choices take one each.
 pub fn best(
     workers: &Workers,
     grouping: &Grouping,
@@ -78,12 +83,64 @@ pub fn best(
     let mut found = None;
     while low < high && !must_stop() {
         let middle = low + (high - low) / 2;
-        match within(workers, &costs, limits[middle], must_stop) {
+        let found_within = match all_single(workers) {
+            true => matched(workers, &costs, limits[middle]),
+            false => within(workers, &costs, limits[middle], must_stop),
+        };
+        match found_within {
             Some(choices) => (found, high) = (Some(choices), middle),
             None => low = middle + 1,
         }
     }
     found
+}
+
+/// Whether every choice takes one of the inventory, and no two the same.
+fn all_single(workers: &Workers) -> bool {
+    let mut seen = vec![false; workers.inventory.len()];
+    workers.choices.iter().all(|choice| {
+        let at = choice.takes.iter().position(|&takes| takes > 0);
+        choice.takes.iter().sum::<usize>() == 1 && at.is_some_and(|at| !mem::replace(&mut seen[at], true))
+    })
+}
+
+/// Choices that take one each, whose costs are all within a limit, if the inventory has them.
+fn matched(workers: &Workers, costs: &[Vec<u64>], limit_ns: u64) -> Option<Vec<usize>> {
+    let room = |choice: usize| -> usize {
+        let taken = workers.choices[choice].takes.iter().zip(&workers.inventory);
+        taken.map(|(takes, inventory)| takes * inventory).sum()
+    };
+    let mut stages_on: Vec<Vec<usize>> = vec![Vec::new(); workers.choices.len()];
+    for stage in 0..costs.len() {
+        // Breadth first: the choice that a stage would leave for another, and the stage that would come instead.
+        let mut comes_by: Vec<Option<usize>> = vec![None; stages_on.len()];
+        let mut open = vec![stage];
+        let mut next = 0;
+        let end = 'search: loop {
+            let &from = open.get(next)?;
+            next += 1;
+            for choice in 0..stages_on.len() {
+                if comes_by[choice].is_some() || costs[from][choice] > limit_ns {
+                    continue;
+                }
+                comes_by[choice] = Some(from);
+                if stages_on[choice].len() < room(choice) {
+                    break 'search choice;
+                }
+                open.extend(&stages_on[choice]);
+            }
+        };
+        let mut choice = end;
+        while let Some(comes) = comes_by[choice] {
+            let left = (0..stages_on.len()).find(|&other| stages_on[other].contains(&comes));
+            stages_on[choice].push(comes);
+            let Some(left) = left else { break };
+            stages_on[left].retain(|&other| other != comes);
+            choice = left;
+        }
+    }
+    let on = |stage| (0..stages_on.len()).find(|&choice| stages_on[choice].contains(&stage));
+    (0..costs.len()).map(on).collect()
 }
 
 /// What some first stages take of the inventory, the choice of the last of them, and the label before it.

@@ -1,16 +1,12 @@
 //! The search over ideals and free devices, level by level, as a step: periods of single devices without transfers.
 
 use crate::bound_source::BoundSource;
-use crate::cost::allocation::Allocation;
-use crate::exact::device_levels::line::Line;
-use crate::exact::device_levels::search::{self, Stations};
+use crate::device_levels::problem::DeviceLine;
+use crate::device_levels::search;
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
-use crate::exact::ideals::growth;
-use crate::options::WorkerMode;
 use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::units::gcd;
-use crate::workers::{Choice, Class, Workers};
+use crate::workers::Workers;
 
 impl HeterogeneousSearch<'_> {
     /// Searches levels of ideals and devices with so many nodes at most.
@@ -45,96 +41,4 @@ impl HeterogeneousSearch<'_> {
 /// Whether a problem is one for this search.
 pub(super) fn applies(problem: &Problem, workers: &Workers) -> bool {
     DeviceLine::new(problem, workers).is_some()
-}
-
-/// A problem as the search takes it: times in parts that all are multiples of.
-struct DeviceLine {
-    line: Line,
-    quantum_ns: u64,
-    /// For each class, the choice of one of its devices.
-    choices: Vec<usize>,
-}
-
-impl DeviceLine {
-    /// `None` where a stage may cost anything but the sum of its items' times on one device, or numbers are too large.
-    fn new(problem: &Problem, workers: &Workers) -> Option<Self> {
-        if !is_line(problem, workers) {
-            return None;
-        }
-        let classes = 0..workers.classes.len();
-        let choices: Vec<usize> = classes
-            .map(|class| single(workers, class))
-            .collect::<Option<_>>()?;
-        if workers.choices.len() != choices.len() {
-            return None;
-        }
-        let counts: Vec<usize> = choices
-            .iter()
-            .map(|&choice| inventory_of_single(workers, &workers.choices[choice]))
-            .collect::<Option<_>>()?;
-        let (times, quantum_ns) = times_in_quanta(problem, workers);
-        Some(Self {
-            line: Line::new(&times, &counts, &growth::successors(problem)).ok()?,
-            quantum_ns,
-            choices,
-        })
-    }
-
-    /// The plan of some stations in order.
-    fn allocation(&self, stations: &Stations, items: usize) -> Allocation {
-        let mut assignment = vec![0; items];
-        for (stage, (_, tasks)) in stations.iter().enumerate() {
-            tasks.iter().for_each(|&task| assignment[task] = stage);
-        }
-        Allocation {
-            assignment,
-            choices: stations.iter().map(|&(class, _)| self.choices[class]).collect(),
-            global: Vec::new(),
-            modes: None,
-        }
-    }
-}
-
-/// Whether all that a stage costs is the sum of its items' times on one device.
-fn is_line(problem: &Problem, workers: &Workers) -> bool {
-    let is_whole = |class: &Class| match class.resources.as_slice() {
-        [resource] => resource.forward_rate == 1.0 && resource.backward_rate == 1.0,
-        _ => false,
-    };
-    let is_sequential = match problem.settings.worker {
-        WorkerMode::Sequential => true,
-        WorkerMode::Concurrent => false,
-    };
-    let is_free = problem.transfers.is_empty() && problem.memory_never_binds();
-    is_free && is_sequential && !problem.settings.all_stages && workers.classes.iter().all(is_whole)
-}
-
-/// Times by class and item in parts that all are multiples of, and such a part in ns.
-fn times_in_quanta(problem: &Problem, workers: &Workers) -> (Vec<Vec<Option<u64>>>, u64) {
-    let times = |class: usize| {
-        let times = problem.items.iter().map(move |item| item.times[class]);
-        times.map(|times| times.map(|times| times.forward_ns + times.backward_ns))
-    };
-    let classes = 0..workers.classes.len();
-    let all = classes.clone().flat_map(times).flatten();
-    let quantum_ns = all.fold(0, gcd).max(1);
-    // Objectives are whole ns.
-    let quantum_ns = match quantum_ns.is_multiple_of(problem.settings.ticks_per_ns) {
-        true => quantum_ns,
-        false => 1,
-    };
-    let in_quanta = |class| times(class).map(|time| Some(time? / quantum_ns)).collect();
-    (classes.map(in_quanta).collect(), quantum_ns)
-}
-
-/// The choice of one device of a class alone.
-fn single(workers: &Workers, class: usize) -> Option<usize> {
-    let is_it = |choice: &Choice| workers.is_single(choice) && choice.devices[class] == 1;
-    workers.choices.iter().position(is_it)
-}
-
-/// How many there are of what a choice takes one of; `None` where it takes more.
-fn inventory_of_single(workers: &Workers, choice: &Choice) -> Option<usize> {
-    let at = choice.takes.iter().position(|&takes| takes == 1)?;
-    (choice.takes.iter().sum::<usize>() == 1).then(|| workers.inventory[at])
 }

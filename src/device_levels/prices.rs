@@ -14,7 +14,7 @@
 //! approached by subgradient steps (Held, Wolfe and Crowder 1974; step length after Polyak 1969). Any prices give a valid test:
 //! they are whole numbers, and what devices earn at them is exact or rounded up.
 
-use crate::exact::device_levels::line::{Line, TaskSet, tasks};
+use crate::device_levels::line::{Line, TaskSet, tasks};
 
 /// What prices add up to. Large enough that rounding does not matter, small enough that sums of prices are exact in a double.
 const TOTAL: f64 = (1u64 << 40) as f64;

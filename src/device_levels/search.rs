@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::exact::device_levels::levels::{Found, Levels, Limits};
-use crate::exact::device_levels::line::{Line, TaskSet, tasks};
-use crate::exact::device_levels::prices::{Prices, Pricing};
+use crate::device_levels::levels::{Found, Levels, Limits};
+use crate::device_levels::line::{Line, TaskSet, tasks};
+use crate::device_levels::prices::{Prices, Pricing};
 
 /// First and last width of a search, and the factor between two widths.
 const FIRST_WIDTH: usize = 60;
-const LAST_WIDTH: usize = 1 << 19;
+pub(super) const LAST_WIDTH: usize = 1 << 19;
 const WIDER: usize = 3;
 /// Width from which on periods between the bounds are refuted too.
 const FIRST_RAISE: usize = 2000;
@@ -21,7 +21,7 @@ const STEPS: usize = 200;
 /// The first plan is looked for at periods that grow by this part.
 const GROWTH: u64 = 16;
 
-/// Class and tasks, by the caller's numbers, of each station in order.
+/// Class and tasks of each station in order, tasks in ascending order.
 pub(crate) type Stations = Vec<(usize, Vec<usize>)>;
 
 /// What a search knows at its end.
@@ -55,50 +55,77 @@ pub fn search(
     budget: u64,
     must_stop: &dyn Fn() -> bool,
 ) -> Outcome {
-    let outcome = Outcome {
-        upper: known,
-        ..Outcome::default()
-    };
-    let lines = [line.clone(), line.reversed()];
-    let mut search = Search {
-        lines,
-        stations,
-        budget,
-        must_stop,
-        outcome,
-        effort: [0; 2],
-        prices: BTreeMap::new(),
-    };
+    let mut search = Search::new(line, stations, known, budget, must_stop);
     search.run();
     search.outcome
 }
 
+/// From how many ends a search of this width starts: both at the first width, then the one that took less work there.
+fn ways(width: usize) -> usize {
+    if width == FIRST_WIDTH { 2 } else { 1 }
+}
+
 /// A line, what is known of it, and the limits of its search.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     /// The line, and the line read from its end.
     lines: [Line; 2],
     stations: usize,
     budget: u64,
     must_stop: &'a dyn Fn() -> bool,
-    outcome: Outcome,
-    /// Work of both directions at the first width.
+    /// What is known so far.
+    pub outcome: Outcome,
+    /// Work of both directions at the first width or below.
     effort: [u64; 2],
+    /// Subgradient steps for the prices of a period.
+    pub steps: usize,
     /// Prices of the periods so far.
     prices: BTreeMap<u64, Prices>,
 }
 
-impl Search<'_> {
-    fn run(&mut self) {
+impl<'a> Search<'a> {
+    /// A search that knows a plan's period at most.
+    pub(super) fn new(
+        line: &Line,
+        stations: usize,
+        known: Option<u64>,
+        budget: u64,
+        must_stop: &'a dyn Fn() -> bool,
+    ) -> Self {
+        let outcome = Outcome {
+            upper: known,
+            ..Outcome::default()
+        };
+        Self {
+            lines: [line.clone(), line.reversed()],
+            stations,
+            budget,
+            must_stop,
+            outcome,
+            effort: [0; 2],
+            steps: STEPS,
+            prices: BTreeMap::new(),
+        }
+    }
+
+    /// Raises the bound as far as simple bounds and prices do; whether there is anything to search for.
+    pub(super) fn begin(&mut self) -> bool {
         let Some(lower) = self.simple_bound() else {
             self.outcome.lower = u64::MAX;
-            return;
+            return false;
         };
         if self.lines[0].tasks() == 0 {
             (self.outcome.plan, self.outcome.upper) = (Some(Vec::new()), Some(0));
-            return;
+            return false;
         }
         self.outcome.lower = lower;
         self.raise_by_prices();
+        true
+    }
+
+    fn run(&mut self) {
+        if !self.begin() {
+            return;
+        }
         let mut width = FIRST_WIDTH;
         while !self.is_over() && width <= LAST_WIDTH {
             self.descend(width);
@@ -109,7 +136,8 @@ impl Search<'_> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether nothing is left to find, or no work to find it with.
+    pub(super) fn is_over(&self) -> bool {
         self.outcome.proved() || self.outcome.work > self.budget || (self.must_stop)()
     }
 
@@ -130,7 +158,7 @@ impl Search<'_> {
     }
 
     /// No plan is longer than all tasks on their slowest classes. `O(classes · n)`.
-    fn longest(&self) -> u64 {
+    pub(super) fn longest(&self) -> u64 {
         let line = &self.lines[0];
         (0..line.tasks())
             .map(|i| line.times.iter().filter_map(|row| row[i]).max().unwrap_or(0))
@@ -168,7 +196,7 @@ impl Search<'_> {
                 .or(self.prices.first_key_value());
             let start = near.map_or(vec![1; line.tasks()], |(_, prices)| prices.price.clone());
             let mut pricing = Pricing::new(line, period, self.stations);
-            let prices = pricing.improve(&start, STEPS, self.must_stop);
+            let prices = pricing.improve(&start, self.steps, self.must_stop);
             self.outcome.work += pricing.work;
             self.prices.insert(period, prices);
         }
@@ -194,7 +222,7 @@ impl Search<'_> {
                 .outcome
                 .upper
                 .map_or(period >= self.longest(), |upper| period + 1 >= upper);
-            if self.decide(period, width) {
+            if self.decide(period, width, ways(width)) {
                 step *= 2;
             } else if last {
                 return;
@@ -208,18 +236,16 @@ impl Search<'_> {
     fn raise(&mut self, width: usize) {
         while let Some(upper) = self.outcome.upper {
             let period = self.outcome.lower + upper.saturating_sub(self.outcome.lower + 1) / 2;
-            if self.is_over() || period + 1 >= upper || !self.decide(period, width) {
+            if self.is_over() || period + 1 >= upper || !self.decide(period, width, ways(width)) {
                 return;
             }
         }
     }
 
-    /// Whether a plan within a period was found, or proved not to be: in both directions at the first width, then in the one that
-    /// took less work there.
-    fn decide(&mut self, period: u64, width: usize) -> bool {
+    /// Whether a plan within a period was found, or proved not to be, in one or two ways: first from the end that took less work so far.
+    pub(super) fn decide(&mut self, period: u64, width: usize, ways: usize) -> bool {
         let better = usize::from(self.effort[1] < self.effort[0]);
-        let others = if width == FIRST_WIDTH { 1 } else { 0 };
-        (0..=others).any(|other| self.attempt((better + other) % 2, period, width))
+        (0..ways).any(|other| self.attempt((better + other) % 2, period, width))
     }
 
     /// Whether a search in one direction found a plan within a period, which is kept, or proved that there is none.
@@ -238,7 +264,7 @@ impl Search<'_> {
             let mut levels = Levels::new(&self.lines[way], period, &prices, &limits);
             found = levels.run(self.stations);
             self.outcome.work += levels.work();
-            self.effort[way] += if width == FIRST_WIDTH { levels.work() } else { 0 };
+            self.effort[way] += if width <= FIRST_WIDTH { levels.work() } else { 0 };
         }
         match found {
             Found::Plan(stations) => self.keep(way, &stations),
@@ -262,10 +288,13 @@ impl Search<'_> {
         if self.outcome.upper.is_some_and(|upper| upper <= period) {
             return;
         }
-        let named = |&(class, set): &(usize, TaskSet)| (class, tasks(set).map(|i| line.label[i]).collect());
-        let mut plan: Stations = stations.iter().map(named).collect();
+        let last = line.tasks().saturating_sub(1);
+        let number = |task| if way == 1 { last - task } else { task };
+        let numbered = |&(class, set): &(usize, TaskSet)| (class, tasks(set).map(number).collect());
+        let mut plan: Stations = stations.iter().map(numbered).collect();
         if way == 1 {
             plan.reverse();
+            plan.iter_mut().for_each(|(_, tasks)| tasks.reverse());
         }
         (self.outcome.plan, self.outcome.upper) = (Some(plan), Some(period));
     }

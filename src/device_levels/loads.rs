@@ -1,7 +1,7 @@
 //! All maximal loads of one station: what a device may do next, once some tasks are done.
 
-use crate::exact::device_levels::line::{Line, TaskSet, tasks};
-use crate::exact::device_levels::prices::{Prices, sort_by_rate};
+use crate::device_levels::line::{Line, TaskSet, tasks};
+use crate::device_levels::prices::{Prices, sort_by_rate};
 
 /// How often a search asks whether it must stop, in nodes: a millisecond or so.
 const ASK_EVERY: u64 = 1 << 11;

@@ -1,8 +1,5 @@
 //! A line of stations for unlike devices: tasks, their times by device class, and their order.
 
-use crate::exact::bits::Rows;
-use crate::exact::closure::{self, Closure};
-
 /// A set of tasks, one bit each.
 pub(crate) type TaskSet = u128;
 
@@ -14,17 +11,15 @@ pub(crate) const MOST_TASKS: usize = TaskSet::BITS as usize;
 pub enum LineError {
     /// More tasks than `MOST_TASKS`.
     TooManyTasks,
-    /// Rows of times, counts and successors differ in length, or a successor is no task.
+    /// Rows of times, counts and successors differ in length, or a successor is no later task.
     Shape,
-    /// The precedences have a cycle.
-    Cycle,
     /// A class's times add up to 2^32 or more, or there are 2^64 or more ways to choose devices.
     TooLarge,
 }
 
 /// Tasks in a partial order, to be cut into stations; a station is run by one device, and a device runs at most one station.
 ///
-/// Tasks are numbered in a topological order of the input; [`Line::label`] leads back.
+/// Tasks are numbered such that each comes before its successors.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Time of each task by class: `times[class][task]`, or nothing where the class cannot do the task.
@@ -35,8 +30,6 @@ pub struct Line {
     pub before: Vec<TaskSet>,
     /// Tasks that must lie in a task's station or a later one, transitively.
     pub after: Vec<TaskSet>,
-    /// The caller's number of each task.
-    pub label: Vec<usize>,
 }
 
 /// Tasks of a set, in ascending order.
@@ -53,11 +46,11 @@ pub fn tasks(set: TaskSet) -> impl Iterator<Item = usize> {
 }
 
 impl Line {
-    /// A line of `times[class][task]`, `counts[class]` devices and `successors[task]`.
+    /// A line of `times[class][task]`, `counts[class]` devices and `successors[task]`, which have larger numbers.
     ///
     /// # Errors
     ///
-    /// [`LineError`]: too many tasks, shapes that differ, a cycle, or sums that do not fit.
+    /// [`LineError`]: too many tasks, shapes that differ, successors that are no later tasks, or sums that do not fit.
     pub fn new(
         times: &[Vec<Option<u64>>],
         counts: &[usize],
@@ -68,7 +61,8 @@ impl Line {
             return Err(LineError::TooManyTasks);
         }
         let shapes = times.len() == counts.len() && times.iter().all(|row| row.len() == n);
-        if !shapes || successors.iter().flatten().any(|&j| j >= n) {
+        let is_later = |(i, later): (usize, &Vec<usize>)| later.iter().all(|&j| i < j && j < n);
+        if !shapes || !successors.iter().enumerate().all(is_later) {
             return Err(LineError::Shape);
         }
         let total = |row: &Vec<Option<u64>>| {
@@ -87,18 +81,20 @@ impl Line {
             .iter()
             .try_fold(1u64, |product, &count| product.checked_mul(count as u64 + 1))
             .ok_or(LineError::TooLarge)?;
-        let label = closure::topological(successors).ok_or(LineError::Cycle)?;
-        let closure = Closure::of_sorted(&renumbered(successors, &label));
-        let sets = |rows: &Rows| (0..n).map(|task| set(rows.row(task))).collect();
+        let (mut before, mut after) = (vec![0; n], vec![0; n]);
+        for i in 0..n {
+            for &j in &successors[i] {
+                before[j] |= before[i] | 1 << i;
+            }
+        }
+        for i in (0..n).rev() {
+            after[i] = successors[i].iter().fold(0, |set, &j| set | after[j] | 1 << j);
+        }
         Ok(Line {
-            times: times
-                .iter()
-                .map(|row| label.iter().map(|&i| row[i]).collect())
-                .collect(),
+            times: times.to_vec(),
             counts,
-            before: sets(&closure.ancestors),
-            after: sets(&closure.descendants),
-            label,
+            before,
+            after,
         })
     }
 
@@ -124,13 +120,12 @@ impl Line {
             counts: self.counts.clone(),
             before: turn(&self.after),
             after: turn(&self.before),
-            label: self.label.iter().rev().copied().collect(),
         }
     }
 
     /// Number of tasks.
     pub(crate) fn tasks(&self) -> usize {
-        self.label.len()
+        self.before.len()
     }
 
     /// Number of classes.
@@ -151,22 +146,4 @@ impl Line {
     pub fn load(&self, class: usize, set: TaskSet) -> Option<u64> {
         tasks(set).try_fold(0, |sum, i| Some(sum + self.times[class][i]?))
     }
-}
-
-/// Direct successors of tasks in a new numbering, from those in the old; `label` leads back to it.
-fn renumbered(successors: &[Vec<usize>], label: &[usize]) -> Vec<Vec<usize>> {
-    let mut position = vec![0; label.len()];
-    for (at, &task) in label.iter().enumerate() {
-        position[task] = at;
-    }
-    let new = |&task: &usize| successors[task].iter().map(|&later| position[later]).collect();
-    label.iter().map(new).collect()
-}
-
-/// A set of words as one number.
-fn set(words: &[u64]) -> TaskSet {
-    words
-        .iter()
-        .rev()
-        .fold(0, |set, &word| set << u64::BITS | TaskSet::from(word))
 }

@@ -15,9 +15,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::exact::device_levels::line::{Line, TaskSet};
-use crate::exact::device_levels::loads::Loads;
-use crate::exact::device_levels::prices::Prices;
+use crate::device_levels::line::{Line, TaskSet};
+use crate::device_levels::loads::Loads;
+use crate::device_levels::prices::Prices;
 
 /// States that a state is compared with in the test of dominance.
 const MOST_COMPARED: usize = 1000;

@@ -40,6 +40,8 @@ sources! {
     MemoryOfALayer = "memory of a layer",
     /// The cheapest stage that could hold an item.
     AnchoredStage = "anchored stage",
+    /// What the first stages of a plan can carry, boundary by boundary.
+    BoundaryChain = "chain of boundaries",
     /// Three blocks around one stage.
     ThreeBlock = "three-block",
     /// Stage windows, one of them empty.

@@ -50,6 +50,8 @@ switches! {
     boundaries,
     /// The anchored stage bound.
     anchored,
+    /// What the first stages can carry, boundary by boundary, where transfers are blocking.
+    boundary_chain,
     /// What is proved without transfers, for overlapped ones.
     work_alone,
     /// What is proved without pendant items: those that hang on one other alone.

@@ -12,6 +12,7 @@
 //! | [`incumbent`] | the best plan and bound, and what is of interest between them |
 //! | [`presolve`] | joins items that some best plan keeps together |
 //! | [`bounds`] | lower bounds that need no search |
+//! | [`boundary_chain`] | what the first stages can carry, boundary by boundary |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
 //! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
@@ -24,6 +25,7 @@
 //! | `tuning` | every number the engine was tuned by |
 
 mod bits;
+pub mod boundary_chain;
 pub mod bounds;
 pub mod closure;
 mod components;

@@ -188,6 +188,21 @@ tuning! {
 
     /// Programs of the anchored stage bound: each rules out the items of a stage, so a problem that needs more is of another kind.
     programs_of_anchors: usize = 8,
+    /// Relaxations of a boundary in a chain of them, and items and transfers looked at in all of these, at most: two seconds' work,
+    /// twenty seconds', and minutes' (NASNet in 8 stages, 1,250 items, has a gap of 0.5 % within the first two).
+    efforts_of_chains: [[u64; 2]; 3] = [[32, 1_000_000], [1_000, 12_000_000], [1_000, 80_000_000]],
+    /// Places for items, stages times items, beyond which the second effort comes before the first round of ideals and program, not behind:
+    /// random networks of 120 layers in 8 stages are proved by that round in seconds, NASNet in none of them.
+    places_of_chains_first: usize = 5_000,
+    /// One part in so many of these relaxations is taken in the first rounds. Not measured.
+    nodes_of_quick_chains: usize = 16,
+    /// Rounds with few relaxations, and with all of them. Not measured.
+    rounds_of_chains: [usize; 2] = [8, 4],
+    /// Steps by which shares of a transfer change are one part in so many of it at first, and smaller from round to round. Not
+    /// measured.
+    parts_of_first_step_of_shares: i128 = 4,
+    /// What is open is halved down to this part of the limit by chains of boundaries.
+    not_halved_by_chains: u64 = 4096,
     /// Branch-and-bound nodes of each program of the three-block bound.
     nodes_of_three_blocks: u64 = 50,
     /// Extensions of a stage before anything slower: hundredths of a second's work.

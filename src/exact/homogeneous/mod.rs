@@ -1,5 +1,6 @@
 //! The exact engine where every stage runs on one device like any other: the steps of each method, and their order.
 
+mod chain;
 pub(crate) mod destructive;
 mod diagram;
 pub(crate) mod ideals;
@@ -34,6 +35,8 @@ pub(crate) enum Step {
     Incumbents,
     /// The anchored stage bound.
     Anchored,
+    /// What the first stages can carry, for periods with blocking transfers, with so many relaxations a boundary, and steps, at most.
+    BoundaryChain([u64; 2]),
     /// The three-block bound.
     ThreeBlock,
     /// What can be proved without transfers, for overlapped ones, with so many pairs of ideals at most.
@@ -66,6 +69,7 @@ impl Step {
         match self {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,
+            Self::BoundaryChain(_) => switches.boundary_chain,
             Self::ThreeBlock => true,
             Self::WorkAlone(_) => switches.work_alone && relaxed::has_work_alone(problem),
             Self::PendantItems(_) => switches.pendant_items,
@@ -162,17 +166,30 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         Anchored,
         UnorderedItems(TUNING.steps_of_unordered_items),
     ];
+    let [early, late] = with_chain(LONGER, problem);
     let others = [
+        BoundaryChain(TUNING.efforts_of_chains[0]),
         PendantItems(TUNING.steps_of_relaxed_pairs[0]),
         Evolution,
         WorkAlone(TUNING.steps_of_relaxed_pairs[1]),
-        LONGER,
+        early,
+        late,
         PendantItems(TUNING.steps_of_relaxed_pairs[1]),
         LONG,
+        BoundaryChain(TUNING.efforts_of_chains[2]),
         LAST,
         Ideals(u64::MAX),
     ];
     first.into_iter().chain(short_ones).chain(others).collect()
+}
+
+/// A step and the chain of boundaries with its second effort, in the order that is better for the problem.
+fn with_chain(step: Step, problem: &Problem) -> [Step; 2] {
+    let chain = Step::BoundaryChain(TUNING.efforts_of_chains[1]);
+    match problem.items.len() * problem.stages() > TUNING.places_of_chains_first {
+        true => [chain, step],
+        false => [step, chain],
+    }
 }
 
 /// A search, and names for the items of its problem.
@@ -197,6 +214,7 @@ impl Portfolio for Steps<'_> {
         match step {
             Step::Incumbents => quick::find_incumbents(search),
             Step::Anchored => stage_bounds::raise_by_anchors(search, labels)?,
+            Step::BoundaryChain(effort) => return Ok(chain::along_boundaries(search, effort)),
             Step::ThreeBlock => stage_bounds::raise_by_three_blocks(search, labels)?,
             Step::WorkAlone(most_pairs) => relaxed::work_alone(search, most_pairs),
             Step::PendantItems(most_pairs) => relaxed::without_pendant_items(search, most_pairs),

@@ -13,15 +13,18 @@ use crate::problem::{Problem, Transfer};
 
 /// The ends of a transfer that decide whether it crosses a boundary: it does if any of the first lie before it, and not all
 /// of the last.
-pub(super) struct Span {
-    first: Vec<usize>,
-    last: Vec<usize>,
-    ns: i128,
+pub(crate) struct Span {
+    /// Any of them before the boundary, and it crosses;
+    pub first: Vec<usize>,
+    /// unless all of these are.
+    pub last: Vec<usize>,
+    /// What either side pays.
+    pub ns: i128,
 }
 
 impl Span {
     /// One end stands for all where it lies before, or behind, all others. Items are numbered along the order.
-    pub(super) fn new(transfer: &Transfer, closure: &Closure) -> Self {
+    pub(crate) fn new(transfer: &Transfer, closure: &Closure) -> Self {
         let mut ends: Vec<usize> = transfer.items().collect();
         ends.sort_unstable();
         let (least, most) = (ends[0], ends[ends.len() - 1]);
@@ -39,7 +42,7 @@ impl Span {
     }
 
     /// Whether it crosses the boundary behind a set.
-    fn crosses(&self, members: &FixedBitSet) -> bool {
+    pub(crate) fn crosses(&self, members: &FixedBitSet) -> bool {
         self.first.iter().any(|&end| members.contains(end))
             && !self.last.iter().all(|&end| members.contains(end))
     }

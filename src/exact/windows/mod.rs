@@ -2,7 +2,7 @@
 #![doc = include_str!("../../../formulations/windows.md")]
 
 pub mod boundaries;
-mod boundary;
+pub(crate) mod boundary;
 pub(crate) mod demands;
 mod limits;
 pub(crate) mod min_cut;

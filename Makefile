@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-hybrid-online docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -66,6 +66,9 @@ bench-law: build ## Hold the portfolio against the best of its parts; LAW='--lim
 
 bench-assembly-lines: build ## Prove lines from the literature, beside CP-SAT, hours; ASSEMBLY_LINES=--quick takes ten minutes and prints; writes benches/ASSEMBLY-LINES.md
 	benches/assembly-lines $(ASSEMBLY_LINES)
+
+bench-branching: build ## Hold plans and proofs of branching networks beside CP-SAT, an hour or two; BRANCHING='--every 12' is shorter; writes benches/BRANCHING.md
+	benches/branching $(BRANCHING)
 
 bench-online: setup ## Time a slot of hybrid parallelism; writes benches/ONLINE.md
 	cargo bench --locked --bench online

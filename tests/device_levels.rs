@@ -17,14 +17,9 @@ fn random_line(seed: u64) -> (Line, usize) {
     let mut time = || rng.random_ratio(5, 6).then(|| rng.random_range(0..=most));
     let times: Vec<Vec<Option<u64>>> = (0..classes).map(|_| (0..n).map(|_| time()).collect()).collect();
     let counts: Vec<usize> = (0..classes).map(|_| rng.random_range(0..3)).collect();
-    let mut successors = vec![Vec::new(); n];
-    for i in 0..n {
-        for j in i + 1..n {
-            if rng.random_range(0..4) < density {
-                successors[i].push(j);
-            }
-        }
-    }
+    let successors: Vec<Vec<usize>> = (0..n)
+        .map(|i| (i + 1..n).filter(|_| rng.random_range(0..4) < density).collect())
+        .collect();
     let line = Line::new(&times, &counts, &successors).unwrap();
     (line, rng.random_range(0..5))
 }

@@ -379,7 +379,10 @@ fn wrong_modes_are_told() {
 
 /// What a framework is told of a plan of four equal blocks in two stages, or why it cannot be told.
 fn exported(target: &str, recompute: &str, memory_bytes: Option<u64>) -> Result<String, String> {
-    let instance = chain(4, r#"{"device_kinds": [{"name": "gpu", "count": 4}], "link": {"bandwidth_bytes_per_s": 1e15}}"#);
+    let instance = chain(
+        4,
+        r#"{"device_kinds": [{"name": "gpu", "count": 4}], "link": {"bandwidth_bytes_per_s": 1e15}}"#,
+    );
     let options = PipelineOptions {
         stages: Some(2),
         all_stages: Some(true),
@@ -400,13 +403,19 @@ fn megatron_is_told_degrees_and_recomputation() {
                   --tensor-model-parallel-size 1";
     let again = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
     assert_eq!(exported("megatron", "none", None), Ok(format!("{layout}\n")));
-    assert_eq!(exported("megatron", "full", None), Ok(format!("{layout} {again}\n")));
+    assert_eq!(
+        exported("megatron", "full", None),
+        Ok(format!("{layout} {again}\n"))
+    );
     // The first stage has two micro-batches in flight and room for one block that is kept; the last keeps both.
     let refused = exported("megatron", "choose", Some(12)).unwrap_err();
     assert!(refused.contains("[1, 0] blocks computed again"), "{refused}");
     assert!(exported("torch", "none", None).unwrap_err().contains("2 devices"));
     let json = exported("json", "choose", Some(12)).unwrap();
-    assert!(json.contains("\"replicas\": 2") && json.contains("\"full\""), "{json}");
+    assert!(
+        json.contains("\"replicas\": 2") && json.contains("\"full\""),
+        "{json}"
+    );
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 /// How much effort a round of ideals and program beside each other takes at most.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
+    /// Pairs of slices that are passed over without transfers, before anything else.
+    pub work_alone: u64,
     /// Pairs of slices that are passed over.
     pub pairs: u64,
     /// Work of the tree search over ideals.
@@ -26,6 +28,8 @@ impl Round {
     pub(crate) fn larger(self) -> Self {
         let larger = |effort: u64| effort.saturating_mul(TUNING.growth_within_a_round);
         Self {
+            // Asked once a round.
+            work_alone: 0,
             pairs: larger(self.pairs),
             tree: larger(self.tree),
             stages: larger(self.stages),
@@ -170,8 +174,8 @@ tuning! {
     reached_pairs_between_clock_looks: usize = 1 << 24,
     /// Pairs looked at between two looks at the clock, at least, so that threads have something to share. Not measured.
     least_pairs_between_clock_looks: usize = 64,
-    /// Steps that looking at a stage between two pairs counts for, so that limits of steps mean about the same time whatever a pass does. Not
-    /// measured.
+    /// Steps that looking at a stage between two pairs counts for, so that limits of steps mean about the same time whatever a pass does: on
+    /// slow-1064 of the cases 200 million stages took 12 s, where as many pairs that had been met before take half a second.
     steps_of_a_stage: u64 = 32,
     /// Steps that looking at a pair of nodes counts for, likewise. Not measured.
     steps_of_a_node_pair: u64 = 8,
@@ -212,25 +216,30 @@ tuning! {
     /// Searches over ideals before anything slower: tenths of a second each; more pairs of ideals where transfers are blocking, since
     /// cut states leave few of them to look at closely (GoogLeNet in 6 stages takes 1.2 s so, 2.3 s where the program comes between).
     short_rounds: [Round; 2] = [
-        Round { pairs: 20_000_000, tree: 60_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
-        Round { pairs: 500_000_000, tree: 60_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { work_alone: 0, pairs: 20_000_000, tree: 60_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { work_alone: 0, pairs: 500_000_000, tree: 60_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
     ],
     /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
     /// and whatever it takes. The program of the last round ends with a proof alone.
     rounds: [Round; 3] = [
-        Round { pairs: 2_000_000_000, tree: 600_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
-        Round { pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
-        Round { pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
+        Round { work_alone: 4_000_000_000, pairs: 2_000_000_000, tree: 600_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
+        Round { work_alone: 0, pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
+        Round { work_alone: 0, pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
     ],
     /// How many times as much one half of a round does than before, where it is done and the other, ideals or program, is not.
     growth_within_a_round: u64 = 4,
-    /// Pairs of slices that are passed over without transfers, or without pendant items: at first, and once that was too little, some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them).
-    steps_of_relaxed_pairs: [u64; 2] = [200_000_000, 4_000_000_000],
+    /// Pairs of slices that are passed over without transfers, or without pendant items: before a small program, before another one, and
+    /// once that was too little, some seconds of work (EfficientNet without transfers in 8 stages takes more than half of them). With the
+    /// first, slow-1171 of the cases is proved in 2 s of processor time; the second takes 4 s before the program begins, which needs 0.7 s.
+    steps_of_relaxed_pairs: [u64; 3] = [20_000_000, 200_000_000, 4_000_000_000],
     /// How long the ideals are alone: a program that is begun cannot be stopped at once, and most ideals need less.
     head_start_of_ideals: Duration = Duration::from_millis(50),
     /// Places for items, stages times items, beyond which a program takes longer to build than ideals to search: it comes last
     /// and alone. A transformer of 20,000 operators takes 0.5 s so, 2.2 s with a program beside.
     places_of_programs: usize = 100_000,
+    /// Places up to which a program is small: its turn comes before long ones of ideals alone. slow-1021, slow-1116 and slow-1171 of the
+    /// cases, with about 100, take some tenths of a second so, and more than 10 s otherwise; most measured networks have a thousand and more.
+    places_of_small_programs: usize = 300,
     /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
     solutions_excluded: usize = 8,
     /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.

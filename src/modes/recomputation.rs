@@ -64,6 +64,15 @@ pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -
     workspaces.iter().filter_map(within).min_by_key(|ways| ways.time)
 }
 
+/// A layer that goes over from its fastest way to its smallest.
+struct Change {
+    layer: usize,
+    way: usize,
+    /// How much longer it takes.
+    time: u64,
+    saved_bytes: u64,
+}
+
 /// Ways that fit so many bytes, by the rule of Piper (J. Tarnawski, D. Narayanan, A. Phanishayee, NeurIPS 2021): from the fastest on, the
 /// layer that gains most bytes for its time goes over to its smallest way, until all fit. A change that later ones make unnecessary is not
 /// undone. `None` if the smallest ways do not fit.
@@ -76,25 +85,25 @@ pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) ->
         (0..layer.ways.len()).min_by_key(bytes).unwrap_or(0)
     };
     let change = |(at, layer): (usize, &&LayerWays)| {
-        let (fastest, to) = (&layer.ways[0], smallest(layer));
-        let saved_bytes =
-            kept_bytes(fastest, in_flight).checked_sub(kept_bytes(&layer.ways[to], in_flight))?;
-        (saved_bytes > 0).then(|| (layer.ways[to].time() - fastest.time(), saved_bytes, at, to))
+        let (fastest, way) = (&layer.ways[0], smallest(layer));
+        let smaller = &layer.ways[way];
+        let saved_bytes = kept_bytes(fastest, in_flight).checked_sub(kept_bytes(smaller, in_flight))?;
+        (saved_bytes > 0).then(|| Change {
+            layer: at,
+            way,
+            time: smaller.time() - fastest.time(),
+            saved_bytes,
+        })
     };
-    let mut changes: Vec<(u64, u64, usize, usize)> = layers.iter().enumerate().filter_map(change).collect();
-    changes.sort_by(|one, other| {
-        let cross = |(time, _, ..): &(u64, u64, usize, usize), (_, bytes, ..): &(u64, u64, usize, usize)| {
-            u128::from(*time) * u128::from(*bytes)
-        };
-        cross(one, other)
-            .cmp(&cross(other, one))
-            .then(one.2.cmp(&other.2))
-    });
+    let mut changes: Vec<Change> = layers.iter().enumerate().filter_map(change).collect();
+    // Time for a byte, without dividing.
+    let price = |one: &Change, other: &Change| u128::from(one.time) * u128::from(other.saved_bytes);
+    changes.sort_by(|one, other| price(one, other).cmp(&price(other, one)));
     let mut changes = changes.into_iter();
     while bytes_of(layers, &ways.ways, in_flight) > limit_bytes {
-        let (time, _, at, to) = changes.next()?;
-        ways.time += time;
-        ways.ways[at] = to;
+        let change = changes.next()?;
+        ways.time += change.time;
+        ways.ways[change.layer] = change.way;
     }
     Some(ways)
 }

@@ -39,8 +39,6 @@ pub(crate) enum Step {
     BoundaryChain([u64; 2]),
     /// The three-block bound.
     ThreeBlock,
-    /// What can be proved without transfers, for overlapped ones, with so many pairs of ideals at most.
-    WorkAlone(u64),
     /// What can be proved without pendant items, with so many pairs of ideals at most.
     PendantItems(u64),
     /// The dynamic program over ideals of the ordered items and sets of the others, for periods, with so many steps at most.
@@ -71,7 +69,6 @@ impl Step {
             Self::Anchored => switches.anchored,
             Self::BoundaryChain(_) => switches.boundary_chain,
             Self::ThreeBlock => true,
-            Self::WorkAlone(_) => switches.work_alone && relaxed::has_work_alone(problem),
             Self::PendantItems(_) => switches.pendant_items,
             Self::UnorderedItems(_) => switches.unordered_items && by_ideals,
             Self::Ideals(_) => switches.ideals && by_ideals,
@@ -109,26 +106,15 @@ fn steps(method: Method, problem: &Problem) -> Vec<Step> {
 /// Where any step may be hopeless and another take no time, steps take turns, each with about ten times the effort of the last.
 fn steps_of_period(problem: &Problem) -> Vec<Step> {
     use Step::*;
-    let short = Searches(match problem.settings.communication {
-        Communication::Blocking => TUNING.short_rounds[1],
-        Communication::Ignored | Communication::Overlapped => TUNING.short_rounds[0],
-    });
-    // A program beside pairs takes half of their threads. Without transfers there is nothing to relax.
-    let of_pairs = |pairs| {
-        Searches(Round {
-            pairs,
-            ..TUNING.short_rounds[0]
-        })
-    };
-    let short_of_pairs = match problem.settings.communication {
-        Communication::Ignored => of_pairs(TUNING.steps_of_relaxed_pairs[1]),
-        Communication::Overlapped => of_pairs(TUNING.steps_of_relaxed_pairs[0]),
-        Communication::Blocking => short,
-    };
+    let places = problem.items.len() * problem.stages();
+    let [least_pairs, few_pairs, many_pairs] = TUNING.steps_of_relaxed_pairs;
+    let is_small = places <= TUNING.places_of_small_programs;
+    let of_relaxed = if is_small { least_pairs } else { few_pairs };
+    let short = short_round(problem, of_relaxed);
     const LONGER: Step = Parallel(TUNING.rounds[0]);
     const LONG: Step = Parallel(TUNING.rounds[1]);
     const LAST: Step = Parallel(TUNING.rounds[2]);
-    if problem.items.len() * problem.stages() > TUNING.places_of_programs {
+    if places > TUNING.places_of_programs {
         return vec![
             Incumbents,
             Anchored,
@@ -152,14 +138,12 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
             Ideals(u64::MAX),
         ];
     }
-    // Few ideals take less time than anything else. Passes that may lie apart have fewer pairs of them, without transfers first.
+    // Few ideals take less time than anything else. Passes that may lie apart have fewer pairs of them, of which many are looked at before
+    // a large program takes half of the threads; a small one is soon done.
     let short_ones = match problem.ties.is_empty() {
-        true => vec![
-            Ideals(TUNING.steps_of_ideals_first),
-            WorkAlone(TUNING.steps_of_relaxed_pairs[0]),
-            short,
-        ],
-        false => vec![WorkAlone(TUNING.steps_of_relaxed_pairs[1]), short_of_pairs],
+        true => vec![Ideals(TUNING.steps_of_ideals_first), Searches(short)],
+        false if is_small => vec![Searches(short)],
+        false => vec![Searches(before_large_programs(problem, short))],
     };
     let first = [
         Incumbents,
@@ -169,12 +153,11 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
     let [early, late] = with_chain(LONGER, problem);
     let others = [
         BoundaryChain(TUNING.efforts_of_chains[0]),
-        PendantItems(TUNING.steps_of_relaxed_pairs[0]),
+        PendantItems(of_relaxed),
         Evolution,
-        WorkAlone(TUNING.steps_of_relaxed_pairs[1]),
         early,
         late,
-        PendantItems(TUNING.steps_of_relaxed_pairs[1]),
+        PendantItems(many_pairs),
         LONG,
         BoundaryChain(TUNING.efforts_of_chains[2]),
         LAST,
@@ -189,6 +172,29 @@ fn with_chain(step: Step, problem: &Problem) -> [Step; 2] {
     match problem.items.len() * problem.stages() > TUNING.places_of_chains_first {
         true => [chain, step],
         false => [step, chain],
+    }
+}
+
+/// Searches over ideals before anything slower, with so many pairs without transfers.
+fn short_round(problem: &Problem, work_alone: u64) -> Round {
+    let round = match problem.settings.communication {
+        Communication::Blocking => TUNING.short_rounds[1],
+        Communication::Ignored | Communication::Overlapped => TUNING.short_rounds[0],
+    };
+    Round { work_alone, ..round }
+}
+
+/// The same with more pairs for passes that may lie apart: without transfers where they say something of those with them.
+fn before_large_programs(problem: &Problem, short: Round) -> Round {
+    let [_, few, many] = TUNING.steps_of_relaxed_pairs;
+    match problem.settings.communication {
+        Communication::Ignored => Round { pairs: many, ..short },
+        Communication::Overlapped => Round {
+            pairs: few,
+            work_alone: many,
+            ..short
+        },
+        Communication::Blocking => short,
     }
 }
 
@@ -216,7 +222,6 @@ impl Portfolio for Steps<'_> {
             Step::Anchored => stage_bounds::raise_by_anchors(search, labels)?,
             Step::BoundaryChain(effort) => return Ok(chain::along_boundaries(search, effort)),
             Step::ThreeBlock => stage_bounds::raise_by_three_blocks(search, labels)?,
-            Step::WorkAlone(most_pairs) => relaxed::work_alone(search, most_pairs),
             Step::PendantItems(most_pairs) => relaxed::without_pendant_items(search, most_pairs),
             Step::UnorderedItems(most_steps) => return Ok(ideals::over_unordered_items(search, most_steps)),
             Step::Ideals(most_steps) => return Ok(ideals::over_ideals(search, most_steps)),

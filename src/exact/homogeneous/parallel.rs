@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::exact::halves::Half;
 use crate::exact::homogeneous::program::{self, Extent};
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::homogeneous::{destructive, diagram, ideals, tree};
+use crate::exact::homogeneous::{destructive, diagram, ideals, relaxed, tree};
 use crate::exact::tuning::{Round, TUNING};
 use crate::plan::StoppedBy;
 use crate::solver::SolverError;
@@ -98,7 +98,14 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
         }
         return false;
     }
-    let turns: [(bool, Turn); 4] = [
+    let turns: [(bool, Turn); 5] = [
+        (
+            switches.work_alone && relaxed::has_work_alone(search.problem()),
+            |search, round| {
+                relaxed::work_alone(search, round.work_alone);
+                false
+            },
+        ),
         (switches.ideal_pairs && by_ideals, |search, round| {
             destructive::over_ideal_pairs(search, round.pairs) == Some(StoppedBy::SizeLimit)
         }),

@@ -19,8 +19,11 @@ pub(crate) fn has_work_alone(problem: &Problem) -> bool {
 }
 
 /// Raises the bound of a period with overlapped transfers by the least one without transfers, and takes the plans for that. So many pairs
-/// of ideals are looked at, at most.
+/// of ideals are looked at, at most; with none nothing is done.
 pub(crate) fn work_alone(search: &mut HomogeneousSearch, most_pairs: u64) {
+    if most_pairs == 0 {
+        return;
+    }
     let relaxed = search.problem().without_transfers();
     let effort = Effort {
         pairs: most_pairs,

@@ -36,6 +36,8 @@ struct Group {
     compatible: CompatibleSlices,
     successors: Vec<Successor>,
     found: HashSet<[Ideal; 2]>,
+    /// Stages looked at more closely than their work and whether their pairs were met before.
+    stages: u64,
 }
 
 /// A pair that stages are taken from.
@@ -59,6 +61,7 @@ impl Batch<'_> {
                 compatible: self.reachable.compatible(self.step, second(parents[0])),
                 successors: Vec::new(),
                 found: HashSet::new(),
+                stages: 0,
             };
             for &parent in *parents {
                 self.add_successors(parent, &mut group)?;
@@ -92,7 +95,7 @@ impl Batch<'_> {
         for first in reachable.useful(step, 0, from).skip(skipped) {
             let work_ns = model.slice_work_ns(step.towards, 0, from, first);
             let fitting = group.compatible.fitting(work_ns, within_ns, &mut range);
-            steps += 1 + fitting.len() as u64;
+            steps += 1 + fitting.len() as u64 + mem::take(&mut group.stages) * TUNING.steps_of_a_stage;
             if steps > TUNING.pair_steps_between_clock_looks {
                 let before = self.steps.fetch_add(mem::take(&mut steps), Ordering::Relaxed);
                 self.budget.check(self.own, before)?;
@@ -121,6 +124,7 @@ impl Batch<'_> {
             if to == parent.at || self.own.seen.contains(to) || group.found.contains(&to) {
                 continue;
             }
+            group.stages += 1;
             let busy = match &slice {
                 None => Some([0; 3]),
                 Some(slice) => {

@@ -342,12 +342,12 @@ impl Checks {
         };
         let time_ns: f64 = network.layers.iter().map(slowest_ns).sum::<f64>()
             + network.tensors.iter().map(moving_ns).sum::<f64>();
-        // Weights, gradients and two optimiser states: at most four times the parameters, before weight versions.
+        // Weights, gradients and states of an optimiser: at most 18 bytes for one, before weight versions.
         let bytes: f64 = network
             .layers
             .iter()
             .flat_map(|layer| layer.modes().into_owned())
-            .map(|l| 4.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
+            .map(|l| 18.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
             .sum();
         for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {
             if found > LARGEST_EXACT as f64 {

@@ -336,7 +336,9 @@ impl<'s, 'a> Round<'s, 'a> {
         let Some(&replicas) = modes.replicas.iter().rev().find(|&&replicas| replicas <= room) else {
             return false;
         };
-        if sum.missing > 0 || sum.least.with(modes.flight.of(replicas, from.least[1])) > modes.memory_bytes {
+        let least_bytes = sum.least.with(modes.flight.of(replicas, from.least[1]));
+        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+        if sum.missing > 0 || least_bytes + shared_bytes > modes.memory_bytes {
             return false;
         }
         let time = sum.time.div_ceil(replicas as u64);
@@ -434,7 +436,7 @@ impl<'s, 'a> Round<'s, 'a> {
             return None;
         }
         let in_flight = modes.flight.of(mode.replicas, label.replicas);
-        let work = self.stage.time_within(mode.degree, in_flight)?;
+        let work = self.stage.time_within(mode, in_flight)?;
         let enters = crossing.entering[modes.links.level(first.saturating_sub(1), first)];
         let leaves = crossing.leaving[modes.links.level(last - 1, last)];
         let ring_level = modes.links.level(first, last - 1);
@@ -479,7 +481,9 @@ impl<'s, 'a> Round<'s, 'a> {
             chosen.stages.push(label.mode);
             let in_flight = modes.flight.of(label.mode.replicas, before.replicas);
             let layers = modes.layers_of(&items, label.mode.degree).unwrap_or_default();
-            let ways = fastest_within(&layers, in_flight, modes.memory_bytes);
+            let shared_bytes = modes.shared_bytes(&items, &label.mode).unwrap_or(0);
+            let room_bytes = modes.memory_bytes.saturating_sub(shared_bytes);
+            let ways = fastest_within(&layers, in_flight, room_bytes);
             for (layer, way) in layers.iter().zip(ways.map_or(Vec::new(), |ways| ways.ways)) {
                 chosen.layers[layer.layer] = layer.ways[way].mode;
             }

@@ -2,7 +2,7 @@
 
 use crate::exact::bits;
 use crate::exact::modal::items::Sum;
-use crate::modes::{Modes, fastest_within};
+use crate::modes::{Modes, StageMode, fastest_within};
 
 /// A stage that grows item by item.
 pub(super) struct Stage<'a> {
@@ -13,8 +13,8 @@ pub(super) struct Stage<'a> {
     inside: Box<[u64]>,
     /// Sums of the first so many items, by degree.
     sums: Vec<Vec<Sum>>,
-    /// Least times within memory that are known of this very set, by degree and micro-batches in flight.
-    known: Vec<((usize, u64), Option<u64>)>,
+    /// Least times within memory that are known of this very set, by degree, micro-batches in flight and bytes.
+    known: Vec<((usize, u64, u64), Option<u64>)>,
 }
 
 /// What tensors that cross take of a stage's time, by level of the link, in ticks.
@@ -103,17 +103,19 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The least time of its layers at a degree that fits the memory with so many micro-batches in flight.
-    pub(super) fn time_within(&mut self, degree: usize, in_flight: u64) -> Option<u64> {
-        let limit = self.modes.memory_bytes;
+    /// The least time of its layers in a mode that fits the memory with so many micro-batches in flight.
+    pub(super) fn time_within(&mut self, mode: StageMode, in_flight: u64) -> Option<u64> {
+        let StageMode { degree, replicas } = mode;
         let sum = &self.sums()[degree];
+        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+        let limit = self.modes.memory_bytes.checked_sub(shared_bytes)?;
         if sum.fastest.with(in_flight) <= limit {
             return Some(sum.time);
         }
         if sum.least.with(in_flight) > limit {
             return None;
         }
-        let asked = (degree, in_flight);
+        let asked = (degree, in_flight, limit);
         if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
             return *time;
         }

@@ -105,6 +105,22 @@ impl Checks {
         None
     }
 
+    /// The part of a peak that is reached.
+    fn efficiency(&mut self, at: String, given: Option<f64>) -> f64 {
+        let efficiency = given.unwrap_or(1.0);
+        if efficiency > 0.0 && efficiency <= 1.0 {
+            return efficiency;
+        }
+        self.add(
+            at,
+            FaultKind::BadNumber {
+                found: efficiency,
+                expected: "a number above 0 and at most 1",
+            },
+        );
+        1.0
+    }
+
     fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
         let default = ClusterSpec {
             device_kinds: vec![Default::default()],
@@ -146,7 +162,9 @@ impl Checks {
             if let Some(count) = kind.count {
                 self.count(format!("{at}.count"), count);
             }
-            let flops = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
+            let flops = peak.map(|peak| peak * efficiency);
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
             rates.flops_per_s.push(flops);
             rates.memory_bytes_per_s.push(memory_rate);

@@ -1,9 +1,12 @@
 //! The exact engine where stages have modes: a dynamic program over ideals, devices and replicas.
 #![doc = include_str!("../../../formulations/modal.md")]
 
+mod ahead;
 mod items;
 mod labels;
+mod round;
 mod search;
+mod spans;
 mod stage;
 
 use self::search::{ModalSearch, Pass, Question};
@@ -43,6 +46,9 @@ fn raise_to_least(incumbent: &mut Incumbent, search: &ModalSearch) -> bool {
     search.least().is_some()
 }
 
+/// The first step beyond the bound is a part of it, one in so many.
+const FIRST_STEP: u64 = 16;
+
 struct Solver<'a> {
     incumbent: Incumbent<'a>,
     search: ModalSearch<'a>,
@@ -73,15 +79,18 @@ impl Solver<'_> {
         let mut low = self.incumbent.lower_ns;
         // The least limit at which the search finds something: a plan, or what only the levels of its links make longer.
         let mut open = self.incumbent.upper_ns;
+        // Without a plan, steps beyond the bound double.
+        let mut step = (low / FIRST_STEP).max(1);
         let mut limit = match open {
-            u64::MAX => low.saturating_mul(2).max(1),
-            open => open - 1,
+            u64::MAX => low.saturating_add(step),
+            open => open.saturating_sub(1),
         };
         let most = self.search.most();
         while low < open && !self.incumbent.is_done() {
             limit = limit.clamp(low, most.max(low));
             let question = Question {
                 limit,
+                ceiling: self.incumbent.upper_ns,
                 in_order,
                 least_again: false,
             };
@@ -103,7 +112,10 @@ impl Solver<'_> {
             }
             self.incumbent.report();
             limit = match open {
-                u64::MAX => limit.saturating_mul(2),
+                u64::MAX => {
+                    step = step.saturating_mul(2);
+                    limit.saturating_add(step)
+                }
                 open => low + open.saturating_sub(1).saturating_sub(low) / 2,
             };
         }
@@ -127,6 +139,7 @@ impl Solver<'_> {
     fn compute_less_again(&mut self, in_order: bool) -> Result<(), StoppedBy> {
         let question = Question {
             limit: self.incumbent.upper_ns,
+            ceiling: self.incumbent.upper_ns,
             in_order,
             least_again: true,
         };

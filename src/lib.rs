@@ -201,6 +201,7 @@ pub mod solver;
 #[doc(hidden)]
 pub mod source;
 pub mod spec;
+mod states;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod study;

@@ -11,6 +11,7 @@ pub use crate::degrees::Degrees;
 pub use crate::objective::Objective;
 pub use crate::recompute::Recompute;
 pub use crate::schedule::{Schedule, WorkerMode};
+pub use crate::states::{Optimizer, OptimizerSharding, StatePrecision};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
 ///
@@ -123,6 +124,16 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
 
+    /// Numbers that training keeps for each parameter [default: uniform; with modes, mixed as the network's 16 bits are]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<StatePrecision>,
+
+    /// Whether the replicas of a stage share out the state of the optimiser [default: none]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer_sharding: Option<OptimizerSharding>,
+
     /// Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +152,7 @@ pub struct PipelineOptions {
 
 impl PipelineOptions {
     /// Names of the options in files, in the order of the fields.
-    pub(crate) const NAMES: [&str; 21] = [
+    pub(crate) const NAMES: [&str; 23] = [
         "mode",
         "stages",
         "devices",
@@ -160,6 +171,8 @@ impl PipelineOptions {
         "groups",
         "synchronization",
         "optimizer",
+        "precision",
+        "optimizer_sharding",
         "tensor",
         "replicas",
         "recompute",
@@ -194,6 +207,8 @@ impl PipelineOptions {
             groups: self.groups.or(fallback.groups),
             synchronization: self.synchronization.or(fallback.synchronization),
             optimizer: self.optimizer.or(fallback.optimizer),
+            precision: self.precision.or(fallback.precision),
+            optimizer_sharding: self.optimizer_sharding.or(fallback.optimizer_sharding),
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
@@ -262,29 +277,6 @@ named_values! {
         None = "none",
         /// By a ring all-reduce of the gradients, once an iteration.
         Ring = "ring",
-    }
-}
-
-named_values! {
-    /// The optimiser, for the memory of its state.
-    Optimizer {
-        /// No state.
-        Sgd = "sgd",
-        /// One number a parameter.
-        Momentum = "momentum",
-        /// Two numbers a parameter.
-        Adam = "adam",
-    }
-}
-
-impl Optimizer {
-    /// Numbers kept for each parameter, in the precision of the parameters.
-    pub fn states_per_parameter(self) -> u64 {
-        match self {
-            Self::Sgd => 0,
-            Self::Momentum => 1,
-            Self::Adam => 2,
-        }
     }
 }
 

@@ -9,9 +9,10 @@ use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
 use crate::objective::Formula;
 use crate::options::{
-    Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, PipelineOptions,
-    Recompute, Schedule, Shares, Synchronization, WorkerMode,
+    Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
+    PipelineOptions, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
 };
+use crate::states::StateBytes;
 use crate::units::{LARGEST_EXACT, NS_PER_MS, transfer_ns};
 
 /// Options of a planning problem, complete and valid for its instance.
@@ -59,6 +60,13 @@ pub struct Settings {
     pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
+    /// Numbers that training keeps for each parameter. Default: those of the network; where stages have modes, mixed precision of
+    /// networks of 16 bits.
+    pub precision: StatePrecision,
+    /// Bytes that are kept for each parameter, in the mode and precision.
+    pub state_bytes: StateBytes,
+    /// Whether replicas share out the state of the optimiser. Default: they do not.
+    pub optimizer_sharding: OptimizerSharding,
     /// Degrees of tensor parallelism that stages may have. Default: 1.
     pub tensor: Degrees,
     /// Replicas that stages may have. Default: 1.
@@ -96,11 +104,13 @@ impl Settings {
             || !instance.cluster.groups.is_empty()
             || in_play(|kind| !kind.resources.is_empty());
         let asked = Asked::new(&options, &instance.cluster, heterogeneous);
-        let schedule = options.schedule.unwrap_or(Schedule::default_for(worker));
-        let communication = Schedule::default_for(worker).default_communication();
+        let schedule = Schedule::default_for(worker);
+        let communication = schedule.default_communication();
+        let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
+        let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
         let mut settings = Self {
             ticks_per_ns: 1,
-            mode: options.mode.unwrap_or_else(|| default_mode(instance, &kinds)),
+            mode,
             stages: options
                 .stages
                 .or(options.devices.filter(|&devices| devices > 0))
@@ -110,7 +120,7 @@ impl Settings {
             all_stages: options.all_stages.unwrap_or(false),
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
-            schedule,
+            schedule: options.schedule.unwrap_or(schedule),
             communication: match options.communication.unwrap_or(communication) {
                 _ if !in_play(|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
@@ -122,12 +132,7 @@ impl Settings {
                 ..instance.cluster.link
             },
             kind,
-            memory_limit: match options.memory_limit {
-                Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
-                Some(limit) => limit.bytes(),
-                None if heterogeneous => None,
-                None => instance.cluster.kinds[kind].memory_bytes,
-            },
+            memory_limit: memory_limit(instance, &options, kind, heterogeneous),
             cuts: options.cuts.unwrap_or(Cuts::Tied),
             worker,
             shares: options.shares.unwrap_or(Shares::Best),
@@ -137,6 +142,9 @@ impl Settings {
             heterogeneous,
             kinds,
             optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
+            precision,
+            state_bytes,
+            optimizer_sharding: options.optimizer_sharding.unwrap_or(OptimizerSharding::None),
             tensor: asked.tensor,
             replicas: asked.replicas,
             recompute: asked.recompute,
@@ -382,6 +390,10 @@ impl Settings {
             groups: self.heterogeneous.then_some(self.groups),
             synchronization: (self.heterogeneous || self.modal).then_some(self.synchronization),
             optimizer: Some(self.optimizer),
+            // What is kept as the network has it is what plans without the word have.
+            precision: (self.precision != StatePrecision::Uniform || self.modal).then_some(self.precision),
+            optimizer_sharding: (self.optimizer_sharding != OptimizerSharding::None)
+                .then_some(self.optimizer_sharding),
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
@@ -523,14 +535,18 @@ impl Settings {
         base + (self.weight_versions(from_end) - 1) * parameters + self.in_flight(from_end) * stash
     }
 
+    /// Of parameters that take so many bytes in the file, the bytes of states that the replicas of a stage share out.
+    pub fn shared_bytes(&self, parameter_bytes: u64) -> u64 {
+        match self.optimizer_sharding {
+            OptimizerSharding::None => 0,
+            OptimizerSharding::Zero1 => self.state_bytes.of_optimizer(parameter_bytes),
+        }
+    }
+
     /// Bytes that a layer holds once, whatever its stage: resident bytes, one version of the weights and, in training,
     /// gradients and optimiser state.
     pub fn base_bytes(&self, layer: &Layer) -> u64 {
-        let copies = match self.mode {
-            Mode::Training => 2 + self.optimizer.states_per_parameter(),
-            Mode::Inference => 1,
-        };
-        layer.resident_bytes + copies * layer.parameter_bytes
+        layer.resident_bytes + self.state_bytes.all(layer.parameter_bytes)
     }
 }
 
@@ -563,6 +579,41 @@ fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<u
             },
         )),
     }
+}
+
+/// Memory of a stage in bytes, as [`Settings::memory_limit`] has it.
+fn memory_limit(
+    instance: &Instance,
+    options: &PipelineOptions,
+    kind: usize,
+    heterogeneous: bool,
+) -> Option<u64> {
+    match options.memory_limit {
+        Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
+        Some(limit) => limit.bytes(),
+        None if heterogeneous => None,
+        None => instance.cluster.kinds[kind].memory_bytes,
+    }
+}
+
+/// In which numbers training keeps what belongs to a parameter, and how many bytes are kept.
+fn states(
+    instance: &Instance,
+    options: &PipelineOptions,
+    is_modal: bool,
+    mode: Mode,
+) -> (StatePrecision, StateBytes) {
+    let network = instance.network.precision;
+    let optimizer = options.optimizer.unwrap_or(Optimizer::Adam);
+    let precision = options.precision.unwrap_or(match is_modal {
+        true => StatePrecision::default_of(network),
+        false => StatePrecision::Uniform,
+    });
+    let bytes = match mode {
+        Mode::Training => StateBytes::training(precision, optimizer, network),
+        Mode::Inference => StateBytes::INFERENCE,
+    };
+    (precision, bytes)
 }
 
 /// Training where some layer has backward time on a kind in play.

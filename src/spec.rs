@@ -246,6 +246,9 @@ pub struct DeviceKindSpec {
     /// Numbers for which that rate holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// Part of the arithmetic rate that layers reach, above 0 and at most 1; by default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efficiency: Option<f64>,
     /// Memory rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
@@ -297,6 +300,7 @@ impl Default for DeviceKindSpec {
             memory_bytes: None,
             flops_per_s: None,
             precision: None,
+            efficiency: None,
             memory_bytes_per_s: None,
             pays_communication: true,
             profile: None,

@@ -288,6 +288,111 @@ fn rates_of_another_precision_cannot_be_missed() {
     );
 }
 
+/// 50 parameters a layer, in bf16: `formulations/memory.md` has the table.
+#[test]
+fn bytes_of_a_parameter_are_those_asked_for() {
+    let folder = roofline(r#"precision = "bf16""#, r#", precision = "bf16""#);
+    let solve = |options: &[&str]| {
+        let asked = ["solve", "net.toml", "--quiet", "--format", "json"];
+        let run = folder.run(&[&asked[..], options].concat());
+        let plan = json(&run);
+        let bytes = plan["stages"][0]["memory_bytes"].as_u64().unwrap_or(0);
+        folder.write("plan.json", &run.stdout);
+        let check = folder.run(&[&["check", "net.toml", "plan.json"], options].concat());
+        assert_eq!(check.code, 0, "{}{}", check.stdout, check.stderr);
+        (bytes, plan["problem"]["precision"].clone())
+    };
+    assert_eq!(solve(&[]), (400, Value::Null));
+    for (precision, adam, sgd) in [
+        ("uniform", 400, 200),
+        ("fp32", 800, 400),
+        ("fp16-mixed", 800, 400),
+        ("bf16-mixed", 900, 500),
+    ] {
+        assert_eq!(solve(&["--precision", precision]).0, adam, "{precision}");
+        let run = solve(&["--precision", precision, "--optimizer", "sgd"]);
+        assert_eq!(run.0, sgd, "{precision}");
+    }
+    // Mixed where stages have modes; two layers, and half of the optimiser's state on each of two replicas.
+    assert_eq!(solve(&["--recompute", "choose"]), (900, "bf16-mixed".into()));
+    let replicas = ["--replicas", "2", "--micro-batches", "2"];
+    assert_eq!(solve(&replicas).0, 1800);
+    let shared = [&replicas[..], &["--optimizer-sharding", "zero1"]].concat();
+    assert_eq!(solve(&shared).0, 1200);
+    let said = "18 bytes a parameter (bf16-mixed: weight 2, gradient 4, weight in fp32 and 2 states of adam 12, shared out by the \
+                replicas of a stage)";
+    let run = folder.run(&[&["solve", "net.toml", "--quiet"], &shared[..]].concat());
+    assert_says(&run, 0, &[said]);
+
+    let run = folder.run(&["solve", "net.toml", "--optimizer-sharding", "zero1"]);
+    assert_eq!(run.code, 2);
+    assert!(
+        unwrapped(&run.stderr).contains("without replicas of stages"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn a_part_of_the_peak_is_reached() {
+    let forward_ms = |kind: &str| {
+        let folder = roofline(
+            r#"precision = "bf16""#,
+            &format!(r#", precision = "bf16" {kind}"#),
+        );
+        json(&solve(&folder, &["--format", "json"]))["stages"][0]["forward_ms"].as_f64()
+    };
+    assert_eq!(forward_ms(""), Some(1.0));
+    assert_eq!(forward_ms(", efficiency = 0.5"), Some(2.0));
+    let folder = roofline(
+        r#"precision = "bf16""#,
+        r#", precision = "bf16", efficiency = 1.5"#,
+    );
+    let run = solve(&folder, &[]);
+    assert_eq!(run.code, 2);
+    let message = unwrapped(&run.stderr);
+    assert!(
+        message.contains("efficiency") && message.contains("at most 1"),
+        "{message}"
+    );
+}
+
+/// The attention of a generated network in bf16 on GPUs in nodes: nothing to warn of.
+#[test]
+fn generated_networks_fit_presets_of_nodes() {
+    let folder = Folder::new();
+    let generate = [
+        "generate",
+        "transformer",
+        "--preset",
+        "gpt2",
+        "--granularity",
+        "block",
+    ];
+    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    for cluster in ["a100-nodes", "h100-nodes"] {
+        let run = folder.run(&[
+            "solve",
+            "net.json",
+            "--cluster",
+            cluster,
+            "--devices",
+            "16",
+            "--stages",
+            "4",
+            "--micro-batches",
+            "8",
+            "--replicas",
+            "choose",
+            "--tensor",
+            "choose",
+            "--quiet",
+        ]);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        assert_says(&run, 0, &["Optimal plan", "18 bytes a parameter (bf16-mixed"]);
+    }
+}
+
 #[test]
 fn every_preset_states_its_precision() {
     for (name, text) in stagecut::import::CLUSTER_PRESETS {

@@ -262,6 +262,11 @@ fn a_transformer_of_96_layers() {
     run("examples/transformer-96.md", 12);
 }
 
+#[test]
+fn a_llama_on_gpus_in_nodes() {
+    run("examples/gpus-in-nodes.md", 7);
+}
+
 /// The other tests are there.
 #[test]
 fn what_runs_elsewhere() {

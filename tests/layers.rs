@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     // What may be asked and said.
     &["communication", "degrees", "precision", "recompute", "source"],
-    &["schedule"],
+    &["schedule", "states"],
     &["objective"],
     &["options"],
     &["spec"],

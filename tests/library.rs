@@ -164,6 +164,11 @@ fn clusters() -> String {
             "{preset} says where its figures are from"
         );
         let link = cluster.link.expect("a link");
+        let outer = (link.bandwidth_bytes_per_s / 1e9).to_string();
+        let rates = link.nodes.as_ref().map_or(outer.clone(), |nodes| {
+            let inner = nodes.link.bandwidth_bytes_per_s / 1e9;
+            format!("{outer}, {inner} in nodes of {}", nodes.devices)
+        });
         for (i, kind) in cluster.device_kinds.iter().enumerate() {
             let count = kind.count.map_or_else(String::new, |count| format!("{count} "));
             let first = |text: String| if i == 0 { text } else { String::new() };
@@ -174,7 +179,7 @@ fn clusters() -> String {
                 kind.flops_per_s.expect("a rate") / 1e12,
                 kind.memory_bytes.expect("a memory") / 1e9,
                 kind.memory_bytes_per_s.expect("a rate") / 1e9,
-                first((link.bandwidth_bytes_per_s / 1e9).to_string()),
+                first(rates.clone()),
                 first(link.latency_ms.to_string())
             );
         }

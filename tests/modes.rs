@@ -8,12 +8,15 @@ use std::path::Path;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::Precision;
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{Degrees, MemoryLimit, Mode, PipelineOptions, Schedule};
+use stagecut::options::{
+    Degrees, MemoryLimit, Mode, Optimizer, OptimizerSharding, PipelineOptions, Schedule, StatePrecision,
+};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -101,6 +104,9 @@ impl Draw {
             network: NetworkSpec {
                 layers: (0..layers).map(|at| self.layer(&ids, at)).collect(),
                 tensors,
+                precision: self
+                    .may(0.5)
+                    .then(|| self.one_of(&[Precision::Fp32, Precision::Bf16])),
                 ..NetworkSpec::default()
             },
             cluster: Some(self.cluster()),
@@ -192,6 +198,18 @@ impl Draw {
                 .then(|| MemoryLimit::Bytes(5_000_000 + 1_000_000 * self.up_to(40))),
             stages: self.may(0.3).then(|| 1 + self.up_to(layers as u64) as usize),
             all_stages: self.may(0.1).then_some(true),
+            optimizer: self
+                .may(0.5)
+                .then(|| self.one_of(&[Optimizer::Sgd, Optimizer::Momentum])),
+            precision: self.may(0.7).then(|| {
+                self.one_of(&[
+                    StatePrecision::Uniform,
+                    StatePrecision::Fp32,
+                    StatePrecision::Bf16Mixed,
+                    StatePrecision::Fp16Mixed,
+                ])
+            }),
+            optimizer_sharding: self.may(0.4).then_some(OptimizerSharding::Zero1),
             ..PipelineOptions::default()
         }
     }

@@ -10,6 +10,7 @@ mod held;
 mod modes;
 mod passes;
 mod problem;
+mod states;
 mod violation;
 mod workers;
 

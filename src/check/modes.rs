@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Checker, Violation};
+use super::{Checker, Violation, states};
 use crate::cluster::Link;
 use crate::network::{LayerMode, Size};
 use crate::options::{Mode, Schedule, Synchronization};
@@ -31,6 +31,7 @@ struct Sum {
     moved_ns: [[f64; 2]; 2],
     gradient_bytes: f64,
     held_bytes: u128,
+    shared_bytes: u128,
     stash_bytes: u128,
     workspace_bytes: u128,
 }
@@ -249,11 +250,6 @@ impl Checker<'_> {
     fn modal_sums(&self, placed: &[Placed], modes: &[Option<LayerMode>]) -> Vec<Sum> {
         let settings = self.settings;
         let trains = settings.mode.trains();
-        let copies = if trains {
-            2 + settings.optimizer.states_per_parameter()
-        } else {
-            1
-        };
         let mut sums = vec![Sum::default(); placed.len()];
         for (at, mode) in modes.iter().enumerate() {
             let (Some(mode), Some(k)) = (mode, self.own_stage(at)) else {
@@ -271,8 +267,9 @@ impl Checker<'_> {
             sum.forward_ns += group_ns - backward_ns;
             sum.backward_ns += backward_ns;
             sum.gradient_bytes += mode.gradient_bytes as f64;
-            sum.held_bytes +=
-                u128::from(mode.resident_bytes) + u128::from(copies) * u128::from(mode.parameter_bytes);
+            let kept = states::kept(settings, &self.instance.network, mode.parameter_bytes);
+            sum.held_bytes += u128::from(mode.resident_bytes) + kept.each;
+            sum.shared_bytes += kept.together;
             sum.stash_bytes += u128::from(mode.stash_bytes);
             sum.workspace_bytes = sum.workspace_bytes.max(u128::from(mode.workspace_bytes));
         }
@@ -399,7 +396,9 @@ impl Checker<'_> {
                 );
             }
         }
-        let bytes = sum.held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
+        let shared_bytes = sum.shared_bytes.div_ceil(placed.replicas as u128);
+        let held_bytes = sum.held_bytes + shared_bytes;
+        let bytes = held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
         self.memory((k, stage), bytes);
         load_ms
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge};
+use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge, states};
 use crate::options::{Cuts, Mode, Schedule};
 use crate::plan::Plan;
 use crate::units::transfer_ns;
@@ -33,15 +33,15 @@ impl Checker<'_> {
             return;
         };
         let [parameter_bytes, stash_bytes] = [layer.parameter_bytes, layer.stash_bytes].map(u128::from);
-        bytes[home] += u128::from(layer.resident_bytes) + parameter_bytes;
+        let kept = states::kept(settings, &self.instance.network, layer.parameter_bytes);
+        bytes[home] += u128::from(layer.resident_bytes) + kept.each;
         if !settings.mode.trains() {
             return;
         }
         let other = places[FORWARD].unwrap_or(home);
         let between = self.between_held((stages - other) as u64, (stages - home) as u64);
         let [in_flight, versions] = between.map(u128::from);
-        let gradients_and_state = 1 + u128::from(settings.optimizer.states_per_parameter());
-        bytes[home] += (versions - 1 + gradients_and_state) * parameter_bytes + in_flight * stash_bytes;
+        bytes[home] += (versions - 1) * parameter_bytes + in_flight * stash_bytes;
         if other != home {
             bytes[other] += parameter_bytes;
         }

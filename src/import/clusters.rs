@@ -16,6 +16,14 @@ pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
     ("dgx-a100", include_str!("../../instances/clusters/dgx-a100.toml")),
     ("dgx-h100", include_str!("../../instances/clusters/dgx-h100.toml")),
     (
+        "a100-nodes",
+        include_str!("../../instances/clusters/a100-nodes.toml"),
+    ),
+    (
+        "h100-nodes",
+        include_str!("../../instances/clusters/h100-nodes.toml"),
+    ),
+    (
         "mixed-gpus",
         include_str!("../../instances/clusters/mixed-gpus.toml"),
     ),

@@ -105,6 +105,22 @@ impl Checks {
         None
     }
 
+    /// The part of a peak that is reached.
+    fn efficiency(&mut self, at: String, given: Option<f64>) -> f64 {
+        let efficiency = given.unwrap_or(1.0);
+        if efficiency > 0.0 && efficiency <= 1.0 {
+            return efficiency;
+        }
+        self.add(
+            at,
+            FaultKind::BadNumber {
+                found: efficiency,
+                expected: "a number above 0 and at most 1",
+            },
+        );
+        1.0
+    }
+
     fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
         let default = ClusterSpec {
             device_kinds: vec![Default::default()],
@@ -146,7 +162,9 @@ impl Checks {
             if let Some(count) = kind.count {
                 self.count(format!("{at}.count"), count);
             }
-            let flops = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
+            let flops = peak.map(|peak| peak * efficiency);
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
             rates.flops_per_s.push(flops);
             rates.memory_bytes_per_s.push(memory_rate);
@@ -342,12 +360,12 @@ impl Checks {
         };
         let time_ns: f64 = network.layers.iter().map(slowest_ns).sum::<f64>()
             + network.tensors.iter().map(moving_ns).sum::<f64>();
-        // Weights, gradients and two optimiser states: at most four times the parameters, before weight versions.
+        // Weights, gradients and states of an optimiser: at most 18 bytes for one, before weight versions.
         let bytes: f64 = network
             .layers
             .iter()
             .flat_map(|layer| layer.modes().into_owned())
-            .map(|l| 4.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
+            .map(|l| 18.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
             .sum();
         for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {
             if found > LARGEST_EXACT as f64 {

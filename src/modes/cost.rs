@@ -123,6 +123,17 @@ impl Modes {
         items.iter().map(of_item).sum()
     }
 
+    /// Bytes that a device holds of what the replicas of a stage share out; `None` if some item has no mode of the degree.
+    pub fn shared_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
+        let of_item = |&item: &usize| {
+            self.items[item][mode.degree]
+                .as_ref()
+                .map(|item| item.shared_bytes)
+        };
+        let all: u64 = items.iter().map(of_item).sum::<Option<_>>()?;
+        Some(all.div_ceil(mode.replicas as u64))
+    }
+
     /// The layers of a stage at a degree; `None` if some item has no mode of it.
     pub fn layers_of(&self, items: &[usize], degree: usize) -> Option<Vec<&LayerWays>> {
         let mut layers = Vec::with_capacity(items.len());
@@ -172,7 +183,8 @@ impl Modes {
             cost.backward += way.backward;
             cost.collective += way.collective;
         }
-        cost.memory_bytes = bytes_of(&layers, &ways, cost.in_flight);
+        let shared_bytes = self.shared_bytes(items, mode)?;
+        cost.memory_bytes = shared_bytes + bytes_of(&layers, &ways, cost.in_flight);
         Some(())
     }
 

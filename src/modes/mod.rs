@@ -36,6 +36,8 @@ pub struct Modes {
     pub links: Links,
     /// Micro-batches in flight.
     pub flight: Flight,
+    /// How it is decided what a stage computes again.
+    pub knapsack: Knapsack,
     /// Whether replicas exchange gradients.
     synchronizes: bool,
     /// Micro-batches of an iteration; 1 where it does not matter.
@@ -48,6 +50,8 @@ pub struct Modes {
 pub struct ModalItem {
     /// Bytes of gradients that replicas exchange.
     pub gradient_bytes: u64,
+    /// Bytes that the replicas of a stage share out among them.
+    pub shared_bytes: u64,
     /// Its layers, and the ways to run each: at least one.
     pub layers: Vec<LayerWays>,
 }
@@ -72,7 +76,7 @@ pub struct Way {
     pub backward: u64,
     /// Time of what the tensor group reduces for a micro-batch.
     pub collective: u64,
-    /// Bytes held once.
+    /// Bytes held once, without those that replicas share out.
     pub held_bytes: u64,
     /// Bytes for each micro-batch in flight.
     pub stash_bytes: u64,
@@ -235,6 +239,7 @@ impl Modes {
             transfers_of: vec![Vec::new(); items.len()],
             links: Links::new(&instance.cluster, settings),
             flight: Flight::new(settings),
+            knapsack: Knapsack::Exact,
             synchronizes: settings.synchronization == Synchronization::Ring
                 && settings.mode.trains()
                 && settings.communication.takes_time(),
@@ -254,6 +259,11 @@ impl Modes {
         modes
     }
 
+    /// The same with another rule for what stages compute again.
+    pub(crate) fn deciding_by(self, knapsack: Knapsack) -> Self {
+        Self { knapsack, ..self }
+    }
+
     /// An item at a tensor degree.
     fn item(
         &self,
@@ -267,7 +277,10 @@ impl Modes {
             let layer = &instance.network.layers[at];
             let ways = self.ways(layer, settings, tensor);
             let mode = ways.first()?.mode;
-            item.gradient_bytes += layer.modes()[mode].gradient_bytes;
+            // Modes of a degree have the same weights.
+            let weights = &layer.modes()[mode];
+            item.gradient_bytes += weights.gradient_bytes;
+            item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
             item.layers.push(LayerWays { layer: at, ways });
         }
         Some(item)
@@ -298,11 +311,8 @@ impl Modes {
     fn way(&self, settings: &Settings, at: usize, mode: &LayerMode) -> Option<Way> {
         let times = mode.times[settings.kind]?;
         let trains = settings.mode.trains();
-        let copies = if trains {
-            2 + settings.optimizer.states_per_parameter()
-        } else {
-            1
-        };
+        let own_bytes =
+            settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);
         // A ring all-reduce sends each byte around twice, but for the device's own part.
         let around = 2.0 * (mode.tensor - 1) as f64 / mode.tensor as f64;
         let link = Link {
@@ -318,7 +328,7 @@ impl Modes {
                 0
             },
             collective: self.moving(around * mode.collective_bytes as f64, link),
-            held_bytes: mode.resident_bytes + copies * mode.parameter_bytes,
+            held_bytes: mode.resident_bytes + own_bytes,
             stash_bytes: mode.stash_bytes,
             workspace_bytes: mode.workspace_bytes,
         })

@@ -2,10 +2,11 @@
 
 use super::format::{bytes, count};
 use crate::instance::Instance;
-use crate::options::{MemoryLimit, Mode, Optimizer};
+use crate::options::{MemoryLimit, Mode, Optimizer, OptimizerSharding, StatePrecision};
 use crate::plan::{LeastMemory, Plan};
 use crate::precision::Precision;
 use crate::problem::TooLarge;
+use crate::states::StateBytes;
 
 /// That some stage may hold as much as it likes, and what the fullest one would hold; nothing where memory is limited.
 pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> {
@@ -68,6 +69,12 @@ pub(super) fn precision(instance: &Instance, plan: &Plan) -> Option<String> {
 fn copies(precision: Option<Precision>, plan: &Plan) -> String {
     /// Adam with weights and gradients of 16 bits: 2 + 2 bytes, and the weight and both states in single precision.
     const MIXED_BYTES: u64 = 16;
+    if let (Some(Mode::Training), Some(policy), Some(optimizer)) =
+        (plan.problem.mode, plan.problem.precision, plan.problem.optimizer)
+        && policy != StatePrecision::Uniform
+    {
+        return of_policy(policy, optimizer, plan.problem.optimizer_sharding);
+    }
     let states = plan.problem.optimizer.map_or(0, Optimizer::states_per_parameter);
     let (numbers, of) = match (plan.problem.mode, plan.problem.optimizer) {
         (Some(Mode::Training), Some(optimizer)) if states > 0 => (
@@ -94,6 +101,33 @@ fn copies(precision: Option<Precision>, plan: &Plan) -> String {
             format!("{all} bytes a parameter ({of}, all in {precision}{mixed})")
         }
     }
+}
+
+/// How many bytes a parameter counts where the problem says in which numbers it is trained.
+fn of_policy(policy: StatePrecision, optimizer: Optimizer, sharding: Option<OptimizerSharding>) -> String {
+    let bytes = StateBytes::training(policy, optimizer, None);
+    let states = optimizer.states_per_parameter() as usize;
+    let mut kept = Vec::new();
+    if bytes.weight < 4 {
+        kept.push("weight in fp32".to_owned());
+    }
+    if states > 0 {
+        kept.push(format!("{} of {optimizer}", count(states, "state")));
+    }
+    let shared = match sharding {
+        Some(OptimizerSharding::Zero1) => ", shared out by the replicas of a stage",
+        Some(OptimizerSharding::None) | None => "",
+    };
+    let kept = match bytes.optimizer {
+        0 => String::new(),
+        all => format!(", {} {all}{shared}", kept.join(" and ")),
+    };
+    format!(
+        "{} bytes a parameter ({policy}: weight {}, gradient {}{kept})",
+        bytes.weight + bytes.gradient + bytes.optimizer,
+        bytes.weight,
+        bytes.gradient
+    )
 }
 
 /// How much memory a plan would need, in a line.

@@ -6,7 +6,8 @@ use crate::fault::{Fault, FaultKind};
 use crate::instance::Instance;
 use crate::network::{Layer, LayerMode, Size, Tensor};
 use crate::options::{
-    Communication, Cuts, Degrees, Objective, PipelineOptions, Recompute, Schedule, Synchronization,
+    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
+    Synchronization,
 };
 use crate::units::LARGEST_EXACT;
 
@@ -51,7 +52,7 @@ impl Settings {
     /// Options that stages with modes cannot be asked together with.
     pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
         if !self.modal {
-            return Vec::new();
+            return self.unshared_fault().into_iter().collect();
         }
         let asked = match &instance.cluster.nodes {
             Some(_) => "links of two levels",
@@ -107,6 +108,15 @@ impl Settings {
             ));
         }
         faults
+    }
+
+    /// Sharing out among replicas where there can be none.
+    fn unshared_fault(&self) -> Option<Fault> {
+        let kind = FaultKind::Contradiction {
+            found: format!("`{}` without replicas of stages", self.optimizer_sharding),
+            expected: "`--replicas`, or `none`".into(),
+        };
+        (self.optimizer_sharding != OptimizerSharding::None).then(|| Fault::new("--optimizer-sharding", kind))
     }
 
     /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by

@@ -4,7 +4,7 @@
 use stagecut::cluster::Link;
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
-use stagecut::options::{Mode, Schedule};
+use stagecut::options::{Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
 use stagecut::settings::Settings;
 
 /// The least period in ms, and of all plans that reach it the least time that is computed again; `None` where no plan fits.
@@ -182,16 +182,19 @@ impl Search<'_> {
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
         for mut code in 0..count {
-            let mut sums = [0.0; 4];
+            let mut sums = [0.0; 3];
+            let mut shared_bytes = 0.0;
             let mut workspace = 0;
             for choices in &choices {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
                 let add = self.of_mode(mode, in_flight);
+                shared_bytes += add[3];
                 (0..3).for_each(|at| sums[at] += add[at]);
                 workspace = workspace.max(mode.workspace_bytes);
             }
-            let bytes = sums[1] + workspace as f64;
+            let part_bytes = (shared_bytes / run.replicas as f64).ceil();
+            let bytes = sums[1] + part_bytes + workspace as f64;
             let fits = self
                 .settings
                 .memory_limit
@@ -203,24 +206,46 @@ impl Search<'_> {
         best
     }
 
-    /// Time in ns, bytes kept and bytes of gradients of a layer in a mode.
-    fn of_mode(&self, mode: &LayerMode, in_flight: u64) -> [f64; 3] {
+    /// Bytes that a parameter takes beside those in the file, of weight and gradient and of the optimiser's state: per byte in the file.
+    fn per_byte(&self) -> [f64; 2] {
+        let states = match self.settings.optimizer {
+            Optimizer::Sgd => 0.0,
+            Optimizer::Momentum => 1.0,
+            Optimizer::Adam => 2.0,
+            other => unreachable!("{other:?}"),
+        };
+        let stated = self.instance.network.precision;
+        let size = |weight: f64| stated.map_or(weight, |precision| precision.bytes() as f64);
+        match self.settings.precision {
+            _ if self.settings.mode == Mode::Inference => [1.0, 0.0],
+            StatePrecision::Uniform => [2.0, states],
+            StatePrecision::Fp32 => [8.0 / size(4.0), 4.0 * states / size(4.0)],
+            StatePrecision::Bf16Mixed => [6.0 / size(2.0), (4.0 + 4.0 * states) / size(2.0)],
+            StatePrecision::Fp16Mixed => [4.0 / size(2.0), (4.0 + 4.0 * states) / size(2.0)],
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    /// Time in ns, bytes kept, bytes of gradients and bytes that replicas share out of a layer in a mode.
+    fn of_mode(&self, mode: &LayerMode, in_flight: u64) -> [f64; 4] {
         let times = mode.times[self.settings.kind].unwrap();
         let trains = self.settings.mode == Mode::Training;
         let group = mode.tensor as f64;
         let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
         let collective_ns = around / self.link(0, 0).bandwidth_bytes_per_s * 1e9;
         let backward_ns = if trains { times.backward_ns } else { 0 };
-        let copies = if trains {
-            2 + self.settings.optimizer.states_per_parameter()
-        } else {
-            1
+        let [own, state] = self.per_byte().map(|per| mode.parameter_bytes as f64 * per);
+        let (own, shared) = match self.settings.optimizer_sharding {
+            OptimizerSharding::None => (own + state, 0.0),
+            OptimizerSharding::Zero1 => (own, state),
+            other => unreachable!("{other:?}"),
         };
-        let kept = mode.resident_bytes + copies * mode.parameter_bytes + in_flight * mode.stash_bytes;
+        let kept = (mode.resident_bytes + in_flight * mode.stash_bytes) as f64;
         [
             times.forward_ns as f64 + backward_ns as f64 + collective_ns,
-            kept as f64,
+            kept + own,
             mode.gradient_bytes as f64,
+            shared,
         ]
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Sum {
     pub least: Bytes,
     /// Bytes of gradients.
     pub gradient_bytes: u64,
+    /// Bytes that replicas share out.
+    pub shared_bytes: u64,
     /// Items that have no mode of the degree.
     pub missing: usize,
 }
@@ -66,6 +68,7 @@ impl Sum {
         };
         let mut sum = Self {
             gradient_bytes: item.gradient_bytes,
+            shared_bytes: item.shared_bytes,
             ..Self::default()
         };
         for layer in &item.layers {
@@ -85,6 +88,7 @@ impl Sum {
             fastest: self.fastest.plus(other.fastest),
             least: self.least.plus(other.least),
             gradient_bytes: self.gradient_bytes + other.gradient_bytes,
+            shared_bytes: self.shared_bytes + other.shared_bytes,
             missing: self.missing + other.missing,
         }
     }

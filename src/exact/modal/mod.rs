@@ -1,9 +1,12 @@
 //! The exact engine where stages have modes: a dynamic program over ideals, devices and replicas.
 #![doc = include_str!("../../../formulations/modal.md")]
 
+mod ahead;
 mod items;
 mod labels;
+mod round;
 mod search;
+mod spans;
 mod stage;
 
 use self::search::{ModalSearch, Pass, Question};
@@ -19,7 +22,7 @@ use crate::problem::Problem;
 pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
     let mut solver = Solver {
         incumbent: Incumbent::new(problem, control),
-        search: ModalSearch::new(problem, modes, control, Knapsack::Exact),
+        search: ModalSearch::new(problem, modes, control),
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
@@ -30,9 +33,10 @@ pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outc
 /// The plan of Piper's program: the same search, but each stage decides what it computes again by [`Knapsack::Greedy`]. Its bound is the one
 /// that needs no search.
 pub(super) fn piper(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+    let greedy = modes.clone().deciding_by(Knapsack::Greedy);
     let mut solver = Solver {
         incumbent: Incumbent::new(problem, control),
-        search: ModalSearch::new(problem, modes, control, Knapsack::Greedy),
+        search: ModalSearch::new(problem, &greedy, control),
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
@@ -56,10 +60,7 @@ pub(super) fn piper(problem: &Problem, modes: &Modes, control: &Control) -> Outc
 /// The bound that needs no search.
 pub(super) fn bound(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
     let mut incumbent = Incumbent::new(problem, control);
-    raise_to_least(
-        &mut incumbent,
-        &ModalSearch::new(problem, modes, control, Knapsack::Exact),
-    );
+    raise_to_least(&mut incumbent, &ModalSearch::new(problem, modes, control));
     incumbent.finish(StoppedBy::Completed)
 }
 
@@ -71,6 +72,9 @@ fn raise_to_least(incumbent: &mut Incumbent, search: &ModalSearch) -> bool {
     }
     search.least().is_some()
 }
+
+/// The first step beyond the bound is a part of it, one in so many.
+const FIRST_STEP: u64 = 16;
 
 struct Solver<'a> {
     incumbent: Incumbent<'a>,
@@ -103,15 +107,18 @@ impl Solver<'_> {
         let mut low = self.incumbent.lower_ns;
         // The least limit at which the search finds something: a plan, or what only the levels of its links make longer.
         let mut open = self.incumbent.upper_ns;
+        // Without a plan, steps beyond the bound double.
+        let mut step = (low / FIRST_STEP).max(1);
         let mut limit = match open {
-            u64::MAX => low.saturating_mul(2).max(1),
-            open => open - 1,
+            u64::MAX => low.saturating_add(step),
+            open => open.saturating_sub(1),
         };
         let most = self.search.most();
         while low < open && !self.incumbent.is_done() {
             limit = limit.clamp(low, most.max(low));
             let question = Question {
                 limit,
+                ceiling: self.incumbent.upper_ns,
                 in_order,
                 least_again: false,
             };
@@ -133,7 +140,10 @@ impl Solver<'_> {
             }
             self.incumbent.report();
             limit = match open {
-                u64::MAX => limit.saturating_mul(2),
+                u64::MAX => {
+                    step = step.saturating_mul(2);
+                    limit.saturating_add(step)
+                }
                 open => low + open.saturating_sub(1).saturating_sub(low) / 2,
             };
         }
@@ -157,6 +167,7 @@ impl Solver<'_> {
     fn compute_less_again(&mut self, in_order: bool) -> Result<(), StoppedBy> {
         let question = Question {
             limit: self.incumbent.upper_ns,
+            ceiling: self.incumbent.upper_ns,
             in_order,
             least_again: true,
         };

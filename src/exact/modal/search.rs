@@ -1,13 +1,14 @@
-//! One pass over the ideals: is there a plan whose every stage keeps a limit?
+//! One question: is there a plan whose every stage keeps a limit?
 
 use crate::control::Control;
+use crate::cost;
 use crate::cost::allocation::Allocation;
-use crate::exact::bits;
 use crate::exact::ideals::growth;
+use crate::exact::modal::ahead::Ahead;
 use crate::exact::modal::items::{self, Sum};
-use crate::exact::modal::labels::{Label, Order, Reached};
-use crate::exact::modal::stage::{Crossing, Stage};
-use crate::modes::{BETWEEN, Chosen, Flight, INSIDE, Knapsack, Modes, StageMode};
+use crate::exact::modal::round::Round;
+use crate::exact::modal::spans::Spans;
+use crate::modes::{BETWEEN, Chosen, INSIDE, Knapsack, Modes};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -26,6 +27,8 @@ pub(super) enum Pass {
 pub(super) struct Question {
     /// The longest period of a stage, in ticks.
     pub limit: u64,
+    /// Plans that take as long are of no interest: the best that is known. At least the limit.
+    pub ceiling: u64,
     /// Only stages that follow the numbering of the items.
     pub in_order: bool,
     /// Of all such plans the one that computes least again; else any.
@@ -34,43 +37,43 @@ pub(super) struct Question {
 
 /// A search over the ideals of a problem, pass after pass.
 pub(super) struct ModalSearch<'a> {
-    problem: &'a Problem,
-    modes: &'a Modes,
-    control: &'a Control<'a>,
-    knapsack: Knapsack,
-    sums: Vec<Vec<Sum>>,
+    pub(super) problem: &'a Problem,
+    pub(super) modes: &'a Modes,
+    pub(super) control: &'a Control<'a>,
+    pub(super) sums: Vec<Vec<Sum>>,
     /// The least time that each item takes of all devices together.
-    device_times: Vec<u64>,
-    predecessors: Vec<Vec<usize>>,
-    successors: Vec<Vec<usize>>,
+    pub(super) device_times: Vec<u64>,
+    pub(super) predecessors: Vec<Vec<usize>>,
+    pub(super) successors: Vec<Vec<usize>>,
+    /// What stages of a chain take; `None` for other networks, and chains that are too long.
+    pub(super) spans: Option<Spans<'a>>,
     /// Ideals met in all passes.
     pub ideals: usize,
 }
 
 impl<'a> ModalSearch<'a> {
-    pub(super) fn new(
-        problem: &'a Problem,
-        modes: &'a Modes,
-        control: &'a Control<'a>,
-        knapsack: Knapsack,
-    ) -> Self {
+    pub(super) fn new(problem: &'a Problem, modes: &'a Modes, control: &'a Control<'a>) -> Self {
         let sums = items::sums(modes);
         let predecessors = growth::predecessors(problem);
         let mut successors = vec![Vec::new(); predecessors.len()];
         for (item, before) in predecessors.iter().enumerate() {
             before.iter().for_each(|&first| successors[first].push(item));
         }
-        Self {
+        let mut search = Self {
             problem,
             modes,
             control,
-            knapsack,
             device_times: items::device_times(modes, &sums),
             sums,
             predecessors,
             successors,
+            spans: None,
             ideals: 0,
+        };
+        if search.is_chain() {
+            search.spans = Spans::new(modes, &search.sums);
         }
+        search
     }
 
     /// No plan takes less: all devices share the work evenly. `None` where some item runs at no degree.
@@ -137,7 +140,7 @@ impl<'a> ModalSearch<'a> {
 
     /// Whether stages cost the least they can.
     pub(super) fn is_exact(&self) -> bool {
-        self.knapsack == Knapsack::Exact
+        self.modes.knapsack == Knapsack::Exact
     }
 
     /// Whether each item but the first must follow the one before it: then plans follow the numbering anyway.
@@ -146,360 +149,63 @@ impl<'a> ModalSearch<'a> {
         (1..self.predecessors.len()).all(follows)
     }
 
-    /// One pass for each place of a node at which the last stage may end.
+    /// One pass for each place of a node at which the last stage may end; of a chain first one from the front, which may do.
     pub(super) fn ask(&mut self, question: Question) -> Pass {
+        let ahead = self
+            .spans
+            .as_ref()
+            .map(|spans| Ahead::new(self.modes, spans, question.limit, question.ceiling));
+        let keeps = |(assignment, modes): &(Assignment, Chosen)| {
+            let plan = Allocation {
+                modes: Some(modes.clone()),
+                ..Allocation::from(assignment.clone())
+            };
+            cost::modal_ns(self.problem, self.modes, &plan).is_some_and(|ns| ns <= question.limit)
+        };
+        if let Some(ahead) = ahead.as_ref().filter(|_| !question.least_again)
+            && let Some((assignment, chosen)) = ahead.plans().find(keeps)
+        {
+            return Pass::Found(assignment, chosen);
+        }
+        let mut ideals = 0;
+        let pass = self.ask_behind(question, ahead.as_ref(), &mut ideals);
+        self.ideals += ideals;
+        pass
+    }
+
+    /// The passes from the end.
+    fn ask_behind(&self, question: Question, ahead: Option<&Ahead>, ideals: &mut usize) -> Pass {
         let node = self.modes.links.node.unwrap_or(1);
         let ends = match self.modes.links.node {
             Some(node) => node.min(self.modes.devices),
             None => 1,
         };
-        let mut next = u64::MAX;
+        let mut next = ahead.map_or(u64::MAX, |ahead| ahead.next);
         let mut best: Option<(u64, (Assignment, Chosen))> = None;
         // Numbers of devices that leave the same rest, counted from far enough on that no stage begins below 0.
         let far = self.modes.devices.next_multiple_of(node);
-        for end in 1..=ends {
-            let mut round = Round::new(self, question, far + end);
+        let is_open = |end: &usize| ahead.is_none_or(|ahead| ahead.devices(self.sums.len(), *end).is_some());
+        for end in (1..=ends).filter(is_open) {
+            let mut round = Round::new(self, question, ahead, far + end);
             let found = match round.run() {
                 Ok(found) => found,
                 Err(stopped) => return Pass::Stopped(stopped),
             };
             next = next.min(round.next);
-            let ideals = round.reached.ideals.len();
-            if let Some(label) = found {
-                let again = round.reached.labels[label].again;
-                let plan = round.plan(label);
-                if !question.least_again {
-                    self.ideals += ideals;
-                    return Pass::Found(plan.0, plan.1);
-                }
-                if best.as_ref().is_none_or(|(least, _)| again < *least) {
-                    best = Some((again, plan));
-                }
+            *ideals += round.reached.ideals.len();
+            let Some(label) = found else { continue };
+            let again = round.reached.labels[label].again;
+            let (assignment, chosen) = round.plan(label);
+            if !question.least_again {
+                return Pass::Found(assignment, chosen);
             }
-            self.ideals += ideals;
+            if best.as_ref().is_none_or(|(least, _)| again < *least) {
+                best = Some((again, (assignment, chosen)));
+            }
         }
         match best {
             Some((_, (assignment, chosen))) => Pass::Found(assignment, chosen),
             None => Pass::Exhausted(next),
         }
-    }
-}
-
-/// A pass for one place of a node at which the last stage ends.
-struct Round<'s, 'a> {
-    search: &'s ModalSearch<'a>,
-    question: Question,
-    /// Devices are counted down from here; as many as devices or more.
-    end: usize,
-    reached: Reached,
-    stage: Stage<'a>,
-    /// The least cost beyond the limit of any stage that was turned down.
-    next: u64,
-    visits: u64,
-    counts_replicas: bool,
-    counts_stages: bool,
-}
-
-/// The ideal that a stage is taken off.
-struct From {
-    left: Box<[u64]>,
-    items: usize,
-    /// The least time that its items take of all devices together.
-    device_time: u64,
-    labels: Vec<usize>,
-    /// Of all labels, the least devices and replicas behind.
-    least: [usize; 2],
-}
-
-/// How often the clock and memory are looked at: once in so many stages.
-const LOOK: u64 = 1024;
-
-impl<'s, 'a> Round<'s, 'a> {
-    fn new(search: &'s ModalSearch<'a>, question: Question, end: usize) -> Self {
-        let modes = search.modes;
-        let settings = &search.problem.settings;
-        let items = search.sums.len();
-        let order = Order {
-            node: modes.links.node.unwrap_or(1),
-            all_stages: settings.all_stages,
-        };
-        Self {
-            search,
-            question,
-            end,
-            reached: Reached::new(bits::full(items), items, order),
-            stage: Stage::new(modes, search.knapsack),
-            next: u64::MAX,
-            visits: 0,
-            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.memory_bytes < u64::MAX,
-            counts_stages: settings.all_stages || search.problem.stages() < modes.devices,
-        }
-    }
-
-    /// Takes stages off ideals, the largest first; the label that ends the best plan.
-    fn run(&mut self) -> Result<Option<usize>, StoppedBy> {
-        for size in (1..self.reached.by_size.len()).rev() {
-            for at in 0..self.reached.by_size[size].len() {
-                let from = self.from(self.reached.by_size[size][at], size);
-                self.grow_from(&from)?;
-            }
-            if !self.question.least_again && self.ending().is_some() {
-                break;
-            }
-        }
-        Ok(self.ending())
-    }
-
-    /// Of the labels with nothing left that end where they should, the one that computes least again.
-    fn ending(&self) -> Option<usize> {
-        let node = self.search.modes.links.node.unwrap_or(1);
-        let stages = self.search.problem.stages();
-        let all_stages = self.search.problem.settings.all_stages;
-        let ideal = self.reached.by_size[0].first()?;
-        let labels = self.reached.ideals[*ideal].labels.iter().copied();
-        let ends = |&at: &usize| {
-            let label = &self.reached.labels[at];
-            label.devices % node == self.end % node && (!all_stages || label.stages == stages)
-        };
-        labels
-            .filter(ends)
-            .min_by_key(|&at| self.reached.labels[at].again)
-    }
-
-    fn from(&self, ideal: usize, items: usize) -> From {
-        let ideal = &self.reached.ideals[ideal];
-        let labels = ideal.labels.iter().map(|&at| &self.reached.labels[at]);
-        let least = |of: fn(&Label) -> usize| labels.clone().map(of).min().unwrap_or(0);
-        From {
-            items,
-            device_time: bits::iter(&ideal.left)
-                .map(|item| self.search.device_times[item])
-                .sum(),
-            least: [least(|label| label.devices), least(|label| label.replicas)],
-            left: ideal.left.clone(),
-            labels: ideal.labels.clone(),
-        }
-    }
-
-    fn grow_from(&mut self, from: &From) -> Result<(), StoppedBy> {
-        let members = bits::iter(&from.left);
-        let ends: Vec<usize> = match self.question.in_order {
-            true => members.max().into_iter().collect(),
-            false => members.filter(|&item| self.is_free(from, item)).collect(),
-        };
-        self.grow(from, &ends)
-    }
-
-    /// Whether all that follows an item is placed.
-    fn is_free(&self, from: &From, item: usize) -> bool {
-        let mut after = self.search.successors[item].iter();
-        after.all(|&next| !bits::contains(&from.left, next) || self.stage.holds(next))
-    }
-
-    /// Every stage that holds the present one and some of the candidates, each once: with the first of them that it holds, and none before.
-    fn grow(&mut self, from: &From, candidates: &[usize]) -> Result<(), StoppedBy> {
-        for (at, &item) in candidates.iter().enumerate() {
-            self.look()?;
-            self.stage.push(item, &self.search.sums[item]);
-            if self.visit(from) {
-                let mut next = candidates[at + 1..].to_vec();
-                match self.question.in_order {
-                    true => next.extend(item.checked_sub(1)),
-                    false => {
-                        let before = &self.search.predecessors[item];
-                        next.extend(before.iter().filter(|&&before| self.is_free(from, before)));
-                    }
-                }
-                self.grow(from, &next)?;
-            }
-            self.stage.pop();
-        }
-        Ok(())
-    }
-
-    fn look(&mut self) -> Result<(), StoppedBy> {
-        self.visits += 1;
-        if self.visits.is_multiple_of(LOOK) {
-            self.search.control.check_limits()?;
-            if self.reached.bytes() > self.search.control.room_bytes() {
-                return Err(StoppedBy::MemoryLimit);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the stage off, in all its modes; whether a larger one may keep the limit.
-    fn visit(&mut self, from: &From) -> bool {
-        let mut may_grow = false;
-        for degree in 0..self.search.modes.degrees.len() {
-            if self.keeps_limit(from, degree) {
-                may_grow = true;
-                self.take_off(from, degree);
-            }
-        }
-        may_grow
-    }
-
-    /// Whether the work and memory alone of the stage leave it a chance at a degree, behind the most modest label.
-    fn keeps_limit(&mut self, from: &From, degree: usize) -> bool {
-        let modes = self.search.modes;
-        let sum = self.stage.sums()[degree];
-        let room = (modes.devices - from.least[0]) / modes.degrees[degree];
-        let Some(&replicas) = modes.replicas.iter().rev().find(|&&replicas| replicas <= room) else {
-            return false;
-        };
-        if sum.missing > 0 || sum.least.with(modes.flight.of(replicas, from.least[1])) > modes.memory_bytes {
-            return false;
-        }
-        let time = sum.time.div_ceil(replicas as u64);
-        self.within(time)
-    }
-
-    /// Whether a time keeps the limit; else it may be the next one.
-    fn within(&mut self, time: u64) -> bool {
-        if time > self.question.limit {
-            self.next = self.next.min(time);
-        }
-        time <= self.question.limit
-    }
-
-    /// Takes the stage off behind every label, at a degree.
-    fn take_off(&mut self, from: &From, degree: usize) {
-        let crossing = self.stage.crossing(degree);
-        let taken: u64 = self
-            .stage
-            .items
-            .iter()
-            .map(|&item| self.search.device_times[item])
-            .sum();
-        let ahead = from.device_time - taken;
-        let mut target = None;
-        for &at in &from.labels {
-            let label = self.reached.labels[at];
-            if self.counts_stages && label.stages >= self.search.problem.stages() {
-                continue;
-            }
-            let modes = self.search.modes;
-            for &replicas in &modes.replicas {
-                let takes = label.devices + modes.degrees[degree] * replicas;
-                if takes > modes.devices {
-                    break;
-                }
-                // What is ahead needs devices too.
-                let room = (modes.devices - takes) as u128 * u128::from(self.question.limit);
-                if u128::from(ahead) > room {
-                    let needed = ahead.checked_div((modes.devices - takes) as u64);
-                    self.next = self
-                        .next
-                        .min(needed.map_or(u64::MAX, |needed| needed.max(self.question.limit + 1)));
-                    break;
-                }
-                let mode = StageMode { degree, replicas };
-                let Some((time, again)) = self.time(&label, mode, crossing) else {
-                    continue;
-                };
-                if !self.within(time) {
-                    continue;
-                }
-                let ideal = *target.get_or_insert_with(|| self.ahead_of(from));
-                self.reached.add(ideal, self.label(at, mode, takes, again));
-                // More replicas leave less to the others, and take nothing off this stage that matters.
-                if modes.links.node.is_none() && again == 0 {
-                    break;
-                }
-            }
-        }
-    }
-
-    fn label(&self, before: usize, mode: StageMode, devices: usize, again: u64) -> Label {
-        let label = self.reached.labels[before];
-        let counted = |is_counted: bool, number: usize| if is_counted { number } else { 0 };
-        Label {
-            devices,
-            replicas: counted(self.counts_replicas, label.replicas + mode.replicas),
-            stages: counted(self.counts_stages, label.stages + 1),
-            again: label.again + again,
-            mode,
-            before,
-            ideal: 0,
-        }
-    }
-
-    /// The ideal that is left ahead of the stage.
-    fn ahead_of(&mut self, from: &From) -> usize {
-        let mut left = from.left.clone();
-        self.stage
-            .items
-            .iter()
-            .for_each(|&item| bits::remove(&mut left, item));
-        self.reached.ideal(&left, from.items - self.stage.items.len())
-    }
-
-    /// What the stage takes behind a label in a mode, and how much of it is computed again, if that is asked for; `None` if it does not
-    /// fit.
-    fn time(&mut self, label: &Label, mode: StageMode, crossing: Crossing) -> Option<(u64, u64)> {
-        let modes = self.search.modes;
-        let tensor = modes.degrees[mode.degree];
-        let last = self.end - label.devices;
-        let first = last - tensor * mode.replicas;
-        if !modes.links.groups_fit(first, tensor, mode.replicas) {
-            return None;
-        }
-        let in_flight = modes.flight.of(mode.replicas, label.replicas);
-        let work = self.stage.time_within(mode.degree, in_flight)?;
-        let enters = crossing.entering[modes.links.level(first.saturating_sub(1), first)];
-        let leaves = crossing.leaving[modes.links.level(last - 1, last)];
-        let ring_level = modes.links.level(first, last - 1);
-        let sum = &self.stage.sums()[mode.degree];
-        let ring = modes.synchronization(sum.gradient_bytes, mode.replicas, ring_level);
-        let again = match self.question.least_again {
-            true => work - sum.time,
-            false => 0,
-        };
-        Some((
-            (work + enters + leaves).div_ceil(mode.replicas as u64) + ring,
-            again,
-        ))
-    }
-
-    /// The plan that a label ends.
-    fn plan(&self, label: usize) -> (Assignment, Chosen) {
-        let modes = self.search.modes;
-        let mut assignment = vec![0; modes.items.len()];
-        let held = modes
-            .items
-            .iter()
-            .flatten()
-            .flatten()
-            .flat_map(|item| &item.layers);
-        let layers = held.map(|layer| layer.layer + 1).max().unwrap_or(0);
-        let mut chosen = Chosen {
-            stages: Vec::new(),
-            layers: vec![0; layers],
-        };
-        let mut at = label;
-        while self.reached.labels[at].before != usize::MAX {
-            let label = self.reached.labels[at];
-            let before = &self.reached.labels[label.before];
-            let left = &self.reached.ideals[label.ideal].left;
-            let items = bits::iter(&self.reached.ideals[before.ideal].left)
-                .filter(|&item| !bits::contains(left, item));
-            let items: Vec<usize> = items.collect();
-            items
-                .iter()
-                .for_each(|&item| assignment[item] = chosen.stages.len());
-            chosen.stages.push(label.mode);
-            let in_flight = modes.flight.of(label.mode.replicas, before.replicas);
-            let layers = modes.layers_of(&items, label.mode.degree).unwrap_or_default();
-            let ways = self
-                .search
-                .knapsack
-                .within(&layers, in_flight, modes.memory_bytes);
-            for (layer, way) in layers.iter().zip(ways.map_or(Vec::new(), |ways| ways.ways)) {
-                chosen.layers[layer.layer] = layer.ways[way].mode;
-            }
-            at = label.before;
-        }
-        (assignment, chosen)
     }
 }

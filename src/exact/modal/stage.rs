@@ -2,20 +2,19 @@
 
 use crate::exact::bits;
 use crate::exact::modal::items::Sum;
-use crate::modes::{Knapsack, Modes};
+use crate::modes::{Modes, StageMode};
 
 /// A stage that grows item by item.
 pub(super) struct Stage<'a> {
     modes: &'a Modes,
-    knapsack: Knapsack,
     /// Its items, in the order they were added.
     pub items: Vec<usize>,
     /// The same as a set.
     inside: Box<[u64]>,
     /// Sums of the first so many items, by degree.
     sums: Vec<Vec<Sum>>,
-    /// Least times within memory that are known of this very set, by degree and micro-batches in flight.
-    known: Vec<((usize, u64), Option<u64>)>,
+    /// Least times within memory that are known of this very set, by degree, micro-batches in flight and bytes.
+    known: Vec<((usize, u64, u64), Option<u64>)>,
 }
 
 /// What tensors that cross take of a stage's time, by level of the link, in ticks.
@@ -29,10 +28,9 @@ pub(super) struct Crossing {
 
 impl<'a> Stage<'a> {
     /// An empty stage.
-    pub(super) fn new(modes: &'a Modes, knapsack: Knapsack) -> Self {
+    pub(super) fn new(modes: &'a Modes) -> Self {
         Self {
             modes,
-            knapsack,
             items: Vec::new(),
             inside: bits::from_members(bits::words(modes.items.len()), []),
             sums: vec![vec![Sum::default(); modes.degrees.len()]],
@@ -105,22 +103,25 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The least time of its layers at a degree that fits the memory with so many micro-batches in flight.
-    pub(super) fn time_within(&mut self, degree: usize, in_flight: u64) -> Option<u64> {
-        let limit = self.modes.memory_bytes;
+    /// The least time of its layers in a mode that fits the memory with so many micro-batches in flight.
+    pub(super) fn time_within(&mut self, mode: StageMode, in_flight: u64) -> Option<u64> {
+        let StageMode { degree, replicas } = mode;
         let sum = &self.sums()[degree];
+        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+        let limit = self.modes.memory_bytes.checked_sub(shared_bytes)?;
         if sum.fastest.with(in_flight) <= limit {
             return Some(sum.time);
         }
         if sum.least.with(in_flight) > limit {
             return None;
         }
-        let asked = (degree, in_flight);
+        let asked = (degree, in_flight, limit);
         if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
             return *time;
         }
         let layers = self.modes.layers_of(&self.items, degree)?;
         let time = self
+            .modes
             .knapsack
             .within(&layers, in_flight, limit)
             .map(|ways| ways.time);

@@ -6,13 +6,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::block::{Operator, Shape};
-use crate::spec::{LayerSpec, TensorSpec, WorkSpec};
+use super::modes::{Again, Pass, Pieces};
+use crate::spec::{LayerSpec, ModeSpec, TensorSpec};
 
 /// Work of equal operators differs by up to this factor, either way.
 const SPREAD: f64 = 0.1;
-
-/// Numbers that an update moves for each parameter: it, its gradient and two of the optimiser.
-const UPDATE_TRAFFIC: f64 = 4.0;
 
 /// A part of the model: its name, which its layers begin with, and its operators.
 type Part = (String, Vec<Operator>);
@@ -33,7 +31,6 @@ fn parts(shape: &Shape) -> Vec<Part> {
 /// A graph in the making.
 pub(super) struct Builder {
     rng: ChaCha8Rng,
-    precision_bytes: f64,
     pub layers: Vec<LayerSpec>,
     pub tensors: Vec<TensorSpec>,
     /// Position of the tensor that a layer produces.
@@ -42,10 +39,9 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Nothing yet.
-    pub(super) fn new(seed: u64, precision_bytes: f64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
-            precision_bytes,
             layers: Vec::new(),
             tensors: Vec::new(),
             tensor_of: HashMap::new(),
@@ -56,10 +52,10 @@ impl Builder {
     pub(super) fn operators(&mut self, shape: &Shape) {
         let parts = parts(shape);
         for at in 0..parts.len() {
-            self.forward(&parts, at);
+            self.forward(shape, &parts, at);
         }
         for at in (0..parts.len()).rev() {
-            self.backward(&parts, at);
+            self.backward(shape, &parts, at);
         }
         // The loss of a head, and the gradients of what reads nothing, have no readers.
         self.tensors.retain(|tensor| !tensor.consumers.is_empty());
@@ -69,24 +65,18 @@ impl Builder {
     pub(super) fn blocks(&mut self, shape: &Shape) {
         let parts = parts(shape);
         for (at, (name, operators)) in parts.iter().enumerate() {
-            let mut work = WorkSpec::default();
+            let mut pieces = Pieces::new(shape, operators);
             for op in operators {
-                let forward = self.work(op, 1.0);
-                let backward = self.work(op, backward_weight(op));
-                work.forward_flops += forward.forward_flops;
-                work.forward_bytes += forward.forward_bytes;
-                work.backward_flops += backward.forward_flops;
-                work.backward_bytes += backward.forward_bytes;
+                pieces.add(op, Pass::Forward, self.factor());
+                pieces.add(op, Pass::Backward, self.factor());
             }
-            let parameter_bytes = operators.iter().map(|op| op.parameter_bytes).sum();
             let operator = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let is_block = operator == "b";
+            let most = if is_block { Again::Full } else { Again::Core };
             self.layers.push(LayerSpec {
                 id: name.clone(),
-                operator: Some(if operator == "b" { "block" } else { operator }.into()),
-                work: Some(work),
-                parameter_bytes,
-                stash_bytes: operators.iter().map(|op| op.output_bytes).sum(),
-                ..Default::default()
+                operator: Some(if is_block { "block" } else { operator }.into()),
+                ..layer(&pieces, most)
             });
             if let Some((next, _)) = parts.get(at + 1) {
                 let last = operators.last().map_or(0.0, |op| op.output_bytes);
@@ -96,19 +86,17 @@ impl Builder {
         }
     }
 
-    fn forward(&mut self, parts: &[Part], at: usize) {
+    fn forward(&mut self, shape: &Shape, parts: &[Part], at: usize) {
         let (part, operators) = &parts[at];
         for op in operators {
             let id = format!("{part}.{}", op.name);
-            let work = self.work(op, 1.0);
+            let mut pieces = Pieces::new(shape, operators);
+            pieces.add(op, Pass::Forward, self.factor());
             self.layers.push(LayerSpec {
                 id: id.clone(),
                 operator: Some(op.name.into()),
-                work: Some(work),
-                parameter_bytes: op.parameter_bytes,
-                stash_bytes: op.output_bytes,
                 tie: Some(id.clone()),
-                ..Default::default()
+                ..layer(&pieces, Again::Core)
             });
             for &read in op.reads {
                 if let Some(from) = source(parts, at, read) {
@@ -120,19 +108,19 @@ impl Builder {
     }
 
     /// Backward operators read the gradients of what consumed their output, and what they kept; the updates follow.
-    fn backward(&mut self, parts: &[Part], at: usize) {
+    fn backward(&mut self, shape: &Shape, parts: &[Part], at: usize) {
         let (part, operators) = &parts[at];
         for op in operators.iter().rev() {
             let tie = format!("{part}.{}", op.name);
             let id = format!("{tie}.grad");
-            let forward = self.work(op, backward_weight(op));
+            let mut pieces = Pieces::new(shape, operators);
+            pieces.add(op, Pass::Backward, self.factor());
             self.layers.push(LayerSpec {
                 id: id.clone(),
                 operator: Some(format!("{}.grad", op.name)),
-                work: Some(as_backward(forward)),
                 tie: Some(tie.clone()),
                 backward: true,
-                ..Default::default()
+                ..layer(&pieces, Again::Core)
             });
             self.flow(tie.clone(), id.clone());
             let readers = operators.iter().filter(|reader| reader.reads.contains(&op.name));
@@ -147,31 +135,23 @@ impl Builder {
             self.produce(id.clone(), op.output_bytes);
             if op.parameter_bytes > 0.0 {
                 let update = format!("{tie}.update");
+                let mut pieces = Pieces::new(shape, operators);
+                pieces.add(op, Pass::Update, 1.0);
                 self.layers.push(LayerSpec {
                     id: update.clone(),
                     operator: Some("update".into()),
-                    work: Some(WorkSpec {
-                        backward_flops: UPDATE_TRAFFIC * op.parameter_bytes / self.precision_bytes,
-                        backward_bytes: UPDATE_TRAFFIC * op.parameter_bytes,
-                        ..Default::default()
-                    }),
                     tie: Some(tie),
                     backward: true,
-                    ..Default::default()
+                    ..layer(&pieces, Again::Core)
                 });
                 self.flow(id, update);
             }
         }
     }
 
-    /// Work of an operator, spread at random.
-    fn work(&mut self, op: &Operator, weight: f64) -> WorkSpec {
-        let factor = weight * self.rng.random_range(1.0 - SPREAD..1.0 + SPREAD);
-        WorkSpec {
-            forward_flops: op.flops * factor,
-            forward_bytes: 2.0 * op.output_bytes * factor,
-            ..Default::default()
-        }
+    /// How much longer than its work says an operator takes, at random.
+    fn factor(&mut self) -> f64 {
+        self.rng.random_range(1.0 - SPREAD..1.0 + SPREAD)
     }
 
     /// The output of a layer; it becomes a tensor with its first reader.
@@ -191,16 +171,23 @@ impl Builder {
     }
 }
 
-/// Two products, for the input and for the parameters; one where there are none.
-fn backward_weight(op: &Operator) -> f64 {
-    if op.parameter_bytes > 0.0 { 2.0 } else { 1.0 }
-}
-
-/// The work of an operator that is all backward.
-fn as_backward(work: WorkSpec) -> WorkSpec {
-    WorkSpec {
-        backward_flops: work.forward_flops,
-        backward_bytes: work.forward_bytes,
+/// A layer with the modes that differ from what it is on one device.
+fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
+    let ModeSpec {
+        work,
+        parameter_bytes,
+        stash_bytes,
+        ..
+    } = pieces.mode(1, Again::Nothing);
+    let mut modes = pieces.modes(most);
+    if modes.len() == 1 && modes[0].tensor == Some(1) {
+        modes.clear();
+    }
+    LayerSpec {
+        work,
+        parameter_bytes,
+        stash_bytes,
+        modes,
         ..Default::default()
     }
 }

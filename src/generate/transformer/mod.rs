@@ -7,9 +7,13 @@
 //!
 //! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes those of their
 //! outputs, twice, for writing and reading; both are spread by a seeded factor, so that no two operators are quite alike.
+//!
+//! Layers have [modes](crate::modes) where there is more than one way to run them: the tensor degrees asked for, and what can be
+//! computed again. Attention is that of T. Dao et al., *FlashAttention*, NeurIPS 2022, unless its matrices are asked for.
 
 mod block;
 mod graph;
+mod modes;
 mod presets;
 
 pub use presets::{PRESETS, Preset};
@@ -26,7 +30,7 @@ use graph::Builder;
 const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 
 /// What to generate. What is not given is the preset's, or else the default.
-#[derive(Clone, Copy, Debug, Deserialize, clap::Args)]
+#[derive(Clone, Debug, Deserialize, clap::Args)]
 #[serde(default, deny_unknown_fields)]
 pub struct Transformer {
     /// Start from a published model; `--help` lists them
@@ -79,6 +83,19 @@ pub struct Transformer {
     #[arg(long)]
     pub precision: Option<Precision>,
 
+    /// How attention is computed
+    #[arg(long, default_value = "flash")]
+    pub attention: Attention,
+
+    /// Degrees of tensor parallelism to write modes for; those that do not divide the heads of keys and values are left out
+    /// [default: 1,2,4,8 of blocks, 1 of operators]
+    #[arg(long, value_name = "DEGREES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub tensor: Option<Vec<u32>>,
+
+    /// Let tensor groups split by sequence what they do not split by width
+    #[arg(long)]
+    pub sequence_parallel: bool,
+
     /// What a layer of the instance is
     #[arg(long, default_value = "operator")]
     pub granularity: Granularity,
@@ -107,6 +124,9 @@ impl Default for Transformer {
             sequence: None,
             micro_batch: None,
             precision: None,
+            attention: Attention::Flash,
+            tensor: None,
+            sequence_parallel: false,
             granularity: Granularity::Operator,
             stages: 32,
             seed: 0,
@@ -123,6 +143,17 @@ pub enum Mlp {
     Gelu,
     /// Three matrices, one of them a gate.
     Swiglu,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Attention {
+    /// In tiles: the matrix of all pairs of tokens is neither kept nor moved through memory.
+    #[default]
+    Flash,
+    /// The matrix of all pairs of tokens is written, and kept for the backward pass.
+    Materialised,
 }
 
 /// Numbers to compute with.
@@ -183,7 +214,7 @@ const LINK_BYTES_PER_S: f64 = 300e9;
 /// Builds the instance.
 pub fn transformer(asked: &Transformer) -> InstanceSpec {
     let shape = Shape::of(asked);
-    let mut builder = Builder::new(asked.seed, shape.precision_bytes);
+    let mut builder = Builder::new(asked.seed);
     match asked.granularity {
         Granularity::Operator => builder.operators(&shape),
         Granularity::Block => builder.blocks(&shape),

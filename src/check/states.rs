@@ -1,0 +1,54 @@
+//! Bytes that are kept for parameters, counted by the checker itself.
+
+use crate::network::Network;
+use crate::options::{Optimizer, OptimizerSharding, StatePrecision};
+use crate::settings::Settings;
+
+/// What is kept of parameters: by each replica, and by all replicas of a stage together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    /// Bytes on every replica.
+    pub each: u128,
+    /// Bytes that are shared out.
+    pub together: u128,
+}
+
+/// What is kept of parameters that take so many bytes in the file.
+pub(super) fn kept(settings: &Settings, network: &Network, parameter_bytes: u64) -> Kept {
+    let bytes = u128::from(parameter_bytes);
+    if !settings.mode.trains() {
+        return Kept {
+            each: bytes,
+            together: 0,
+        };
+    }
+    let states = match settings.optimizer {
+        Optimizer::Sgd => 0,
+        Optimizer::Momentum => 1,
+        Optimizer::Adam => 2,
+    };
+    // Bytes of a weight with its gradient, of what the optimiser keeps, and of the weight in the file.
+    let (own, state, in_file) = match settings.precision {
+        StatePrecision::Uniform => (2, states, 1),
+        StatePrecision::Fp32 => (8, 4 * states, in_file(network, 4)),
+        StatePrecision::Bf16Mixed => (6, 4 + 4 * states, in_file(network, 2)),
+        StatePrecision::Fp16Mixed => (4, 4 + 4 * states, in_file(network, 2)),
+    };
+    let [own, state] = [own, state].map(|part: u128| (bytes * part).div_ceil(in_file));
+    match settings.optimizer_sharding {
+        OptimizerSharding::None => Kept {
+            each: own + state,
+            together: 0,
+        },
+        OptimizerSharding::Zero1 => Kept {
+            each: own,
+            together: state,
+        },
+    }
+}
+
+fn in_file(network: &Network, unless_said: u128) -> u128 {
+    network
+        .precision
+        .map_or(unless_said, |precision| precision.bytes().into())
+}

@@ -1,0 +1,90 @@
+//! Spans: the stages of a chain, each a run of items that follow each other, with what they take. They are the same in every pass.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::exact::modal::items::Sum;
+use crate::exact::modal::stage::{Crossing, Stage};
+use crate::modes::{Modes, StageMode};
+
+/// The most spans times degrees that are listed.
+const MOST: usize = 1 << 19;
+
+/// Every run of items of a chain.
+pub(super) struct Spans<'a> {
+    modes: &'a Modes,
+    /// By first item, by length, by degree.
+    costs: Vec<Vec<Vec<(Sum, Crossing)>>>,
+    /// Least times within memory that are known: first item, item behind the last, degree, replicas, micro-batches in flight.
+    known: RefCell<HashMap<Asked, Option<u64>>>,
+}
+
+type Asked = ([usize; 4], u64);
+
+impl<'a> Spans<'a> {
+    /// Those of a chain of items with these sums; `None` where there are too many.
+    pub(super) fn new(modes: &'a Modes, sums: &[Vec<Sum>]) -> Option<Self> {
+        let items = sums.len();
+        if items * items * modes.degrees.len() > MOST {
+            return None;
+        }
+        let from = |first: usize| {
+            let mut stage = Stage::new(modes);
+            let mut lengths = Vec::with_capacity(items - first);
+            for (item, sums) in sums.iter().enumerate().skip(first) {
+                stage.push(item, sums);
+                let at_degree = |degree: usize| (stage.sums()[degree], stage.crossing(degree));
+                lengths.push((0..modes.degrees.len()).map(at_degree).collect());
+            }
+            lengths
+        };
+        Some(Self {
+            modes,
+            costs: (0..items).map(from).collect(),
+            known: RefCell::new(HashMap::new()),
+        })
+    }
+
+    /// Items of the chain.
+    pub(super) fn items(&self) -> usize {
+        self.costs.len()
+    }
+
+    /// What the items from `first` on, before `behind`, take at a degree.
+    pub(super) fn cost(&self, first: usize, behind: usize, degree: usize) -> &(Sum, Crossing) {
+        &self.costs[first][behind - first - 1][degree]
+    }
+
+    /// The least time of the layers of a span that fits the memory with so many micro-batches in flight.
+    pub(super) fn time_within(
+        &self,
+        first: usize,
+        behind: usize,
+        mode: StageMode,
+        in_flight: u64,
+    ) -> Option<u64> {
+        let StageMode { degree, replicas } = mode;
+        let (sum, _) = self.cost(first, behind, degree);
+        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+        let limit = self.modes.memory_bytes.checked_sub(shared_bytes)?;
+        if sum.fastest.with(in_flight) <= limit {
+            return Some(sum.time);
+        }
+        if sum.least.with(in_flight) > limit {
+            return None;
+        }
+        let asked = ([first, behind, degree, replicas], in_flight);
+        if let Some(time) = self.known.borrow().get(&asked) {
+            return *time;
+        }
+        let items: Vec<usize> = (first..behind).collect();
+        let layers = self.modes.layers_of(&items, degree)?;
+        let time = self
+            .modes
+            .knapsack
+            .within(&layers, in_flight, limit)
+            .map(|ways| ways.time);
+        self.known.borrow_mut().insert(asked, time);
+        time
+    }
+}

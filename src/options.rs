@@ -124,7 +124,7 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
 
-    /// Numbers that training keeps for each parameter [default: uniform; with modes, mixed as the network's 16 bits are]
+    /// Numbers that training keeps for each parameter [default: uniform; for networks of 16 bits whose stages have modes: mixed]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<StatePrecision>,

@@ -89,8 +89,14 @@ impl Draw {
         let layers = 1 + self.up_to(3) as usize;
         let ids: Vec<String> = (0..layers).map(|at| format!("l{at}")).collect();
         let mut tensors = Vec::new();
+        // Chains have a search of their own.
+        let is_chain = self.may(0.4);
         for from in 0..layers {
-            let after = (from + 1..layers).filter(|_| self.may(0.5)).collect::<Vec<_>>();
+            let after = (from + 1..layers).filter(|&to| match is_chain {
+                true => to == from + 1,
+                false => self.may(0.5),
+            });
+            let after = after.collect::<Vec<_>>();
             if !after.is_empty() {
                 tensors.push(TensorSpec {
                     producer: ids[from].clone(),

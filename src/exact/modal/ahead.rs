@@ -1,4 +1,4 @@
-//! The least devices that the first items of a chain take within a limit: what a label of the search must leave to what is ahead of it.
+//! The least devices that the first items take within a limit, in stages along their numbering: what a label of the search must leave to what is ahead of it.
 //!
 //! A dynamic program from the front: of all numbers of devices that the first so many items can run on, the least for each place of a
 //! node at which they may end. Levels of links are exact there, since devices are counted from the first. Only what is in flight is not

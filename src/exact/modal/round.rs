@@ -320,7 +320,8 @@ impl<'s, 'a> Round<'s, 'a> {
     /// The least time of the stage's layers that fits the memory.
     fn time_within(&mut self, mode: StageMode, in_flight: u64) -> Option<u64> {
         let ends = (self.stage.items.last(), self.stage.items.first());
-        match (&self.search.spans, ends) {
+        let spans = self.search.spans.as_ref().filter(|_| self.question.in_order);
+        match (spans, ends) {
             (Some(spans), (Some(&first), Some(&last))) => spans.time_within(first, last + 1, mode, in_flight),
             _ => self.stage.time_within(mode, in_flight),
         }

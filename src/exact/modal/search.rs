@@ -45,7 +45,7 @@ pub(super) struct ModalSearch<'a> {
     pub(super) device_times: Vec<u64>,
     pub(super) predecessors: Vec<Vec<usize>>,
     pub(super) successors: Vec<Vec<usize>>,
-    /// What stages of a chain take; `None` for other networks, and chains that are too long.
+    /// What stages along the numbering of the items take; `None` where there are too many items.
     pub(super) spans: Option<Spans<'a>>,
     /// Ideals met in all passes.
     pub ideals: usize,
@@ -59,21 +59,17 @@ impl<'a> ModalSearch<'a> {
         for (item, before) in predecessors.iter().enumerate() {
             before.iter().for_each(|&first| successors[first].push(item));
         }
-        let mut search = Self {
+        Self {
             problem,
             modes,
             control,
             device_times: items::device_times(modes, &sums),
+            spans: Spans::new(modes, &sums),
             sums,
             predecessors,
             successors,
-            spans: None,
             ideals: 0,
-        };
-        if search.is_chain() {
-            search.spans = Spans::new(modes, &search.sums);
         }
-        search
     }
 
     /// No plan takes less: all devices share the work evenly. `None` where some item runs at no degree.
@@ -149,12 +145,10 @@ impl<'a> ModalSearch<'a> {
         (1..self.predecessors.len()).all(follows)
     }
 
-    /// One pass for each place of a node at which the last stage may end; of a chain first one from the front, which may do.
+    /// One pass for each place of a node at which the last stage may end; for stages in order first one from the front, which may do.
     pub(super) fn ask(&mut self, question: Question) -> Pass {
-        let ahead = self
-            .spans
-            .as_ref()
-            .map(|spans| Ahead::new(self.modes, spans, question.limit, question.ceiling));
+        let spans = self.spans.as_ref().filter(|_| question.in_order);
+        let ahead = spans.map(|spans| Ahead::new(self.modes, spans, question.limit, question.ceiling));
         let keeps = |(assignment, modes): &(Assignment, Chosen)| {
             let plan = Allocation {
                 modes: Some(modes.clone()),

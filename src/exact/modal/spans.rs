@@ -1,4 +1,5 @@
-//! Spans: the stages of a chain, each a run of items that follow each other, with what they take. They are the same in every pass.
+//! Spans: stages along the numbering of the items, each a run of items that follow each other, with what they take. They are the same
+//! in every pass; a chain has no other stages.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,9 +9,9 @@ use crate::exact::modal::stage::{Crossing, Stage};
 use crate::modes::{Modes, StageMode};
 
 /// The most spans times degrees that are listed.
-const MOST: usize = 1 << 19;
+const MOST: usize = 1 << 20;
 
-/// Every run of items of a chain.
+/// Every run of items.
 pub(super) struct Spans<'a> {
     modes: &'a Modes,
     /// By first item, by length, by degree.
@@ -22,30 +23,20 @@ pub(super) struct Spans<'a> {
 type Asked = ([usize; 4], u64);
 
 impl<'a> Spans<'a> {
-    /// Those of a chain of items with these sums; `None` where there are too many.
+    /// Those of items with these sums; `None` where there are too many.
     pub(super) fn new(modes: &'a Modes, sums: &[Vec<Sum>]) -> Option<Self> {
         let items = sums.len();
         if items * items * modes.degrees.len() > MOST {
             return None;
         }
-        let from = |first: usize| {
-            let mut stage = Stage::new(modes);
-            let mut lengths = Vec::with_capacity(items - first);
-            for (item, sums) in sums.iter().enumerate().skip(first) {
-                stage.push(item, sums);
-                let at_degree = |degree: usize| (stage.sums()[degree], stage.crossing(degree));
-                lengths.push((0..modes.degrees.len()).map(at_degree).collect());
-            }
-            lengths
-        };
         Some(Self {
             modes,
-            costs: (0..items).map(from).collect(),
+            costs: (0..items).map(|first| from(modes, sums, first)).collect(),
             known: RefCell::new(HashMap::new()),
         })
     }
 
-    /// Items of the chain.
+    /// Items in all.
     pub(super) fn items(&self) -> usize {
         self.costs.len()
     }
@@ -87,4 +78,30 @@ impl<'a> Spans<'a> {
         self.known.borrow_mut().insert(asked, time);
         time
     }
+}
+
+/// By length and degree, what the items from `first` on take.
+fn from(modes: &Modes, sums: &[Vec<Sum>], first: usize) -> Vec<Vec<(Sum, Crossing)>> {
+    let degrees = modes.degrees.len();
+    let mut stage = Stage::new(modes);
+    let mut lengths = Vec::with_capacity(sums.len() - first);
+    let mut crossing = vec![Crossing::default(); degrees];
+    // What each transfer takes so far; only those that touch a new item change.
+    let mut parts: HashMap<usize, Vec<Crossing>> = HashMap::new();
+    for (item, sums) in sums.iter().enumerate().skip(first) {
+        stage.push(item, sums);
+        for &t in &modes.transfers_of[item] {
+            let parts = parts
+                .entry(t)
+                .or_insert_with(|| vec![Crossing::default(); degrees]);
+            for (degree, part) in parts.iter_mut().enumerate() {
+                let now = stage.crossing_of(t, degree);
+                crossing[degree] = crossing[degree].with(now, *part);
+                *part = now;
+            }
+        }
+        let at_degree = |degree: usize| (stage.sums()[degree], crossing[degree]);
+        lengths.push((0..degrees).map(at_degree).collect());
+    }
+    lengths
 }

@@ -26,6 +26,17 @@ pub(super) struct Crossing {
     pub leaving: [u64; 2],
 }
 
+impl Crossing {
+    /// The sum with one part of it replaced by another.
+    pub(super) fn with(mut self, part: Self, before: Self) -> Self {
+        for level in 0..2 {
+            self.entering[level] = self.entering[level] + part.entering[level] - before.entering[level];
+            self.leaving[level] = self.leaving[level] + part.leaving[level] - before.leaving[level];
+        }
+        self
+    }
+}
+
 impl<'a> Stage<'a> {
     /// An empty stage.
     pub(super) fn new(modes: &'a Modes) -> Self {
@@ -79,6 +90,21 @@ impl<'a> Stage<'a> {
             for &t in &self.modes.transfers_of[item] {
                 self.add_transfer(t, item, degree, &mut sum);
             }
+        }
+        sum
+    }
+
+    /// What a transfer takes at a degree, if it crosses.
+    pub(super) fn crossing_of(&self, t: usize, degree: usize) -> Crossing {
+        let transfer = &self.modes.transfers[t];
+        let mut sum = Crossing::default();
+        let ends = transfer.consumers.iter().copied();
+        let mut inside = [transfer.producer]
+            .into_iter()
+            .chain(ends)
+            .filter(|&end| self.holds(end));
+        if let Some(end) = inside.next() {
+            self.add_transfer(t, end, degree, &mut sum);
         }
         sum
     }

@@ -403,8 +403,12 @@ pub struct TooLarge {
     pub needs_bytes: u64,
 }
 
-/// Layers that need more memory, alone on the last stage, than any stage has.
+/// Layers that need more memory, alone on the last stage, than any stage has. None is told where layers have modes, of which each takes
+/// another share of a device.
 pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
+    if settings.modal {
+        return Vec::new();
+    }
     let workers = match settings.heterogeneous {
         true => Workers::new(&instance.cluster, settings).ok(),
         false => None,

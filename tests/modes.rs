@@ -463,6 +463,38 @@ fn what_modes_cannot_be_asked_with_is_refused() {
     assert_eq!(faults(options), ["--cuts", "--communication"]);
 }
 
+/// What fits nowhere is told how much memory would do: on two devices 50 bytes, though the layer takes 100 on one.
+#[test]
+fn least_memory_knows_modes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("net.json");
+    let layer = r#"{"id": "block", "modes": [{"forward_ms": 2, "resident_bytes": 100}, {"tensor": 2, "forward_ms": 1, "resident_bytes": 50}]}"#;
+    let cluster = r#"{"device_kinds": [{"name": "gpu", "count": 2}]}"#;
+    std::fs::write(
+        &file,
+        format!(r#"{{"network": {{"layers": [{layer}]}}, "cluster": {cluster}}}"#),
+    )
+    .unwrap();
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_stagecut"))
+        .arg("solve")
+        .arg(&file)
+        .args([
+            "--tensor",
+            "choose",
+            "--memory-limit",
+            "10",
+            "--format",
+            "json",
+            "--quiet",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    let plan: Plan = serde_json::from_slice(&ended.stdout).unwrap();
+    let least = plan.least_memory.unwrap();
+    assert_eq!((least.at_least_bytes, least.at_most_bytes), (50, Some(50)));
+}
+
 /// Ninety-six equal blocks in sixteen stages (`sapp` of the shared data): least period, and least recomputation at it.
 #[test]
 fn sapp_computes_eleven_blocks_again() {

@@ -253,7 +253,12 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
     words.extend(problem.communication.map(|c| format!("{c} communication")));
     if problem.communication.is_none_or(Communication::takes_time) {
         let link = problem.bandwidth_bytes_per_s;
-        words.extend(link.map(|rate| format!("links of {}/s", bytes(rate as u64))));
+        let inside = instance.cluster.nodes.map(|nodes| {
+            let rate = bytes(nodes.link.bandwidth_bytes_per_s as u64);
+            format!(" between nodes of {}, {rate}/s inside", nodes.devices)
+        });
+        let inside = inside.unwrap_or_default();
+        words.extend(link.map(|rate| format!("links of {}/s{inside}", bytes(rate as u64))));
     }
     let kinds = problem.device_kinds.iter().flatten();
     let kinds: Vec<String> = kinds.map(|kind| devices(instance, problem, kind)).collect();

@@ -58,6 +58,14 @@ impl Bytes {
     }
 }
 
+/// Whether it must be chosen what layers compute again.
+pub(super) enum Room {
+    /// Yes, within so many bytes.
+    Choose(u64),
+    /// No: the fastest ways fit and take this time, or no ways fit.
+    Known(Option<u64>),
+}
+
 impl Sum {
     fn of(item: Option<&ModalItem>) -> Self {
         let Some(item) = item else {
@@ -79,6 +87,16 @@ impl Sum {
             sum.least = sum.least.plus(ways.reduce(Bytes::least).unwrap_or_default());
         }
         sum
+    }
+
+    /// What a device of so many bytes has for its layers, with so many replicas and micro-batches in flight.
+    pub(super) fn room(&self, memory_bytes: u64, replicas: usize, in_flight: u64) -> Room {
+        let shared_bytes = self.shared_bytes.div_ceil(replicas as u64);
+        match memory_bytes.checked_sub(shared_bytes) {
+            Some(limit) if self.fastest.with(in_flight) <= limit => Room::Known(Some(self.time)),
+            Some(limit) if self.least.with(in_flight) <= limit => Room::Choose(limit),
+            _ => Room::Known(None),
+        }
     }
 
     /// Both together.

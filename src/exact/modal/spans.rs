@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use crate::exact::modal::items::Sum;
+use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::stage::{Crossing, Stage};
 use crate::modes::{Modes, StageMode};
 
@@ -56,14 +56,10 @@ impl<'a> Spans<'a> {
     ) -> Option<u64> {
         let StageMode { degree, replicas } = mode;
         let (sum, _) = self.cost(first, behind, degree);
-        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
-        let limit = self.modes.memory_bytes.checked_sub(shared_bytes)?;
-        if sum.fastest.with(in_flight) <= limit {
-            return Some(sum.time);
-        }
-        if sum.least.with(in_flight) > limit {
-            return None;
-        }
+        let limit = match sum.room(self.modes.memory_bytes, replicas, in_flight) {
+            Room::Choose(limit) => limit,
+            Room::Known(time) => return time,
+        };
         let asked = ([first, behind, degree, replicas], in_flight);
         if let Some(time) = self.known.borrow().get(&asked) {
             return *time;

@@ -1,7 +1,7 @@
 //! Growth of a stage off the end of what is left, and what it costs.
 
 use crate::exact::bits;
-use crate::exact::modal::items::Sum;
+use crate::exact::modal::items::{Room, Sum};
 use crate::modes::{Modes, StageMode};
 
 /// A stage that grows item by item.
@@ -132,15 +132,10 @@ impl<'a> Stage<'a> {
     /// The least time of its layers in a mode that fits the memory with so many micro-batches in flight.
     pub(super) fn time_within(&mut self, mode: StageMode, in_flight: u64) -> Option<u64> {
         let StageMode { degree, replicas } = mode;
-        let sum = &self.sums()[degree];
-        let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
-        let limit = self.modes.memory_bytes.checked_sub(shared_bytes)?;
-        if sum.fastest.with(in_flight) <= limit {
-            return Some(sum.time);
-        }
-        if sum.least.with(in_flight) > limit {
-            return None;
-        }
+        let limit = match self.sums()[degree].room(self.modes.memory_bytes, replicas, in_flight) {
+            Room::Choose(limit) => limit,
+            Room::Known(time) => return time,
+        };
         let asked = (degree, in_flight, limit);
         if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
             return *time;

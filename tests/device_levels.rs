@@ -121,6 +121,43 @@ fn narrow_searches_give_plans_and_in_the_end_a_proof() {
     }
 }
 
+/// A line of 24 tasks and six devices, all of them unlike.
+fn unlike_line(seed: u64) -> Line {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let (n, devices) = (24, 6);
+    let mut time = || rng.random_ratio(9, 10).then(|| rng.random_range(5..=40));
+    let times: Vec<Vec<Option<u64>>> = (0..devices).map(|_| (0..n).map(|_| time()).collect()).collect();
+    let reach = |i: usize| n.min(i + 7);
+    let successors: Vec<Vec<usize>> = (0..n)
+        .map(|i| (i + 1..reach(i)).filter(|_| rng.random_ratio(1, 4)).collect())
+        .collect();
+    Line::new(&times, &vec![1; devices], &successors).unwrap()
+}
+
+#[test]
+fn windows_keep_plans_and_make_some_shorter() {
+    let mut shorter = 0;
+    for seed in 0..60 {
+        let line = unlike_line(seed);
+        let best = search(&line, 6, None, u64::MAX, &|| false);
+        // Of these budgets windows have four parts of seven.
+        let periods = [300, 3_000, 30_000].map(|budget| {
+            let outcome = narrow(&line, 6, budget, &|| false);
+            assert!(outcome.lower <= best.upper.unwrap(), "seed {seed}");
+            if outcome.plan.is_some() {
+                assert_plan(&line, 6, &outcome);
+            }
+            outcome.upper.unwrap_or(u64::MAX)
+        });
+        assert!(
+            periods.iter().all(|&period| period >= best.upper.unwrap()),
+            "seed {seed}"
+        );
+        shorter += usize::from(periods[2] < periods[0]);
+    }
+    assert!(shorter > 10, "{shorter}");
+}
+
 #[test]
 fn the_same_search_twice_gives_the_same_plan() {
     for seed in 0..200 {

@@ -123,6 +123,24 @@ impl Line {
         }
     }
 
+    /// The line of some of its tasks, in ascending order, and so many devices of each class. Task `k` of it is the `k`-th of them.
+    pub(crate) fn part(&self, chosen: &[usize], counts: &[usize]) -> Line {
+        let of = |set: TaskSet| {
+            let kept = chosen
+                .iter()
+                .enumerate()
+                .filter(|&(_, &task)| set >> task & 1 == 1);
+            kept.fold(0, |set, (position, _)| set | 1 << position)
+        };
+        let row = |row: &Vec<Option<u64>>| chosen.iter().map(|&task| row[task]).collect();
+        Line {
+            times: self.times.iter().map(row).collect(),
+            counts: counts.to_vec(),
+            before: chosen.iter().map(|&task| of(self.before[task])).collect(),
+            after: chosen.iter().map(|&task| of(self.after[task])).collect(),
+        }
+    }
+
     /// Number of tasks.
     pub(crate) fn tasks(&self) -> usize {
         self.before.len()

@@ -5,6 +5,7 @@ mod levels;
 pub mod line;
 mod loads;
 pub mod narrow;
+mod neighbourhoods;
 mod prices;
 pub(crate) mod problem;
 pub mod search;

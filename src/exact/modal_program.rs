@@ -137,14 +137,22 @@ impl ProgramSearch<'_> {
             let bound = ((report.dual_bound * scale).max(0.0) as u64).max(lower).min(best);
             control.report((best < u64::MAX).then_some(best), bound);
         };
-        let solved = solver::solve(program, None, None, control, &watch)?;
+        let mut solved = solver::solve(program.clone(), None, None, control, &watch)?;
         self.incumbent.statistics.nodes += solved.nodes;
+        let is_again = solved.stop == Stop::Infeasible;
+        if is_again {
+            // Presolve of HiGHS 1.15 loses plans of these programs: see the page.
+            solved = solver::solve_as_it_is(program, control, &watch)?;
+            self.incumbent.statistics.nodes += solved.nodes;
+        }
         let found = solved.values.as_deref().and_then(|values| columns.plan(values));
         let Some((assignment, stages)) = found else {
             return Ok(match solved.stop {
                 Stop::Infeasible => self.exhausted(&limit),
                 Stop::Limit(stopped_by) => {
-                    self.raise(solved.bound * scale, &limit);
+                    if is_again {
+                        self.raise(solved.bound * scale, &limit);
+                    }
                     ControlFlow::Break(stopped_by)
                 }
                 Stop::Optimal => ControlFlow::Break(StoppedBy::SolverError),

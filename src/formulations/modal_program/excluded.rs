@@ -39,13 +39,7 @@ impl Builder<'_> {
             let mut all = 0.0;
             for &item in &excluded.items {
                 all += 1.0;
-                let ran = self.stages[k].items[item].iter();
-                for (choice, ran) in self.stages[k].choices.iter().zip(ran) {
-                    let is_same = choice.mode == excluded.mode && choice.in_flight >= excluded.in_flight;
-                    if let Some(ran) = ran.as_ref().filter(|_| is_same) {
-                        ran.on.add_to(&mut same, 1.0);
-                    }
-                }
+                self.add_item(k, item, excluded, &mut same);
             }
             for &item in &excluded.without {
                 self.staging.add_x(&mut same, -1.0, item, k);
@@ -59,6 +53,17 @@ impl Builder<'_> {
             let most = Expression::from(all - 1.0);
             self.program
                 .add_row(format!("excluded[{},{}]", at + 1, k + 1), same, most);
+        }
+    }
+
+    /// Adds whether an item runs so in a stage.
+    fn add_item(&self, k: usize, item: usize, excluded: &Excluded, same: &mut Expression) {
+        let stage = &self.stages[k];
+        for (choice, ran) in stage.choices.iter().zip(&stage.items[item]) {
+            let is_same = choice.mode == excluded.mode && choice.in_flight >= excluded.in_flight;
+            if let Some(ran) = ran.as_ref().filter(|_| is_same) {
+                ran.on.add_to(same, 1.0);
+            }
         }
     }
 

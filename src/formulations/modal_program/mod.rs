@@ -64,6 +64,8 @@ struct Builder<'a> {
     staging: Staging,
     /// The bottleneck `T`.
     period: Column,
+    /// Its upper bound.
+    most: f64,
     stages: Vec<StageColumns<'a>>,
     /// What each stage takes for a micro-batch, in units of the scale.
     busy: Vec<Expression>,
@@ -93,6 +95,7 @@ impl ModalProgram {
             program,
             staging,
             period,
+            most,
             busy: vec![Expression::default(); stages.len()],
             devices_busy: Expression::default(),
             stages,
@@ -181,40 +184,54 @@ impl Builder<'_> {
     /// Families `placed`, `only_on` and `one_way`: an item runs in the mode of its stage, and each of its layers in some way.
     fn placement(&mut self) {
         for k in 0..self.stages.len() {
-            let stage = &self.stages[k];
-            for (item, label) in self.labels.iter().enumerate() {
-                let mut somehow = Expression::default();
-                for (c, ran) in stage.items[item].iter().enumerate() {
-                    let Some(ran) = ran else { continue };
-                    ran.on.add_to(&mut somehow, 1.0);
-                    let indices = format!("{label},{}", stage.choices[c].name);
-                    let runs = stage.runs[c].expression();
-                    self.program
-                        .add_row(format!("only_on[{indices}]"), ran.on.expression(), runs);
-                    for (l, ways) in ran.layers.iter().enumerate().filter(|(_, ways)| ways.len() > 1) {
-                        let some: Expression = ways.iter().map(|(way, _)| way.expression()).sum();
-                        let name = format!("one_way[{label},{},{}]", l + 1, stage.choices[c].name);
-                        self.program.add_row(name, ran.on.expression(), some);
-                    }
-                }
-                let name = format!("placed[{label},{}]", k + 1);
-                self.program.add_equality(name, self.staging.x(item, k), somehow);
+            for item in 0..self.labels.len() {
+                self.place(k, item);
             }
         }
     }
 
-    /// What layers take of their stages and devices.
+    fn place(&mut self, k: usize, item: usize) {
+        let (stage, label) = (&self.stages[k], &self.labels[item]);
+        let mut somehow = Expression::default();
+        for (c, ran) in stage.items[item].iter().enumerate() {
+            let Some(ran) = ran else { continue };
+            ran.on.add_to(&mut somehow, 1.0);
+            let choice = &stage.choices[c].name;
+            let runs = stage.runs[c].expression();
+            self.program
+                .add_row(format!("only_on[{label},{choice}]"), ran.on.expression(), runs);
+            for (l, ways) in ran.layers.iter().enumerate().filter(|(_, ways)| ways.len() > 1) {
+                let some: Expression = ways.iter().map(|(way, _)| way.expression()).sum();
+                let name = format!("one_way[{label},{},{choice}]", l + 1);
+                self.program.add_row(name, ran.on.expression(), some);
+            }
+        }
+        let name = format!("placed[{label},{}]", k + 1);
+        self.program.add_equality(name, self.staging.x(item, k), somehow);
+    }
+
+    /// What layers take of their stages and devices, and family `mode_load`: those of a choice take no longer than any plan of interest, if
+    /// the stage runs so, else nothing.
     fn work(&mut self) {
         let scale = self.program.scale_ns;
         for (k, stage) in self.stages.iter().enumerate() {
+            let mut of_choices = vec![Expression::default(); stage.choices.len()];
             for (c, ran) in stage.all() {
                 let mode = &stage.choices[c].mode;
                 let degree = self.modes.degrees[mode.degree] as f64;
                 for (column, way) in ran.layers.iter().flatten() {
                     let time = way.time() as f64 / scale;
-                    column.add_to(&mut self.busy[k], time / mode.replicas as f64);
+                    let each = time / mode.replicas as f64;
+                    column.add_to(&mut self.busy[k], each);
+                    column.add_to(&mut of_choices[c], each);
                     column.add_to(&mut self.devices_busy, time * degree);
                 }
+            }
+            for (c, busy) in of_choices.into_iter().enumerate() {
+                let mut most = Expression::default();
+                stage.runs[c].add_to(&mut most, self.most);
+                let name = format!("mode_load[{}]", stage.choices[c].name);
+                self.program.add_row(name, busy, most);
             }
         }
     }

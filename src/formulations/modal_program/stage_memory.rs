@@ -13,68 +13,53 @@ impl Builder<'_> {
         if !Space::new(self.problem, self.modes).is_limited() {
             return;
         }
+        for k in 0..self.stages.len() {
+            for c in 0..self.stages[k].choices.len() {
+                self.memory_of(k, c);
+            }
+        }
+    }
+
+    /// The same for one choice of a stage.
+    fn memory_of(&mut self, k: usize, c: usize) {
         let limit = self.modes.memory_bytes;
         // Units of the limit let the rows' numbers lie near 1; a limit of 0 bytes keeps bytes.
         let unit = limit.max(1) as f64;
-        // The next larger sum lies a share of a byte above: midway to it, rounding of doubles decides nothing.
-        let shares = self.modes.replicas.iter().max().unwrap_or(&1);
-        let margin = 0.5 / *shares as f64;
-        for k in 0..self.stages.len() {
-            let mut held = self.held(k, unit);
-            self.workspace(k, unit, &mut held);
-            let room = Expression::from((limit as f64 + margin) / unit);
-            self.program
-                .add_row(format!("stage_memory[{}]", k + 1), held, room);
-        }
-    }
-
-    /// Bytes held once, for each micro-batch in flight, and as shares.
-    fn held(&self, k: usize, unit: f64) -> Expression {
         let stage = &self.stages[k];
+        let choice = &stage.choices[c];
+        let turns = choice.mode.replicas as f64;
         let mut held = Expression::default();
-        for (item, of_item) in stage.items.iter().enumerate() {
-            for (choice, ran) in stage.choices.iter().zip(of_item) {
-                let (Some(ran), Some(own)) = (ran, &self.modes.items[item][choice.mode.degree]) else {
-                    continue;
-                };
-                let shared = own.shared_bytes as f64 / choice.mode.replicas as f64;
-                ran.on.add_to(&mut held, shared / unit);
-                for (column, way) in ran.layers.iter().flatten() {
-                    let bytes = way.held_bytes as f64 + choice.in_flight as f64 * way.stash_bytes as f64;
-                    column.add_to(&mut held, bytes / unit);
-                }
-            }
-        }
-        held
-    }
-
-    /// Family `workspace`: a device has room for the largest workspace of its layers.
-    fn workspace(&mut self, k: usize, unit: f64, held: &mut Expression) {
-        let stage = &self.stages[k];
         let mut largest = None;
         for (item, label) in self.labels.iter().enumerate() {
-            let layers = stage.items[item].iter().flatten().map(|ran| ran.layers.len());
-            for l in 0..layers.max().unwrap_or(0) {
+            let own = &self.modes.items[item][choice.mode.degree];
+            let (Some(ran), Some(own)) = (&stage.items[item][c], own) else {
+                continue;
+            };
+            ran.on.add_to(&mut held, own.shared_bytes as f64 / turns / unit);
+            for (l, ways) in ran.layers.iter().enumerate() {
                 let mut needed = Expression::default();
-                let mut most = 0;
-                for ran in stage.items[item].iter().flatten() {
-                    for (column, way) in ran.layers.get(l).into_iter().flatten() {
-                        column.add_to(&mut needed, way.workspace_bytes as f64 / unit);
-                        most = most.max(way.workspace_bytes);
-                    }
+                for (column, way) in ways {
+                    let bytes = way.held_bytes as f64 + choice.in_flight as f64 * way.stash_bytes as f64;
+                    column.add_to(&mut held, bytes / unit);
+                    column.add_to(&mut needed, way.workspace_bytes as f64 / unit);
                 }
-                if most == 0 {
+                if ways.iter().all(|(_, way)| way.workspace_bytes == 0) {
                     continue;
                 }
                 let largest = *largest.get_or_insert_with(|| {
-                    let bytes = variable().min(0.0).name(format!("largest_workspace[{}]", k + 1));
-                    let column = self.program.declare(bytes);
-                    column.add_to(held, 1.0);
+                    let name = format!("largest_workspace[{}]", choice.name);
+                    let column = self.program.declare(variable().min(0.0).name(name));
+                    column.add_to(&mut held, 1.0);
                     column
                 });
-                let name = format!("workspace[{label},{},{}]", l + 1, k + 1);
+                let name = format!("workspace[{label},{},{}]", l + 1, choice.name);
                 self.program.add_row(name, needed, largest.expression());
             }
         }
+        // The next larger sum lies a share of a byte above: midway to it, rounding of doubles decides nothing.
+        let mut room = Expression::default();
+        stage.runs[c].add_to(&mut room, (limit as f64 + 0.5 / turns) / unit);
+        let name = format!("stage_memory[{}]", choice.name);
+        self.program.add_row(name, held, room);
     }
 }

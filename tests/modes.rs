@@ -11,16 +11,11 @@ use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{
-    Degrees, MemoryLimit, Mode, Optimizer, OptimizerSharding, PipelineOptions, Schedule, StatePrecision,
-};
+use stagecut::options::{Degrees, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
-    TensorSpec,
-};
+use stagecut::spec::{InstanceSpec, LayerSpec, ModeSpec, NetworkSpec, TensorSpec};
 
 /// What `exact` makes of an instance.
 fn solved(instance: &Instance, options: &PipelineOptions) -> Plan {

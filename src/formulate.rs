@@ -8,6 +8,7 @@ use crate::exact::bounds;
 use crate::exact::heterogeneous::program::Form;
 use crate::fault::printable;
 use crate::formulations::Program;
+use crate::formulations::modal_program::{self, Asked, ModalProgram};
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
 use crate::instance::Instance;
@@ -91,9 +92,10 @@ impl From<io::Error> for Unwritten {
 
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
-    if problem.modes.is_some() {
-        let reason = "stages have modes, which the dynamic program over ideals alone knows";
-        return Err(Error::NoProgram { reason });
+    if let Some(modes) = &problem.modes {
+        modal_program::too_large(problem, modes).map_err(|reason| Error::NoProgram { reason })?;
+        let asked = Asked::anything(modes);
+        return Ok(ModalProgram::build(problem, modes, asked, labels).program);
     }
     if let Some(workers) = &problem.workers {
         let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram { reason })?;

@@ -6,6 +6,7 @@ use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact;
 use crate::exact::heterogeneous::program::Form;
+use crate::formulations::modal_program;
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic};
 use crate::in_time;
@@ -106,14 +107,14 @@ impl Method {
     #[doc(hidden)]
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
-            Self::Exact(exact::Method::Milp | exact::Method::Textbook) if problem.modes.is_some() => {
-                Err("there is no mixed-integer program for modes of stages; `ideals` proves them")
-            }
             Self::Heuristic(_) if problem.modes.is_some() => Err("it knows no modes of stages"),
-            Self::Exact(exact::Method::Milp | exact::Method::Textbook) => match &problem.workers {
-                Some(workers) => Form::new(problem, workers).map(|_| ()),
-                None => Ok(()),
-            },
+            Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
+                match (&problem.modes, &problem.workers) {
+                    (Some(modes), _) => modal_program::too_large(problem, modes),
+                    (None, Some(workers)) => Form::new(problem, workers).map(|_| ()),
+                    (None, None) => Ok(()),
+                }
+            }
             Self::Exact(exact::Method::Ideals) if problem.memory_is_joint() => {
                 Err("memory binds, and depends on where both passes of a layer lie")
             }
@@ -193,15 +194,12 @@ pub fn confirm(
     control: &Control,
 ) -> Result<Confirmation, SolverError> {
     let second = match plan.bound_source {
-        BoundSource::Ideals | BoundSource::IdealsAndDevices | BoundSource::IdealPairs => {
-            Method::Exact(exact::Method::Milp)
-        }
+        BoundSource::Ideals
+        | BoundSource::IdealsAndDevices
+        | BoundSource::IdealsAndModes
+        | BoundSource::IdealPairs => Method::Exact(exact::Method::Milp),
         _ => Method::Exact(exact::Method::Ideals),
     };
-    if problem.modes.is_some() {
-        // There is no second method of its own.
-        return Ok(Confirmation::Undecided(second.name(), StoppedBy::NoMethod));
-    }
     let again = second.run(instance, problem, control)?;
     let proved = matches!(again.status, Status::Optimal | Status::Infeasible);
     Ok(if !proved {

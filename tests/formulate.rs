@@ -17,6 +17,9 @@ fn optimum_of_file(path: &Path) -> f64 {
     unsafe {
         let highs = highs_sys::Highs_create();
         highs_sys::Highs_setBoolOptionValue(highs, c"output_flag".as_ptr(), 0);
+        for tolerance in [c"mip_feasibility_tolerance", c"primal_feasibility_tolerance"] {
+            highs_sys::Highs_setDoubleOptionValue(highs, tolerance.as_ptr(), 1e-9);
+        }
         let is_read = highs_sys::Highs_readModel(highs, path.as_ptr()) == highs_sys::STATUS_OK;
         let is_solved = highs_sys::Highs_run(highs) == highs_sys::STATUS_OK;
         let optimum = highs_sys::Highs_getObjectiveValue(highs);
@@ -106,6 +109,54 @@ fn programs_of_workers_that_differ_mean_the_same_to_whoever_reads_them() {
     mean_the_same(&folder, &[&problem[..], GROUPS].concat(), "inventory");
     let blocking = ["--communication", "blocking"];
     mean_the_same(&folder, &[&problem[..], &blocking].concat(), "one_choice");
+}
+
+/// Two blocks and a head on four devices in nodes of two: blocks may be computed again, and the tensor between them and the head may cross
+/// nodes.
+const BLOCKS: &str = r#"
+[network]
+layers = [
+  { id = "block1", modes = [
+    { forward_ms = 1, backward_ms = 2, stash_bytes = 50, parameter_bytes = 1e6 },
+    { recompute = "full", forward_ms = 1, backward_ms = 3, stash_bytes = 10, parameter_bytes = 1e6 },
+    { tensor = 2, forward_ms = 0.6, backward_ms = 1.2, stash_bytes = 30, parameter_bytes = 5e5, collective_bytes = 1e5 },
+  ] },
+  { id = "block2", modes = [
+    { forward_ms = 1, backward_ms = 2, stash_bytes = 50, parameter_bytes = 1e6 },
+    { recompute = "full", forward_ms = 1, backward_ms = 3, stash_bytes = 10, parameter_bytes = 1e6 },
+  ] },
+  { id = "head", forward_ms = 1.5, backward_ms = 3, parameter_bytes = 3e5, stash_bytes = 5 },
+]
+tensors = [
+  { producer = "block1", consumers = ["block2", "head"], bytes = 2e5 },
+  { producer = "block2", consumers = ["head"], bytes = 1e5 },
+]
+
+[cluster]
+device_kinds = [{ name = "gpu", count = 4 }]
+
+[cluster.link]
+bandwidth_bytes_per_s = 1e9
+latency_ms = 0.01
+nodes = { devices = 2, link = { bandwidth_bytes_per_s = 1e10 } }
+"#;
+
+#[test]
+fn programs_of_modes_mean_the_same_to_whoever_reads_them() {
+    let folder = Folder::with("net.toml", BLOCKS);
+    let choose = [
+        "--tensor",
+        "choose",
+        "--replicas",
+        "choose",
+        "--recompute",
+        "choose",
+    ];
+    let problem = [&["net.toml", "--micro-batches", "4"], &choose[..]].concat();
+    mean_the_same(&folder, &problem, "behind");
+    let tight = ["--memory-limit", "8000090"];
+    mean_the_same(&folder, &[&problem[..], &tight].concat(), "stage_memory");
+    mean_the_same(&folder, &["net.toml", "--stages", "3", "--all-stages"], "crosses");
 }
 
 #[test]

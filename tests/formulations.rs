@@ -5,13 +5,16 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::mixed::random_mixed;
-use common::{random_problem, separate_problem};
+use common::modal::random_modal_links;
+use common::{problem_of, random_problem, separate_problem};
 use stagecut::exact::bounds;
 use stagecut::exact::heterogeneous::program::{Form, Kind};
 use stagecut::formulations::Program;
+use stagecut::formulations::modal_program::{Asked, Excluded, ModalProgram};
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
+use stagecut::modes::StageMode;
 use stagecut::problem::Problem;
 
 /// The program of a problem without windows, with a cut-off and a solution left out so that their rows appear as well.
@@ -113,11 +116,64 @@ fn pages_and_code_of_mixed_workers_name_the_same_families() {
     assert_eq!(on_pages, in_code);
 }
 
+/// The program of a problem with modes, with a stage left out so that its rows appear as well.
+fn modal_program(seed: u64) -> Option<(Problem, Program)> {
+    let (instance, problem) = problem_of(&random_modal_links(seed))?;
+    let modes = problem.modes.as_ref()?;
+    let first = modes.replicas.first()?;
+    let excluded = Excluded {
+        items: vec![0],
+        mode: StageMode {
+            degree: 0,
+            replicas: *first,
+        },
+        in_flight: 0,
+        without: Vec::new(),
+        pinned: None,
+    };
+    let asked = Asked {
+        excluded: &[excluded],
+        ..Asked::anything(modes)
+    };
+    let labels = item_labels(&instance, &problem);
+    let program = ModalProgram::build(&problem, modes, asked, &labels).program;
+    Some((problem, program))
+}
+
+#[test]
+fn pages_and_code_of_modes_name_the_same_families() {
+    let pages = [
+        include_str!("../formulations/staging.md"),
+        include_str!("../formulations/modal_program.md"),
+    ];
+    let on_pages: BTreeSet<String> = pages.iter().flat_map(|page| families_on(page)).collect();
+    let in_code: BTreeSet<String> = (0..2000)
+        .filter_map(modal_program)
+        .flat_map(|(_, program)| program.families())
+        .collect();
+    assert_eq!(on_pages, in_code);
+}
+
+/// The size that the page states: choices are at most degrees times numbers of replicas times numbers in flight, and two levels of rings.
+#[test]
+fn the_program_of_modes_is_as_large_as_its_page_says() {
+    for (problem, program) in (0..500).filter_map(modal_program) {
+        let modes = problem.modes.as_ref().expect("modes");
+        let (n, q) = (problem.items.len(), problem.stages());
+        let ways = modes.items.iter().flatten().flatten();
+        let ways = ways.flat_map(|item| item.layers.iter().map(|layer| layer.ways.len()));
+        let choices = modes.degrees.len() * modes.replicas.len() * (modes.devices + 1) * 2;
+        let binaries = (q - 1) * n + q * choices * (1 + ways.sum::<usize>());
+        assert!(program.binaries() <= binaries, "{} binaries", program.binaries());
+    }
+}
+
 #[test]
 fn every_row_and_column_has_a_name_of_its_own() {
     let alike = (0..200).filter_map(random_problem);
     let alike = alike.map(|(instance, problem)| program(&instance, &problem));
-    for program in alike.chain((0..200).flat_map(mixed_programs)) {
+    let modal = (0..200).filter_map(modal_program).map(|(_, program)| program);
+    for program in alike.chain((0..200).flat_map(mixed_programs)).chain(modal) {
         let rows: Vec<&str> = program
             .rows
             .iter()

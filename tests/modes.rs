@@ -6,24 +6,16 @@ mod oracles;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use stagecut::Precision;
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{
-    Degrees, MemoryLimit, Mode, Optimizer, OptimizerSharding, PipelineOptions, Schedule, StatePrecision,
-};
+use stagecut::options::{Degrees, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
-    TensorSpec,
-};
+use stagecut::spec::{InstanceSpec, LayerSpec, ModeSpec, NetworkSpec, TensorSpec};
 
 /// What `exact` makes of an instance.
 fn solved(instance: &Instance, options: &PipelineOptions) -> Plan {
@@ -60,173 +52,12 @@ fn recomputed(plan: &Plan) -> Vec<usize> {
     plan.stages.iter().map(of_stage).collect()
 }
 
-/// A draw of whole numbers.
-struct Draw(ChaCha8Rng);
-
-impl Draw {
-    fn up_to(&mut self, most: u64) -> u64 {
-        self.0.random_range(0..=most)
-    }
-
-    fn may(&mut self, probability: f64) -> bool {
-        self.0.random_bool(probability)
-    }
-
-    fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.0.random_range(0..of.len())].clone()
-    }
-
-    fn bytes(&mut self) -> f64 {
-        1e6 * self.up_to(4) as f64
-    }
-
-    fn some_bytes(&mut self) -> f64 {
-        if self.may(0.3) { self.bytes() } else { 0.0 }
-    }
-
-    /// A small problem with anything in it that modes know.
-    fn spec(&mut self) -> InstanceSpec {
-        let layers = 1 + self.up_to(3) as usize;
-        let ids: Vec<String> = (0..layers).map(|at| format!("l{at}")).collect();
-        let mut tensors = Vec::new();
-        // Chains have a search of their own.
-        let is_chain = self.may(0.4);
-        for from in 0..layers {
-            let after = (from + 1..layers).filter(|&to| match is_chain {
-                true => to == from + 1,
-                false => self.may(0.5),
-            });
-            let after = after.collect::<Vec<_>>();
-            if !after.is_empty() {
-                tensors.push(TensorSpec {
-                    producer: ids[from].clone(),
-                    consumers: after.iter().map(|&to| ids[to].clone()).collect(),
-                    bytes: Some(self.bytes()),
-                    ..TensorSpec::default()
-                });
-            }
-        }
-        InstanceSpec {
-            network: NetworkSpec {
-                layers: (0..layers).map(|at| self.layer(&ids, at)).collect(),
-                tensors,
-                precision: self
-                    .may(0.5)
-                    .then(|| self.one_of(&[Precision::Fp32, Precision::Bf16])),
-                ..NetworkSpec::default()
-            },
-            cluster: Some(self.cluster()),
-            pipeline: self.options(layers),
-            ..InstanceSpec::default()
-        }
-    }
-
-    fn layer(&mut self, ids: &[String], at: usize) -> LayerSpec {
-        let mut modes = Vec::new();
-        for tensor in [1, 2, 3] {
-            if tensor > 1 && !self.may(0.6) {
-                continue;
-            }
-            let beside = |draw: &mut Self| -> BTreeMap<String, f64> {
-                let others = ids.iter().filter(|id| **id != ids[at]);
-                others
-                    .filter(|_| draw.may(0.2))
-                    .map(|id| (id.clone(), 1e6))
-                    .collect()
-            };
-            let weights = ModeSpec {
-                tensor: Some(tensor),
-                parameter_bytes: self.bytes(),
-                gradient_bytes: self.may(0.5).then(|| self.bytes()),
-                input_bytes: beside(self),
-                output_bytes: beside(self),
-                ..ModeSpec::default()
-            };
-            for recompute in ["none", "selective", "full"] {
-                if recompute == "none" || self.may(0.4) {
-                    modes.push(ModeSpec {
-                        recompute: Some(recompute.into()),
-                        forward_ms: Some(self.up_to(6) as f64),
-                        backward_ms: Some(1.0 + self.up_to(8) as f64),
-                        stash_bytes: self.bytes(),
-                        resident_bytes: self.some_bytes(),
-                        workspace_bytes: self.some_bytes(),
-                        collective_bytes: self.bytes(),
-                        ..weights.clone()
-                    });
-                }
-            }
-        }
-        LayerSpec {
-            id: ids[at].clone(),
-            modes,
-            ..LayerSpec::default()
-        }
-    }
-
-    fn cluster(&mut self) -> ClusterSpec {
-        let link = |bandwidth_bytes_per_s: f64, latency_ms: f64| LinkSpec {
-            bandwidth_bytes_per_s,
-            latency_ms,
-            nodes: None,
-        };
-        let nodes = self.may(0.5).then(|| {
-            Box::new(NodesSpec {
-                devices: 1 + self.up_to(2) as usize,
-                link: link(4e9, 0.0),
-            })
-        });
-        ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(1 + self.up_to(4) as usize),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                nodes,
-                ..link(1e9, self.one_of(&[0.0, 0.0, 0.5]))
-            }),
-            ..ClusterSpec::default()
-        }
-    }
-
-    fn options(&mut self, layers: usize) -> PipelineOptions {
-        let degrees = ["1", "choose", "choose", "1,2", "2"].map(|text| text.parse::<Degrees>().unwrap());
-        let names = ["none", "full", "choose", "choose", "none,selective"];
-        PipelineOptions {
-            tensor: Some(self.one_of(&degrees)),
-            replicas: Some(self.one_of(&degrees)),
-            recompute: Some(self.one_of(&names).parse().unwrap()),
-            mode: self.may(0.1).then_some(Mode::Inference),
-            schedule: self.may(0.2).then_some(Schedule::Gpipe),
-            micro_batches: Some(self.one_of(&[1, 2, 4, 6])),
-            memory_limit: self
-                .may(0.7)
-                .then(|| MemoryLimit::Bytes(5_000_000 + 1_000_000 * self.up_to(40))),
-            stages: self.may(0.3).then(|| 1 + self.up_to(layers as u64) as usize),
-            all_stages: self.may(0.1).then_some(true),
-            optimizer: self
-                .may(0.5)
-                .then(|| self.one_of(&[Optimizer::Sgd, Optimizer::Momentum])),
-            precision: self.may(0.7).then(|| {
-                self.one_of(&[
-                    StatePrecision::Uniform,
-                    StatePrecision::Fp32,
-                    StatePrecision::Bf16Mixed,
-                    StatePrecision::Fp16Mixed,
-                ])
-            }),
-            optimizer_sharding: self.may(0.4).then_some(OptimizerSharding::Zero1),
-            ..PipelineOptions::default()
-        }
-    }
-}
-
 #[test]
 fn random_problems_are_those_of_brute_force() {
     let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(6_000, |text| text.parse().unwrap());
     let (mut compared, mut open, mut two_levels, mut beaten) = (0, 0, 0, 0);
     for seed in 0..seeds {
-        let spec = Draw(ChaCha8Rng::seed_from_u64(seed)).spec();
+        let spec = common::modal::random_modal(seed);
         let instance = Instance::from_spec(&spec).unwrap();
         // Options may contradict the instance, such as more stages than devices.
         let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {

@@ -7,6 +7,7 @@ mod common;
 use std::collections::{BTreeMap, HashMap};
 
 use command::Folder;
+use common::modal::random_modal_links;
 use common::{problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -293,6 +294,43 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
         cases += 1;
     }
     assert!(cases > 150, "{cases}");
+}
+
+/// Plans of stages that choose tensor degree and replicas, on links of one level and two: replicas that take turns are one worker that is
+/// as many times as fast, and what they exchange once an iteration is borne by each micro-batch.
+#[test]
+fn stages_with_modes_keep_the_period_of_their_plan() {
+    let exact = methods::find("exact").expect("exact is registered");
+    let (mut cases, mut replicated, mut moved) = (0, 0, 0);
+    for seed in 0..400 {
+        let Some((instance, problem)) = problem_of(&random_modal_links(seed)) else {
+            continue;
+        };
+        if problem.modes.is_none() || problem.settings.schedule == Schedule::Gpipe {
+            continue;
+        }
+        let plan = exact
+            .run(&instance, &problem, &Control::default())
+            .expect("HiGHS works");
+        let Some(objective_ms) = plan.objective_ms else {
+            continue;
+        };
+        let simulation = run(&plan, problem.settings.schedule, LONG);
+        let period_ms = simulation.period_ms.expect("the run is long enough");
+        // Parts of a ns are rounded: six times of a stage.
+        assert!(
+            simulation.period_is_exact && (period_ms - objective_ms).abs() <= 6e-6,
+            "seed {seed}: {period_ms} simulated, {objective_ms} planned"
+        );
+        let replicas = |stage: &PlanStage| stage.mode.as_ref().map_or(1, |mode| mode.replicas);
+        cases += 1;
+        replicated += usize::from(plan.stages.iter().any(|stage| replicas(stage) > 1));
+        moved += usize::from(plan.stages.iter().any(|stage| stage.communication_ms > 0.0));
+    }
+    assert!(
+        cases > 150 && replicated > 50 && moved > 50,
+        "{cases}, {replicated} with replicas, {moved} with transfers"
+    );
 }
 
 /// Two stages with a forward and a backward pass of 1 ms each and transfers of 1 ms either way.

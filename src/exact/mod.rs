@@ -6,6 +6,7 @@
 //! | [`homogeneous`] | the steps of every method where all workers are alike, and their order |
 //! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
 //! | `modal` | the same where stages have modes: ideals, devices and replicas |
+//! | `modal_program` | the mixed-integer program of modes |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
 //! | `halves` | two searches at the same time |
@@ -40,6 +41,7 @@ pub mod incumbent;
 pub mod labelled_ideals;
 mod method;
 mod modal;
+mod modal_program;
 mod portfolio;
 pub mod presolve;
 pub mod stage_diagram;
@@ -69,7 +71,10 @@ pub(crate) fn solve(
     control: &Control,
 ) -> Result<Outcome, SolverError> {
     if let Some(modes) = &problem.modes {
-        return Ok(modal::solve(problem, modes, control));
+        return match method {
+            Method::Exact | Method::Ideals => Ok(modal::solve(problem, modes, control)),
+            Method::Milp | Method::Textbook => modal_program::solve(problem, modes, method, labels, control),
+        };
     }
     match &problem.workers {
         None => homogeneous::solve(problem, method, labels, control),

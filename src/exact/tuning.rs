@@ -242,6 +242,8 @@ tuning! {
     places_of_small_programs: usize = 300,
     /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
     solutions_excluded: usize = 8,
+    /// Stages with modes that make no better plan after all, after which the same is said. Each takes a run; not measured.
+    modal_stages_excluded: usize = 500,
     /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.
     retreats: u64 = 6,
     /// How far below the incumbent each of them asks beyond the last, relatively: a few times the solver's tolerance.

@@ -11,6 +11,7 @@ pub(crate) mod hybrid_pipelines;
 pub mod hybrid_program;
 pub(crate) mod load;
 pub(crate) mod memory;
+pub mod modal_program;
 pub mod partition;
 pub(crate) mod pools;
 pub(crate) mod splits;
@@ -97,6 +98,12 @@ impl Program {
         if !is_trivial {
             self.rows.push(row.set_name(name));
         }
+    }
+
+    /// Adds `left = right` as a row of a family.
+    pub(crate) fn add_equality(&mut self, name: String, left: Expression, right: Expression) {
+        self.rows
+            .push(good_lp::constraint::eq(left, right).set_name(name));
     }
 
     /// Names of the variables, in column order.

@@ -2,6 +2,7 @@
 #![doc = include_str!("../../formulations/modes.md")]
 
 mod cost;
+mod extremes;
 mod recomputation;
 
 use std::collections::BTreeSet;
@@ -428,18 +429,39 @@ impl Modes {
     }
 
     /// What a stage of so many replicas pays for the exchange of its gradients, for one micro-batch, over links of a level.
+    pub fn synchronization(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
+        match self.ring(replicas, level) {
+            Some(ring) if gradient_bytes > 0 => {
+                (ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks).ceil() as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
     ///
     /// Each device sends and receives 2 (d - 1) / d of them once an iteration (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
-    pub fn synchronization(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
-        if !self.synchronizes || replicas < 2 || gradient_bytes == 0 {
-            return 0;
+    pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
+        if !self.synchronizes || replicas < 2 {
+            return None;
         }
         let link = self.links.levels[level];
         let messages = 2.0 * (replicas - 1) as f64;
-        let part = gradient_bytes as f64 / replicas as f64;
-        let ns = messages * (part / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
-        (ns * self.ticks_per_ns as f64 / self.micro_batches as f64).ceil() as u64
+        let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
+        Some(Ring {
+            byte_ticks: ticks * 1e9 / (replicas as f64 * link.bandwidth_bytes_per_s),
+            start_ticks: ticks * link.latency_ns as f64,
+        })
     }
+}
+
+/// What replicas pay to exchange their gradients, for one micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ring {
+    /// For each byte.
+    pub byte_ticks: f64,
+    /// For the latency of its messages, where there are bytes.
+    pub start_ticks: f64,
 }
 
 impl ModalTransfer {

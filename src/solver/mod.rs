@@ -86,6 +86,24 @@ pub fn solve(
         .or_else(|_| solve_within(program, false, &limits, watch))
 }
 
+/// The same without HiGHS's presolve, which removes solutions now and then: whoever is told that there is none may ask again so.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS refuses the program or breaks down.
+pub fn solve_as_it_is(
+    program: Program,
+    control: &Control,
+    watch: &dyn Fn(Report),
+) -> Result<Solved, SolverError> {
+    let limits = Limits {
+        start: None,
+        most_nodes: None,
+        control,
+    };
+    solve_within(program, false, &limits, watch)
+}
+
 /// What a solve starts from, and where it ends.
 struct Limits<'a> {
     start: Option<&'a [f64]>,

@@ -8,6 +8,7 @@
 
 pub mod draw;
 pub mod mixed;
+pub mod modal;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -8,7 +8,7 @@ use crate::exact::modal::ahead::Ahead;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::round::Round;
 use crate::exact::modal::spans::Spans;
-use crate::modes::{BETWEEN, Chosen, INSIDE, Knapsack, Modes};
+use crate::modes::{Chosen, Knapsack, Modes};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -81,35 +81,7 @@ impl<'a> ModalSearch<'a> {
 
     /// Every plan takes at most this.
     pub(super) fn most(&self) -> u64 {
-        let modes = self.modes;
-        let slowest = |item: usize| {
-            let at_degrees = modes.items[item].iter().flatten();
-            let of_degree = at_degrees.map(|item| {
-                let layers = item
-                    .layers
-                    .iter()
-                    .map(|layer| layer.ways.iter().map(|way| way.time()).max());
-                layers.flatten().sum::<u64>()
-            });
-            of_degree.max().unwrap_or(0)
-        };
-        let work: u64 = (0..modes.items.len()).map(slowest).sum();
-        let crossing = modes.transfers.iter().map(|transfer| {
-            let beside = transfer
-                .leaving
-                .iter()
-                .chain(&transfer.entering)
-                .flatten()
-                .flatten();
-            let most = transfer.ticks.iter().max().unwrap_or(&0) + beside.max().unwrap_or(&0);
-            most * (1 + transfer.consumers.len()) as u64
-        });
-        let bytes = |sums: &Vec<Sum>| sums.iter().map(|sum| sum.gradient_bytes).max().unwrap_or(0);
-        let gradients = self.sums.iter().map(bytes).sum();
-        let rings = modes.replicas.iter().flat_map(|&replicas| {
-            [INSIDE, BETWEEN].map(|level| modes.synchronization(gradients, replicas, level))
-        });
-        work + crossing.sum::<u64>() + rings.max().unwrap_or(0)
+        self.modes.longest()
     }
 
     /// Time that a plan computes again, beyond the fastest ways of its layers at their degrees, in ticks.

@@ -2,7 +2,7 @@
 
 use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
-use crate::modes::{Modes, StageMode};
+use crate::modes::{BETWEEN, INSIDE, Modes, StageMode};
 
 /// A stage that grows item by item.
 pub(super) struct Stage<'a> {
@@ -121,11 +121,14 @@ impl<'a> Stage<'a> {
         };
         let ends = transfer.consumers.iter().zip(&beside[degree]);
         let ends = ends.filter(|(to, _)| inside(to) == counted);
-        let most = |level: usize| ends.clone().map(|(_, ticks)| ticks[level]).max();
-        for (level, paid) in paid.iter_mut().enumerate() {
-            if let Some(beside) = most(level) {
-                *paid += transfer.ticks[level] + beside;
-            }
+        let most = |level: usize| {
+            let beside = ends.clone().map(|(_, ticks)| ticks[level]).max()?;
+            Some(transfer.ticks[level] + beside)
+        };
+        if let (Some(inside), Some(between)) = (most(INSIDE), most(BETWEEN)) {
+            // Beyond a boundary inside of a node the next one may end, between links that may be faster.
+            paid[INSIDE] += inside.min(between);
+            paid[BETWEEN] += between;
         }
     }
 

@@ -58,6 +58,8 @@ sources! {
     Ideals = "ideals",
     /// The dynamic program over ideals, devices and replicas, where stages have modes.
     IdealsAndModes = "ideals and modes",
+    /// The search over chains of ideals, for iterations as simulated.
+    ChainsOfIdeals = "chains of ideals",
     /// The search over stages as paths of a decision diagram, and its prices.
     StageDiagram = "stage diagram",
     /// The dynamic program over pairs of ideals.

@@ -97,6 +97,10 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         let asked = Asked::anything(modes);
         return Ok(ModalProgram::build(problem, modes, asked, labels).program);
     }
+    if problem.settings.is_simulated() {
+        let reason = "no program tells the time of an iteration; `--objective formula` comes near it";
+        return Err(Error::NoProgram { reason });
+    }
     if let Some(workers) = &problem.workers {
         let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram { reason })?;
         return Ok(form.program(labels));

@@ -81,7 +81,7 @@
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
 //! | what is said where no plan fits the memory | `least_memory` |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
-//! | how a plan runs: schedules, traces, jitter | [`simulate`] |
+//! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |
@@ -98,7 +98,7 @@
 //!   flight, weight versions, flush, bottlenecks and workers; then [`mod@check`] asks for the same on its own path.
 //! * **An objective**: a variant of [`objective::Objective`] with its [`objective::Formula`]: what counts once, and how often
 //!   which bottlenecks count. Bounds, programs and dynamic programs ask the formula; [`mod@check`] and [`report`] ask for the
-//!   variant. An objective that has no such formula is another problem.
+//!   variant. An objective that has no such formula is another problem, as iterations are that are simulated: `exact::iteration`.
 //! * **A communication mode**: a variant of [`communication::Communication`]. The matches of that file ask what it keeps busy,
 //!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage and [`cost::allocation`] what a ring adds, [`exact`]
 //!   what it costs to cross a boundary, and [`mod@check`] all of it on its own path.
@@ -113,7 +113,8 @@
 //! * Dependencies point one way. `tests/layers.rs` states the order of the modules and holds it, and that [`mod@check`],
 //!   [`export`], [`hybrid`], [`import`] and [`instance`] see still less than their place allows.
 //! * [`mod@check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan that
-//!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers.
+//!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers, and
+//!   the time of iterations.
 //! * good_lp and highs are named in [`formulations`] and [`solver`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
 //!   interface; everywhere else the compiler denies it.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
@@ -178,6 +179,8 @@ pub mod objective;
 pub mod online;
 pub mod options;
 mod passes;
+#[doc(hidden)]
+pub mod pipeline;
 pub mod plan;
 #[doc(hidden)]
 pub mod planning;

@@ -108,6 +108,13 @@ impl Method {
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
             Self::Heuristic(_) if problem.modes.is_some() => Err("it knows no modes of stages"),
+            Self::Exact(exact::Method::Milp | exact::Method::Ideals | exact::Method::Textbook)
+                if problem.settings.is_simulated() =>
+            {
+                Err(
+                    "no formula tells the time of an iteration; `exact` simulates it, and `--objective formula` comes near it",
+                )
+            }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
                     (Some(modes), _) => modal_program::too_large(problem, modes),
@@ -215,7 +222,12 @@ fn run_heuristic(heuristic: &Heuristic, problem: &Problem, control: &Control) ->
     let started = Instant::now();
     let (bound, bound_ns) = exact::simple_bound(problem);
     control.show_bound(bound.source, bound_ns);
-    let allocation = heuristic.plan(problem, control.seed, &|| control.must_stop().is_some());
+    let must_stop = || control.must_stop().is_some();
+    // They compare parts of plans, which a simulation says nothing of.
+    let allocation = match problem.settings.is_simulated() {
+        true => heuristic.plan(&problem.for_the_formula(), control.seed, &must_stop),
+        false => heuristic.plan(problem, control.seed, &must_stop),
+    };
     Outcome {
         allocation,
         bound_ns,

@@ -1,6 +1,6 @@
 //! Objectives: what a plan minimises, as a formula of what its stages cost.
 //!
-//! Every objective has the form
+//! All but iterations that are [simulated](Objective::is_simulated) have the form
 //!
 //! ```text
 //! once + weight * (sum of one or two bottlenecks)
@@ -9,14 +9,15 @@
 //! | objective | once | weight | bottlenecks |
 //! |---|---|---|---|
 //! | period | 0 | 1 | stage |
-//! | iteration, 1F1B | Σ load | M - 1 | stage |
-//! | iteration, GPipe | Σ load | M - 1 | forward phase, backward phase |
+//! | formula, 1F1B | Σ load | M - 1 | stage |
+//! | formula, GPipe | Σ load | M - 1 | forward phase, backward phase |
+//! | iteration, GPipe, or inference, without links | the same | | |
 //!
 //! Bounds, programs and dynamic programs ask the [`Formula`], not which objective it is: a new objective of this form is a
 //! variant and its formula.
 //!
 //! Formulas of iterations: Y. Huang et al., *GPipe*, NeurIPS 2019, and D. Narayanan et al., *Efficient large-scale language
-//! model training on GPU clusters*, SC 2021, for unequal stages. [`crate::simulate`] says how close they are.
+//! model training on GPU clusters*, SC 2021, for unequal stages. [`mod@crate::simulate`] says how close they are.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,13 +30,16 @@ named_values! {
     Objective {
         /// Time between micro-batches in steady state.
         Period = "period",
-        /// Time of one iteration: M micro-batches, then a flush.
+        /// Time that one iteration takes as simulated: M micro-batches, then a flush.
         Iteration = "iteration",
+        /// Time of one iteration by the standard formula: the sum of the loads and M - 1 times the busiest.
+        Formula = "formula",
     }
 }
 
 impl Objective {
-    /// Its formula under a schedule, for so many micro-batches, at least one.
+    /// Its formula under a schedule, for so many micro-batches, at least one. Where an iteration [has none](Self::is_simulated), the
+    /// one that comes near it: a guide for heuristics, not what a plan costs.
     pub fn formula(self, schedule: Schedule, micro_batches: u64) -> Formula {
         match self {
             Self::Period => Formula {
@@ -43,7 +47,7 @@ impl Objective {
                 weight: 1,
                 bottlenecks: Bottlenecks::Together,
             },
-            Self::Iteration => Formula {
+            Self::Iteration | Self::Formula => Formula {
                 counts_loads: true,
                 weight: micro_batches.saturating_sub(1),
                 bottlenecks: schedule.bottlenecks(),
@@ -51,11 +55,21 @@ impl Objective {
         }
     }
 
+    /// Whether it is what a simulation says, because no formula does: of a flow shop of identical jobs the formula is exact, which all
+    /// forward passes and all backward passes are where the one end before the other start, or there are only the ones, and a stage
+    /// does one thing at a time ([`mod@crate::simulate`]).
+    pub fn is_simulated(self, schedule: Schedule, trains: bool, has_links: bool) -> bool {
+        match self {
+            Self::Period | Self::Formula => false,
+            Self::Iteration => has_links || (trains && !schedule.is_all_forward_first()),
+        }
+    }
+
     /// Whether it is a time from one flush to the next: then there must be flushes, and a number of micro-batches between them.
     pub fn is_of_iterations(self) -> bool {
         match self {
             Self::Period => false,
-            Self::Iteration => true,
+            Self::Iteration | Self::Formula => true,
         }
     }
 }

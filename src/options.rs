@@ -52,7 +52,7 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
 
-    /// Micro-batches of one iteration, for `--objective iteration` and for the memory of GPipe
+    /// Micro-batches of one iteration, for `--objective iteration` or `formula` and for the memory of GPipe
     #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

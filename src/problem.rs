@@ -297,7 +297,7 @@ impl Problem {
         }
     }
 
-    /// The objective as a function of what stages cost.
+    /// The objective as a function of what stages cost: see [`Settings::formula`].
     pub fn formula(&self) -> Formula {
         self.settings.formula()
     }
@@ -322,7 +322,12 @@ impl Problem {
             .sum();
         let formula = self.formula();
         // Bottlenecks, what counts once, and one more for the links.
-        let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0;
+        // A simulated iteration may take up to a bottleneck longer for each stage.
+        let longer = match self.settings.is_simulated() {
+            true => self.stages() as f64,
+            false => 0.0,
+        };
+        let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0 + longer;
         let held: f64 = self
             .items
             .iter()

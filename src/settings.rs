@@ -300,7 +300,14 @@ impl Settings {
         }
     }
 
-    /// The objective as a function of what stages cost.
+    /// Whether the objective is what a simulation says, see [`Objective::is_simulated`].
+    pub fn is_simulated(&self) -> bool {
+        let has_links = self.communication.has_links();
+        self.objective
+            .is_simulated(self.schedule, self.mode.trains(), has_links)
+    }
+
+    /// The objective as a function of what stages cost; where it is [simulated](Self::is_simulated), a function that comes near it.
     pub fn formula(&self) -> Formula {
         // Where the number matters, it was asked for.
         self.objective

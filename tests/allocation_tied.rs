@@ -118,7 +118,7 @@ fn on_equal_devices(seed: u64) -> InstanceSpec {
         stages: options.stages,
         all_stages: options.all_stages,
         communication: options.communication,
-        objective: Some(Objective::Iteration),
+        objective: Some(Objective::Formula),
         micro_batches: Some(1 + seed % 7),
         schedule: Some([Schedule::OneFOneB, Schedule::Gpipe][seed as usize / 2 % 2]),
         groups: Some(if is_given { Groups::Given } else { Groups::Assign }),

@@ -301,7 +301,7 @@ fn options_of_the_command_line_override_the_file() {
     assert_eq!(objective(&["--stages", "1"]), 13.5);
     // M micro-batches pass through: all layers once, and the bottleneck M - 1 times more.
     assert_eq!(
-        objective(&["--objective", "iteration", "--micro-batches", "5"]),
+        objective(&["--objective", "formula", "--micro-batches", "5"]),
         13.5 + 4.0 * 6.0
     );
 }

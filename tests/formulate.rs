@@ -86,7 +86,7 @@ fn mean_the_same(folder: &Folder, problem: &[&str], row: &str) {
 #[test]
 fn programs_mean_the_same_to_whoever_reads_them() {
     let folder = Folder::with("net.toml", NET);
-    let iteration = ["--objective", "iteration", "--micro-batches", "5"];
+    let iteration = ["--objective", "formula", "--micro-batches", "5"];
     let cases: [&[&str]; 4] = [
         &[],
         &iteration,

@@ -123,7 +123,7 @@ fn binary_search_is_exact_on_plain_chains() {
     for seed in 0..2000 {
         let mut spec = plain_chain(seed);
         if seed % 3 == 0 {
-            spec.pipeline.objective = Some(Objective::Iteration);
+            spec.pipeline.objective = Some(Objective::Formula);
             spec.pipeline.micro_batches = Some(4);
             spec.pipeline.schedule = None;
         }

@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["schedule", "states"],
     &["objective"],
     &["options"],
-    &["spec"],
+    &["pipeline", "spec"],
     &["cluster", "network"],
     // From files to a problem.
     &["import", "instance"],

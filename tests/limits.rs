@@ -114,11 +114,16 @@ fn problems() -> Vec<(&'static str, Value, &'static str)> {
             alike(5, 150),
             "--stages 8 --objective iteration --micro-batches 32",
         ),
+        (
+            "formula",
+            alike(5, 150),
+            "--stages 8 --objective formula --micro-batches 32",
+        ),
         ("memory", alike(6, 150), "--stages 8 --memory-limit 700000000"),
         (
             "separate iteration with memory",
             alike(7, 60),
-            "--stages 6 --cuts separate --objective iteration --micro-batches 8 --memory-limit 700000000",
+            "--stages 6 --cuts separate --objective formula --micro-batches 8 --memory-limit 700000000",
         ),
         ("many operators", alike(8, 10_000), "--stages 16"),
         (

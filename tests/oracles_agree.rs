@@ -112,7 +112,7 @@ fn iterations_follow_the_formulas() {
     // On one stage: 20 + 2 * 20 = 60 under both.
     let times = [(4.0, 6.0), (6.0, 4.0)];
     let mut spec = chain(&times, &[0.0], stages(2));
-    spec.pipeline.objective = Some(Objective::Iteration);
+    spec.pipeline.objective = Some(Objective::Formula);
     spec.pipeline.micro_batches = Some(3);
     assert_eq!(solve(&spec), Some((vec![0, 1], 40 * MS)));
     spec.pipeline.schedule = Some(Schedule::Gpipe);

@@ -157,7 +157,7 @@ fn an_optimal_plan_in_training() {
 #[test]
 fn an_iteration_of_gpipe_with_overlapped_communication() {
     let options = PipelineOptions {
-        objective: Some(Objective::Iteration),
+        objective: Some(Objective::Formula),
         schedule: Some(Schedule::Gpipe),
         micro_batches: Some(8),
         communication: Some(Communication::Overlapped),

@@ -263,7 +263,7 @@ fn what_is_not_covered_is_refused() {
     assert_eq!(refusals(&charged), (Some(NotCovered::Transfers), None));
 
     let mut iteration = spec.clone();
-    iteration.pipeline.objective = Some(Objective::Iteration);
+    iteration.pipeline.objective = Some(Objective::Formula);
     iteration.pipeline.micro_batches = Some(4);
     assert_eq!(refusals(&iteration), (Some(NotCovered::Iteration), None));
 

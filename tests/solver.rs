@@ -294,7 +294,7 @@ fn program_whose_solution_presolve_spoils_is_solved_without() {
         devices: Some(4),
         micro_batches: Some(8),
         schedule: Some(Schedule::Gpipe),
-        objective: Some(Objective::Iteration),
+        objective: Some(Objective::Formula),
         ..Default::default()
     };
     let plan = run(&spec, "milp", &Control::default());

@@ -9,7 +9,8 @@ use super::{BACKWARD, Checker, FORWARD, Violation, workers};
 use crate::network::Tensor;
 use crate::options::{Communication, Objective, Schedule, WorkerMode};
 use crate::plan::{Plan, PlanStage};
-use crate::units::NS_PER_MS;
+use crate::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
+use crate::units::{LARGEST_EXACT, NS_PER_MS};
 
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
@@ -43,6 +44,16 @@ impl Load {
 
     fn busiest(&self, mode: Communication) -> u128 {
         self.worker(mode).max(self.moved(mode))
+    }
+
+    /// As a simulation has it, in ns.
+    fn times(&self) -> PhaseTimes {
+        let ns = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        PhaseTimes {
+            in_ns: ns(self.received),
+            work_ns: ns(self.work),
+            out_ns: ns(self.sent),
+        }
     }
 
     fn plus(self, other: Self) -> Self {
@@ -313,7 +324,8 @@ impl Checker<'_> {
         let whole_ns = |ticks: u128| ticks.next_multiple_of(u128::from(self.settings.ticks_per_ns));
         match self.settings.objective {
             Objective::Period => return whole_ns(period),
-            Objective::Iteration => {}
+            Objective::Iteration if self.settings.is_simulated() => return self.simulated(forward, backward),
+            Objective::Iteration | Objective::Formula => {}
         }
         let once: u128 = stages().map(|(f, b)| f.plus(*b).worker(mode)).sum();
         let again = u128::from(self.settings.micro_batches.unwrap_or(1).saturating_sub(1));
@@ -322,5 +334,39 @@ impl Checker<'_> {
             Schedule::OneFOneB | Schedule::Pipedream | Schedule::Concurrent => period,
         };
         whole_ns(once + again * round)
+    }
+
+    /// The time of an iteration as a simulation says, in ns: on single devices and with tied cuts, ticks are ns.
+    fn simulated(&self, forward: &[Load], backward: &[Load]) -> u128 {
+        let settings = self.settings;
+        // More than any plan of the instance takes, and small enough to be run.
+        let all: u128 = forward
+            .iter()
+            .chain(backward)
+            .map(|load| load.work + load.received + load.sent)
+            .sum();
+        let micro_batches = settings.micro_batches.unwrap_or(1);
+        let most = all.saturating_mul(u128::from(micro_batches) + 2 * forward.len() as u128);
+        if most > u128::from(LARGEST_EXACT) {
+            return most;
+        }
+        let stages = forward
+            .iter()
+            .zip(backward)
+            .map(|(forward, backward)| StageTimes {
+                forward: forward.times(),
+                backward: backward.times(),
+            });
+        let pipeline = Pipeline {
+            stages: stages.collect(),
+            trains: settings.mode.trains(),
+            channels: Channels::Shared,
+            has_links: settings.communication.has_links(),
+        };
+        let in_flight = match self.has_room_for_hiding {
+            true => InFlight::Hiding,
+            false => InFlight::Standard,
+        };
+        simulate::iteration_ns(&pipeline, settings.schedule, in_flight, micro_batches).into()
     }
 }

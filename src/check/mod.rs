@@ -58,6 +58,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         stage_of: [(); 2].map(|()| vec![None; instance.network.layers.len()]),
         staff: Vec::new(),
         in_flight: Vec::new(),
+        has_room_for_hiding: true,
         violations: Vec::new(),
     };
     check.header(plan);
@@ -75,9 +76,10 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         if settings.modal {
             objective_ms = check.modal_costs(plan);
         } else {
+            overruns = check.overruns(plan);
+            check.has_room_for_hiding = overruns.is_empty();
             objective_ms = check.costs(plan);
             check.counts(plan);
-            overruns = check.overruns(plan);
         }
     }
     check.claims(plan);
@@ -100,6 +102,8 @@ struct Checker<'a> {
     staff: Vec<workers::Staff>,
     /// Micro-batches in flight on every stage, where they are more than the schedule's own; empty while those count.
     in_flight: Vec<u64>,
+    /// Whether every stage has memory for as many micro-batches as hide overlapped transfers.
+    has_room_for_hiding: bool,
     violations: Vec<Violation>,
 }
 

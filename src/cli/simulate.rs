@@ -32,7 +32,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
     let request = Request {
         micro_batches: args.micro_batches,
         order: args.schedule,
-        in_flight: Some(args.in_flight),
+        in_flight: args.in_flight,
         trace,
         jitter: args.jitter.map(|fraction| Jitter {
             fraction,

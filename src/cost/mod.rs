@@ -6,6 +6,7 @@
 
 pub mod allocation;
 pub(crate) mod global;
+mod iteration;
 mod modal;
 
 pub use modal::{modal_ns, modal_stages};
@@ -203,7 +204,7 @@ pub(crate) fn stage_costs_under(
     costs
 }
 
-/// The objective of the problem for stages of these costs, up to whole ns.
+/// The objective of the problem for stages of these costs, up to whole ns; where it is simulated, the formula that comes near it.
 pub(crate) fn objective_ns(problem: &Problem, stages: &[StageCost]) -> u64 {
     problem.settings.whole_ns(formula_ns(problem.formula(), stages))
 }
@@ -230,7 +231,10 @@ pub(crate) fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u6
 
 /// The objective of an assignment, in ns.
 pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
-    objective_ns(problem, &stage_costs(problem, assignment))
+    match problem.settings.is_simulated() {
+        true => iteration::simulated_ns(problem, assignment),
+        false => objective_ns(problem, &stage_costs(problem, assignment)),
+    }
 }
 
 /// Memory of every stage of an assignment without empty stages at its end, in bytes.

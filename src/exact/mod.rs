@@ -19,6 +19,7 @@
 //! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
 //! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
 //! | `unordered_items` | the same over ideals of the items that have an order, and sets of those that have none |
+//! | `iteration` | plans by what no run of theirs can beat, each simulated: iterations that no formula tells |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
 //! | [`closure`] | what lies before and behind what |
@@ -38,6 +39,7 @@ pub mod ideal_pairs;
 pub mod ideal_tree;
 pub mod ideals;
 pub mod incumbent;
+mod iteration;
 pub mod labelled_ideals;
 mod method;
 mod modal;
@@ -77,6 +79,7 @@ pub(crate) fn solve(
         };
     }
     match &problem.workers {
+        None if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
     }
@@ -100,6 +103,7 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         return Ok(modal::bound(problem, modes, control));
     }
     match &problem.workers {
+        None if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
     }
@@ -108,6 +112,9 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
 /// The best bound on the busiest stage that takes no search, and what it says of the objective in ns: for workers that differ,
 /// one that counts all their devices.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    if problem.settings.is_simulated() {
+        return iteration::simple_bound(problem);
+    }
     let Some(workers) = &problem.workers else {
         let bound = bounds::simple(problem)[0];
         let objective_ns = bounds::objective_from_bottleneck(problem, bound.bottleneck_ns);

@@ -145,6 +145,18 @@ impl Problem {
         }
     }
 
+    /// The same problem with an iteration's formula as its objective.
+    pub fn for_the_formula(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Formula,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            ..self.clone()
+        }
+    }
+
     /// The same problem with an objective that is not rounded up to whole ns: what is proved of it holds for bottlenecks.
     pub fn in_ticks(&self) -> Self {
         let settings = Settings {

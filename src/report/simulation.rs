@@ -108,6 +108,7 @@ fn facts(simulation: &Simulation, digits: Digits) -> Vec<(&'static str, String)>
         let planned = match simulation.objective {
             Objective::Period => format!("{} (period)", fine_ms(objective)),
             Objective::Iteration => format!("{} (iteration)", ms(objective)),
+            Objective::Formula => format!("{} (iteration by the formula)", ms(objective)),
         };
         facts.push(("plan", planned));
     }

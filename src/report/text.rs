@@ -80,6 +80,10 @@ fn objective(plan: &Plan, ms: &str) -> String {
             format!("{ms} ms an iteration of {}", micro_batches(m))
         }
         (Some(Objective::Iteration), None) => format!("{ms} ms an iteration"),
+        (Some(Objective::Formula), Some(m)) => {
+            format!("{ms} ms an iteration of {} by the formula", micro_batches(m))
+        }
+        (Some(Objective::Formula), None) => format!("{ms} ms an iteration by the formula"),
         (Some(Objective::Period) | None, _) => format!("one micro-batch every {ms} ms"),
     }
 }
@@ -182,7 +186,8 @@ fn legend(plan: &Plan) -> &'static str {
 fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let meaning = match plan.problem.objective {
-        Some(Objective::Iteration) => "iteration: all micro-batches and the flush",
+        Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",
+        Some(Objective::Formula) => "formula: all micro-batches and the flush, by the standard formula",
         Some(Objective::Period) | None => "period: time between micro-batches in steady state",
     };
     if let Some(ms) = plan.objective_ms {

@@ -30,7 +30,9 @@ impl Settings {
                 "--micro-batches",
                 FaultKind::Missing {
                     what: "number of micro-batches".into(),
-                    expected: "`--micro-batches M` with `--objective iteration` or `--schedule gpipe`".into(),
+                    expected:
+                        "`--micro-batches M` with `--objective iteration` or `formula`, or `--schedule gpipe`"
+                            .into(),
                     remedy: format!(
                         "try `--micro-batches {}`, four a stage",
                         4 * self.stages.clamp(1, 1_000)
@@ -162,9 +164,21 @@ impl Settings {
         if differ && self.objective.is_of_iterations() {
             contradiction(
                 "--objective",
-                "`iteration` with workers that differ or run both phases at once".into(),
+                format!(
+                    "`{}` with workers that differ or run both phases at once",
+                    self.objective
+                ),
                 "`--objective period`, or one kind of device without resource types, alone or in groups; \
                  `stagecut simulate` tells the time of an iteration",
+            );
+        }
+        let is_plain = !self.heterogeneous && self.cuts == Cuts::Tied;
+        if !differ && !is_plain && self.is_simulated() {
+            contradiction(
+                "--objective",
+                "`iteration` with groups of devices or separate cuts".into(),
+                "`--objective formula`, which comes near it, or single devices and `--cuts tied`; `stagecut simulate` tells the time of \
+                 an iteration",
             );
         }
         if self.share_parts.is_some_and(|parts| !(2..=1000).contains(&parts)) {

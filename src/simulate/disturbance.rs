@@ -3,8 +3,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::streams::Stream;
 use super::trace::Trace;
+use crate::pipeline::Stream;
 
 /// Random times.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,6 @@
 //! What a run shows: its period, how busy every lane is, and how many micro-batches are in flight.
 
-use super::engine::{Run, Task};
-use super::streams::{Lane, Streams};
+use crate::pipeline::{Lane, Position, Run, Streams, Task};
 
 /// The time between micro-batches in steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,11 +42,6 @@ pub(super) fn period(streams: &Streams, run: &Run, draining: usize) -> Option<Pe
 /// Cycles are short: one lane sets the pace, and it does the same for every micro-batch.
 const LONGEST_CYCLE: usize = 16;
 
-/// When the last task ends.
-pub(super) fn makespan_ns(run: &Run) -> u64 {
-    run.iter().flatten().map(Task::end_ns).max().unwrap_or(0)
-}
-
 /// How long a lane was busy, in ns.
 pub(super) fn busy_ns(lane: &Lane, run: &Run) -> u64 {
     let streams = [lane.forward, lane.backward].into_iter().flatten();
@@ -58,7 +52,7 @@ pub(super) fn busy_ns(lane: &Lane, run: &Run) -> u64 {
 /// The most micro-batches that a stage had in flight: from the start of forward to the end of backward propagation, or of
 /// forward propagation in inference.
 pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 {
-    let of_stage = |position: &&super::streams::Position| streams.streams[position.compute].stage == stage;
+    let of_stage = |position: &&Position| streams.streams[position.compute].stage == stage;
     let mut positions = streams.positions.iter().filter(of_stage);
     let Some(first) = positions.next() else {
         return 0;
@@ -73,4 +67,45 @@ pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 
         at + 1 - ended
     });
     in_flight.max().unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Schedule;
+    use crate::pipeline::schedule::InFlight;
+    use crate::pipeline::{Channels, Leads, PhaseTimes, Pipeline, StageTimes, run};
+
+    /// The period in ns with one fewer in flight on every stage than a concurrent schedule has, or as many.
+    fn period_ns(stages: usize, fewer: u64) -> f64 {
+        let work = PhaseTimes {
+            work_ns: 10,
+            ..PhaseTimes::default()
+        };
+        let stage = StageTimes {
+            forward: work,
+            backward: work,
+        };
+        let pipeline = Pipeline {
+            stages: vec![stage; stages],
+            trains: true,
+            channels: Channels::Split,
+            has_links: false,
+        };
+        let streams = Streams::new(&pipeline);
+        let mut leads = Leads::new(&pipeline, &streams, Schedule::Concurrent, InFlight::Standard, 100);
+        leads.in_flight.iter_mut().for_each(|limit| *limit -= fewer);
+        let run = run(&streams, &leads, false, 100, &|stream, _, _| stream.parts);
+        let period = period(&streams, &run, leads.in_flight[0] as usize);
+        period.expect("the run is long enough").ns
+    }
+
+    #[test]
+    fn a_concurrent_stage_needs_two_in_flight_for_each_stage_to_the_end() {
+        for stages in 1..=4 {
+            assert_eq!(period_ns(stages, 0), 10.0);
+            assert!(period_ns(stages, 1) > 10.0, "{stages} stages");
+        }
+        assert_eq!(period_ns(1, 1), 20.0);
+    }
 }

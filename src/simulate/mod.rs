@@ -40,7 +40,7 @@
 //!   Σ L_k + (M-1) max L_k. With unequal loads the formula lies in the same range but is neither bound: work of other stages
 //!   hides behind the busiest one (shorter), and a warm-up of long forward passes before long backward passes
 //!   elsewhere delays the first backward (longer). The two differ by at most (q-1) T, since both lie from M T to
-//!   (M+q-1) T.
+//!   (M+q-1) T. `--objective iteration` minimises the simulated time itself: `formulations/iteration.md`.
 //!
 //! # Disturbances
 //!
@@ -48,28 +48,25 @@
 //! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor.
 
 mod disturbance;
-mod engine;
 mod measure;
 mod outcome;
 mod pipeline;
-pub mod schedule;
-mod streams;
 mod trace;
 
+pub use crate::pipeline::schedule::{self, InFlight};
+pub use crate::pipeline::{
+    Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, iteration_ns,
+};
 pub use disturbance::Jitter;
 pub use outcome::{Event, Lane, SCHEMA, Simulation, StageInFlight};
-pub use pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
-pub use schedule::InFlight;
-pub use streams::{Activity, Phase, Resource};
 pub use trace::{COLUMNS, Trace};
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::options::{Schedule, WorkerMode};
+use crate::pipeline::{Leads, Streams, hiding_in_flight, run};
 use crate::plan::Plan;
 use crate::units::LARGEST_EXACT;
 use disturbance::Disturbance;
-use schedule::Leads;
-use streams::Streams;
 
 /// What to simulate of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,7 +75,8 @@ pub struct Request {
     pub micro_batches: Option<u64>,
     /// The schedule. Default: the plan's.
     pub order: Option<Schedule>,
-    /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers.
+    /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers, or the schedule's own number where the
+    /// plan has no memory for these.
     pub in_flight: Option<InFlight>,
     /// Device speeds over time.
     pub trace: Trace,
@@ -108,7 +106,7 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         .unwrap_or_else(|| default_micro_batches(stages));
     let streams = Streams::new(&pipeline);
     check_size(&streams, micro_batches, request)?;
-    let in_flight = request.in_flight.unwrap_or(InFlight::Hiding);
+    let in_flight = request.in_flight.unwrap_or(in_flight_of(plan));
     let leads = Leads::new(&pipeline, &streams, order, in_flight, micro_batches);
     let disturbance = Disturbance {
         trace: &request.trace,
@@ -116,7 +114,8 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         jitter: request.jitter,
     };
     let reversed = order.is_all_forward_first();
-    let run = engine::run(&streams, &leads, reversed, micro_batches as usize, &disturbance);
+    let parts = |stream: &_, micro_batch, now_ns| disturbance.parts(stream, micro_batch, now_ns);
+    let run = run(&streams, &leads, reversed, micro_batches as usize, &parts);
     let simulated = outcome::Simulated {
         plan,
         pipeline: &pipeline,
@@ -127,6 +126,15 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         run: &run,
     };
     Ok(Simulation::new(&simulated))
+}
+
+/// How many micro-batches a plan lets be in flight: as many as hide overlapped transfers where every stage has memory for them, and the
+/// schedule's own number, for which it always has, where some stage has none.
+fn in_flight_of(plan: &Plan) -> InFlight {
+    match plan.overruns.is_empty() {
+        true => InFlight::Hiding,
+        false => InFlight::Standard,
+    }
 }
 
 /// Micro-batches in flight on every stage of a plan, as many as hide overlapped transfers: what [`InFlight::Hiding`] lets the
@@ -141,9 +149,7 @@ pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
     let streams = Streams::new(&pipeline);
     check_times(&streams, 2.0, 1.0)?;
     let micro_batches = plan.problem.micro_batches.unwrap_or(u64::MAX);
-    let leads = Leads::new(&pipeline, &streams, order, InFlight::Hiding, micro_batches);
-    let leads = leads.in_flight.into_iter();
-    Ok(leads.map(|lead| lead.min(micro_batches)).collect())
+    Ok(hiding_in_flight(&pipeline, order, micro_batches))
 }
 
 /// The schedule asked for, or the plan's, if the plan's workers can run it.

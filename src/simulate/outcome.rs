@@ -2,13 +2,12 @@
 
 use serde::Serialize;
 
-use super::engine::{Run, Task};
 use super::measure;
-use super::pipeline::{Channels, Pipeline};
-use super::schedule::Leads;
-use super::streams::{Activity, Phase, Resource, Streams};
 use crate::cost::{PhaseCost, StageCost, formula_ns};
 use crate::options::{Mode, Objective, Schedule};
+use crate::pipeline::{
+    Activity, Channels, Leads, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns,
+};
 use crate::plan::Plan;
 use crate::units::{NS_PER_MS, ns_to_ms};
 
@@ -113,7 +112,7 @@ pub(super) struct Simulated<'a> {
 impl Simulation {
     pub(super) fn new(of: &Simulated) -> Self {
         let problem = &of.plan.problem;
-        let end_ns = measure::makespan_ns(of.run);
+        let end_ns = makespan_ns(of.run);
         let resources = of.lanes(end_ns);
         let period = of.period();
         Self {
@@ -162,7 +161,7 @@ impl Simulated<'_> {
         if !self.order.flushes() || self.pipeline.channels == Channels::Split {
             return None;
         }
-        let phase = |times: super::PhaseTimes| match self.pipeline.has_links {
+        let phase = |times: PhaseTimes| match self.pipeline.has_links {
             true => PhaseCost {
                 work_ns: times.work_ns,
                 link_in_ns: times.in_ns,
@@ -184,7 +183,7 @@ impl Simulated<'_> {
                 backward: phase(stage.backward),
             })
             .collect();
-        let formula = Objective::Iteration.formula(self.order, self.micro_batches);
+        let formula = Objective::Formula.formula(self.order, self.micro_batches);
         Some(formula_ns(formula, &stages))
     }
 
@@ -208,7 +207,7 @@ impl Simulated<'_> {
 
     /// Lanes stage by stage, workers before links.
     fn lanes(&self, end_ns: u64) -> Vec<Lane> {
-        let lane = |lane: &super::streams::Lane| {
+        let lane = |lane: &crate::pipeline::Lane| {
             let busy_ns = measure::busy_ns(lane, self.run);
             Lane {
                 stage: lane.stage + 1,

@@ -1,51 +1,10 @@
-//! What the simulator runs: the times of every stage, in whole nanoseconds, and what they occupy.
+//! The times of a plan in whole nanoseconds, as the simulator runs them.
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::options::{Communication, Mode, WorkerMode};
+use crate::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
 use crate::plan::{Moved, Plan, PlanStage, Transfers};
 use crate::units::ms_to_ns;
-
-/// A pipeline to simulate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pipeline {
-    /// The stages, in pipeline order; at least one.
-    pub stages: Vec<StageTimes>,
-    /// Whether there is backward propagation.
-    pub trains: bool,
-    /// What forward and backward propagation of a stage run on.
-    pub channels: Channels,
-    /// Whether transfers run on links beside the work; otherwise the worker waits for them.
-    pub has_links: bool,
-}
-
-/// What forward and backward propagation of a stage run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channels {
-    /// One worker for both, which take turns.
-    Shared,
-    /// One channel each, which run at the same time: times are those under the worker's shares.
-    Split,
-}
-
-/// Times of one stage for one micro-batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageTimes {
-    /// Forward propagation.
-    pub forward: PhaseTimes,
-    /// Backward propagation.
-    pub backward: PhaseTimes,
-}
-
-/// Times of one stage in one phase, in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PhaseTimes {
-    /// Transfers received.
-    pub in_ns: u64,
-    /// Work.
-    pub work_ns: u64,
-    /// Transfers sent.
-    pub out_ns: u64,
-}
 
 impl Pipeline {
     /// Reads the times of a plan.

@@ -377,7 +377,7 @@ impl Draw {
             stages: Some(stages),
             all_stages: Some(self.may(0.25)),
             objective: Some(match iteration {
-                true => Objective::Iteration,
+                true => Objective::Formula,
                 false => Objective::Period,
             }),
             micro_batches: (needs_count || self.may(0.2)).then_some(micro_batches),

@@ -42,9 +42,9 @@ pub struct SimulateArgs {
     #[arg(long)]
     pub schedule: Option<Schedule>,
 
-    /// Micro-batches in flight on a stage, where transfers are overlapped
-    #[arg(long, default_value = "hiding")]
-    pub in_flight: InFlight,
+    /// Micro-batches in flight on a stage, where transfers are overlapped [default: hiding, or standard where a stage has no memory for it]
+    #[arg(long)]
+    pub in_flight: Option<InFlight>,
 
     /// Device speeds over time, as CSV
     #[arg(long, value_name = "FILE")]

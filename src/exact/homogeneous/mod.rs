@@ -24,7 +24,7 @@ use crate::exact::portfolio::Portfolio;
 use crate::exact::tuning::{Round, TUNING};
 use crate::options::Communication;
 use crate::plan::{Outcome, StoppedBy};
-use crate::problem::Problem;
+use crate::problem::{Assignment, Problem};
 use crate::solver::SolverError;
 use crate::switches::Switches;
 
@@ -258,6 +258,13 @@ pub(crate) fn solve(
     let mut steps_of = Steps { search, labels };
     let stopped_by = steps_of.take_all(&steps(method, problem), control)?;
     Ok(steps_of.search.incumbent.finish(stopped_by))
+}
+
+/// Plans that are found at once.
+pub(crate) fn quick_plans(problem: &Problem, control: &Control) -> Vec<Assignment> {
+    let mut search = HomogeneousSearch::new(problem, control);
+    quick::find_incumbents(&mut search);
+    search.plans
 }
 
 /// Lower bounds alone. Quick plans tell the bounds what would be of interest; they are not reported.

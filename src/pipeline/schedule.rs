@@ -33,8 +33,8 @@
 
 use serde::Serialize;
 
-use super::pipeline::{Channels, Pipeline};
 use super::streams::{Phase, Streams};
+use super::{Channels, Pipeline};
 use crate::options::Schedule;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.
@@ -50,7 +50,7 @@ pub enum InFlight {
 
 /// What fixes the order of every lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leads {
+pub(crate) struct Leads {
     /// For every lane, how many forward tasks are ahead of the backward ones.
     pub lanes: Vec<u64>,
     /// For every stage, the most micro-batches in flight.
@@ -59,7 +59,7 @@ pub(super) struct Leads {
 
 impl Leads {
     /// The orders of a schedule for so many micro-batches.
-    pub(super) fn new(
+    pub(crate) fn new(
         pipeline: &Pipeline,
         streams: &Streams,
         order: Schedule,
@@ -153,52 +153,4 @@ fn timetable(pipeline: &Pipeline, streams: &Streams, period_ns: u64, least: &[u6
         };
     }
     leads
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::disturbance::Disturbance;
-    use super::super::pipeline::{PhaseTimes, StageTimes};
-    use super::super::trace::Trace;
-    use super::super::{engine, measure};
-    use super::*;
-
-    /// The period in ns with one fewer in flight on every stage than a concurrent schedule has, or as many.
-    fn period_ns(stages: usize, fewer: u64) -> f64 {
-        let work = PhaseTimes {
-            work_ns: 10,
-            ..PhaseTimes::default()
-        };
-        let stage = StageTimes {
-            forward: work,
-            backward: work,
-        };
-        let pipeline = Pipeline {
-            stages: vec![stage; stages],
-            trains: true,
-            channels: Channels::Split,
-            has_links: false,
-        };
-        let streams = Streams::new(&pipeline);
-        let mut leads = Leads::new(&pipeline, &streams, Schedule::Concurrent, InFlight::Standard, 100);
-        leads.in_flight.iter_mut().for_each(|limit| *limit -= fewer);
-        let trace = Trace::default();
-        let disturbance = Disturbance {
-            trace: &trace,
-            devices: vec![&[]; stages],
-            jitter: None,
-        };
-        let run = engine::run(&streams, &leads, false, 100, &disturbance);
-        let period = measure::period(&streams, &run, leads.in_flight[0] as usize);
-        period.expect("the run is long enough").ns
-    }
-
-    #[test]
-    fn a_concurrent_stage_needs_two_in_flight_for_each_stage_to_the_end() {
-        for stages in 1..=4 {
-            assert_eq!(period_ns(stages, 0), 10.0);
-            assert!(period_ns(stages, 1) > 10.0, "{stages} stages");
-        }
-        assert_eq!(period_ns(1, 1), 20.0);
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::pipeline::{Channels, PhaseTimes, Pipeline};
+use super::{Channels, PhaseTimes, Pipeline};
 
 /// Forward or backward propagation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -44,7 +44,7 @@ pub enum Resource {
 
 /// One task a micro-batch: an activity of one phase on one stage.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     /// Stage, from 0.
     pub stage: usize,
     pub phase: Phase,
@@ -57,14 +57,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn total_ns(&self) -> u64 {
+    pub(crate) fn total_ns(&self) -> u64 {
         self.parts.iter().sum()
     }
 }
 
 /// A resource of a stage and the streams on it: at most one a phase.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Stage, from 0.
     pub stage: usize,
     pub resource: Resource,
@@ -74,7 +74,7 @@ pub(super) struct Lane {
 
 /// All streams and lanes of a pipeline. A micro-batch passes *positions* one by one: the stages in order, and in training
 /// the stages once more in reverse order for backward propagation.
-pub(super) struct Streams {
+pub(crate) struct Streams {
     pub streams: Vec<Stream>,
     pub lanes: Vec<Lane>,
     /// For every position the streams that receive, work and send.
@@ -82,15 +82,15 @@ pub(super) struct Streams {
 }
 
 /// The streams of one position; transfers that take no time, or the worker's own, have none.
-#[derive(Clone, Copy)]
-pub(super) struct Position {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
     pub receive: Option<usize>,
     pub compute: usize,
     pub send: Option<usize>,
 }
 
 impl Streams {
-    pub(super) fn new(pipeline: &Pipeline) -> Self {
+    pub(crate) fn new(pipeline: &Pipeline) -> Self {
         let mut all = Self {
             streams: Vec::new(),
             lanes: Vec::new(),
@@ -175,7 +175,7 @@ impl Streams {
     }
 
     /// The busiest lane's time for one micro-batch, in ns: no schedule keeps a shorter period.
-    pub(super) fn period_ns(&self) -> u64 {
+    pub(crate) fn period_ns(&self) -> u64 {
         let time = |stream: Option<usize>| stream.map_or(0, |s| self.streams[s].total_ns());
         let busy = |lane: &Lane| time(lane.forward) + time(lane.backward);
         self.lanes.iter().map(busy).max().unwrap_or(0)

@@ -3,36 +3,38 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::disturbance::Disturbance;
 use super::schedule::Leads;
-use super::streams::{Activity, Phase, Streams};
+use super::streams::{Activity, Phase, Stream, Streams};
 
 /// When a task took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Task {
+pub(crate) struct Task {
     pub start_ns: u64,
     /// ns to receive, work and send, as they came to be.
     pub parts: [u64; 3],
 }
 
 impl Task {
-    pub(super) fn end_ns(&self) -> u64 {
+    pub(crate) fn end_ns(&self) -> u64 {
         self.start_ns + self.parts.iter().sum::<u64>()
     }
 }
 
 /// The tasks of a run: for every stream, one a micro-batch.
-pub(super) type Run = Vec<Vec<Task>>;
+pub(crate) type Run = Vec<Vec<Task>>;
+
+/// The times of a task of a stream, for a micro-batch, that starts at a time in ns: to receive, work and send.
+pub(crate) type Parts<'a> = &'a dyn Fn(&Stream, usize, u64) -> [u64; 3];
 
 /// Runs so many micro-batches. `reversed` has backward propagation begin with the last one.
 ///
 /// Events are the ends of tasks, in a heap. Time O(n log l) for n tasks on l lanes.
-pub(super) fn run(
+pub(crate) fn run(
     streams: &Streams,
     leads: &Leads,
     reversed: bool,
     micro_batches: usize,
-    disturbance: &Disturbance,
+    parts_of: Parts<'_>,
 ) -> Run {
     let mut state = State {
         streams,
@@ -52,7 +54,7 @@ pub(super) fn run(
     loop {
         while let Some(lane) = wake.pop() {
             if let Some((s, m)) = state.startable(lane) {
-                let parts = disturbance.parts(&streams.streams[s], m, now_ns);
+                let parts = parts_of(&streams.streams[s], m, now_ns);
                 let task = Task {
                     start_ns: now_ns,
                     parts,

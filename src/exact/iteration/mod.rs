@@ -1,0 +1,169 @@
+//! Iterations as they run: plans in the order of what no run of theirs can beat, each simulated.
+#![doc = include_str!("../../../formulations/iteration.md")]
+
+mod prefix;
+mod relaxation;
+mod search;
+
+use std::time::{Duration, Instant};
+
+use self::relaxation::Relaxation;
+use self::search::Search;
+use super::bounds::{self, Bound};
+use super::homogeneous;
+use super::incumbent::Incumbent;
+use super::method::Method;
+use crate::bound_source::BoundSource;
+use crate::control::Control;
+use crate::plan::{Outcome, StoppedBy};
+use crate::problem::{Assignment, Problem};
+use crate::solver::SolverError;
+
+/// Partial plans that are looked at before the plans of the formula and of the period are asked for: a tenth of a second.
+const FIRST_NODES: u64 = 20_000;
+
+/// What either of these plans may take: a share of the time that is left, and where there is no limit so long.
+const SHARE_OF_GUIDES: f64 = 0.25;
+const TIME_OF_GUIDES: Duration = Duration::from_secs(20);
+
+/// Solves a problem whose objective is simulated.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn solve(
+    problem: &Problem,
+    method: Method,
+    labels: &[String],
+    control: &Control,
+) -> Result<Outcome, SolverError> {
+    let mut incumbent = Incumbent::new(problem, control);
+    // The programs and dynamic programs of the other methods know formulas alone.
+    if method != Method::Exact {
+        return Ok(incumbent.finish(StoppedBy::NoMethod));
+    }
+    let (bound, bound_ns) = simple_bound(problem);
+    incumbent.raise(bound.source, bound_ns);
+    let formula = problem.for_the_formula();
+    for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
+        incumbent.offer(plan.into());
+    }
+    let mut search = Relaxation::new(&incumbent).map(|relaxation| Search::new(relaxation, &incumbent));
+    let mut stopped_by = match &mut search {
+        Ok(search) => search.run(&mut incumbent, FIRST_NODES),
+        Err(stopped_by) => *stopped_by,
+    };
+    if stopped_by != StoppedBy::Completed && control.must_stop().is_none() {
+        ask_guides(&mut incumbent, &formula, labels)?;
+        improve(&mut incumbent);
+        if let Ok(search) = &mut search {
+            stopped_by = search.run(&mut incumbent, u64::MAX);
+        }
+    }
+    let stopped_by = control.must_stop().unwrap_or(stopped_by);
+    Ok(incumbent.finish(stopped_by))
+}
+
+/// Lower bounds alone.
+pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
+    let mut incumbent = Incumbent::new(problem, control);
+    let (bound, bound_ns) = simple_bound(problem);
+    incumbent.raise(bound.source, bound_ns);
+    let stopped_by = match Relaxation::new(&incumbent) {
+        Ok(relaxation) => {
+            incumbent.raise(BoundSource::ChainsOfIdeals, relaxation.bound_ns());
+            StoppedBy::Completed
+        }
+        Err(stopped_by) => stopped_by,
+    };
+    incumbent.finish(stopped_by)
+}
+
+/// The best bound that takes no search, and what it says of the objective in ns: the page's `share` and `item`.
+pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    let micro_batches = problem.settings.micro_batches.unwrap_or(1);
+    let of_work = share_ns(problem.work_ns(), problem.stages(), micro_batches);
+    let again = micro_batches - 1;
+    let trains = problem.settings.mode.trains();
+    let of_item = problem.items.iter().map(|item| {
+        let last = if trains { item.backward_ns } else { item.forward_ns };
+        (micro_batches * item.work_ns()).max(problem.work_ns() + again * last)
+    });
+    let of_item = of_item.max().unwrap_or(0);
+    let [work, item] = [bounds::work_per_stage(problem), bounds::largest_item(problem)];
+    match of_item > of_work {
+        true => (item, of_item),
+        false => (work, of_work),
+    }
+}
+
+/// The least time of an iteration that has so much work in so many stages, in ns, where no item is too large for its stage.
+fn share_ns(work_ns: u64, stages: usize, micro_batches: u64) -> u64 {
+    let left = (1.0 - 1.0 / micro_batches as f64).powi(stages.min(1 << 20) as i32);
+    // Far more than what the power and the division lose.
+    const ROUNDING: f64 = 1e-9;
+    let ns = work_ns as f64 / (1.0 - left) * (1.0 - ROUNDING);
+    // One batch passes all stages one after the other, and no bound is below that.
+    work_ns.max(ns as u64)
+}
+
+/// Takes the plans of least formula and of least period, and what the period says of an iteration: its busiest lane works for all
+/// micro-batches.
+fn ask_guides(incumbent: &mut Incumbent, formula: &Problem, labels: &[String]) -> Result<(), SolverError> {
+    let control = incumbent.control;
+    let period = incumbent.problem.for_the_period();
+    for guide in [formula, &period] {
+        let share = control
+            .remaining()
+            .map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_GUIDES));
+        let within = Control {
+            started: Instant::now(),
+            time_limit: Some(share),
+            gap: 0.0,
+            ..control.elsewhere()
+        };
+        let outcome = homogeneous::solve(guide, Method::Exact, labels, &within)?;
+        if let Some(plan) = outcome.allocation {
+            incumbent.offer(plan);
+        }
+        if outcome.bound_ns == u64::MAX {
+            // What is infeasible is so under any objective.
+            incumbent.raise(outcome.bound_source, u64::MAX);
+        } else if std::ptr::eq(guide, &period) {
+            let micro_batches = incumbent.problem.settings.micro_batches.unwrap_or(1);
+            incumbent.raise(BoundSource::Period, micro_batches * outcome.bound_ns);
+        }
+    }
+    Ok(())
+}
+
+/// Moves items of the best plan to the stage before or after, one at a time, while that shortens the iteration.
+fn improve(incumbent: &mut Incumbent) {
+    let Some(plan) = &incumbent.plan else {
+        return;
+    };
+    let mut best = plan.assignment.clone();
+    let mut is_better = true;
+    while is_better {
+        is_better = false;
+        for (item, stage) in moves(incumbent.problem, &best) {
+            if incumbent.control.must_stop().is_some() {
+                return;
+            }
+            let mut plan = best.clone();
+            plan[item] = stage;
+            if incumbent.offer(plan.clone().into()) {
+                best = plan;
+                is_better = true;
+                break;
+            }
+        }
+    }
+}
+
+/// Every item with the stage before and the stage behind its own.
+fn moves(problem: &Problem, plan: &Assignment) -> Vec<(usize, usize)> {
+    let stages = plan.iter().enumerate();
+    let beside = stages.flat_map(|(item, &stage)| [(item, stage.wrapping_sub(1)), (item, stage + 1)]);
+    beside.filter(|&(_, stage)| stage < problem.stages()).collect()
+}

@@ -1,0 +1,200 @@
+//! Best-first search over chains of ideals: plans in the order of their bounds, each simulated.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::prefix::Prefix;
+use super::relaxation::Relaxation;
+use crate::bound_source::BoundSource;
+use crate::exact::incumbent::Incumbent;
+use crate::plan::StoppedBy;
+use crate::problem::Assignment;
+
+/// How often limits are looked at and progress is told, in partial plans.
+const LOOK: u64 = 256;
+
+/// The first stages of a plan.
+#[derive(Clone, Copy)]
+struct Node {
+    /// The same without its last stage; its own position where it has none.
+    parent: u32,
+    /// What its stages hold.
+    ideal: u32,
+    /// How many stages are to come.
+    left: u32,
+    /// Whether its [prefix](Prefix) has been looked at.
+    is_refined: bool,
+    /// Forward and backward time of its last stage, in ns.
+    times: [u64; 2],
+    /// What a micro-batch spends in its stages at least, in ns.
+    latency_ns: u64,
+    /// No plan that begins so is faster, in ns.
+    bound_ns: u64,
+}
+
+/// The state of a search.
+pub(super) struct Search {
+    relaxation: Relaxation,
+    nodes: Vec<Node>,
+    /// Nodes to look at: by bound, and of equals those with fewer stages to come.
+    open: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// Whether the pipeline is one of the [prefix](Prefix): 1F1B without links.
+    has_prefix: bool,
+    most_nodes: usize,
+}
+
+impl Search {
+    /// A search that has looked at nothing.
+    pub(super) fn new(relaxation: Relaxation, incumbent: &Incumbent) -> Self {
+        let settings = &incumbent.problem.settings;
+        let is_alternating = settings.mode.trains() && !settings.schedule.is_all_forward_first();
+        let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();
+        let mut search = Self {
+            nodes: Vec::new(),
+            open: BinaryHeap::new(),
+            has_prefix: is_alternating && !settings.communication.has_links(),
+            // Both grow by doubling.
+            most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
+            relaxation,
+        };
+        for &count in search.relaxation.counts().to_vec().iter() {
+            let bound_ns = search.relaxation.least_ns(0, count);
+            if bound_ns < u64::MAX {
+                let parent = search.nodes.len() as u32;
+                search.push(Node {
+                    parent,
+                    ideal: 0,
+                    left: count as u32,
+                    is_refined: true,
+                    times: [0, 0],
+                    latency_ns: 0,
+                    bound_ns,
+                });
+            }
+        }
+        search
+    }
+
+    fn push(&mut self, node: Node) {
+        let at = self.nodes.len() as u32;
+        self.nodes.push(node);
+        self.open.push(Reverse((node.bound_ns, node.left, at)));
+    }
+
+    /// Looks at so many partial plans, unless the bound meets the incumbent before, or a limit does.
+    pub(super) fn run(&mut self, incumbent: &mut Incumbent, most: u64) -> StoppedBy {
+        for looked in 0..most {
+            let bound_ns = self
+                .open
+                .peek()
+                .map_or(u64::MAX, |&Reverse((bound_ns, ..))| bound_ns);
+            if bound_ns > incumbent.target_ns() || self.open.is_empty() {
+                // Without a plan nothing is left that could be one.
+                match incumbent.has_plan() {
+                    true => incumbent.exhausted(BoundSource::ChainsOfIdeals),
+                    false => incumbent.raise(BoundSource::ChainsOfIdeals, u64::MAX),
+                }
+                return StoppedBy::Completed;
+            }
+            if looked % LOOK == 0 {
+                incumbent.raise(BoundSource::ChainsOfIdeals, bound_ns);
+                incumbent.report();
+                if let Some(stopped_by) = incumbent.control.must_stop() {
+                    return stopped_by;
+                }
+                if incumbent.is_over() {
+                    return StoppedBy::Completed;
+                }
+            }
+            if self.nodes.len() >= self.most_nodes {
+                return StoppedBy::MemoryLimit;
+            }
+            self.look_at_next(incumbent);
+            incumbent.statistics.nodes += 1;
+        }
+        StoppedBy::SizeLimit
+    }
+
+    fn look_at_next(&mut self, incumbent: &mut Incumbent) {
+        let Some(Reverse((_, _, at))) = self.open.pop() else {
+            return;
+        };
+        let node = self.nodes[at as usize];
+        if node.left == 0 {
+            incumbent.offer(self.assignment(at).into());
+            return;
+        }
+        if self.has_prefix && !node.is_refined {
+            let bound_ns = node.bound_ns.max(self.prefix_ns(at, incumbent));
+            self.nodes[at as usize].is_refined = true;
+            if bound_ns > node.bound_ns {
+                self.nodes[at as usize].bound_ns = bound_ns;
+                if bound_ns <= incumbent.target_ns() {
+                    self.open.push(Reverse((bound_ns, node.left, at)));
+                }
+                return;
+            }
+        }
+        self.branch(at, incumbent.target_ns());
+    }
+
+    /// Adds every stage that may come next, if plans with it may cost at most `target_ns`.
+    fn branch(&mut self, at: u32, target_ns: u64) {
+        let node = self.nodes[at as usize];
+        for s in 0..self.relaxation.stages[node.ideal as usize].len() {
+            let stage = self.relaxation.stages[node.ideal as usize][s];
+            let Some(through_ns) = self.relaxation.through_ns(&stage, node.left as usize) else {
+                continue;
+            };
+            let bound_ns = node.bound_ns.max(node.latency_ns + through_ns);
+            if bound_ns <= target_ns {
+                self.push(Node {
+                    parent: at,
+                    ideal: stage.to,
+                    left: node.left - 1,
+                    is_refined: false,
+                    times: stage.times,
+                    latency_ns: node.latency_ns + stage.latency_ns,
+                    bound_ns,
+                });
+            }
+        }
+    }
+
+    /// The nodes from the first stage to this one.
+    fn path(&self, mut at: u32) -> Vec<Node> {
+        let mut path = Vec::new();
+        while self.nodes[at as usize].parent != at {
+            path.push(self.nodes[at as usize]);
+            at = self.nodes[at as usize].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn prefix_ns(&self, at: u32, incumbent: &Incumbent) -> u64 {
+        let node = self.nodes[at as usize];
+        let stages: Vec<[u64; 2]> = self.path(at).iter().map(|node| node.times).collect();
+        let prefix = Prefix {
+            all: stages.len() + node.left as usize,
+            stages: &stages,
+            rest_ns: self.relaxation.rest_ns(node.ideal as usize),
+            micro_batches: incumbent.problem.settings.micro_batches.unwrap_or(1) as usize,
+        };
+        prefix.bound_ns()
+    }
+
+    /// The plan whose stages end here.
+    fn assignment(&self, at: u32) -> Assignment {
+        let path = self.path(at);
+        let sets = &self.relaxation.ideals.sets;
+        let items = sets[self.relaxation.all()].count_ones(..);
+        let mut assignment = vec![0; items];
+        for (k, node) in path.iter().enumerate().rev() {
+            sets[node.ideal as usize]
+                .ones()
+                .for_each(|item| assignment[item] = k);
+        }
+        assignment
+    }
+}

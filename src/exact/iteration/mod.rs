@@ -146,24 +146,28 @@ fn improve(incumbent: &mut Incumbent) {
     let mut is_better = true;
     while is_better {
         is_better = false;
-        for (item, stage) in moves(incumbent.problem, &best) {
+        for item in 0..best.len() {
             if incumbent.control.must_stop().is_some() {
                 return;
             }
-            let mut plan = best.clone();
-            plan[item] = stage;
-            if incumbent.offer(plan.clone().into()) {
-                best = plan;
-                is_better = true;
-                break;
+            for plan in moved(incumbent.problem, &best, item) {
+                if incumbent.offer(plan.clone().into()) {
+                    best = plan;
+                    is_better = true;
+                }
             }
         }
     }
 }
 
-/// Every item with the stage before and the stage behind its own.
-fn moves(problem: &Problem, plan: &Assignment) -> Vec<(usize, usize)> {
-    let stages = plan.iter().enumerate();
-    let beside = stages.flat_map(|(item, &stage)| [(item, stage.wrapping_sub(1)), (item, stage + 1)]);
-    beside.filter(|&(_, stage)| stage < problem.stages()).collect()
+/// A plan with an item in the stage before or behind its own.
+fn moved(problem: &Problem, plan: &Assignment, item: usize) -> Vec<Assignment> {
+    let beside = [plan[item].wrapping_sub(1), plan[item] + 1];
+    let stages = beside.into_iter().filter(|&stage| stage < problem.stages());
+    let moved = |stage| {
+        let mut plan = plan.clone();
+        plan[item] = stage;
+        plan
+    };
+    stages.map(moved).collect()
 }

@@ -221,33 +221,45 @@ impl<'a> Model<'a> {
         let items = self.order.len();
         let most = *self.stages.end();
         // By stages from the end, by first item: the least sum, and the first item of the stage behind.
-        let mut least: Vec<Vec<Option<(u64, usize)>>> = vec![vec![None; items + 1]; most + 1];
+        let mut least: Vec<Vec<Option<(u64, usize)>>> = vec![vec![None; items + 1]];
         least[0][items] = Some((0, items));
         for behind in 0..most {
-            for first in 0..items {
+            let mut own = vec![None; items + 1];
+            for (first, least_from) in own.iter_mut().enumerate().take(items) {
                 if (self.must_stop)() {
                     return None;
                 }
-                for next in first + 1..=items {
-                    if self.before[next] - self.before[first] > limit {
-                        break;
-                    }
-                    let Some((rest, _)) = least[behind][next] else {
-                        continue;
-                    };
-                    let Some(time) = self.time(first, next, behind).filter(|&time| time <= limit) else {
-                        continue;
-                    };
-                    let own = &mut least[behind + 1][first];
-                    if own.is_none_or(|(sum, _)| time + rest < sum) {
-                        *own = Some((time + rest, next));
-                    }
-                }
+                *least_from = self.least_from(first, behind, &least[behind], limit);
             }
+            least.push(own);
         }
         let counts = self.stages.clone().filter(|&count| least[count][0].is_some());
         let count = counts.min_by_key(|&count| least[count][0])?;
         self.stages_of(&least, count)
+    }
+
+    /// The least sum of a stage that begins with an item and of so many stages behind it, and the first item of these; `rest` are their sums
+    /// by first item.
+    fn least_from(
+        &mut self,
+        first: usize,
+        behind: usize,
+        rest: &[Option<(u64, usize)>],
+        limit: u64,
+    ) -> Option<(u64, usize)> {
+        let mut least: Option<(u64, usize)> = None;
+        for (next, rest) in rest.iter().enumerate().skip(first + 1) {
+            if self.before[next] - self.before[first] > limit {
+                break;
+            }
+            let Some((sum, _)) = *rest else { continue };
+            let time = self.time(first, next, behind).filter(|&time| time <= limit);
+            let reached = time.map(|time| (time + sum, next));
+            if let Some(reached) = reached.filter(|reached| least.is_none_or(|least| reached.0 < least.0)) {
+                least = Some(reached);
+            }
+        }
+        least
     }
 
     /// Follows the table from the first item on.

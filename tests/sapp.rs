@@ -187,20 +187,14 @@ fn sapps_objective_is_least() {
         let mut sums = vec![None; BLOCKS + 1];
         sums[0] = Some(0);
         for at in 0..STAGES {
-            let mut next = vec![None; BLOCKS + 1];
-            for (before, sum) in sums.iter().enumerate() {
-                let Some(sum) = sum else { continue };
-                for blocks in 0..=BLOCKS - before {
-                    let fitting = stage(at, STAGES, blocks as u64);
-                    let Some(own) = fitting.filter(|own| own.forward + own.backward <= longest) else {
-                        continue;
-                    };
-                    let sum = sum + 60 * own.again;
-                    let kept: &mut Option<u64> = &mut next[before + blocks];
-                    *kept = Some(kept.map_or(sum, |kept| kept.min(sum)));
-                }
-            }
-            sums = next;
+            let fits = |own: &Stage| own.forward + own.backward <= longest;
+            let stages = (0..=BLOCKS).map(|blocks| stage(at, STAGES, blocks as u64).filter(fits));
+            let stages: Vec<Option<Stage>> = stages.collect();
+            let reached = |placed: usize| -> Option<u64> {
+                let with = |blocks: usize| Some(sums[placed - blocks]? + 60 * stages[blocks]?.again);
+                (0..=placed).filter_map(with).min()
+            };
+            sums = (0..=BLOCKS).map(reached).collect();
         }
         if let Some(sum) = sums[BLOCKS] {
             least = least.min(180 * BLOCKS as u64 + sum + (MICRO_BATCHES - 2) * longest);

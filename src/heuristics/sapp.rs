@@ -25,7 +25,7 @@ use crate::problem::{Assignment, Problem};
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {
     name: "sapp",
-    summary: "cut and recomputation that minimise an estimate of an iteration: all layers and M - 2 times the longest stage",
+    summary: "cut and recomputation that minimise an estimate of an iteration by all layers and the longest stage",
     source: "SAPP, the pipeline balancing of MindSpore's mindformers, 2024; by a dynamic program",
     exact_for: "its own estimate, over stages along the numbering of the items that have one mode",
     effort: Effort::Baseline,

@@ -56,6 +56,10 @@ impl Draw {
         self.up_to(6) as f64
     }
 
+    fn some_bytes(&mut self) -> f64 {
+        if self.may(0.3) { self.bytes() } else { 0.0 }
+    }
+
     /// Modes of a layer: `full` keeps another amount for another time.
     fn modes(&mut self, degrees: &[usize]) -> Vec<ModeSpec> {
         let mut modes = Vec::new();
@@ -70,7 +74,7 @@ impl Draw {
                         backward_ms: Some(1.0 + self.up_to(8) as f64),
                         parameter_bytes,
                         stash_bytes: self.bytes(),
-                        workspace_bytes: if self.may(0.3) { self.bytes() } else { 0.0 },
+                        workspace_bytes: self.some_bytes(),
                         ..ModeSpec::default()
                     });
                 }

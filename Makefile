@@ -87,6 +87,7 @@ study-hybrid-online: build ## Online policies against baselines and bounds, the 
 
 study-modes: build ## What choosing cut, degrees and recomputation together gains; writes studies/modes
 	studies/modes/run
+	studies/modes/rules
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run

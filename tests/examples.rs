@@ -263,6 +263,11 @@ fn a_transformer_of_96_layers() {
 }
 
 #[test]
+fn the_layers_of_sapp() {
+    run("examples/sapp.md", 6);
+}
+
+#[test]
 fn a_llama_on_gpus_in_nodes() {
     run("examples/gpus-in-nodes.md", 7);
 }

@@ -1,5 +1,6 @@
 //! An instance: a network, a cluster and what is asked of them.
 
+mod analytic;
 mod build;
 mod builder;
 mod layers;

@@ -2,12 +2,17 @@
 #![doc = include_str!("../../../formulations/modal.md")]
 
 mod ahead;
+mod behind;
+mod field;
 mod items;
 mod labels;
+mod lattice;
+mod plans;
 mod round;
 mod search;
-mod spans;
-mod stage;
+mod space;
+mod stages;
+mod watched;
 
 use self::search::{ModalSearch, Pass, Question};
 use crate::bound_source::BoundSource;
@@ -26,7 +31,7 @@ pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outc
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
-    solver.incumbent.statistics.ideals = Some(solver.search.ideals);
+    solver.incumbent.statistics.ideals = Some(solver.search.ideals());
     solver.incumbent.finish(stopped_by)
 }
 

@@ -1,0 +1,91 @@
+//! What the stages behind an ideal take at least, in any plan within a limit.
+
+use crate::exact::modal::space::Space;
+use crate::exact::modal::stages::{Bar, Stages};
+use crate::plan::StoppedBy;
+
+/// Least devices and replicas behind every ideal.
+pub(super) struct Behind {
+    node: usize,
+    /// By ideal and the place of a node where the stages behind begin; `usize::MAX` where there are none within the limit.
+    devices: Vec<usize>,
+    /// By ideal.
+    replicas: Vec<usize>,
+}
+
+impl Behind {
+    /// Nothing known.
+    pub(super) fn unknown(space: &Space) -> Self {
+        let ideals = space.lattice.len();
+        let mut replicas = vec![1; ideals];
+        replicas[ideals - 1] = 0;
+        Self {
+            node: space.node,
+            devices: vec![0; ideals * space.node],
+            replicas,
+        }
+    }
+
+    /// A pass from the end: of each ideal the least devices and the least replicas, each alone.
+    pub(super) fn new(space: &Space, stages: &mut Stages, limit: u64) -> Result<Self, StoppedBy> {
+        let (node, ideals) = (space.node, space.lattice.len());
+        let mut known = Self {
+            node,
+            devices: vec![usize::MAX; ideals * node],
+            replicas: vec![usize::MAX; ideals],
+        };
+        known.devices[(ideals - 1) * node..].fill(0);
+        known.replicas[ideals - 1] = 0;
+        let mut bar = Bar {
+            limit,
+            next: u64::MAX,
+        };
+        for behind in (1..ideals).rev() {
+            let replicas = known.replicas[behind];
+            if replicas == usize::MAX {
+                continue;
+            }
+            let own = known.devices[behind * node..][..node].to_vec();
+            let least = own.iter().copied().min().unwrap_or(0);
+            stages.each(space, behind, &mut bar, &mut |stage, _| {
+                for run in space.runs(stage.degree) {
+                    if least + run.devices > space.modes.devices {
+                        break;
+                    }
+                    if space.least_time(stage, &run) > limit {
+                        continue;
+                    }
+                    let in_flight = space.modes.flight.of(run.mode.replicas, replicas);
+                    let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
+                        continue;
+                    };
+                    for (end, &devices) in own.iter().enumerate() {
+                        let placement = space.placement(&run, end);
+                        let takes = devices.saturating_add(run.devices);
+                        if !placement.fits || takes > space.modes.devices {
+                            continue;
+                        }
+                        let moved = placement.moved(&stage.crossing);
+                        if space.time(stage, &run, placement.ring, work + moved) <= limit {
+                            let to = &mut known.devices[stage.ahead * node + placement.start];
+                            *to = takes.min(*to);
+                            let to = &mut known.replicas[stage.ahead];
+                            *to = (replicas + run.mode.replicas).min(*to);
+                        }
+                    }
+                }
+            })?;
+        }
+        Ok(known)
+    }
+
+    /// The least devices behind an ideal if the first of them is at a place of a node; `usize::MAX` where there are none.
+    pub(super) fn devices(&self, ideal: usize, place: usize) -> usize {
+        self.devices[ideal * self.node + place]
+    }
+
+    /// The least replicas behind an ideal.
+    pub(super) fn replicas(&self, ideal: usize) -> usize {
+        self.replicas[ideal]
+    }
+}

@@ -144,8 +144,7 @@ impl Ahead {
             if !is_better && stages >= self.stages[ideal] {
                 continue;
             }
-            let moved = placement.moved(&stage.crossing);
-            if bar.keeps(space.time(stage, run, placement.ring, work + moved)) {
+            if bar.keeps(space.time(stage, run, &placement, work)) {
                 self.stages[ideal] = self.stages[ideal].min(stages);
                 if is_better {
                     self.fronts[ideal * self.node + end] = Some(front);

@@ -65,8 +65,7 @@ impl Behind {
                         if !placement.fits || takes > space.modes.devices {
                             continue;
                         }
-                        let moved = placement.moved(&stage.crossing);
-                        if space.time(stage, &run, placement.ring, work + moved) <= limit {
+                        if space.time(stage, &run, &placement, work) <= limit {
                             let to = &mut known.devices[stage.ahead * node + placement.start];
                             *to = takes.min(*to);
                             let to = &mut known.replicas[stage.ahead];

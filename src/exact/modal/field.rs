@@ -130,12 +130,11 @@ fn is_of_use(
         };
         (0..space.node).any(|end| {
             let placement = space.placement(&run, end);
-            let moved = placement.moved(&stage.crossing);
             let takes = ahead.devices(stage.ahead, placement.start);
             let takes = takes.map(|takes| takes + run.devices);
             placement.fits
                 && takes.is_some_and(|takes| takes.saturating_add(behind.devices(ideal, end)) <= devices)
-                && space.time(stage, &run, placement.ring, work + moved) <= ceiling
+                && space.time(stage, &run, &placement, work) <= ceiling
         })
     })
 }

@@ -20,6 +20,9 @@ pub(super) struct Lattice {
 /// How often the clock and memory are looked at: once in so many ideals.
 const LOOK: usize = 1024;
 
+/// So many are always there.
+const FEW_BYTES: usize = 1 << 20;
+
 impl Lattice {
     /// Ideals of items with these predecessors; only those along the numbering of the items, if plans are to follow it.
     pub(super) fn new(
@@ -39,7 +42,8 @@ impl Lattice {
         while below.len() < sets.len() {
             if below.len().is_multiple_of(LOOK) {
                 control.check_limits()?;
-                if bytes(items, sets.len()) > control.room_bytes() {
+                let bytes = bytes(items, sets.len());
+                if bytes > FEW_BYTES && bytes > control.room_bytes() {
                     return Err(StoppedBy::MemoryLimit);
                 }
             }

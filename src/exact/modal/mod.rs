@@ -119,6 +119,8 @@ impl Solver<'_> {
             open => open.saturating_sub(1),
         };
         let most = self.search.most();
+        // Passes without a plan since the last plan.
+        let mut failed = 0;
         while low < open && !self.incumbent.is_done() {
             limit = limit.clamp(low, most.max(low));
             let question = Question {
@@ -131,8 +133,10 @@ impl Solver<'_> {
                 Pass::Found(assignment, modes) => {
                     self.offer(assignment, modes);
                     open = open.min(limit).min(self.incumbent.upper_ns);
+                    failed = 0;
                 }
                 Pass::Exhausted(next) => {
+                    failed += 1;
                     low = match limit >= most {
                         true => u64::MAX,
                         false => next.max(limit + 1).min(most + 1),
@@ -149,7 +153,11 @@ impl Solver<'_> {
                     step = step.saturating_mul(2);
                     limit.saturating_add(step)
                 }
-                open => low + open.saturating_sub(1).saturating_sub(low) / 2,
+                open => {
+                    // The best plan is often found long before it is proved: each failure is a reason to ask nearer to it.
+                    let last = open.saturating_sub(1);
+                    last - (last.saturating_sub(low) >> (2 * failed + 1).min(63))
+                }
             };
         }
         Ok(())

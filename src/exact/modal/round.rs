@@ -24,12 +24,49 @@ pub(super) struct Round<'s, 'a> {
     reached: Reached,
 }
 
+/// Memory is looked at once in so many bytes.
+const LOOK_BYTES: usize = 1 << 24;
+
 /// The end of a stage: the ideal that it ends, and labels behind it that begin at a place of a node.
 struct End {
     behind: usize,
     place: usize,
     labels: Vec<usize>,
     least_devices: usize,
+}
+
+/// What a stage takes somewhere with the fastest ways of its layers, if no tensor goes farther than over the boundary.
+struct Timed {
+    /// Its layers.
+    work: u64,
+    /// What crosses its ends.
+    moved: u64,
+    replicas: u64,
+    ring: u64,
+    /// All of it.
+    time: u64,
+}
+
+impl Timed {
+    fn new(space: &Space, stage: &Stage, run: &Run, placement: &Placement) -> Self {
+        let mut timed = Self {
+            work: stage.sum.time,
+            moved: placement.moved(&stage.crossing),
+            replicas: run.mode.replicas as u64,
+            ring: space.ring(stage, run, placement),
+            time: 0,
+        };
+        timed.time = (timed.work + timed.moved).div_ceil(timed.replicas) + timed.ring;
+        timed
+    }
+
+    /// The same where its layers and what else it pays take so long.
+    fn with(&self, work: u64) -> u64 {
+        match work == self.work {
+            true => self.time,
+            false => (work + self.moved).div_ceil(self.replicas) + self.ring,
+        }
+    }
 }
 
 impl<'s, 'a> Round<'s, 'a> {
@@ -61,6 +98,7 @@ impl<'s, 'a> Round<'s, 'a> {
         bar: &mut Bar,
     ) -> Result<Option<(Assignment, Chosen)>, StoppedBy> {
         let space = self.space;
+        let mut looked = 0;
         for behind in (1..space.lattice.len()).rev() {
             let ends = self.ends(behind);
             if ends.is_empty() {
@@ -69,8 +107,11 @@ impl<'s, 'a> Round<'s, 'a> {
             stages.each(space, behind, bar, &mut |stage, bar| {
                 self.take_off(stage, &ends, bar)
             })?;
-            if self.reached.bytes() > space.control.room_bytes() {
-                return Err(StoppedBy::MemoryLimit);
+            if self.reached.bytes() > looked + LOOK_BYTES {
+                looked = self.reached.bytes();
+                if looked > space.control.room_bytes() {
+                    return Err(StoppedBy::MemoryLimit);
+                }
             }
             if !self.least_again && self.ending().is_some() {
                 break;
@@ -118,13 +159,19 @@ impl<'s, 'a> Round<'s, 'a> {
                 let Some(ahead) = ahead.filter(|_| placement.fits) else {
                     continue;
                 };
-                if !bar.keeps(space.least_time(stage, &run)) {
+                let fastest = Timed::new(space, stage, &run, &placement);
+                if !bar.keeps(fastest.time) {
                     continue;
                 }
                 for &at in &end.labels {
                     let label = self.reached.labels[at];
                     if label.devices + run.devices + ahead <= space.modes.devices {
-                        self.extend((at, label), (stage, end.behind), (&run, &placement), bar);
+                        self.extend(
+                            (at, label),
+                            (stage, end.behind),
+                            (&run, &placement, &fastest),
+                            bar,
+                        );
                     }
                 }
             }
@@ -161,7 +208,7 @@ impl<'s, 'a> Round<'s, 'a> {
         &mut self,
         (at, label): (usize, Label),
         (stage, behind): (&mut Stage, usize),
-        (run, placement): (&Run, &Placement),
+        (run, placement, fastest): (&Run, &Placement, &Timed),
         bar: &mut Bar,
     ) {
         if !self.leaves_stages(label.stages, stage.ahead) {
@@ -173,7 +220,6 @@ impl<'s, 'a> Round<'s, 'a> {
         let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
             return;
         };
-        let moved = placement.moved(&stage.crossing);
         let counted = |is_counted: bool, number: usize| if is_counted { number } else { 0 };
         let mut next = Label {
             devices: label.devices + run.devices,
@@ -194,8 +240,7 @@ impl<'s, 'a> Round<'s, 'a> {
         space
             .watched
             .ways(space, stage, placement, label.account, &mut |paid| {
-                let time = space.time(stage.0, run, placement.ring, work + moved + paid.ticks);
-                if bar.keeps(time) {
+                if bar.keeps(fastest.with(work + paid.ticks)) {
                     next.account = paid.account;
                     self.reached.add(placement.start, next);
                 }

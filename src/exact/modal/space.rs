@@ -92,13 +92,17 @@ impl<'a> Space<'a> {
         self.placements[mode * self.node + end]
     }
 
-    /// The time of a stage between its micro-batches: its layers take `work`, and tensors that cross `moved`.
-    pub(super) fn time(&self, stage: &Stage, run: &Run, ring: usize, work_and_moved: u64) -> u64 {
-        let replicas = run.mode.replicas;
-        let ring = self
-            .modes
-            .synchronization(stage.sum.gradient_bytes, replicas, ring);
-        work_and_moved.div_ceil(replicas as u64) + ring
+    /// The time of a stage between its micro-batches: its layers take `work`, and no tensor goes farther than over the boundary.
+    pub(super) fn time(&self, stage: &Stage, run: &Run, placement: &Placement, work: u64) -> u64 {
+        let each = work + placement.moved(&stage.crossing);
+        each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
+    }
+
+    /// What the exchange of gradients adds to that.
+    pub(super) fn ring(&self, stage: &Stage, run: &Run, placement: &Placement) -> u64 {
+        let gradient_bytes = stage.sum.gradient_bytes;
+        self.modes
+            .synchronization(gradient_bytes, run.mode.replicas, placement.ring)
     }
 
     /// No stage of these replicas takes less, wherever it lies.

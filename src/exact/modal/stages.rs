@@ -3,7 +3,7 @@
 use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
-use crate::modes::{ModalTransfer, Modes, StageMode};
+use crate::modes::{BETWEEN, INSIDE, ModalTransfer, Modes, StageMode};
 use crate::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -93,7 +93,9 @@ pub(super) fn payment(
     });
     let side = is_ahead.map(|is_ahead| if is_ahead { Side::Ahead } else { Side::Behind });
     let side = side.reduce(|one, other| if one == other { one } else { Side::Both })?;
-    Some((side, [0, 1].map(|level| transfer.ticks[level] + most[level])))
+    let ticks = [0, 1].map(|level| transfer.ticks[level] + most[level]);
+    // A tensor may go between nodes though the boundary lies inside one: where that were cheaper, it is what is paid at least.
+    Some((side, [ticks[INSIDE].min(ticks[BETWEEN]), ticks[BETWEEN]]))
 }
 
 impl Stage {

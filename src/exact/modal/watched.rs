@@ -7,7 +7,7 @@ use crate::exact::bits;
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::{Placement, Space};
 use crate::exact::modal::stages::{Side, Stage, payment};
-use crate::modes::{BETWEEN, Chosen, INSIDE, ModalTransfer, Modes};
+use crate::modes::{BETWEEN, Chosen, INSIDE, Modes};
 
 /// A set of watched transfers: a bit for each.
 pub(super) type Mask = u64;
@@ -23,17 +23,27 @@ const MOST_CHOICES: usize = 10;
 pub(super) struct Watched {
     /// Their positions in [`Modes::transfers`].
     transfers: Vec<usize>,
-    /// For each ideal, those with ends on both sides of the boundary behind it.
-    crossing: Vec<Mask>,
+    /// For each ideal, those with ends on both sides of the boundary behind it, and those whose producer it holds.
+    at: Vec<AtBoundary>,
+}
+
+/// Watched transfers at a boundary.
+#[derive(Clone, Copy, Debug, Default)]
+struct AtBoundary {
+    /// With ends on both sides.
+    crossing: Mask,
+    /// With the producer ahead.
+    produced: Mask,
 }
 
 /// What a label promises and knows of the watched transfers that cross the boundary ahead of its stages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    /// Those with an end in a stage that begins in a later node than the first of these stages.
+    /// Those that reach a later node than the one in which these stages begin: a consumer begins there if the producer is ahead, else the
+    /// producer does.
     pub far: Mask,
-    /// Those that these stages pay as if they stayed inside a node: their ends ahead must lie in stages that end in the node in which
-    /// these stages begin.
+    /// Those that these stages pay as if they stayed inside a node. What is ahead of them must lie in stages that end in the node in which
+    /// these stages begin: the producer, or all consumers if the producer is behind.
     pub promised: Mask,
 }
 
@@ -54,33 +64,31 @@ pub(super) struct Paid {
 }
 
 impl Watched {
-    /// Watches further transfers; whether there were any that can be watched, and room for them.
+    /// Watches further transfers; whether there were any, and room for them.
     pub(super) fn add(&mut self, modes: &Modes, lattice: &Lattice, transfers: &[usize]) -> bool {
         let before = self.transfers.len();
         for &t in transfers {
-            let has_room = self.transfers.len() < MOST && !self.transfers.contains(&t);
-            if has_room && goes_one_way(&modes.transfers[t], lattice) {
+            if self.transfers.len() < MOST && !self.transfers.contains(&t) {
                 self.transfers.push(t);
             }
         }
         let ideals = 0..lattice.len();
-        self.crossing = ideals
-            .map(|ideal| self.crossing_of(modes, lattice.set(ideal)))
+        self.at = ideals
+            .map(|ideal| self.at_boundary(modes, lattice.set(ideal)))
             .collect();
         self.transfers.len() > before
     }
 
-    fn crossing_of(&self, modes: &Modes, set: &[u64]) -> Mask {
-        let mut mask = 0;
+    fn at_boundary(&self, modes: &Modes, set: &[u64]) -> AtBoundary {
+        let mut at = AtBoundary::default();
         for (bit, &t) in self.transfers.iter().enumerate() {
             let transfer = &modes.transfers[t];
-            let mut ends = transfer.consumers.iter().copied().chain([transfer.producer]);
-            let is_in = |end: usize| bits::contains(set, end);
-            if ends.clone().any(is_in) && !ends.all(is_in) {
-                mask |= 1 << bit;
-            }
+            let is_produced = bits::contains(set, transfer.producer);
+            let crosses = |&to: &usize| bits::contains(set, to) != is_produced;
+            at.crossing |= Mask::from(transfer.consumers.iter().any(crosses)) << bit;
+            at.produced |= Mask::from(is_produced) << bit;
         }
-        mask
+        at
     }
 
     /// Every way that a stage may pay for watched transfers, behind stages of which `account` is known.
@@ -92,15 +100,15 @@ impl Watched {
         account: Account,
         pay: &mut dyn FnMut(Paid),
     ) {
-        let crossing = |ideal: usize| self.crossing.get(ideal).copied().unwrap_or(0);
-        let crosses = [stage.ahead, behind].map(crossing);
-        if crosses == [0, 0] {
+        let at = |ideal: usize| self.at.get(ideal).copied().unwrap_or_default();
+        let [front, back] = [stage.ahead, behind].map(at);
+        if front.crossing | back.crossing == 0 {
             pay(Paid::default());
             return;
         }
-        let [ahead, behind_it] = crosses;
+        let own = back.produced & !front.produced;
         let begins_node = placement.ahead == BETWEEN;
-        let carried = account.promised & ahead;
+        let carried = account.promised & front.crossing & !own;
         if carried != 0 && (begins_node || placement.ring == BETWEEN) {
             return;
         }
@@ -109,19 +117,24 @@ impl Watched {
             let leaves_node = placement.ring == BETWEEN || placement.behind == BETWEEN;
             let far = if leaves_node { Mask::MAX } else { account.far };
             paid.account = Account {
-                far: far & ahead & behind_it,
+                far: far & front.crossing & back.crossing & !own,
                 promised: carried,
             };
         }
         let mut choices = Vec::new();
-        for bit in bits::members([(ahead & !carried) | (behind_it & account.far)]) {
-            match self.beyond(space, (stage, behind), bit) {
-                Some((Side::Behind, ticks)) if placement.behind == INSIDE && account.far >> bit & 1 == 1 => {
-                    paid.ticks += ticks;
-                }
-                Some((Side::Ahead, ticks)) if placement.ahead == INSIDE && carried >> bit & 1 == 0 => {
-                    choices.push((bit, ticks));
-                }
+        for bit in bits::members([front.crossing | back.crossing]) {
+            let is_in = |mask: Mask| mask >> bit & 1 == 1;
+            let Some((side, ticks)) = self.beyond(space, (stage, behind), bit) else {
+                continue;
+            };
+            // What the level of a boundary has paid for is not paid for again.
+            let [near_ahead, near_behind] = [placement.ahead, placement.behind].map(|level| level == INSIDE);
+            let is_far = near_behind && is_in(account.far);
+            match side {
+                Side::Behind if is_far => paid.ticks += ticks,
+                Side::Both if is_far && near_ahead => paid.ticks += ticks,
+                Side::Ahead if near_ahead && !is_in(carried) => choices.push((bit, ticks)),
+                Side::Both if near_ahead && near_behind => choices.push((bit, ticks)),
                 _ => {}
             }
         }
@@ -149,26 +162,6 @@ impl Watched {
         let beyond = ticks[BETWEEN].saturating_sub(ticks[INSIDE]);
         (beyond > 0).then_some((side, beyond))
     }
-}
-
-/// Whether in every plan the producer comes first, or in every plan last. Only then all ends on one side of a boundary are alike.
-fn goes_one_way(transfer: &ModalTransfer, lattice: &Lattice) -> bool {
-    let holds = |ideal: usize, item: usize| bits::contains(lattice.set(ideal), item);
-    let ends = |ideal: usize| {
-        (
-            holds(ideal, transfer.producer),
-            transfer.consumers.iter().map(move |&to| holds(ideal, to)),
-        )
-    };
-    let is_first = |ideal: usize| {
-        let (producer, mut consumers) = ends(ideal);
-        producer || !consumers.any(|is_in| is_in)
-    };
-    let is_last = |ideal: usize| {
-        let (producer, mut consumers) = ends(ideal);
-        !producer || consumers.all(|is_in| is_in)
-    };
-    (0..lattice.len()).all(is_first) || (0..lattice.len()).all(is_last)
 }
 
 /// Transfers of a plan that go between nodes although a boundary that they cross at an end lies inside one, in stages that take longer than

@@ -137,10 +137,7 @@ impl Draw {
             let layer = &mut network.layers[at];
             layer.tie = Some(layer.id.clone());
             let mut modes = layer.modes.clone();
-            layer
-                .modes
-                .iter_mut()
-                .for_each(|mode| mode.backward_ms = None);
+            layer.modes.iter_mut().for_each(|mode| mode.backward_ms = None);
             modes.iter_mut().for_each(|mode| mode.forward_ms = None);
             let backward = LayerSpec {
                 id: operator(at),

@@ -7,7 +7,8 @@ use crate::plan::StoppedBy;
 /// Least devices and replicas behind every ideal.
 pub(super) struct Behind {
     node: usize,
-    /// By ideal and the place of a node where the stages behind begin; `usize::MAX` where there are none within the limit.
+    /// By ideal and the place of a node where the stages behind begin; `usize::MAX` where there are none within the limit, or they leave too
+    /// few devices for the work ahead.
     devices: Vec<usize>,
     /// By ideal.
     replicas: Vec<usize>,
@@ -41,12 +42,20 @@ impl Behind {
             next: u64::MAX,
         };
         for behind in (1..ideals).rev() {
+            let room = space
+                .modes
+                .devices
+                .saturating_sub(space.least_devices(behind, limit));
+            let own = &mut known.devices[behind * node..][..node];
+            for devices in own.iter_mut().filter(|devices| **devices > room) {
+                *devices = usize::MAX;
+            }
+            let own = own.to_vec();
             let replicas = known.replicas[behind];
-            if replicas == usize::MAX {
+            let least = own.iter().copied().min().unwrap_or(usize::MAX);
+            if least == usize::MAX {
                 continue;
             }
-            let own = known.devices[behind * node..][..node].to_vec();
-            let least = own.iter().copied().min().unwrap_or(0);
             stages.each(space, behind, &mut bar, &mut |stage, _| {
                 for run in space.runs(stage.degree) {
                     if least + run.devices > space.modes.devices {

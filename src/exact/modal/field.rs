@@ -47,7 +47,15 @@ impl<'a> Field<'a> {
         };
         let behind = Behind::new(space, stages, ceiling)?;
         let ahead = Ahead::new(space, stages, &behind, bar)?;
-        stages.keep(space, &mut bar, &mut |ideal, stage| {
+        let is_end = |ideal: usize| {
+            (0..space.node).any(|place| {
+                let devices = ahead.devices(ideal, place);
+                devices.is_some_and(|devices| {
+                    devices.saturating_add(behind.devices(ideal, place)) <= space.modes.devices
+                })
+            })
+        };
+        stages.keep(space, &mut bar, &is_end, &mut |ideal, stage| {
             is_of_use(space, (ideal, stage), (&ahead, &behind), ceiling)
         })?;
         (self.behind, self.ceiling) = (behind, ceiling);

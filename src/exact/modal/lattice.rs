@@ -94,6 +94,17 @@ impl Lattice {
         below.map(|&(item, left)| (item as usize, left as usize))
     }
 
+    /// A sum over the items of each ideal.
+    pub(super) fn sums(&self, of_items: &[u64]) -> Vec<u64> {
+        let mut sums = vec![0; self.len()];
+        for ideal in 1..self.len() {
+            if let Some((item, left)) = self.below(ideal).next() {
+                sums[ideal] = sums[left] + of_items[item];
+            }
+        }
+        sums
+    }
+
     /// The items of the stage between two ideals.
     pub(super) fn stage(&self, ahead: usize, behind: usize) -> Vec<usize> {
         bits::without(self.set(behind), self.set(ahead)).collect()

@@ -1,7 +1,7 @@
 //! What all passes over one lattice share: what stages may be, and where they lie in their nodes.
 
 use crate::control::Control;
-use crate::exact::modal::items::Sum;
+use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::stages::{Crossing, Stage};
 use crate::exact::modal::watched::Watched;
@@ -14,6 +14,8 @@ pub(super) struct Space<'a> {
     pub lattice: Lattice,
     /// What each item adds to a stage, by degree.
     pub sums: Vec<Vec<Sum>>,
+    /// The least time that each ideal takes of all devices together.
+    device_times: Vec<u64>,
     /// Devices of a node; 1 where links have one level.
     pub node: usize,
     /// Transfers whose levels labels keep account of.
@@ -66,6 +68,7 @@ impl<'a> Space<'a> {
         Self {
             modes,
             control,
+            device_times: lattice.sums(&items::device_times(modes, &sums)),
             lattice,
             sums,
             node,
@@ -84,6 +87,12 @@ impl<'a> Space<'a> {
             devices: tensor * replicas,
         });
         runs.take_while(|run| run.devices <= modes.devices)
+    }
+
+    /// No fewer devices run an ideal within a limit: all of them share its work evenly.
+    pub(super) fn least_devices(&self, ideal: usize, limit: u64) -> usize {
+        let devices = self.device_times[ideal].div_ceil(limit.max(1));
+        devices.min(self.modes.devices as u64 + 1) as usize
     }
 
     /// Where a stage lies whose last device is just before a place of a node.

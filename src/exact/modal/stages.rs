@@ -177,24 +177,30 @@ impl Stages {
         }
     }
 
-    /// Keeps those that are of use, in a list if there is room for it.
+    /// Keeps those that are of use, off the ends of some ideals, in a list if there is room for it.
     pub(super) fn keep(
         &mut self,
         space: &Space,
         bar: &mut Bar,
+        is_end: &dyn Fn(usize) -> bool,
         is_of_use: &mut dyn FnMut(usize, &mut Stage) -> bool,
     ) -> Result<(), StoppedBy> {
         if let Some(listed) = &mut self.listed {
             for (behind, stages) in listed.iter_mut().enumerate() {
                 space.control.check_limits()?;
-                stages.retain_mut(|stage| is_of_use(behind, stage));
+                let is_end = is_end(behind);
+                stages.retain_mut(|stage| is_end && is_of_use(behind, stage));
             }
             return Ok(());
         }
         let room = space.control.room_bytes() / 2 / size_of::<Stage>();
         let mut count = 0;
         let mut listed = vec![Vec::new(); space.lattice.len()];
-        for (behind, own) in listed.iter_mut().enumerate() {
+        for (behind, own) in listed
+            .iter_mut()
+            .enumerate()
+            .filter(|(behind, _)| is_end(*behind))
+        {
             self.walk.from(space, behind, bar, &mut |stage, _| {
                 if count <= room && is_of_use(behind, stage) {
                     own.push(stage.clone());

@@ -1,7 +1,7 @@
 //! What the stages behind an ideal take at least, in any plan within a limit.
 
 use crate::exact::modal::space::Space;
-use crate::exact::modal::stages::{Bar, Stages};
+use crate::exact::modal::stages::{Bar, Stage, Stages};
 use crate::plan::StoppedBy;
 
 /// Least devices and replicas behind every ideal.
@@ -51,40 +51,42 @@ impl Behind {
                 *devices = usize::MAX;
             }
             let own = own.to_vec();
-            let replicas = known.replicas[behind];
-            let least = own.iter().copied().min().unwrap_or(usize::MAX);
-            if least == usize::MAX {
+            if own.iter().all(|&devices| devices == usize::MAX) {
                 continue;
             }
-            stages.each(space, behind, &mut bar, &mut |stage, _| {
-                for run in space.runs(stage.degree) {
-                    if least + run.devices > space.modes.devices {
-                        break;
-                    }
-                    if space.least_time(stage, &run) > limit {
-                        continue;
-                    }
-                    let in_flight = space.modes.flight.of(run.mode.replicas, replicas);
-                    let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
-                        continue;
-                    };
-                    for (end, &devices) in own.iter().enumerate() {
-                        let placement = space.placement(&run, end);
-                        let takes = devices.saturating_add(run.devices);
-                        if !placement.fits || takes > space.modes.devices {
-                            continue;
-                        }
-                        if space.time(stage, &run, &placement, work) <= limit {
-                            let to = &mut known.devices[stage.ahead * node + placement.start];
-                            *to = takes.min(*to);
-                            let to = &mut known.replicas[stage.ahead];
-                            *to = (replicas + run.mode.replicas).min(*to);
-                        }
-                    }
-                }
+            stages.each(space, behind, &mut bar, &mut |stage, bar| {
+                known.extend(space, (behind, &own), stage, bar.limit);
             })?;
         }
         Ok(known)
+    }
+
+    /// Takes a stage off ahead of so many devices, by the place where they begin, in all its modes.
+    fn extend(&mut self, space: &Space, (behind, own): (usize, &[usize]), stage: &mut Stage, limit: u64) {
+        let replicas = self.replicas[behind];
+        let least = own.iter().copied().min().unwrap_or(usize::MAX);
+        let fits = |devices: usize| devices <= space.modes.devices;
+        let runs = space.runs(stage.degree);
+        for run in runs.take_while(|run| fits(least.saturating_add(run.devices))) {
+            if space.least_time(stage, &run) > limit {
+                continue;
+            }
+            let in_flight = space.modes.flight.of(run.mode.replicas, replicas);
+            let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
+                continue;
+            };
+            for (end, &devices) in own.iter().enumerate() {
+                let placement = space.placement(&run, end);
+                let takes = devices.saturating_add(run.devices);
+                let is_open = placement.fits && fits(takes);
+                if is_open && space.time(stage, &run, &placement, work) <= limit {
+                    let to = &mut self.devices[stage.ahead * self.node + placement.start];
+                    *to = takes.min(*to);
+                    let to = &mut self.replicas[stage.ahead];
+                    *to = (replicas + run.mode.replicas).min(*to);
+                }
+            }
+        }
     }
 
     /// The least devices behind an ideal if the first of them is at a place of a node; `usize::MAX` where there are none.

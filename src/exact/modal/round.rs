@@ -149,30 +149,28 @@ impl<'s, 'a> Round<'s, 'a> {
         let Some(ahead) = self.least_ahead(stage.ahead) else {
             return;
         };
-        for end in ends {
-            for run in space.runs(stage.degree) {
-                if end.least_devices + run.devices + ahead > space.modes.devices {
-                    break;
-                }
-                let placement = space.placement(&run, end.place);
-                let ahead = self.devices_ahead(stage.ahead, placement.start);
-                let Some(ahead) = ahead.filter(|_| placement.fits) else {
-                    continue;
-                };
-                let fastest = Timed::new(space, stage, &run, &placement);
-                if !bar.keeps(fastest.time) {
-                    continue;
-                }
-                for &at in &end.labels {
-                    let label = self.reached.labels[at];
-                    if label.devices + run.devices + ahead <= space.modes.devices {
-                        self.extend(
-                            (at, label),
-                            (stage, end.behind),
-                            (&run, &placement, &fastest),
-                            bar,
-                        );
-                    }
+        let degree = stage.degree;
+        let runs = ends
+            .iter()
+            .flat_map(|end| space.runs(degree).map(move |run| (end, run)));
+        for (end, run) in runs {
+            if end.least_devices + run.devices + ahead > space.modes.devices {
+                continue;
+            }
+            let placement = space.placement(&run, end.place);
+            let ahead = self.devices_ahead(stage.ahead, placement.start);
+            let Some(ahead) = ahead.filter(|_| placement.fits) else {
+                continue;
+            };
+            let fastest = Timed::new(space, stage, &run, &placement);
+            if !bar.keeps(fastest.time) {
+                continue;
+            }
+            for &at in &end.labels {
+                let label = self.reached.labels[at];
+                if label.devices + run.devices + ahead <= space.modes.devices {
+                    let mode = (&run, &placement, &fastest);
+                    self.extend((at, label), (stage, end.behind), mode, bar);
                 }
             }
         }
@@ -237,14 +235,13 @@ impl<'s, 'a> Round<'s, 'a> {
             ..label
         };
         let stage = (&*stage, behind);
-        space
-            .watched
-            .ways(space, stage, placement, label.account, &mut |paid| {
-                if bar.keeps(fastest.with(work + paid.ticks)) {
-                    next.account = paid.account;
-                    self.reached.add(placement.start, next);
-                }
-            });
+        let known = (placement, label.account);
+        space.watched.ways(space, stage, known, &mut |paid| {
+            if bar.keeps(fastest.with(work + paid.ticks)) {
+                next.account = paid.account;
+                self.reached.add(placement.start, next);
+            }
+        });
     }
 
     /// The plan that a label ends.

@@ -96,8 +96,7 @@ impl Watched {
         &self,
         space: &Space,
         (stage, behind): (&Stage, usize),
-        placement: &Placement,
-        account: Account,
+        (placement, account): (&Placement, Account),
         pay: &mut dyn FnMut(Paid),
     ) {
         let at = |ideal: usize| self.at.get(ideal).copied().unwrap_or_default();

@@ -295,8 +295,19 @@ impl Checker<'_> {
                     away.entry(stage).or_default().push(to);
                 }
             }
-            let link_to =
-                |stage: usize| self.link_between(placed[home].devices[1] - 1, placed[stage].devices[0]);
+            // From the last device of whichever stage comes first in the pipeline to the first of the other.
+            let ends = |stage: usize| {
+                let (one, other) = (home.min(stage), home.max(stage));
+                [placed[one].devices[1] - 1, placed[other].devices[0]]
+            };
+            let link_to = |stage: usize| {
+                let [one, other] = ends(stage);
+                self.link_between(one, other)
+            };
+            let is_near = |stage: &&usize| {
+                let [one, other] = ends(**stage);
+                self.is_inside(one, other)
+            };
             let pass = usize::from(self.layer(tensor.producer).backward);
             let own = |layer: usize, of: fn(&LayerMode) -> &Vec<(usize, u64)>, other: usize| {
                 let bytes = modes[layer]
@@ -311,7 +322,7 @@ impl Checker<'_> {
                 let ns = moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
                 sums[stage].add_moved(pass, RECEIVED, ns, has_gradients);
             }
-            if let Some((&farthest, _)) = away.last_key_value() {
+            if let Some(&farthest) = away.keys().find(|stage| !is_near(stage)).or(away.keys().next()) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
                 let ns = moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));

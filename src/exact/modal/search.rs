@@ -7,7 +7,7 @@ use crate::exact::modal::field::Field;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::Space;
-use crate::modes::{BETWEEN, Chosen, INSIDE, Knapsack, Modes};
+use crate::modes::{Chosen, Knapsack, Modes};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 

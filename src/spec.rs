@@ -123,6 +123,9 @@ pub struct ModeSpec {
     /// Backward time of a micro-batch in ms, with what is computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<f64>,
+    /// Measured times by device kind, as of a layer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, TimesSpec>,
     /// Work for the roofline model, where no time is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkSpec>,

@@ -36,6 +36,7 @@ const LAYERS: &[&[&str]] = &[
     &["cost"],
     &["device_levels", "ideals", "labels", "plan"],
     &["control", "simulate"],
+    &["schedules"],
     // How one is found and accepted.
     &["check", "export", "formulations"],
     &["heuristics", "solver"],

@@ -124,6 +124,8 @@
 //!   objective, computed again, meets the bound.
 //! * Costs belong to tensors, not to edges.
 
+#[doc(hidden)]
+pub mod best_schedule;
 pub mod bound_source;
 #[doc(hidden)]
 pub mod check;

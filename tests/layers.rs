@@ -40,7 +40,7 @@ const LAYERS: &[&[&str]] = &[
     // How one is found and accepted.
     &["check", "export", "formulations"],
     &["heuristics", "solver"],
-    &["in_time"],
+    &["best_schedule", "in_time"],
     &["exact"],
     &["tied_cuts"],
     &["methods", "narrower"],

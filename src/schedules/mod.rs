@@ -12,11 +12,13 @@
 
 mod chunks;
 mod from_plan;
+mod pattern;
 pub mod rules;
 mod run;
 
 pub use chunks::{Chunk, Chunks, Placement};
 pub use from_plan::{Moves, chunks_of_plan};
+pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Wait, run};
 
 use std::fmt;

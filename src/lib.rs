@@ -82,6 +82,7 @@
 //! | what is said where no plan fits the memory | `least_memory` |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
+//! | the best order of operations, proved | [`best_schedule`] |
 //! | a published order of operations: interleaved, zero bubble, V | [`schedules::rules`]: one file and one row of [`schedules::rules::RULES`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |

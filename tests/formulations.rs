@@ -131,7 +131,7 @@ fn cyclic_programs() -> Vec<Program> {
         let mut chunks = Chunks::even(devices, 2, Placement::V, chunk);
         chunks.may_split = may_split;
         chunks.room[0] = Some(5);
-        for goal in [cyclic::Goal::Peak, cyclic::Goal::Room] {
+        for goal in [cyclic::Goal::Peak, cyclic::Goal::Excess] {
             let asked = cyclic::Asked {
                 chunks: &chunks,
                 slot_ns: 1,

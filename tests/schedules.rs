@@ -1,6 +1,6 @@
 //! Published schedules as rules: bubbles and peaks of their papers on even chunks, and orders that cannot be run.
 
-use stagecut::schedules::rules::{RULES, Shape, find};
+use stagecut::schedules::rules::{RULES, Rule, Shape, find};
 use stagecut::schedules::{Chunk, Chunks, Operation, Order, OrderFault, Phase, Placement, Ran, run};
 
 /// Times of the two forms that the papers speak of, and of others: F, B without weights, W.
@@ -172,33 +172,38 @@ fn bubble_and_peak_of_dualpipe() {
 /// Every rule writes an order that can be run, for any number of micro-batches that it is for.
 #[test]
 fn every_order_can_be_run() {
+    let placed = [
+        (1, Placement::Loop),
+        (2, Placement::Loop),
+        (2, Placement::V),
+        (3, Placement::V),
+    ];
     for rule in RULES {
         let mut applied = 0;
-        for p in 1..=6 {
-            for (v, placement) in [
-                (1, Placement::Loop),
-                (2, Placement::Loop),
-                (2, Placement::V),
-                (3, Placement::V),
-            ] {
-                for m in 1..=14 {
-                    let chunks = even(p, v, placement, [3, 4, 2]);
-                    let Some(order) = rule.order(&Shape::of(&chunks, m).expect("even")) else {
-                        continue;
-                    };
-                    let ran = run(&chunks, &order, m)
-                        .unwrap_or_else(|fault| panic!("{} p={p} m={m}: {fault}", rule.name));
-                    let split = run(&chunks, &order.split(), m).expect("both gradients in turn");
-                    assert!(split.makespan_ns <= ran.makespan_ns, "{} p={p} m={m}", rule.name);
-                    let parts = order.devices.iter().flatten();
-                    let is_part = |operation: &Operation| operation.phase == Phase::WeightGradient;
-                    assert!(rule.splits || !parts.clone().any(is_part), "{}", rule.name);
-                    applied += 1;
-                }
+        for (p, m) in (1..=6).flat_map(|p| (1..=14).map(move |m| (p, m))) {
+            for (v, placement) in placed {
+                let chunks = even(p, v, placement, [3, 4, 2]);
+                let order = rule.order(&Shape::of(&chunks, m).expect("even"));
+                applied += usize::from(order.is_some());
+                order
+                    .iter()
+                    .for_each(|order| assert_runs(rule, &chunks, order, m));
             }
         }
         assert!(applied > 20, "{}: {applied}", rule.name);
     }
+}
+
+fn assert_runs(rule: &Rule, chunks: &Chunks, order: &Order, m: usize) {
+    let named = format!("{} p={} m={m}", rule.name, chunks.devices());
+    let ran = run(chunks, order, m).unwrap_or_else(|fault| panic!("{named}: {fault}"));
+    let split = run(chunks, &order.split(), m).expect("both gradients in turn");
+    assert!(split.makespan_ns <= ran.makespan_ns, "{named}");
+    let is_part = |operation: &Operation| operation.phase == Phase::WeightGradient;
+    assert!(
+        rule.splits || !order.devices.iter().flatten().any(is_part),
+        "{named}"
+    );
 }
 
 #[test]
@@ -271,19 +276,26 @@ fn orders_that_cannot_be_run_are_named() {
     for (found, expected) in &cases {
         assert!(found.contains(expected), "{found}");
     }
+}
+
+#[test]
+fn devices_that_wait_for_each_other_are_named() {
+    let chunks = even(2, 1, Placement::Loop, [1, 1, 1]);
+    let mut order = order("1f1b", &chunks, 2);
     // Backward of the first micro-batch before forward of the second: with room for one, that is no deadlock.
     let mut tight = chunks.clone();
     tight.room[0] = Some(1);
-    let mut order = good.clone();
     order.devices[0].swap(1, 2);
     assert_eq!(run(&tight, &order, 2).expect("it can be run").peak[0], 1);
     // Each of two devices waits for what stands behind what the other waits with.
-    order.devices[0] = vec![
-        Operation::new(0, Phase::Forward, 0),
-        Operation::new(0, Phase::Backward, 0),
-    ];
-    order.devices[0].extend([1].map(|m| Operation::new(0, Phase::Forward, m)));
-    order.devices[0].push(Operation::new(0, Phase::Backward, 1));
+    order.devices[0] = [
+        (Phase::Forward, 0),
+        (Phase::Backward, 0),
+        (Phase::Forward, 1),
+        (Phase::Backward, 1),
+    ]
+    .map(|(phase, m)| Operation::new(0, phase, m))
+    .to_vec();
     order.devices[1] = [
         (Phase::Forward, 0),
         (Phase::Forward, 1),
@@ -298,7 +310,7 @@ fn orders_that_cannot_be_run_are_named() {
     let text = OrderFault::Deadlock(waits).to_string();
     assert_eq!(
         text,
-        "found a deadlock: device 0 waits with `0B0` for `1I0` of device 1, device 1 waits with `1F1` for `0F1` of device 0"
+        "found a deadlock: device 0 waits with `0B0` for `1B0` of device 1, device 1 waits with `1F1` for `0F1` of device 0"
     );
 }
 

@@ -66,6 +66,8 @@ pub struct RepeatedPattern {
     pub period_ms: f64,
     /// The busiest device's time for a micro-batch, before it is rounded up: no period is shorter.
     pub least_period_ms: f64,
+    /// The same once every operation is rounded up to slots, in ms.
+    pub rounded_period_ms: f64,
     /// No pattern on this grid has a shorter period, in ms; absent where the period was given.
     pub period_bound_ms: Option<f64>,
     /// The most that each device holds.
@@ -235,6 +237,7 @@ impl RepeatedPattern {
             slots: pattern.period,
             period_ms: ns_to_ms(pattern.period * pattern.slot_ns),
             least_period_ms: ns_to_ms(chunks.least_period_ns()),
+            rounded_period_ms: ns_to_ms(cyclic::least_period(chunks, pattern.slot_ns) * pattern.slot_ns),
             period_bound_ms: bounds.1.map(ns_to_ms),
             peak: peaks.to_vec(),
             peak_bound: bounds.0,

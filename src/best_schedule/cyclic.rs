@@ -3,11 +3,13 @@
 //! The program is that of [`crate::formulations::cyclic`]. Patterns that come back are recomputed from the chunks by
 //! [`Pattern::peaks`], which knows no program.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::control::Control;
 use crate::formulations::cyclic::{Asked, Cyclic, Goal};
 use crate::plan::{Status, StoppedBy};
 use crate::schedules::{Chunks, Pattern, Phase};
-use crate::solver::{self, SolverError, Stop};
+use crate::solver::{self, Report, SolverError, Stop};
 
 /// Slots of a period where the grid is chosen: a finer grid loses less, and its program has more binaries.
 const MOST_SLOTS: u64 = 48;
@@ -224,26 +226,39 @@ impl Search<'_> {
     }
 
     /// Whether there was an answer before a limit came.
+    ///
+    /// The solver stops as soon as it is known whether a pattern fits: one that has no excess is found, or the bound on the excess
+    /// is above nothing.
     fn ask(&mut self, period: u64) -> Result<bool, SolverError> {
         let asked = Asked {
             chunks: self.chunks,
             slot_ns: self.slot_ns,
             period,
-            goal: Goal::Room,
+            goal: Goal::Excess,
         };
         let cyclic = Cyclic::build(&asked);
-        let solved = solver::solve(cyclic.program.clone(), None, None, self.control, &|_| {})?;
+        let is_known = AtomicBool::new(false);
+        let watch = |report: Report| {
+            if report.dual_bound > TOLERANCE || report.primal_bound < TOLERANCE {
+                is_known.store(true, Ordering::Relaxed);
+            }
+        };
+        let control = Control {
+            cancelled: Some(&is_known),
+            ..self.control.clone()
+        };
+        let solved = solver::solve(cyclic.program.clone(), None, None, &control, &watch)?;
         match (
             accepted(&cyclic, self.chunks, solved.values.as_deref()),
             solved.stop,
         ) {
             ((Some(pattern), peaks), _) if self.has_room(&peaks) => self.best = Some((pattern, peaks)),
-            (_, Stop::Infeasible) => self.bound = period + 1,
+            _ if solved.bound > TOLERANCE => self.bound = period + 1,
             (_, Stop::Limit(stopped_by)) => {
                 self.stopped_by = stopped_by;
                 return Ok(false);
             }
-            (_, Stop::Optimal) => {
+            (_, Stop::Optimal | Stop::Infeasible) => {
                 self.stopped_by = StoppedBy::SolverError;
                 return Ok(false);
             }

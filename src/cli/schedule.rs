@@ -6,14 +6,16 @@ use crate::best_schedule::answer::{Answer, Objective};
 use crate::best_schedule::{cyclic, iteration};
 use crate::control::Control;
 use crate::fault::{FaultKind, InputError};
+use crate::instance::Instance;
 use crate::plan::{self, Plan, Status};
 use crate::report;
-use crate::schedules::{Chunk, Chunks, Moves, Order, Pattern, Placement, chunks_of_plan};
+use crate::schedules::{Chunk, Chunks, Moves, Order, Pattern, Placement, chunks_of_plan, take_memory};
 use crate::simulate::default_micro_batches;
 use crate::solver::SolverError;
 use crate::units::ms_to_ns;
 
 use super::args::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
+use super::plans::accept;
 use super::progress::{catch_interrupts, interrupt_control};
 use super::{CliError, Ending, output};
 
@@ -78,6 +80,11 @@ impl Question {
             None => even(&args.chunks)?,
         };
         chunks.room.iter_mut().for_each(|room| *room = args.asked.room);
+        if let (Some(plan), Some(plan_path), Some(path)) = (plan, &args.plan, &args.instance) {
+            let instance = Instance::read(path, args.cluster.as_deref())?;
+            accept(&instance, path, plan, plan_path)?;
+            take_memory(&mut chunks, plan, &instance)?;
+        }
         let asked = &args.asked;
         let objective = asked.objective.unwrap_or(match asked.micro_batches {
             Some(_) => Objective::Iteration,

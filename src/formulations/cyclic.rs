@@ -11,8 +11,8 @@ use crate::schedules::{Chunks, Pattern, Phase};
 pub enum Goal {
     /// The least peak of the device that holds most, whatever room there is.
     Peak,
-    /// Any pattern within the room of the devices.
-    Room,
+    /// The least that any device holds more than it has room for: nothing, if a pattern fits.
+    Excess,
 }
 
 /// A pattern to look for.
@@ -91,7 +91,7 @@ impl Cyclic {
         }
         match asked.goal {
             Goal::Peak => cyclic.peak(asked),
-            Goal::Room => cyclic.room(asked),
+            Goal::Excess => cyclic.room(asked),
         }
         cyclic
     }
@@ -128,13 +128,7 @@ impl Cyclic {
             for &phase in phases {
                 let is_first = chunk == 0 && phase == Phase::Forward;
                 let label = format!("{chunk}{}", phase.letter());
-                let slot = (0..asked.period).map(|slot| {
-                    let most = if is_first && slot > 0 { 0 } else { 1 };
-                    let name = format!("slot[{label},{slot}]");
-                    self.program
-                        .declare(variable().integer().min(0).max(most).name(name))
-                });
-                let slot = slot.collect();
+                let slot = self.slots(&label, is_first);
                 let most = if is_first { 0 } else { most };
                 let definition = variable().integer().min(0).max(most as f64);
                 let offset = self.program.declare(definition.name(format!("offset[{label}]")));
@@ -148,6 +142,17 @@ impl Cyclic {
                 });
             }
         }
+    }
+
+    /// The slots of an operation; the first of all has slot 0 alone.
+    fn slots(&mut self, label: &str, is_first: bool) -> Vec<Column> {
+        let most = |slot: u64| u8::from(!is_first || slot == 0);
+        let definition = |slot: u64| variable().integer().min(0).max(most(slot));
+        let slots = (0..self.period).map(|slot| {
+            self.program
+                .declare(definition(slot).name(format!("slot[{label},{slot}]")))
+        });
+        slots.collect()
     }
 
     /// Every operation starts in one slot.
@@ -170,21 +175,27 @@ impl Cyclic {
     fn device(&mut self, asked: &Asked) {
         for device in 0..asked.chunks.devices() {
             for slot in 0..self.period {
-                let mut running = Expression::default();
-                for operation in self
-                    .operations
-                    .iter()
-                    .filter(|operation| operation.device == device)
-                {
-                    for ago in 0..operation.length {
-                        let started = (slot + self.period - ago) % self.period;
-                        operation.slot[started as usize].add_to(&mut running, 1.0);
-                    }
-                }
+                let running = self.running(device, slot);
                 self.program
                     .add_row(format!("device[{device},{slot}]"), running, Expression::from(1.0));
             }
         }
+    }
+
+    /// What a device runs in a slot: whatever started so many slots ago as it takes, or later.
+    fn running(&self, device: usize, slot: u64) -> Expression {
+        let mut running = Expression::default();
+        for operation in self
+            .operations
+            .iter()
+            .filter(|operation| operation.device == device)
+        {
+            for ago in 0..operation.length {
+                let started = (slot + self.period - ago) % self.period;
+                operation.slot[started as usize].add_to(&mut running, 1.0);
+            }
+        }
+        running
     }
 
     /// What waits for what, by position, with the slots from one start to the other at least.
@@ -248,12 +259,7 @@ impl Cyclic {
 
     /// The peak is what some device holds in some slot.
     fn peak(&mut self, asked: &Asked) {
-        let definition = variable().min(0).name("peak");
-        // Where all that is held is whole units, so is the peak.
-        let peak = self.program.declare(match self.is_whole {
-            true => definition.integer(),
-            false => definition,
-        });
+        let peak = self.held_in_all("peak");
         for device in 0..asked.chunks.devices() {
             for slot in 0..self.period {
                 let held = self.held(asked, device, slot);
@@ -261,11 +267,14 @@ impl Cyclic {
                     .add_row(format!("peak[{device},{slot}]"), held, peak.expression());
             }
         }
-        self.program.objective = peak.expression();
     }
 
-    /// No device holds more than it has room for.
+    /// No device holds more than it has room for and the excess.
+    ///
+    /// As rows without the excess, room leaves the solver without a direction: it then found no pattern of four devices in half a
+    /// minute that it finds in seconds so.
     fn room(&mut self, asked: &Asked) {
+        let excess = self.held_in_all("excess");
         for (device, room) in asked.chunks.room.iter().enumerate() {
             let Some(room) = room else { continue };
             // Whole units fit, and a part of one does not help.
@@ -275,10 +284,21 @@ impl Cyclic {
             };
             for slot in 0..self.period {
                 let held = self.held(asked, device, slot);
-                self.program
-                    .add_row(format!("room[{device},{slot}]"), held, Expression::from(units));
+                let most = excess.expression() + units;
+                self.program.add_row(format!("room[{device},{slot}]"), held, most);
             }
         }
+    }
+
+    /// What is minimised, in units: whole where all that is held is.
+    fn held_in_all(&mut self, name: &str) -> Column {
+        let definition = variable().min(0).name(name);
+        let column = self.program.declare(match self.is_whole {
+            true => definition.integer(),
+            false => definition,
+        });
+        self.program.objective = column.expression();
+        column
     }
 }
 

@@ -165,13 +165,15 @@ fn facts(answer: &Answer) -> Vec<(&'static str, String)> {
                 format!("no pattern on this grid that fits is shorter than {bound}"),
             ));
         }
-        let lost = (pattern.period_ms - pattern.least_period_ms).max(0.0);
+        let lost = (pattern.rounded_period_ms - pattern.least_period_ms).max(0.0);
         let grid = format!("{} slots of {}", pattern.slots, ms(pattern.slot_ms));
         let busiest = ms(pattern.least_period_ms);
         let lost_part = percent(lost / pattern.least_period_ms.max(f64::MIN_POSITIVE));
         facts.push((
             "grid",
-            format!("{grid}; the busiest device works {busiest} a micro-batch, so {lost_part} is lost"),
+            format!(
+                "{grid}; the busiest device works {busiest} a micro-batch, and rounding up adds {lost_part}"
+            ),
         ));
     }
     if let Some(iteration) = &answer.iteration {

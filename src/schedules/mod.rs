@@ -12,12 +12,14 @@
 
 mod chunks;
 mod from_plan;
+mod memory;
 mod pattern;
 pub mod rules;
 mod run;
 
 pub use chunks::{Chunk, Chunks, Placement};
 pub use from_plan::{Moves, chunks_of_plan};
+pub use memory::take_memory;
 pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Wait, run};
 

@@ -71,23 +71,28 @@ impl Pattern {
     pub fn peaks(&self, chunks: &Chunks) -> Result<Vec<u64>, PatternFault> {
         self.check_operations(chunks)?;
         self.check_precedence(chunks)?;
-        let duration = |chunk, phase| Self::slots(chunks.duration_ns(chunk, phase), self.slot_ns);
         let mut peaks = Vec::new();
         for device in 0..chunks.devices() {
-            let own = |start: &&(usize, Phase, u64)| chunks.chunks[start.0].device == device;
-            let mut busy = vec![false; self.period as usize];
-            for &(chunk, phase, start) in self.starts.iter().filter(own) {
-                for slot in start..start + duration(chunk, phase) {
-                    let slot = slot % self.period;
-                    if std::mem::replace(&mut busy[slot as usize], true) {
-                        return Err(PatternFault::Overlap { device, slot });
-                    }
-                }
-            }
+            self.check_overlap(chunks, device)?;
             let held = (0..self.period).map(|slot| self.held(chunks, device, slot));
             peaks.push(held.max().unwrap_or(0));
         }
         Ok(peaks)
+    }
+
+    fn check_overlap(&self, chunks: &Chunks, device: usize) -> Result<(), PatternFault> {
+        let own = |start: &&(usize, Phase, u64)| chunks.chunks[start.0].device == device;
+        let slots = self.starts.iter().filter(own).flat_map(|&(chunk, phase, start)| {
+            let length = Self::slots(chunks.duration_ns(chunk, phase), self.slot_ns);
+            (start..start + length).map(|slot| slot % self.period)
+        });
+        let mut busy = vec![false; self.period as usize];
+        for slot in slots {
+            if std::mem::replace(&mut busy[slot as usize], true) {
+                return Err(PatternFault::Overlap { device, slot });
+            }
+        }
+        Ok(())
     }
 
     /// What a device holds in a slot, long after the first micro-batch: one micro-batch after the other is counted.

@@ -317,11 +317,18 @@ fn deadlock(
     let wait = |device: usize| {
         let next = *order.devices[device].get(done[device].len())?;
         let missing = waits_for(chunks, next).find(|&(operation, _)| end_of(ends, operation).is_none())?;
+        let on = chunks.chunks[missing.0.chunk].device;
+        // It may be a part of what stands there.
+        let whole = Operation {
+            phase: Phase::Backward,
+            ..missing.0
+        };
+        let is_part = missing.0.phase == Phase::InputGradient && order.devices[on].contains(&whole);
         Some(Wait {
             device,
             next,
-            waits_for: missing.0,
-            on: chunks.chunks[missing.0.chunk].device,
+            waits_for: if is_part { whole } else { missing.0 },
+            on,
         })
     };
     let mut path: Vec<Wait> = Vec::new();

@@ -143,8 +143,8 @@ fn rooms(tasks: &Tasks) -> Vec<Room> {
         let mut held = kind.takes;
         let frees = tasks.kinds.iter().enumerate();
         for (freed, freeing) in frees.filter(|(_, other)| other.chunk == kind.chunk && other.frees > 0) {
-            if held > 0 {
-                let shift = (room / held) as usize;
+            if let Some(shift) = room.checked_div(held) {
+                let shift = shift as usize;
                 rooms.push(Room { freed, taken, shift });
             }
             held = held.saturating_sub(freeing.frees);

@@ -21,7 +21,8 @@ pub(super) struct Taste {
 /// Orders operations by time: again and again, of all that could start next the one that can start first, and of those that
 /// could start before it would end the most urgent.
 ///
-/// No device runs out of room for its oldest micro-batch: whatever else it takes leaves room for what that has still to pass.
+/// No device runs out of room: it takes a forward pass only if its micro-batches could then pass it one after the other, the oldest first
+/// (as in Dijkstra's banker's algorithm, 1965).
 pub(super) fn list(tasks: &Tasks, tails: &Lengths, taste: Taste) -> Lists {
     let mut state = State::new(tasks);
     let longest = tails.iter().flatten().max().copied().unwrap_or(0) as f64;
@@ -99,27 +100,53 @@ impl<'a> State<'a> {
         if kind.phase != Phase::Forward {
             return true;
         }
-        let own = self
-            .tasks
-            .kinds
-            .iter()
-            .enumerate()
-            .filter(|(_, other)| other.device == kind.device);
-        let back = own.clone().filter(|(_, other)| other.phase != Phase::Forward);
-        let oldest = back.clone().map(|(other, _)| self.done[other]).min().unwrap_or(0);
-        let of_chunk = back.filter(|(_, other)| other.chunk == kind.chunk);
-        let freed = of_chunk.map(|(other, _)| self.done[other]).min().unwrap_or(0);
+        let oldest = self.passed(kind.device, None);
+        let freed = self.passed(kind.device, Some(kind.chunk));
         if ahead > 0 && self.done[k] >= freed + ahead && self.done[k] > oldest {
             return false;
         }
         let Some(room) = self.tasks.room[kind.device] else {
             return true;
         };
-        // What the oldest micro-batch has still to pass here, but for this very operation.
-        let forward = own.filter(|(other, forward)| *other != k && forward.phase == Phase::Forward);
-        let to_pass = forward.filter(|(other, _)| self.done[*other] <= oldest);
-        let reserved: u64 = to_pass.map(|(_, forward)| forward.takes).sum();
-        self.held[kind.device] + kind.takes + reserved <= room
+        // Micro-batch by micro-batch: there is room for what one has still to pass, and then what it holds is free.
+        let mut held = self.held[kind.device] + kind.takes;
+        for m in oldest..=self.done[k] {
+            let (holds, passes) = self.of_micro_batch(k, m);
+            if held + passes > room {
+                return false;
+            }
+            held -= holds;
+        }
+        true
+    }
+
+    /// Micro-batches that a device, or a chunk, is done with.
+    fn passed(&self, device: usize, chunk: Option<usize>) -> usize {
+        let kinds = self.tasks.kinds.iter().zip(&self.done);
+        let own =
+            kinds.filter(|(kind, _)| kind.device == device && chunk.is_none_or(|chunk| kind.chunk == chunk));
+        own.map(|(_, &done)| done).min().unwrap_or(0)
+    }
+
+    /// What a micro-batch holds on the device of a kind once that has run once more, and what it will take there.
+    fn of_micro_batch(&self, k: usize, m: usize) -> (u64, u64) {
+        let (mut holds, mut passes) = (0, 0);
+        for (other, kind) in self.tasks.kinds.iter().enumerate() {
+            let has_run = self.done[other] + usize::from(other == k) > m;
+            match (kind.device == self.tasks.kinds[k].device, has_run) {
+                (false, _) => {}
+                (true, true) => holds += kind.takes,
+                (true, false) => passes += kind.takes,
+            }
+        }
+        let freed = self
+            .tasks
+            .kinds
+            .iter()
+            .enumerate()
+            .filter(|(other, kind)| kind.device == self.tasks.kinds[k].device && self.done[*other] > m);
+        let freed: u64 = freed.map(|(_, kind)| kind.frees).sum();
+        (holds - freed, passes)
     }
 
     fn start(&mut self, k: usize, start_ns: u64) {

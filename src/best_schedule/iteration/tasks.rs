@@ -110,7 +110,8 @@ impl Tasks {
         }
     }
 
-    /// When the last operation of lists ends, each as soon as it can; `None` where they cannot be run: a deadlock, or no room.
+    /// When the last operation of lists ends, each as soon as it can; `None` where they cannot be run: a
+    /// deadlock, no room, or operations that are not in them.
     pub(super) fn makespan_ns(&self, lists: &Lists) -> Option<u64> {
         self.times(lists).map(|times| times.makespan_ns)
     }
@@ -144,8 +145,9 @@ impl Tasks {
                 open.extend(waiting.filter(|&other| other != device));
             }
         }
-        let is_done = |device: usize| starts[device].len() == lists[device].len();
-        (0..self.devices).all(is_done).then(|| Times {
+        // Lists that leave something out are none either.
+        let is_done = done.iter().all(|&done| done == self.micro_batches);
+        is_done.then(|| Times {
             starts,
             makespan_ns: free_ns.into_iter().max().unwrap_or(0),
         })

@@ -35,6 +35,25 @@ pub struct ScheduleArgs {
     #[command(flatten)]
     pub chunks: ChunkArgs,
 
+    /// The plan's instance: activations are then counted in bytes, and devices have the room that their memory leaves
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "plan",
+        conflicts_with = "room",
+        help_heading = "Chunks"
+    )]
+    pub instance: Option<PathBuf>,
+
+    /// Replace the cluster of the instance, as when the plan was made: a preset's name or a file
+    #[arg(
+        long,
+        value_name = "FILE|PRESET",
+        requires = "instance",
+        help_heading = "Chunks"
+    )]
+    pub cluster: Option<String>,
+
     #[command(flatten)]
     pub asked: AskedArgs,
 

@@ -74,7 +74,7 @@ fn draw(random: &mut impl Rng) -> Chunks {
         let stash = random.random_range(1..=3);
         *of = Chunk {
             device: of.device,
-            forward_ns: random.random_range(1..=2),
+            forward_ns: random.random_range(0..=2),
             input_ns: random.random_range(0..=2),
             weight_ns: random.random_range(0..=1),
             forward_transfer_ns: random.random_range(0..=2),

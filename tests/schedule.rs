@@ -153,6 +153,34 @@ fn memory_comes_from_the_instance() {
 }
 
 #[test]
+fn links_that_everything_waits_for_are_warned_of() {
+    let folder = solved();
+    let slow = folder.read("net.toml").replace("1e9", "1e7");
+    folder.write("slow.toml", slow);
+    let solve = [
+        "solve",
+        "slow.toml",
+        "--stages",
+        "2",
+        "--all-stages",
+        "--communication",
+        "overlapped",
+        "--format",
+        "json",
+    ];
+    folder.succeed(&[&solve[..], &["--output", "slow.json"]].concat());
+    for (plan, warns) in [("plan.json", false), ("slow.json", true)] {
+        let run = folder.run(&["schedule", plan, "--micro-batches", "2"]);
+        assert_eq!(
+            (run.code, run.stderr.contains("busier than any device")),
+            (0, warns),
+            "{}",
+            run.stderr
+        );
+    }
+}
+
+#[test]
 fn questions_without_an_answer_are_refused() {
     let folder = solved();
     let cases: &[(&[&str], &str)] = &[

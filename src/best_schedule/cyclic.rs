@@ -75,7 +75,7 @@ pub fn least_period(chunks: &Chunks, slot_ns: u64) -> u64 {
     let of_chunk = |c: usize| -> u64 {
         let lengths = phases(chunks).iter();
         lengths
-            .map(|&phase| Pattern::slots(chunks.duration_ns(c, phase), slot_ns))
+            .map(|&phase| Pattern::length(chunks, (c, phase), slot_ns))
             .sum()
     };
     let load = |device: usize| chunks.of_device(device).map(of_chunk).sum();
@@ -114,7 +114,7 @@ pub fn least_peak(
     Ok(Found {
         pattern,
         peaks,
-        bound: peak.map_or(bound, |peak| bound.min(peak)),
+        bound,
         status: match peak {
             Some(_) if is_met => Status::Optimal,
             Some(_) => Status::Feasible,

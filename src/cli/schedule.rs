@@ -9,7 +9,9 @@ use crate::fault::{FaultKind, InputError};
 use crate::instance::Instance;
 use crate::plan::{self, Plan, Status};
 use crate::report;
-use crate::schedules::{Chunk, Chunks, Moves, Order, Pattern, Placement, chunks_of_plan, take_memory};
+use crate::schedules::{
+    Chunk, Chunks, Moves, Order, Pattern, Placement, busy_link, chunks_of_plan, take_memory,
+};
 use crate::simulate::default_micro_batches;
 use crate::solver::SolverError;
 use crate::units::ms_to_ns;
@@ -22,6 +24,8 @@ use super::{CliError, Ending, output};
 /// Operations of an iteration, and binaries of a program, that are refused before they are listed.
 const MOST_OPERATIONS: usize = 20_000;
 const MOST_BINARIES: u64 = 50_000;
+/// Operations of a micro-batch: what waits for what takes the third power of them.
+const MOST_KINDS: usize = 800;
 
 /// Finds the best schedule and reports it.
 pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
@@ -85,6 +89,11 @@ impl Question {
             accept(&instance, path, plan, plan_path)?;
             take_memory(&mut chunks, plan, &instance)?;
         }
+        if let Some(stage) = plan.map(|plan| busy_link(plan, &chunks)).transpose()?.flatten() {
+            output::warning(&format!(
+                "a link of stage {stage} is busier than any device; schedules take transfers for delays, so that this one promises too much"
+            ));
+        }
         let asked = &args.asked;
         let objective = asked.objective.unwrap_or(match asked.micro_batches {
             Some(_) => Objective::Iteration,
@@ -123,6 +132,11 @@ impl Question {
     fn check_size(&self) -> Result<(), CliError> {
         let phases = if self.chunks.may_split { 3 } else { 2 };
         let kinds = phases * self.chunks.len();
+        if kinds > MOST_KINDS && self.objective == Objective::Iteration {
+            return Err(CliError::Usage(format!(
+                "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
+            )));
+        }
         if kinds.saturating_mul(self.micro_batches) > MOST_OPERATIONS {
             return Err(CliError::Usage(format!(
                 "found {} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \

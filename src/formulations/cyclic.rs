@@ -136,7 +136,7 @@ impl Cyclic {
                     chunk,
                     phase,
                     device: asked.chunks.chunks[chunk].device,
-                    length: Pattern::slots(asked.chunks.duration_ns(chunk, phase), asked.slot_ns),
+                    length: Pattern::length(asked.chunks, (chunk, phase), asked.slot_ns),
                     slot,
                     offset,
                 });
@@ -309,7 +309,7 @@ fn most_offset(asked: &Asked, operations: usize) -> u64 {
         let of = &chunks[chunk];
         let transfer = of.forward_transfer_ns.max(of.backward_transfer_ns);
         let work = of.forward_ns.max(of.input_ns + of.weight_ns);
-        Pattern::slots(transfer, asked.slot_ns) + Pattern::slots(work, asked.slot_ns)
+        Pattern::slots(transfer, asked.slot_ns) + Pattern::slots(work, asked.slot_ns).max(1)
     };
     let longest = (0..chunks.len()).map(longest).max().unwrap_or(0);
     operations as u64 * (longest.div_ceil(asked.period) + 1)

@@ -87,6 +87,23 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
     })
 }
 
+/// The first stage, from 1, with a link that is busier than any device is for a micro-batch: schedules take transfers for delays, and
+/// where links are what everything waits for they promise too much.
+///
+/// # Errors
+///
+/// Those of [`Pipeline::from_plan`].
+pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputError> {
+    let pipeline = Pipeline::from_plan(plan)?;
+    let busiest_ns = chunks.least_period_ns();
+    let is_busy = |times: &StageTimes| {
+        let [forward, backward] = [&times.forward, &times.backward];
+        let links = [forward.in_ns + backward.in_ns, forward.out_ns + backward.out_ns];
+        pipeline.has_links && links.into_iter().any(|link_ns| link_ns > busiest_ns)
+    };
+    Ok(pipeline.stages.iter().position(is_busy).map(|stage| stage + 1))
+}
+
 /// What each of two neighbours pays for what goes from one to the other, forwards and backwards.
 fn between(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
     [

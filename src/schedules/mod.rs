@@ -18,7 +18,7 @@ pub mod rules;
 mod run;
 
 pub use chunks::{Chunk, Chunks, Placement};
-pub use from_plan::{Moves, chunks_of_plan};
+pub use from_plan::{Moves, busy_link, chunks_of_plan};
 pub use memory::take_memory;
 pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Wait, run};

@@ -55,6 +55,12 @@ impl Pattern {
         ns.div_ceil(slot_ns)
     }
 
+    /// Slots that an operation takes: a forward pass one at least, so that what it takes up is held at some time.
+    pub fn length(chunks: &Chunks, (chunk, phase): (usize, Phase), slot_ns: u64) -> u64 {
+        let least = u64::from(phase == Phase::Forward);
+        Self::slots(chunks.duration_ns(chunk, phase), slot_ns).max(least)
+    }
+
     fn start(&self, chunk: usize, phase: Phase) -> Option<u64> {
         let mut found = self
             .starts
@@ -83,7 +89,7 @@ impl Pattern {
     fn check_overlap(&self, chunks: &Chunks, device: usize) -> Result<(), PatternFault> {
         let own = |start: &&(usize, Phase, u64)| chunks.chunks[start.0].device == device;
         let slots = self.starts.iter().filter(own).flat_map(|&(chunk, phase, start)| {
-            let length = Self::slots(chunks.duration_ns(chunk, phase), self.slot_ns);
+            let length = Self::length(chunks, (chunk, phase), self.slot_ns);
             (start..start + length).map(|slot| slot % self.period)
         });
         let mut busy = vec![false; self.period as usize];
@@ -105,7 +111,7 @@ impl Pattern {
             for micro_batch in 0..=last {
                 let at = |start: u64| start + micro_batch * self.period;
                 let ended = |phase: Phase| {
-                    let length = Self::slots(chunks.duration_ns(chunk, phase), self.slot_ns);
+                    let length = Self::length(chunks, (chunk, phase), self.slot_ns);
                     self.start(chunk, phase)
                         .is_some_and(|start| at(start) + length <= now)
                 };
@@ -144,7 +150,7 @@ impl Pattern {
     fn check_precedence(&self, chunks: &Chunks) -> Result<(), PatternFault> {
         let slots = |ns: u64| Self::slots(ns, self.slot_ns);
         let end = |chunk: usize, phase: Phase| {
-            let length = slots(chunks.duration_ns(chunk, phase));
+            let length = Self::length(chunks, (chunk, phase), self.slot_ns);
             self.start(chunk, phase).map(|start| start + length)
         };
         let back = |chunk: usize| end(chunk, Phase::InputGradient).or(end(chunk, Phase::Backward));
@@ -175,7 +181,7 @@ impl Pattern {
     pub fn order(&self, chunks: &Chunks, micro_batches: usize) -> Order {
         let mut devices: Vec<Vec<(u64, u64, Operation)>> = vec![Vec::new(); chunks.devices()];
         for &(chunk, phase, start) in &self.starts {
-            let length = Self::slots(chunks.duration_ns(chunk, phase), self.slot_ns);
+            let length = Self::length(chunks, (chunk, phase), self.slot_ns);
             for micro_batch in 0..micro_batches {
                 let at = start + micro_batch as u64 * self.period;
                 let operation = Operation::new(chunk, phase, micro_batch);

@@ -74,7 +74,7 @@ impl Search<'_> {
                 .starts
                 .iter()
                 .find(|start| (start.0, start.1) == (chunk, phase));
-            placed.map_or(0, |start| start.2 + self.chunks.duration_ns(chunk, phase))
+            placed.map_or(0, |start| start.2 + self.length(chunk, phase))
         };
         let back = if self.chunks.may_split {
             Phase::InputGradient
@@ -90,10 +90,16 @@ impl Search<'_> {
         }
     }
 
+    /// Slots of an operation; a forward pass takes one at least.
+    fn length(&self, chunk: usize, phase: Phase) -> u64 {
+        let least = if phase == Phase::Forward { 1 } else { 0 };
+        self.chunks.duration_ns(chunk, phase).max(least)
+    }
+
     /// Takes the slots of an operation, if its device has them free.
     fn take(&mut self, chunk: usize, phase: Phase, start: u64) -> Option<Vec<usize>> {
         let device = self.chunks.chunks[chunk].device;
-        let slots = start..start + self.chunks.duration_ns(chunk, phase);
+        let slots = start..start + self.length(chunk, phase);
         let slots: Vec<usize> = slots.map(|slot| (slot % self.pattern.period) as usize).collect();
         if slots.iter().any(|&slot| self.busy[device][slot]) {
             return None;

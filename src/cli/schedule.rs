@@ -102,7 +102,9 @@ impl Question {
         refuse(asked, objective)?;
         let of_plan = plan.and_then(|plan| plan.problem.micro_batches);
         let micro_batches = asked.micro_batches.map(u64::from).or(of_plan);
-        let micro_batches = micro_batches.unwrap_or_else(|| default_micro_batches(chunks.devices()));
+        let micro_batches = micro_batches
+            .unwrap_or_else(|| default_micro_batches(chunks.devices()))
+            .max(1);
         let slot_ns = match asked.slot {
             Some(slot) => time_ns("--slot", slot)?.max(1),
             None => cyclic::slot_ns(&chunks),
@@ -159,8 +161,9 @@ impl Question {
             Objective::Peak => cyclic::least_peak(chunks, self.slot_ns, self.period, control)?,
             Objective::Period => cyclic::least_period_within_room(chunks, self.slot_ns, control)?,
             Objective::Iteration => {
-                let pattern = self.pattern(control)?;
-                let found = iteration::best(chunks, self.micro_batches, pattern.as_ref(), control);
+                // It is no more than a start, so that a solver that breaks down does no harm.
+                let pattern = || self.pattern(control).ok().flatten();
+                let found = iteration::best(chunks, self.micro_batches, Some(&pattern), control);
                 let answer = Answer::of_iteration(&self.of, chunks, &found, self.micro_batches);
                 return answer.map_err(|fault| CliError::BadPlan(fault.to_string()));
             }
@@ -178,7 +181,8 @@ impl Question {
             return Ok(None);
         }
         let control = Control {
-            time_limit: control.time_limit.map(|limit| limit / PART),
+            started: Instant::now(),
+            time_limit: control.remaining().map(|left| left / PART),
             ..control.clone()
         };
         let found = cyclic::least_period_within_room(&self.chunks, self.slot_ns, &control)?;

@@ -182,9 +182,8 @@ fn work_before(
     shift: &dyn Fn(usize, usize) -> Option<usize>,
 ) -> u64 {
     let device = tasks.kinds[k].device;
-    let own = (0..tasks.kinds.len()).filter(|&a| tasks.kinds[a].device == device);
     let mut before: Vec<(u64, u64)> = Vec::new();
-    for a in own {
+    for &a in &tasks.of_device[device] {
         let Some(last) = shift(a, k).and_then(|shift| m.checked_sub(shift)) else {
             continue;
         };

@@ -17,7 +17,7 @@ use crate::plan::StoppedBy;
 /// Nodes after which it stops.
 const MOST_NODES: usize = 3_000_000;
 /// States that are remembered: some hundred bytes each.
-const MOST_STATES: usize = 1_000_000;
+const MOST_STATES: usize = 300_000;
 
 /// What it came to.
 pub(super) struct Searched {
@@ -188,11 +188,8 @@ impl Search<'_> {
             ..
         } = self.tasks.kinds[k];
         let (free_ns, held) = (node.free_ns[device], node.held[device]);
-        let own = |other: &usize| self.tasks.kinds[*other].device == device;
-        let waited: Vec<usize> = (0..self.tasks.kinds.len())
-            .filter(own)
-            .filter(|&other| node.waits[other])
-            .collect();
+        let own = self.tasks.of_device[device].iter().copied();
+        let waited: Vec<usize> = own.filter(|&other| node.waits[other]).collect();
         waited.iter().for_each(|&other| node.waits[other] = false);
         node.lists[device].push(k);
         node.done[k] += 1;

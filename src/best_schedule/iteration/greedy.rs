@@ -122,31 +122,23 @@ impl<'a> State<'a> {
 
     /// Micro-batches that a device, or a chunk, is done with.
     fn passed(&self, device: usize, chunk: Option<usize>) -> usize {
-        let kinds = self.tasks.kinds.iter().zip(&self.done);
-        let own =
-            kinds.filter(|(kind, _)| kind.device == device && chunk.is_none_or(|chunk| kind.chunk == chunk));
-        own.map(|(_, &done)| done).min().unwrap_or(0)
+        let own = self.tasks.of_device[device].iter();
+        let own = own.filter(|&&k| chunk.is_none_or(|chunk| self.tasks.kinds[k].chunk == chunk));
+        own.map(|&k| self.done[k]).min().unwrap_or(0)
     }
 
     /// What a micro-batch holds on the device of a kind once that has run once more, and what it will take there.
     fn of_micro_batch(&self, k: usize, m: usize) -> (u64, u64) {
         let (mut holds, mut passes) = (0, 0);
-        for (other, kind) in self.tasks.kinds.iter().enumerate() {
-            let has_run = self.done[other] + usize::from(other == k) > m;
-            match (kind.device == self.tasks.kinds[k].device, has_run) {
-                (false, _) => {}
-                (true, true) => holds += kind.takes,
-                (true, false) => passes += kind.takes,
+        for &other in &self.tasks.of_device[self.tasks.kinds[k].device] {
+            let kind = &self.tasks.kinds[other];
+            match self.done[other] + usize::from(other == k) > m {
+                // Kinds come after those that they wait for, so that nothing is freed before it is taken.
+                true => holds = holds + kind.takes - kind.frees,
+                false => passes += kind.takes,
             }
         }
-        let freed = self
-            .tasks
-            .kinds
-            .iter()
-            .enumerate()
-            .filter(|(other, kind)| kind.device == self.tasks.kinds[k].device && self.done[*other] > m);
-        let freed: u64 = freed.map(|(_, kind)| kind.frees).sum();
-        (holds - freed, passes)
+        (holds, passes)
     }
 
     fn start(&mut self, k: usize, start_ns: u64) {
@@ -162,9 +154,6 @@ impl<'a> State<'a> {
 
 /// One micro-batch after the other: no order holds less on any device.
 pub(super) fn one_by_one(tasks: &Tasks) -> Lists {
-    let of = |device: usize| {
-        let own = (0..tasks.kinds.len()).filter(|&k| tasks.kinds[k].device == device);
-        own.collect::<Vec<usize>>().repeat(tasks.micro_batches)
-    };
-    (0..tasks.devices).map(of).collect()
+    let devices = tasks.of_device.iter();
+    devices.map(|own| own.repeat(tasks.micro_batches)).collect()
 }

@@ -44,11 +44,14 @@ pub struct Found {
 /// Operations up to which branch and bound is tried.
 const MOST_OPERATIONS: usize = 400;
 
-/// The shortest iteration of so many micro-batches.
+/// Gives a pattern that fits the room of the devices, if one is found soon.
+pub type FindPattern<'a> = &'a dyn Fn() -> Option<Pattern>;
+
+/// The shortest iteration of so many micro-batches, of which there is one at least.
 ///
-/// Rules come first, then lists by urgency, then local search, each only if there is still a gap; then branch and bound. A pattern
-/// that is known gives one more order to start from.
-pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<&Pattern>, control: &Control) -> Found {
+/// Rules come first, then lists by urgency, then local search, then the order of a pattern, then branch and bound, each only if there is
+/// still a gap.
+pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>, control: &Control) -> Found {
     let tasks = Tasks::new(chunks, micro_batches);
     let has_room = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
     if !(0..chunks.devices()).all(has_room) {
@@ -69,44 +72,25 @@ pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<&Pattern>, co
     };
     best.offer(best.lists.clone());
     let rules = rules(chunks, micro_batches, &mut best);
-    let from_pattern = pattern.and_then(|pattern| tasks.lists(&pattern.order(chunks, micro_batches)));
-    from_pattern.into_iter().for_each(|lists| best.offer(lists));
-    for taste in tastes(chunks.devices()) {
-        if best.makespan_ns > bound.least_ns {
-            best.offer(greedy::list(&tasks, &bound.tails, taste));
-        }
+    best.search(&bound, control);
+    if best.makespan_ns > bound.least_ns
+        && let Some(pattern) = pattern.and_then(|find| find())
+        && let Some(lists) = tasks.lists(&pattern.order(chunks, micro_batches))
+    {
+        best.offer(local::improve(&tasks, &lists, bound.least_ns, control));
     }
-    if best.makespan_ns > bound.least_ns {
-        best.offer(local::improve(&tasks, &best.lists, bound.least_ns, control));
-    }
-    let mut least_ns = bound.least_ns;
-    let mut stopped_by = StoppedBy::Completed;
-    if best.makespan_ns > least_ns {
-        stopped_by = StoppedBy::SizeLimit;
-        if tasks.count() <= MOST_OPERATIONS {
-            let searched = branch::search(&tasks, &bound.tails, best.makespan_ns, least_ns, control);
-            searched.lists.into_iter().for_each(|lists| best.offer(lists));
-            match searched.stopped_by {
-                None => least_ns = best.makespan_ns,
-                Some(by) => stopped_by = by,
-            }
-        }
-    }
+    let (least_ns, stopped_by) = best.prove(&bound, control);
     let is_proved = best.makespan_ns <= least_ns;
+    let (status, stopped_by) = match is_proved {
+        true => (Status::Optimal, StoppedBy::Completed),
+        false => (Status::Feasible, stopped_by),
+    };
     Found {
         order: Some(tasks.order(&best.lists)),
         iteration_ns: Some(best.makespan_ns),
         bound_ns: least_ns,
-        status: if is_proved {
-            Status::Optimal
-        } else {
-            Status::Feasible
-        },
-        stopped_by: if is_proved {
-            StoppedBy::Completed
-        } else {
-            stopped_by
-        },
+        status,
+        stopped_by,
         rules,
     }
 }
@@ -119,6 +103,38 @@ struct Best<'a> {
 }
 
 impl Best<'_> {
+    /// Lists by urgency, and local search from the best of all.
+    fn search(&mut self, bound: &Bound, control: &Control) {
+        for taste in tastes(self.tasks.devices) {
+            if self.makespan_ns > bound.least_ns && control.must_stop().is_none() {
+                self.offer(greedy::list(self.tasks, &bound.tails, taste));
+            }
+        }
+        if self.makespan_ns > bound.least_ns {
+            self.offer(local::improve(self.tasks, &self.lists, bound.least_ns, control));
+        }
+    }
+
+    /// What no order falls below after branch and bound, and why that stopped if there is a gap.
+    fn prove(&mut self, bound: &Bound, control: &Control) -> (u64, StoppedBy) {
+        if self.makespan_ns <= bound.least_ns {
+            return (bound.least_ns, StoppedBy::Completed);
+        }
+        if self.tasks.count() > MOST_OPERATIONS {
+            return (
+                bound.least_ns,
+                control.must_stop().unwrap_or(StoppedBy::SizeLimit),
+            );
+        }
+        let known_ns = self.makespan_ns;
+        let searched = branch::search(self.tasks, &bound.tails, known_ns, bound.least_ns, control);
+        searched.lists.into_iter().for_each(|lists| self.offer(lists));
+        match searched.stopped_by {
+            None => (self.makespan_ns, StoppedBy::Completed),
+            Some(stopped_by) => (bound.least_ns, stopped_by),
+        }
+    }
+
     fn offer(&mut self, lists: Lists) {
         if let Some(makespan_ns) = self.tasks.makespan_ns(&lists)
             && makespan_ns < self.makespan_ns

@@ -29,6 +29,8 @@ pub(super) struct Tasks {
     /// Kinds; each comes after those that it waits for.
     pub kinds: Vec<Kind>,
     pub devices: usize,
+    /// Kinds of every device, in their order.
+    pub of_device: Vec<Vec<usize>>,
     pub micro_batches: usize,
     pub room: Vec<Option<u64>>,
 }
@@ -48,11 +50,17 @@ impl Tasks {
         let weight = (0..count).rev().map(|chunk| (chunk, Phase::WeightGradient));
         let of_weights = weight.filter(|_| chunks.may_split);
         let kinds: Vec<(usize, Phase)> = forward.chain(backward).chain(of_weights).collect();
+        let kinds: Vec<Kind> = kinds
+            .iter()
+            .map(|&(chunk, phase)| kind(chunks, chunk, phase))
+            .collect();
+        let of_device = (0..chunks.devices()).map(|device| {
+            let own = kinds.iter().enumerate().filter(|(_, kind)| kind.device == device);
+            own.map(|(k, _)| k).collect()
+        });
         let mut tasks = Self {
-            kinds: kinds
-                .iter()
-                .map(|&(chunk, phase)| kind(chunks, chunk, phase))
-                .collect(),
+            of_device: of_device.collect(),
+            kinds,
             devices: chunks.devices(),
             micro_batches,
             room: chunks.room.clone(),
@@ -178,8 +186,10 @@ impl Tasks {
             after: turn(&kind.before),
             ..kind.clone()
         });
+        let turned = |own: &Vec<usize>| own.iter().rev().map(|k| last - k).collect();
         Self {
             kinds: kinds.collect(),
+            of_device: self.of_device.iter().map(turned).collect(),
             ..self.clone()
         }
     }

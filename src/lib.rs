@@ -82,6 +82,8 @@
 //! | what is said where no plan fits the memory | `least_memory` |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`] |
+//! | the best order of operations, proved | [`best_schedule`] |
+//! | a published order of operations: interleaved, zero bubble, V | [`schedules::rules`]: one file and one row of [`schedules::rules::RULES`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |
@@ -123,6 +125,8 @@
 //!   objective, computed again, meets the bound.
 //! * Costs belong to tensors, not to edges.
 
+#[doc(hidden)]
+pub mod best_schedule;
 pub mod bound_source;
 #[doc(hidden)]
 pub mod check;
@@ -191,6 +195,8 @@ pub mod recompute;
 #[doc(hidden)]
 pub mod report;
 pub mod schedule;
+#[doc(hidden)]
+pub mod schedules;
 #[doc(hidden)]
 pub mod settings;
 #[doc(hidden)]

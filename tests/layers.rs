@@ -36,10 +36,11 @@ const LAYERS: &[&[&str]] = &[
     &["cost"],
     &["device_levels", "ideals", "labels", "plan"],
     &["control", "simulate"],
+    &["schedules"],
     // How one is found and accepted.
     &["check", "export", "formulations"],
     &["heuristics", "solver"],
-    &["in_time"],
+    &["best_schedule", "in_time"],
     &["exact"],
     &["tied_cuts"],
     &["methods", "narrower"],

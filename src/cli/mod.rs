@@ -15,6 +15,7 @@ mod online;
 mod output;
 mod plans;
 mod progress;
+mod schedule;
 mod show;
 mod simulate;
 mod solve;
@@ -70,6 +71,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Schedule(args) => schedule::schedule(&args),
         Command::Online(args) => online::online(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),

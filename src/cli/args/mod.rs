@@ -3,6 +3,7 @@
 mod files;
 mod plans;
 mod runs;
+mod schedule;
 mod shared;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use super::study::StudyCommand;
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
 pub(super) use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
+pub(super) use schedule::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
 pub(super) use shared::{Format, OutputArgs, SearchArgs};
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
@@ -65,6 +67,9 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
     #[command(after_help = runs::SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Find the best order of a pipeline's operations and prove it: cyclic patterns, and iterations of M micro-batches
+    #[command(after_help = schedule::help())]
+    Schedule(ScheduleArgs),
     /// Plan hybrid parallelism slot by slot as speeds, links and prices change, under budgets
     #[command(after_help = runs::ONLINE_EXAMPLES)]
     Online(OnlineArgs),

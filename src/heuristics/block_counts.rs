@@ -4,7 +4,8 @@
 //! for networks that are no stack of numbered blocks, and refuses them; where a framework stops with an error, so does its rule.
 
 use super::frameworks::{cut_stack, keep_passes_together, stack_size};
-use super::{Effort, Heuristic, Run};
+use super::{Effort, Heuristic, MustStop, Run};
+use crate::cost;
 use crate::problem::{Assignment, Problem};
 
 /// How many blocks each stage takes, for numbers of blocks and stages, or why the framework refuses.
@@ -12,9 +13,12 @@ type Rule = fn(usize, usize) -> Result<Vec<usize>, &'static str>;
 
 /// vLLM's even split: the remainder goes to the stages before the last.
 pub(crate) const VLLM: Heuristic = entry(
-    "vllm-even",
-    "equally many blocks a stage; the remainder on the stages before the last",
+    [
+        "vllm-even",
+        "equally many blocks a stage; the remainder on the stages before the last",
+    ],
     "vLLM, W. Kwon et al., SOSP 2023: `get_pp_indices` of vllm/distributed/utils.py",
+    BLOCKS_ALONE,
     Run::Homogeneous(
         |problem| applies(problem, vllm),
         |problem, _, _| plan(problem, vllm),
@@ -23,9 +27,12 @@ pub(crate) const VLLM: Heuristic = entry(
 
 /// SGLang's even split: the remainder goes to the last stages.
 pub(crate) const SGLANG: Heuristic = entry(
-    "sglang-even",
-    "equally many blocks a stage; the remainder on the last stages",
+    [
+        "sglang-even",
+        "equally many blocks a stage; the remainder on the last stages",
+    ],
     "SGLang, L. Zheng et al., NeurIPS 2024: `get_pp_indices` of python/sglang/srt/distributed/utils.py",
+    BLOCKS_ALONE,
     Run::Homogeneous(
         |problem| applies(problem, sglang),
         |problem, _, _| plan(problem, sglang),
@@ -34,9 +41,9 @@ pub(crate) const SGLANG: Heuristic = entry(
 
 /// Megatron-LM's default.
 pub(crate) const MEGATRON: Heuristic = entry(
-    "megatron-even",
-    "equally many blocks a stage, without remainder",
+    ["megatron-even", "equally many blocks a stage, without remainder"],
     "Megatron-LM, D. Narayanan et al., SC 2021: `get_num_layers_to_build` of megatron/core/transformer/transformer_block.py",
+    BLOCKS_ALONE,
     Run::Homogeneous(
         |problem| applies(problem, megatron_even),
         |problem, _, _| plan(problem, megatron_even),
@@ -45,44 +52,68 @@ pub(crate) const MEGATRON: Heuristic = entry(
 
 /// Megatron-LM told to count embedding and loss.
 pub(crate) const MEGATRON_COUNTED: Heuristic = entry(
-    "megatron-counted",
-    "equally many blocks a stage, where embedding and loss count for one each",
+    [
+        "megatron-counted",
+        "equally many blocks a stage, where embedding and loss count for one each",
+    ],
     "Megatron-LM: `--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`",
+    ENDS_LIKE_BLOCKS,
     Run::Homogeneous(
         |problem| applies(problem, megatron_counted),
         |problem, _, _| plan(problem, megatron_counted),
     ),
 );
 
-/// Megatron-LM told how many blocks the first and the last stage take.
+/// Megatron-LM told how many blocks the first and the last stage take, as well as can be.
 pub(crate) const MEGATRON_ENDS: Heuristic = entry(
-    "megatron-ends",
-    "equally many blocks a stage, rounded up, and the first and last stage share what is left",
-    "Megatron-LM: `--decoder-first-pipeline-num-layers` and `--decoder-last-pipeline-num-layers`, with the numbers of the \
-     examples of mbridge",
+    [
+        "megatron-ends",
+        "equally many blocks on all stages but the first and the last, and on these the numbers of the best plan",
+    ],
+    "Megatron-LM: `--decoder-first-pipeline-num-layers` and `--decoder-last-pipeline-num-layers`; trying all numbers is ours",
+    "the period of stacks of equal blocks alone that divide evenly, without communication and memory limit",
     Run::Homogeneous(
-        |problem| applies(problem, megatron_ends),
-        |problem, _, _| plan(problem, megatron_ends),
+        |problem| {
+            keep_passes_together(problem)?;
+            stack_size(problem).map(|_| ())
+        },
+        best_ends,
     ),
 );
 
 /// torchtitan's default.
 pub(crate) const TORCHTITAN: Heuristic = entry(
-    "torchtitan",
-    "equally many blocks a stage, where embedding and head count for one each; the remainder on the first stages",
+    [
+        "torchtitan",
+        "equally many blocks a stage, where embedding and head count for one each; the remainder on the first stages",
+    ],
     "torchtitan, W. Liang et al., ICLR 2025: `generate_llm_fqn_per_model_part` of torchtitan/distributed/pipeline_parallel.py",
+    ENDS_LIKE_BLOCKS,
     Run::Homogeneous(
         |problem| applies(problem, torchtitan_default),
         |problem, _, _| plan(problem, torchtitan_default),
     ),
 );
 
-const fn entry(name: &'static str, summary: &'static str, source: &'static str, run: Run) -> Heuristic {
+/// What the rules are exact for that count blocks alone.
+const BLOCKS_ALONE: &str =
+    "the period of stacks of equal blocks alone, without communication and memory limit";
+/// What those are exact for that count embedding and head as well.
+const ENDS_LIKE_BLOCKS: &str = "the period of stacks whose embedding and head each take as long as a block, without communication and \
+                                memory limit";
+
+const fn entry(
+    names: [&'static str; 2],
+    source: &'static str,
+    exact_for: &'static str,
+    run: Run,
+) -> Heuristic {
+    let [name, summary] = names;
     Heuristic {
         name,
         summary,
         source,
-        exact_for: "the period of stacks of equal blocks alone, without communication and memory limit, that divide evenly",
+        exact_for,
         effort: Effort::Baseline,
         run,
     }
@@ -151,8 +182,8 @@ pub fn megatron(blocks: usize, stages: usize, ends: Ends) -> Result<Vec<usize>, 
     let counted = blocks + usize::from(ends.embedding) + usize::from(ends.loss);
     let at_ends = ends.first.unwrap_or(0) + ends.last.unwrap_or(0);
     let left = counted.checked_sub(at_ends).ok_or(UNEVEN)?;
-    let others = usize::from(ends.first.is_some()) + usize::from(ends.last.is_some());
-    let others = stages.checked_sub(others).ok_or(UNEVEN)?;
+    let told_stages = usize::from(ends.first.is_some()) + usize::from(ends.last.is_some());
+    let others = stages.checked_sub(told_stages).ok_or(UNEVEN)?;
     let each = match others {
         0 if left == 0 => 0,
         0 => return Err(UNEVEN),
@@ -182,23 +213,35 @@ fn megatron_counted(blocks: usize, stages: usize) -> Result<Vec<usize>, &'static
     megatron(blocks, stages, ends)
 }
 
-/// Megatron-LM's blocks a stage with the ends that mbridge's examples tell it: stages between take the mean, rounded up.
-fn megatron_ends(blocks: usize, stages: usize) -> Result<Vec<usize>, &'static str> {
-    if stages < 2 {
-        return megatron_even(blocks, stages);
+/// The best plan that the two flags can say: Megatron-LM leaves the numbers, from 1 on, to its user. The best one so far when it must
+/// stop. Time O(b²) plans of b blocks at most; where middle stages are many, far less, since these divide evenly.
+fn best_ends(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignment> {
+    let blocks = stack_size(problem).ok()?;
+    if problem.stages() == 1 {
+        return cut_stack(problem, &[blocks]);
     }
-    let at_ends = blocks.checked_sub(blocks.div_ceil(stages) * (stages - 2));
-    match at_ends {
-        Some(at_ends) if at_ends > 1 => {
-            let ends = Ends {
-                first: Some(at_ends / 2),
-                last: Some(at_ends.div_ceil(2)),
-                ..Ends::default()
-            };
-            megatron(blocks, stages, ends)
+    let mut best: Option<(u64, Assignment)> = None;
+    let numbers = (1..=blocks).flat_map(|first| (1..=blocks - first).map(move |last| (first, last)));
+    for (first, last) in numbers {
+        if must_stop() {
+            break;
         }
-        _ => Err("with the mean, rounded up, on the stages between them, both ends get no block each"),
+        let ends = Ends {
+            first: Some(first),
+            last: Some(last),
+            ..Ends::default()
+        };
+        let plan = megatron(blocks, problem.stages(), ends)
+            .ok()
+            .and_then(|counts| cut_stack(problem, &counts));
+        if let Some(plan) = plan {
+            let objective_ns = cost::assignment_ns(problem, &plan);
+            if best.as_ref().is_none_or(|(least_ns, _)| objective_ns < *least_ns) {
+                best = Some((objective_ns, plan));
+            }
+        }
     }
+    best.map(|(_, plan)| plan)
 }
 
 /// torchtitan's blocks a stage, where what stands before and behind them counts for so many.

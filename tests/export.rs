@@ -225,60 +225,58 @@ tensors = [{ producer = \"a\", consumers = [\"b\"] }]",
     refused(&other, "net.toml", "torchtitan", unnumbered);
 }
 
-/// Modules on one device go under one name; what computes something itself is not cut, and what is no module has no device.
+/// A chain of five layers of these names, planned in so many stages.
+fn named(ids: [&str; 5], stages: &str) -> Folder {
+    let layers = ids
+        .map(|id| format!("{{ id = \"{id}\", forward_ms = 2 }}"))
+        .join(", ");
+    let pair = |pair: &[&str]| format!("{{ producer = \"{}\", consumers = [\"{}\"] }}", pair[0], pair[1]);
+    let tensors: Vec<String> = ids.windows(2).map(pair).collect();
+    let net = format!(
+        "[network]\nlayers = [{layers}]\ntensors = [{}]",
+        tensors.join(", ")
+    );
+    let folder = Folder::with("net.toml", net);
+    solve(&folder, "net.toml", &["--stages", stages, "--all-stages"]);
+    folder
+}
+
+/// Modules on one device go under one name.
 #[test]
 fn accelerates_device_map() {
-    let net = |ids: [&str; 5]| {
-        let layers: Vec<String> = ids
-            .iter()
-            .map(|id| format!("{{ id = \"{id}\", forward_ms = 2 }}"))
-            .collect();
-        let tensors: Vec<String> = ids
-            .windows(2)
-            .map(|pair| format!("{{ producer = \"{}\", consumers = [\"{}\"] }}", pair[0], pair[1]))
-            .collect();
-        format!(
-            "[network]\nlayers = [{}]\ntensors = [{}]",
-            layers.join(", "),
-            tensors.join(", ")
-        )
-    };
-    let map = |ids: [&str; 5], stages: &str| {
-        let folder = Folder::with("net.toml", net(ids));
-        solve(&folder, "net.toml", &["--stages", stages, "--all-stages"]);
-        folder
-    };
+    let map = |folder: &Folder, file: &str| json(&export(folder, file, "accelerate"));
     let ids = [
-        "embed",
-        "h.0.attn/matmul",
-        "h.0.attn/softmax",
-        "h.1.attn/matmul",
-        "h.1.mlp/linear",
-    ];
-    let exported = json(&export(&map(ids, "5"), "net.toml", "json"));
-    assert_eq!(exported["stages"].as_array().map(Vec::len), Some(5));
-    refused(
-        &map(ids, "5"),
-        "net.toml",
-        "accelerate",
-        &[
-            "module `h.0.attn`: found what it computes on stages 2 and 3",
-            "whole on one stage",
-        ],
-    );
-    let whole = [
         "embed",
         "h.0.attn/matmul",
         "h.0.mlp/linear",
         "h.1.attn/matmul",
         "h.1.mlp/linear",
     ];
-    assert_eq!(
-        json(&export(&map(whole, "1"), "net.toml", "accelerate")),
-        json(r#"{ "": 0 }"#)
-    );
+    assert_eq!(map(&named(ids, "1"), "net.toml"), json(r#"{ "": 0 }"#));
     let parts = json(r#"{ "embed": 0, "h.0.attn": 1, "h.0.mlp": 2, "h.1.attn": 3, "h.1.mlp": 4 }"#);
-    assert_eq!(json(&export(&map(whole, "5"), "net.toml", "accelerate")), parts);
+    assert_eq!(map(&named(ids, "5"), "net.toml"), parts);
+    let map = map(&blocks(), "net.json");
+    assert_eq!(
+        (&map["embedding"], &map["b0"], &map["head"]),
+        (&json("0"), &json("0"), &json("3"))
+    );
+}
+
+/// What computes something itself is not cut, and what is no module has no device.
+#[test]
+fn accelerate_runs_modules() {
+    let one = [
+        "embed",
+        "h.0.attn/matmul",
+        "h.0.attn/softmax",
+        "h.1.attn/matmul",
+        "h.1.mlp/linear",
+    ];
+    let cut = &[
+        "module `h.0.attn`: found what it computes on stages 2 and 3",
+        "whole on one stage",
+    ];
+    refused(&named(one, "5"), "net.toml", "accelerate", cut);
     let residual = [
         "embed",
         "h.0.attn/matmul",
@@ -286,12 +284,8 @@ fn accelerates_device_map() {
         "h.1.attn/matmul",
         "h.1.mlp/linear",
     ];
-    refused(
-        &map(residual, "5"),
-        "net.toml",
-        "accelerate",
-        &["module `h.0`", "stages 2 and 3"],
-    );
+    let cut = &["module `h.0`", "stages 2 and 3"];
+    refused(&named(residual, "5"), "net.toml", "accelerate", cut);
     let onnx = [
         "embed",
         "/h.0/MatMul",
@@ -299,19 +293,8 @@ fn accelerates_device_map() {
         "h.1.attn/matmul",
         "h.1.mlp/linear",
     ];
-    refused(
-        &map(onnx, "2"),
-        "net.toml",
-        "accelerate",
-        &["layer `/h.0/MatMul`: found a name that is no module's"],
-    );
-    // Blocks go under their own names.
-    let folder = blocks();
-    let map = json(&export(&folder, "net.json", "accelerate"));
-    assert_eq!(
-        (&map["embedding"], &map["b0"], &map["head"]),
-        (&json("0"), &json("0"), &json("3"))
-    );
+    let unnamed = &["layer `/h.0/MatMul`: found a name that is no module's"];
+    refused(&named(onnx, "2"), "net.toml", "accelerate", unnamed);
 }
 
 /// DeepSpeed is not needed to see what the module tells it: a stand-in of its class records the bounds of every stage.

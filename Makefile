@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -88,6 +88,9 @@ study-hybrid-online: build ## Online policies against baselines and bounds, the 
 study-modes: build ## What choosing cut, degrees and recomputation together gains; writes studies/modes
 	studies/modes/run
 	studies/modes/rules
+
+study-what-ships: build ## What frameworks do unless told otherwise against the optimum; writes studies/what-ships
+	studies/what-ships/run
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run

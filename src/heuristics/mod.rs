@@ -2,18 +2,23 @@
 //!
 //! [`METHODS`] is the one list of them; the command line, the tests and the studies walk it.
 
+pub mod accelerate;
 pub(crate) mod alternate;
 pub mod antichains;
 mod beam_search;
 pub(crate) mod bi_partition;
 pub(crate) mod binary_search;
+pub mod block_counts;
 pub(crate) mod block_partition;
 pub mod brkga;
+pub mod deepspeed;
 pub mod duan_wu;
 pub mod duan_wu_exact_groups;
 pub(crate) mod duan_wu_local;
 pub(crate) mod equal_layers;
+pub mod equal_size;
 pub mod fitting;
+mod frameworks;
 pub mod global_shares;
 pub mod grouping;
 pub mod intervals;
@@ -28,6 +33,7 @@ mod recompute_none;
 pub mod sapp;
 pub mod slicing;
 pub mod slicing_for;
+pub mod torchgpipe;
 mod uniform;
 
 use crate::cost;
@@ -188,6 +194,19 @@ pub const METHODS: &[Heuristic] = &[
     brkga::METHOD,
     bi_partition::METHOD,
     pipedream::METHOD,
+    deepspeed::UNIFORM,
+    deepspeed::PARAMETERS,
+    deepspeed::TYPE,
+    block_counts::MEGATRON,
+    block_counts::MEGATRON_COUNTED,
+    block_counts::MEGATRON_ENDS,
+    block_counts::TORCHTITAN,
+    block_counts::VLLM,
+    block_counts::SGLANG,
+    torchgpipe::TIME,
+    torchgpipe::SIZE,
+    equal_size::METHOD,
+    accelerate::METHOD,
     duan_wu::METHOD,
     duan_wu_exact_groups::METHOD,
     duan_wu_local::METHOD,

@@ -45,27 +45,26 @@ pub(super) fn stages(
         form.faults.truncate(MOST_FAULTS);
         return Err(form.faults);
     }
-    let stages = passes.into_iter().zip(devices).zip(modes).enumerate();
-    let stage =
-        |(k, (([forward, backward], devices), mode)): (usize, ((Passes, Vec<String>), Option<PlanMode>))| {
-            PlanStage {
-                index: k + 1,
-                forward: form.named(forward),
-                backward: form.named(backward),
-                devices,
-                shares: BTreeMap::new(),
-                load_ms: 0.0,
-                forward_ms: 0.0,
-                backward_ms: 0.0,
-                communication_ms: 0.0,
-                transfers: None,
-                memory_bytes: 0,
-                in_flight: None,
-                weight_versions: None,
-                mode,
-            }
-        };
-    Ok(stages.map(stage).collect())
+    let mut stages = Vec::with_capacity(passes.len());
+    for (([forward, backward], devices), mode) in passes.into_iter().zip(devices).zip(modes) {
+        stages.push(PlanStage {
+            index: stages.len() + 1,
+            forward: form.named(forward),
+            backward: form.named(backward),
+            devices,
+            shares: BTreeMap::new(),
+            load_ms: 0.0,
+            forward_ms: 0.0,
+            backward_ms: 0.0,
+            communication_ms: 0.0,
+            transfers: None,
+            memory_bytes: 0,
+            in_flight: None,
+            weight_versions: None,
+            mode,
+        });
+    }
+    Ok(stages)
 }
 
 struct Form<'a> {
@@ -101,10 +100,8 @@ impl Form<'_> {
         for (k, stage) in bare.stages.iter().enumerate() {
             let mut passes = Passes::default();
             let forward = self.known(k, "layers", &stage.layers);
-            let backward = match &stage.backward {
-                None => None,
-                Some(names) => Some(self.known(k, "backward", names)),
-            };
+            let backward = stage.backward.as_ref();
+            let backward = backward.map(|names| self.known(k, "backward", names));
             if stage.layers.is_empty() && backward.as_ref().is_none_or(Vec::is_empty) {
                 let kind = FaultKind::Missing {
                     what: "layer".into(),

@@ -101,8 +101,9 @@ docs: setup ## Build the documentation: target/doc/stagecut/index.html
 profiles: ## Measure the library of instances again, on this CPU; writes instances/measured
 	tools/profile_library
 
-schema: build ## Write the JSON Schemas of native instances and of scenarios
+schema: build ## Write the JSON Schemas of native instances, of plans and of scenarios
 	$(BIN) schema > instances/schema.json
+	$(BIN) schema plan > instances/plans/schema.json
 	$(BIN) schema scenario > instances/online/schema.json
 
 instances: setup ## Write the tables of instances/README.md from the files

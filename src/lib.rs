@@ -40,6 +40,7 @@
 //! | find a plan | [`fn@solve`], or [`fn@compare`] for those of all methods; every plan has passed the checker |
 //! | read a plan | [`plan`]; from a file [`plan::read`] |
 //! | check a plan of whatever origin | [`fn@check`] |
+//! | cost stages that somebody else chose | [`fn@evaluate`], from [`plan::bare`] |
 //! | give the program to another solver | [`fn@formulate`], as LP or MPS |
 //! | run a plan event by event | [`simulate::simulate`] |
 //! | write it for a framework | [`export`] |
@@ -74,6 +75,7 @@
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
+//! | stages that say no more than their layers | [`plan::bare`] (their files), [`mod@evaluate`] (their cost) |
 //! | which devices may form a worker | [`workers`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
@@ -88,7 +90,7 @@
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
-//! | studies of many instances and methods | `study` |
+//! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside` |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
 //! | a command | `cli` |
 //!
@@ -143,6 +145,7 @@ pub mod degrees;
 #[doc(hidden)]
 pub mod device_levels;
 mod error;
+pub mod evaluate;
 #[doc(hidden)]
 pub mod exact;
 pub mod export;
@@ -229,6 +232,6 @@ pub use crate::methods::Method;
 pub use crate::network::Network;
 pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
-pub use crate::planning::{Error, Options, check, compare, formulate, solve};
+pub use crate::planning::{Error, Options, check, compare, evaluate, formulate, solve};
 pub use crate::precision::Precision;
 pub use crate::solver::SolverError;

@@ -1,5 +1,6 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
+pub mod bare;
 mod modal;
 mod read;
 pub mod split;

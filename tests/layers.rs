@@ -46,7 +46,7 @@ const LAYERS: &[&[&str]] = &[
     &["methods", "narrower"],
     // What is made of it.
     &["error"],
-    &["formulate"],
+    &["evaluate", "formulate"],
     &["least_memory", "online", "planning", "report"],
     &["study"],
     &["cli"],

@@ -24,8 +24,10 @@ use costs::{Load, charge};
 use crate::instance::Instance;
 use crate::network::Layer;
 use crate::options::Cuts;
-use crate::plan::{Overrun, Plan, PlanStage, SCHEMA};
+use crate::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
 use crate::settings::Settings;
+
+pub(crate) use claims::is_met;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +38,29 @@ pub struct Verdict {
     pub objective_ms: Option<f64>,
     /// Stages that hold more than their memory if overlapped transfers are to be hidden, whatever the plan says of them.
     pub overruns: Vec<Overrun>,
+    /// What every stage comes to, whatever the plan says of it; zeros where that cannot be told.
+    pub figures: Vec<Figures>,
+}
+
+/// What a stage comes to, recomputed: the numbers of a [`PlanStage`] under their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Forward propagation in ms.
+    pub forward_ms: f64,
+    /// Backward propagation in ms.
+    pub backward_ms: f64,
+    /// Work and blocking transfers in ms.
+    pub load_ms: f64,
+    /// Transfers in ms.
+    pub communication_ms: f64,
+    /// The same by phase and direction.
+    pub transfers: Transfers,
+    /// Memory in use; what no count holds is its largest.
+    pub memory_bytes: u64,
+    /// Micro-batches in flight; absent in inference.
+    pub in_flight: Option<u64>,
+    /// Versions of the weights; absent in inference.
+    pub weight_versions: Option<u64>,
 }
 
 /// Checks a plan against an instance and settings: the violations of [`examine`].
@@ -58,6 +83,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         stage_of: [(); 2].map(|()| vec![None; instance.network.layers.len()]),
         staff: Vec::new(),
         in_flight: Vec::new(),
+        figures: vec![Figures::default(); plan.stages.len()],
         violations: Vec::new(),
     };
     check.header(plan);
@@ -86,6 +112,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         violations: check.violations,
         objective_ms,
         overruns,
+        figures: check.figures,
     }
 }
 
@@ -100,6 +127,8 @@ struct Checker<'a> {
     staff: Vec<workers::Staff>,
     /// Micro-batches in flight on every stage, where they are more than the schedule's own; empty while those count.
     in_flight: Vec<u64>,
+    /// What every stage comes to, as far as it is known.
+    figures: Vec<Figures>,
     violations: Vec<Violation>,
 }
 

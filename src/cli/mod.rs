@@ -9,6 +9,7 @@ mod compare;
 mod convert;
 mod documents;
 mod error;
+mod evaluate;
 mod export;
 mod formulate;
 mod online;
@@ -66,6 +67,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Check(args) if args.evaluate => evaluate::evaluate(&args),
         Command::Check(args) => check::check(&args),
         Command::Export(args) => export::export(&args),
         Command::Formulate(args) => formulate::formulate(&args),

@@ -7,6 +7,7 @@ mod layers;
 mod modes;
 mod rates;
 mod resources;
+mod written;
 
 pub use builder::InstanceBuilder;
 

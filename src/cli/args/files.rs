@@ -119,6 +119,8 @@ pub enum Family {
 pub enum Described {
     /// What the other commands plan for.
     Instance,
+    /// What `solve` writes, and the least of it that `check --evaluate` reads.
+    Plan,
     /// What `online` runs.
     Scenario,
 }

@@ -45,10 +45,11 @@ pub enum Command {
 stagecut compare net.toml --methods exact,slicing --format csv"
     )]
     Compare(CompareArgs),
-    /// Check a plan against its instance, without the solver
+    /// Check a plan against its instance, without the solver; with `--evaluate`, cost stages of somebody else
     #[command(
         after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
-stagecut check net.toml plan.json\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
+stagecut check net.toml plan.json\n  \
+stagecut check --evaluate net.toml stages.csv --stages 4 --bound\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
 hold more or links are faster: give `--memory-limit` and `--bandwidth` here too."
     )]
     Check(CheckArgs),
@@ -97,7 +98,7 @@ stagecut generate transformer --operators 10000 --output transformer.json"
     #[cfg(feature = "onnx")]
     #[command(hide = true)]
     InferShapes,
-    /// Print the JSON Schema of native instances, or of scenarios
+    /// Print the JSON Schema of native instances, of plans, or of scenarios
     Schema {
         /// The format
         #[arg(value_enum, default_value = "instance")]

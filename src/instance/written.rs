@@ -107,6 +107,7 @@ impl Instance {
             recompute: Some(mode.recompute.clone()),
             forward_ms: Some(ns_to_ms(times.forward_ns)),
             backward_ms: Some(ns_to_ms(times.backward_ns)),
+            times: BTreeMap::new(),
             work: None,
             parameter_bytes: mode.parameter_bytes as f64,
             gradient_bytes: Some(mode.gradient_bytes as f64),

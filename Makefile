@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -87,6 +87,10 @@ study-hybrid-online: build ## Online policies against baselines and bounds, the 
 
 study-modes: build ## What choosing cut, degrees and recomputation together gains; writes studies/modes
 	studies/modes/run
+	studies/modes/rules
+
+study-what-ships: build ## What frameworks do unless told otherwise against the optimum; writes studies/what-ships
+	studies/what-ships/run
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run
@@ -97,8 +101,9 @@ docs: setup ## Build the documentation: target/doc/stagecut/index.html
 profiles: ## Measure the library of instances again, on this CPU; writes instances/measured
 	tools/profile_library
 
-schema: build ## Write the JSON Schemas of native instances and of scenarios
+schema: build ## Write the JSON Schemas of native instances, of plans and of scenarios
 	$(BIN) schema > instances/schema.json
+	$(BIN) schema plan > instances/plans/schema.json
 	$(BIN) schema scenario > instances/online/schema.json
 
 instances: setup ## Write the tables of instances/README.md from the files

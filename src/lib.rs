@@ -40,6 +40,7 @@
 //! | find a plan | [`fn@solve`], or [`fn@compare`] for those of all methods; every plan has passed the checker |
 //! | read a plan | [`plan`]; from a file [`plan::read`] |
 //! | check a plan of whatever origin | [`fn@check`] |
+//! | cost stages that somebody else chose | [`fn@evaluate`], from [`plan::bare`] |
 //! | give the program to another solver | [`fn@formulate`], as LP or MPS |
 //! | run a plan event by event | [`simulate::simulate`] |
 //! | write it for a framework | [`export`] |
@@ -74,6 +75,7 @@
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
+//! | stages that say no more than their layers | [`plan::bare`] (their files), [`mod@evaluate`] (their cost) |
 //! | which devices may form a worker | [`workers`] |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
@@ -82,11 +84,13 @@
 //! | what is said where no plan fits the memory | `least_memory` |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
+//! | the best order of operations, proved | [`best_schedule`] |
+//! | a published order of operations: interleaved, zero bubble, V | [`schedules::rules`]: one file and one row of [`schedules::rules::RULES`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
-//! | studies of many instances and methods | `study` |
+//! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside` |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
 //! | a command | `cli` |
 //!
@@ -124,6 +128,8 @@
 //!   objective, computed again, meets the bound.
 //! * Costs belong to tensors, not to edges.
 
+#[doc(hidden)]
+pub mod best_schedule;
 pub mod bound_source;
 #[doc(hidden)]
 pub mod check;
@@ -140,6 +146,7 @@ pub mod degrees;
 #[doc(hidden)]
 pub mod device_levels;
 mod error;
+pub mod evaluate;
 #[doc(hidden)]
 pub mod exact;
 pub mod export;
@@ -195,6 +202,8 @@ pub mod recompute;
 pub mod report;
 pub mod schedule;
 #[doc(hidden)]
+pub mod schedules;
+#[doc(hidden)]
 pub mod settings;
 #[doc(hidden)]
 pub mod shares;
@@ -226,6 +235,6 @@ pub use crate::methods::Method;
 pub use crate::network::Network;
 pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
-pub use crate::planning::{Error, Options, check, compare, formulate, solve};
+pub use crate::planning::{Error, Options, check, compare, evaluate, formulate, solve};
 pub use crate::precision::Precision;
 pub use crate::solver::SolverError;

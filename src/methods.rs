@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::cost::allocation::Allocation;
 use crate::exact;
 use crate::exact::heterogeneous::program::Form;
 use crate::formulations::modal_program;
@@ -107,7 +108,6 @@ impl Method {
     #[doc(hidden)]
     pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
         match self {
-            Self::Heuristic(_) if problem.modes.is_some() => Err("it knows no modes of stages"),
             Self::Exact(exact::Method::Milp | exact::Method::Ideals | exact::Method::Textbook)
                 if problem.settings.is_simulated() =>
             {
@@ -220,24 +220,26 @@ pub fn confirm(
 
 fn run_heuristic(heuristic: &Heuristic, problem: &Problem, control: &Control) -> Outcome {
     let started = Instant::now();
-    let (bound, bound_ns) = exact::simple_bound(problem);
-    control.show_bound(bound.source, bound_ns);
+    let (bound_source, bound_ns) = exact::known_bound(problem, control);
+    control.show_bound(bound_source, bound_ns);
     let must_stop = || control.must_stop().is_some();
     // They compare parts of plans, which a simulation says nothing of.
     let allocation = match problem.settings.is_simulated() {
         true => heuristic.plan(&problem.for_the_formula(), control.seed, &must_stop),
         false => heuristic.plan(problem, control.seed, &must_stop),
     };
+    let estimate = |plan: &Allocation| heuristic.estimate_ms(problem, plan);
     Outcome {
-        allocation,
         bound_ns,
-        bound_source: bound.source,
+        bound_source,
         stopped_by: control.must_stop().unwrap_or(StoppedBy::Completed),
         statistics: Statistics {
             seconds: started.elapsed().as_secs_f64(),
             items: problem.items.len(),
             items_after_presolve: problem.items.len(),
+            estimate_ms: allocation.as_ref().and_then(estimate),
             ..Statistics::default()
         },
+        allocation,
     }
 }

@@ -1,5 +1,6 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
+pub mod bare;
 mod modal;
 mod read;
 pub mod split;
@@ -270,6 +271,9 @@ pub struct Statistics {
     /// The second exact method that proves the same, where one was asked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_by: Option<String>,
+    /// What the method's own model makes of the plan, in ms, where it minimises something else than the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_ms: Option<f64>,
     /// Lower bounds that were computed, by name, in ms.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bounds_ms: BTreeMap<BoundSource, f64>,

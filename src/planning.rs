@@ -6,12 +6,14 @@ use std::time::Duration;
 use crate::check::{self, Violation};
 use crate::control::Control;
 pub use crate::error::Error;
+use crate::evaluate::{self, Evaluation};
 use crate::exact;
 use crate::formulate::{self, Formulated};
 use crate::instance::Instance;
 use crate::methods::{self, Method};
 use crate::options::PipelineOptions;
 use crate::plan::Plan;
+use crate::plan::bare::BarePlan;
 use crate::problem::Problem;
 use crate::settings::Settings;
 
@@ -168,6 +170,38 @@ pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Erro
 pub fn check(instance: &Instance, options: &Options, plan: &Plan) -> Result<Vec<Violation>, Error> {
     let settings = Settings::resolve(instance, &options.pipeline)?;
     Ok(check::check(instance, &settings, plan))
+}
+
+/// What stages that somebody else chose cost under the problem that the options ask, and everything that is wrong with them.
+///
+/// Where nothing says how many stages there may be, there may be as many as the plan has.
+///
+/// ```
+/// use stagecut::{Instance, Options, plan::bare};
+///
+/// let instance = Instance::builder("three layers")
+///     .layer("conv1", 3.0, 6.0)
+///     .layer("conv2", 1.0, 2.0)
+///     .layer("dense", 2.0, 4.0)
+///     .tensor("conv1", ["conv2"], 8e6)
+///     .tensor("conv2", ["dense"], 2e6)
+///     .devices("gpu", 2, 16e9)
+///     .link(100e9, 0.0)
+///     .build()?;
+/// let stages = bare::parse(br#"[["conv1", "conv2"], ["dense"]]"#).expect("two stages");
+/// let evaluation = stagecut::evaluate(&instance, &Options::default(), &stages)?;
+/// assert!(evaluation.violations.is_empty());
+/// assert_eq!(evaluation.plan.objective_ms, Some(12.04));
+/// # Ok::<(), stagecut::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Input`] where the options do not fit the instance, or the stages are none of its layers.
+pub fn evaluate(instance: &Instance, options: &Options, stages: &BarePlan) -> Result<Evaluation, Error> {
+    let settings = evaluate::settings(instance, &options.pipeline, stages)?;
+    let problem = Problem::new(instance, settings.clone()).ok();
+    Ok(evaluate::evaluate(instance, &settings, problem.as_ref(), stages)?)
 }
 
 /// Writes the mixed-integer program of the problem for other solvers: LP or MPS, by the extension of the file's name.

@@ -47,6 +47,9 @@ pub struct Problem {
     pub workers: Option<Workers>,
     /// Modes of stages and layers, where there are any to choose from, or links have two levels.
     pub modes: Option<Modes>,
+    /// For each layer of the network the rank of its block, where the network is a stack of equal blocks; empty elsewhere, and in
+    /// problems made of others.
+    pub blocks: Vec<Option<usize>>,
 }
 
 /// What a program places: layers that share a stage.
@@ -179,6 +182,7 @@ impl Problem {
             workers,
             pairs,
             ties,
+            blocks: network.equal_blocks(),
             ..problem
         }
         .validate(faults)
@@ -218,6 +222,7 @@ impl Problem {
             ties: Vec::new(),
             workers: None,
             modes: None,
+            blocks: Vec::new(),
         }
     }
 

@@ -8,6 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The name of modes that keep everything.
 pub const NONE: &str = "none";
+/// The name of modes that compute all of a layer again.
+pub const FULL: &str = "full";
 
 /// Kinds of recomputation that a plan may choose from, by the names that layers give them.
 ///

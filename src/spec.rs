@@ -100,6 +100,7 @@ pub struct LayerSpec {
     pub backward: bool,
     /// Ways to run the layer: tensor degrees and recomputation. The fields above describe the layer on one device that keeps
     /// everything; where they are silent, they are those of its first mode of degree 1.
+    /// Where no layer of a network lists any, each may keep its input in place of its stash, and run forward again before it runs backward.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<ModeSpec>,
 }
@@ -122,6 +123,9 @@ pub struct ModeSpec {
     /// Backward time of a micro-batch in ms, with what is computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<f64>,
+    /// Measured times by device kind, as of a layer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub times: BTreeMap<String, TimesSpec>,
     /// Work for the roofline model, where no time is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkSpec>,

@@ -84,6 +84,10 @@ switches! {
     coarse_to_fine,
     /// With heterogeneous workers: exhaustive search over few items.
     exhaustive,
+    /// With modes: the least devices of what is ahead of a label.
+    modal_ahead,
+    /// With modes: stages that no better plan can have are left out of later passes.
+    modal_windows,
 }
 
 impl Default for Switches {

@@ -37,9 +37,10 @@ fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, W
 }
 
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
+    let of_equals = |run: &Run| matches!(run, Run::Homogeneous(..) | Run::HomogeneousOrModal(..));
     METHODS
         .iter()
-        .filter(|method| !matches!(method.run, Run::Homogeneous(..)) && method.effort != Effort::Baseline)
+        .filter(move |method| !of_equals(&method.run) && method.effort != Effort::Baseline)
 }
 
 fn objective_ns(problem: &Problem, plan: &Allocation) -> u64 {

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "formulate",
     "show",
     "simulate",
+    "schedule",
     "online",
     "study",
     "export",

@@ -13,7 +13,8 @@ fn methods_for_other_problems_are_named_together() {
     assert!(!text.contains("unknown"), "{text}");
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "inapplicable: `bi-partition` (its cuts are tied; `--cuts separate` parts them); `duan-wu`, ",
+        "inapplicable: `bi-partition` (its cuts are tied; `--cuts separate` parts them); ",
+        "; `duan-wu`, ",
         "`pipedream-replicated` (its workers are all alike)",
     ] {
         assert!(one_line.contains(part), "{part}: {text}");

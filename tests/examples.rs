@@ -4,8 +4,8 @@
 //! In a `console` block, a line that begins with `$ stagecut` is a command, continued by a backslash at its end, and what
 //! follows is its output. `...` on a line of its own stands for lines left out, at the end of a line for the rest of it.
 //! Numbers with three decimals are seconds of a search, or rounded; they need only be numbers. A comment names the exit code, or
-//! numbers that the output must hold. A block of TOML or CSV begins with `# NAME` and is a file as it is, which some command
-//! names. `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
+//! numbers that the output must hold. A block of TOML, CSV or Python begins with `# NAME` and is a file as it is, which some command
+//! or another such file names. `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
 //! `tools/profile_torch.py` would write is the file of that name in `instances/measured`. There is nothing else: an empty home, the
 //! instances of the clone, and what the page shows.
 
@@ -87,7 +87,7 @@ impl Page {
             match kind {
                 "console" => page.console(body),
                 "sh" => body.lines().for_each(ran_elsewhere),
-                "toml" | "csv" => {
+                "toml" | "csv" | "python" => {
                     let first = body.lines().next().expect("lines");
                     let name = first.strip_prefix("# ").expect("the name of the file");
                     page.files.push((name.to_owned(), format!("{body}\n")));
@@ -100,8 +100,10 @@ impl Page {
             }
         }
         for (name, _) in &page.files {
-            let is_used = page.examples.iter().any(|example| example.command.contains(name));
-            assert!(is_used, "{}: no command reads `{name}`", path.display());
+            let in_commands = page.examples.iter().any(|example| example.command.contains(name));
+            let mut others = page.files.iter().filter(|(other, _)| other != name);
+            let is_used = in_commands || others.any(|(_, contents)| contents.contains(name));
+            assert!(is_used, "{}: nothing reads `{name}`", path.display());
         }
         page
     }
@@ -263,8 +265,18 @@ fn a_transformer_of_96_layers() {
 }
 
 #[test]
+fn the_layers_of_sapp() {
+    run("examples/sapp.md", 6);
+}
+
+#[test]
 fn a_llama_on_gpus_in_nodes() {
     run("examples/gpus-in-nodes.md", 7);
+}
+
+#[test]
+fn a_heuristic_of_your_own() {
+    run("examples/own-heuristic.md", 6);
 }
 
 /// The other tests are there.

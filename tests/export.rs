@@ -169,6 +169,134 @@ fn megatron_builds_stacks_of_blocks_only() {
     );
 }
 
+/// What is pasted: the layers of each stage, for servers and torchtitan.
+#[test]
+fn layers_a_stage_to_paste() {
+    let folder = blocks();
+    let torchtitan = export(&folder, "net.json", "torchtitan");
+    snapshots("export").bind(|| insta::assert_snapshot!("torchtitan", torchtitan));
+    refused(
+        &folder,
+        "net.json",
+        "vllm",
+        &[
+            "found a plan for training",
+            "`--mode inference`, which is all that vLLM runs",
+        ],
+    );
+    solve(&folder, "net.json", &["--stages", "2", "--mode", "inference"]);
+    let vllm = export(&folder, "net.json", "vllm");
+    let counts = vllm
+        .strip_prefix("export VLLM_PP_LAYER_PARTITION=")
+        .and_then(|rest| rest.strip_suffix("  # with --pipeline-parallel-size 2\n"))
+        .expect("a line to paste");
+    let sum: usize = counts
+        .split(',')
+        .map(|count| count.parse::<usize>().expect("a count"))
+        .sum();
+    assert_eq!((sum, counts.split(',').count()), (12, 2));
+    let sglang = export(&folder, "net.json", "sglang");
+    assert_eq!(
+        sglang,
+        format!("export SGLANG_PP_LAYER_PARTITION={counts}  # with --pp-size 2\n")
+    );
+    refused(&folder, "net.json", "torchtitan", &["found a plan for inference"]);
+    // The head, with all words, gets a stage of its own.
+    solve(
+        &folder,
+        "net.json",
+        &["--stages", "8", "--all-stages", "--mode", "inference"],
+    );
+    refused(&folder, "net.json", "sglang", &["stage 8: found no block"]);
+    let unnumbered = &[
+        "found no numbered blocks, or several kinds of them",
+        "one stack of transformer blocks",
+    ];
+    let other = Folder::with(
+        "net.toml",
+        "[network]\nlayers = [{ id = \"a\", forward_ms = 1, backward_ms = 2 }, { id = \"b\", forward_ms = 1, backward_ms = 2 }]\n\
+tensors = [{ producer = \"a\", consumers = [\"b\"] }]",
+    );
+    solve(&other, "net.toml", &["--stages", "2", "--mode", "inference"]);
+    for target in ["vllm", "sglang"] {
+        refused(&other, "net.toml", target, unnumbered);
+    }
+    solve(&other, "net.toml", &["--stages", "2"]);
+    refused(&other, "net.toml", "torchtitan", unnumbered);
+}
+
+/// A chain of five layers of these names, planned in so many stages.
+fn named(ids: [&str; 5], stages: &str) -> Folder {
+    let layers = ids
+        .map(|id| format!("{{ id = \"{id}\", forward_ms = 2 }}"))
+        .join(", ");
+    let pair = |pair: &[&str]| format!("{{ producer = \"{}\", consumers = [\"{}\"] }}", pair[0], pair[1]);
+    let tensors: Vec<String> = ids.windows(2).map(pair).collect();
+    let net = format!(
+        "[network]\nlayers = [{layers}]\ntensors = [{}]",
+        tensors.join(", ")
+    );
+    let folder = Folder::with("net.toml", net);
+    solve(&folder, "net.toml", &["--stages", stages, "--all-stages"]);
+    folder
+}
+
+/// Modules on one device go under one name.
+#[test]
+fn accelerates_device_map() {
+    let map = |folder: &Folder, file: &str| json(&export(folder, file, "accelerate"));
+    let ids = [
+        "embed",
+        "h.0.attn/matmul",
+        "h.0.mlp/linear",
+        "h.1.attn/matmul",
+        "h.1.mlp/linear",
+    ];
+    assert_eq!(map(&named(ids, "1"), "net.toml"), json(r#"{ "": 0 }"#));
+    let parts = json(r#"{ "embed": 0, "h.0.attn": 1, "h.0.mlp": 2, "h.1.attn": 3, "h.1.mlp": 4 }"#);
+    assert_eq!(map(&named(ids, "5"), "net.toml"), parts);
+    let map = map(&blocks(), "net.json");
+    assert_eq!(
+        (&map["embedding"], &map["b0"], &map["head"]),
+        (&json("0"), &json("0"), &json("3"))
+    );
+}
+
+/// What computes something itself is not cut, and what is no module has no device.
+#[test]
+fn accelerate_runs_modules() {
+    let one = [
+        "embed",
+        "h.0.attn/matmul",
+        "h.0.attn/softmax",
+        "h.1.attn/matmul",
+        "h.1.mlp/linear",
+    ];
+    let cut = &[
+        "module `h.0.attn`: found what it computes on stages 2 and 3",
+        "whole on one stage",
+    ];
+    refused(&named(one, "5"), "net.toml", "accelerate", cut);
+    let residual = [
+        "embed",
+        "h.0.attn/matmul",
+        "h.0/add",
+        "h.1.attn/matmul",
+        "h.1.mlp/linear",
+    ];
+    let cut = &["module `h.0`", "stages 2 and 3"];
+    refused(&named(residual, "5"), "net.toml", "accelerate", cut);
+    let onnx = [
+        "embed",
+        "/h.0/MatMul",
+        "h.0/add",
+        "h.1.attn/matmul",
+        "h.1.mlp/linear",
+    ];
+    let unnamed = &["layer `/h.0/MatMul`: found a name that is no module's"];
+    refused(&named(onnx, "2"), "net.toml", "accelerate", unnamed);
+}
+
 /// DeepSpeed is not needed to see what the module tells it: a stand-in of its class records the bounds of every stage.
 #[test]
 fn deepspeeds_partition() {

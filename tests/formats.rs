@@ -13,6 +13,7 @@ use stagecut::instance::Instance;
 use stagecut::network::Size;
 use stagecut::online::spec::json_schema as scenario_schema;
 use stagecut::options::MemoryLimit;
+use stagecut::plan::bare::json_schema as plan_schema;
 use stagecut::spec::{InstanceSpec, LayerSpec, SCHEMA, TensorSpec, json_schema};
 
 fn read(file: &str, contents: &str) -> InstanceSpec {
@@ -43,6 +44,7 @@ fn tensor<'a>(spec: &'a InstanceSpec, producer: &str) -> &'a TensorSpec {
 fn the_published_schemas_are_current() {
     for (file, of) in [
         ("instances/schema.json", "instance"),
+        ("instances/plans/schema.json", "plan"),
         ("instances/online/schema.json", "scenario"),
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -71,7 +73,7 @@ fn the_schemas_describe_every_field_and_forbid_others() {
             *fields += 1;
         }
     }
-    for (schema, least) in [(json_schema(), 40), (scenario_schema(), 20)] {
+    for (schema, least) in [(json_schema(), 40), (scenario_schema(), 20), (plan_schema(), 60)] {
         let mut fields = 0;
         visit("the file", &schema, &mut fields);
         for (name, definition) in schema["$defs"].as_object().expect("definitions") {

@@ -20,6 +20,9 @@ fn optimum_of_file(path: &Path) -> f64 {
         for tolerance in [c"mip_feasibility_tolerance", c"primal_feasibility_tolerance"] {
             highs_sys::Highs_setDoubleOptionValue(highs, tolerance.as_ptr(), 1e-9);
         }
+        for gap in [c"mip_rel_gap", c"mip_abs_gap"] {
+            highs_sys::Highs_setDoubleOptionValue(highs, gap.as_ptr(), 0.0);
+        }
         let is_read = highs_sys::Highs_readModel(highs, path.as_ptr()) == highs_sys::STATUS_OK;
         let is_solved = highs_sys::Highs_run(highs) == highs_sys::STATUS_OK;
         let optimum = highs_sys::Highs_getObjectiveValue(highs);

@@ -10,12 +10,14 @@ use common::{problem_of, random_problem, separate_problem};
 use stagecut::exact::bounds;
 use stagecut::exact::heterogeneous::program::{Form, Kind};
 use stagecut::formulations::Program;
+use stagecut::formulations::cyclic;
 use stagecut::formulations::modal_program::{Asked, Excluded, ModalProgram};
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
 use stagecut::instance::Instance;
 use stagecut::modes::StageMode;
 use stagecut::problem::Problem;
+use stagecut::schedules::{Chunk, Chunks, Placement};
 
 /// The program of a problem without windows, with a cut-off and a solution left out so that their rows appear as well.
 fn program(instance: &Instance, problem: &Problem) -> Program {
@@ -168,12 +170,58 @@ fn the_program_of_modes_is_as_large_as_its_page_says() {
     }
 }
 
+/// The cyclic programs of some pipelines, with either goal.
+fn cyclic_programs() -> Vec<Program> {
+    let chunk = Chunk {
+        forward_ns: 1,
+        input_ns: 1,
+        weight_ns: 1,
+        forward_transfer_ns: 2,
+        stash: 2,
+        kept: 1,
+        ..Chunk::default()
+    };
+    let mut programs = Vec::new();
+    for (devices, may_split) in [(2, true), (3, false)] {
+        let mut chunks = Chunks::even(devices, 2, Placement::V, chunk);
+        chunks.may_split = may_split;
+        chunks.room[0] = Some(5);
+        for goal in [cyclic::Goal::Peak, cyclic::Goal::Excess] {
+            let asked = cyclic::Asked {
+                chunks: &chunks,
+                slot_ns: 1,
+                period: 6,
+                goal,
+            };
+            programs.push(cyclic::Cyclic::build(&asked).program);
+        }
+    }
+    programs
+}
+
+#[test]
+fn page_and_code_of_the_cyclic_program_name_the_same_families() {
+    let on_page = families_on(include_str!("../formulations/cyclic.md"));
+    let programs = cyclic_programs();
+    let in_code: BTreeSet<String> = programs.iter().flat_map(Program::families).collect();
+    assert_eq!(on_page, in_code);
+    // The size that the page states: 12 operations in 6 slots, 3 + 3 + 4 + 4 pairs that wait, rows of two devices.
+    let first = &programs[0];
+    assert_eq!(first.binaries(), 12 * 6 + 12 + 1);
+    assert!(
+        first.rows.len() <= 2 * 12 + 14 * 6 + 2 * 2 * 6,
+        "{}",
+        first.rows.len()
+    );
+}
+
 #[test]
 fn every_row_and_column_has_a_name_of_its_own() {
     let alike = (0..200).filter_map(random_problem);
     let alike = alike.map(|(instance, problem)| program(&instance, &problem));
     let modal = (0..200).filter_map(modal_program).map(|(_, program)| program);
-    for program in alike.chain((0..200).flat_map(mixed_programs)).chain(modal) {
+    let others = (0..200).flat_map(mixed_programs).chain(cyclic_programs());
+    for program in alike.chain(others).chain(modal) {
         let rows: Vec<&str> = program
             .rows
             .iter()

@@ -4,6 +4,7 @@
     python tools/profile_torch.py torchvision:googlenet -o googlenet.json
     python tools/profile_torch.py transformers:bert-base-uncased --batch 2 --sequence 256 -o bert.json
     python tools/profile_torch.py model.py:build --device cuda --mode inference -o model.json
+    python tools/profile_torch.py transformers:gpt2 --granularity module --depth 2 --recompute -o gpt2.json
     stagecut solve googlenet.json --stages 4
 
 Models of torchvision and transformers are built by name, with random weights: nothing is fetched. `model.py:build` is a
@@ -19,6 +20,9 @@ gradients accumulate, as over the micro-batches of an iteration. Parameters that
 stash_bytes  What autograd saves in the layer, without parameters and buffers. A tensor that several layers save, such as
              the input of one that is the output of another, counts once, at the first of them; where a cut parts
              the two, both stages hold it, and the later one's copy is not counted.
+modes        With --recompute: a layer that keeps more than its inputs is also run as torch.utils.checkpoint runs it. That mode,
+             `full`, keeps the inputs alone, and its backward time, forward once more, is measured like the others. Both
+             of two layers that read one tensor count it, where autograd would save it once.
 work         FLOPs are those of matrix products, convolutions and attention (torch.utils.flop_counter). Bytes are what
              each operator reads and writes; backward, its inputs and the gradients of its outputs and inputs. With
              `--cluster a100` and the like, stagecut makes rooflines of them.
@@ -283,6 +287,7 @@ import re
 import statistics
 import time
 
+import torch.utils.checkpoint
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 
@@ -293,8 +298,20 @@ class Layer:
         self.name, self.nodes = name, nodes
         self.part = None
         self.forward_ms, self.backward_ms = [], []
-        self.stash_bytes = 0
+        # Of the backward pass behind a forward one that is run again.
+        self.again_ms = []
+        self.stash_bytes = self.input_bytes = 0
         self.flops = {"forward": 0, "backward": 0}
+
+
+    def can_run_again(self):
+        """Whether running it twice gives the same, and there is something to gain."""
+        return not self.part.overwritten and self.input_bytes < self.stash_bytes
+
+
+def checkpointed(layer, inputs):
+    """What a layer makes, when nothing but its inputs is kept for the backward pass."""
+    return torch.utils.checkpoint.checkpoint(layer.part.module, *inputs, use_reentrant=False)
 
 
 def is_view(node):
@@ -336,17 +353,22 @@ class Sweep:
         kept = [*graph_module.parameters(), *graph_module.buffers()]
         self.not_stashed = {tensor.untyped_storage().data_ptr() for tensor in kept}
 
-    def run(self, step, taking_inventory=False):
-        """One sweep; `step()` is called after each layer. An inventory counts stash and FLOPs instead of time."""
+    def run(self, step, taking_inventory=False, again=False):
+        """One sweep; `step()` is called after each layer. An inventory counts stash and FLOPs instead of time; `again` runs the
+        layers that can forget what they made so, and times how long they are backward."""
         values, tape = dict(self.inputs), []
         for layer in self.layers:
             leaves = [cut_off(values[node]) for node in layer.part.inputs]
             # A leaf cannot be overwritten, and the next sweep needs what it shares.
             inputs = zip(layer.part.inputs, leaves)
             given = [leaf.clone() if node in layer.part.overwritten else leaf for node, leaf in inputs]
+            forgets = again and layer.can_run_again()
             with self.inventory(layer, "forward", taking_inventory):
-                milliseconds, made = self.timed(lambda: layer.part.module(*given))
-            layer.forward_ms.append(milliseconds)
+                milliseconds, made = self.timed(lambda: checkpointed(layer, given) if forgets else layer.part.module(*given))
+            if taking_inventory:
+                layer.input_bytes = tensor_bytes(leaves)
+            if not again:
+                layer.forward_ms.append(milliseconds)
             values.update(zip(layer.part.outputs, made, strict=True))
             tape.append((layer, leaves, made))
             step()
@@ -360,7 +382,10 @@ class Sweep:
             if pairs:
                 with self.inventory(layer, "backward", taking_inventory):
                     milliseconds, _ = self.timed(lambda: backward(pairs, layer.part.inputs, leaves, gradients))
-                layer.backward_ms.append(milliseconds)
+                if not again:
+                    layer.backward_ms.append(milliseconds)
+                elif layer.can_run_again():
+                    layer.again_ms.append(milliseconds)
             step()
 
     def timed(self, function):
@@ -507,6 +532,8 @@ def instance(name, provenance, kind, layers, graph_module, training):
                 "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
             }
         )
+        if layer.again_ms:
+            written[-1]["modes"] = modes(layer, written[-1], kind)
         # A layer that reads no other reads the model's input anyway.
         if {node in home for node in layer.part.inputs} == {True, False}:
             written[-1]["reads_input"] = True
@@ -527,6 +554,23 @@ def instance(name, provenance, kind, layers, graph_module, training):
         "network": {**precision(layers), "layers": written, "tensors": tensors},
         "cluster": {"device_kinds": [{"name": kind}]},
     }
+
+
+def modes(layer, written, kind):
+    """The two modes of a layer that was measured with and without recomputation."""
+    kept = {field: written[field] for field in ("times", "work", "parameter_bytes", "stash_bytes", "resident_bytes")}
+    work = dict(kept["work"])
+    for unit in ("flops", "bytes"):
+        work[f"backward_{unit}"] = work.get(f"backward_{unit}", 0) + work[f"forward_{unit}"]
+    times = {**kept["times"][kind], "backward_ms": round(statistics.median(layer.again_ms), 6)}
+    again = {
+        "recompute": "full",
+        "times": {kind: times},
+        "work": work,
+        "stash_bytes": layer.input_bytes,
+        "workspace_bytes": layer.stash_bytes - layer.input_bytes,
+    }
+    return [kept, {**kept, **again}]
 
 
 def precision(layers):
@@ -604,14 +648,17 @@ def profile(model, inputs, options):
             raise Fault("the model runs no operator")
         clock = time.process_time if options.clock == "cpu" else time.perf_counter
         sweep = Sweep(graph_module, layers, inputs, training, device, clock)
-        progress = Progress((1 + options.warmup + options.repeats) * len(layers) * (2 if training else 1))
+        sweeps = 1 + (options.warmup + options.repeats) * (2 if options.recompute else 1)
+        progress = Progress(sweeps * len(layers) * (2 if training else 1))
         sweep.run(progress.step, taking_inventory=True)
         wholes = []
         for repeat in range(-options.warmup, options.repeats):
             if repeat <= 0:
                 for layer in layers:
-                    layer.forward_ms, layer.backward_ms = [], []
+                    layer.forward_ms, layer.backward_ms, layer.again_ms = [], [], []
             sweep.run(progress.step)
+            if options.recompute:
+                sweep.run(progress.step, again=True)
             wholes.append(whole_ms(model, inputs, training, sweep))
     return layers, graph_module, statistics.median(wholes[-options.repeats :])
 
@@ -633,6 +680,7 @@ def main():
         help="what a layer is [default: operator]",
     )
     add("--depth", type=positive, help="with --granularity module: modules so deep at most, such as 2 for `layer1.0`")
+    add("--recompute", action="store_true", help="also measure layers that keep only their inputs, and list both as modes")
     add("--warmup", type=positive, default=2, help="sweeps before measuring [default: 2]")
     add("--repeats", type=positive, default=9, help="sweeps of which the median is taken [default: 9]")
     add("--threads", type=positive, help="threads of the CPU [default: torch's]")
@@ -646,6 +694,8 @@ def main():
     options = parser.parse_args()
     if options.depth and options.granularity != "module":
         raise Fault("--depth goes with --granularity module")
+    if options.recompute and options.mode != "training":
+        raise Fault("--recompute goes with --mode training: inference keeps nothing")
     if options.clock == "cpu" and (options.device != "cpu" or options.threads != 1):
         raise Fault("--clock cpu goes with --device cpu and --threads 1: it adds the times of all threads")
     if options.threads:

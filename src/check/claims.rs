@@ -5,9 +5,20 @@
 use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
 use crate::plan::{Plan, Status, StoppedBy};
+use crate::settings::Settings;
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
 const GAP_TOLERANCE: f64 = 1e-9;
+
+/// Whether a bound proves an objective, both in ms.
+pub(crate) fn is_met(settings: &Settings, objective_ms: f64, bound_ms: f64) -> bool {
+    // Objectives are whole ns, but for those of stages with modes, which are whole ticks.
+    let unit_ms = match settings.modal {
+        true => TIME_TOLERANCE_MS / settings.ticks_per_ns as f64,
+        false => TIME_TOLERANCE_MS,
+    };
+    objective_ms - bound_ms <= unit_ms / 2.0
+}
 
 impl Checker<'_> {
     /// Status, bound, gap and statistics against each other.
@@ -61,12 +72,7 @@ impl Checker<'_> {
         self.claim(bound <= objective + TIME_TOLERANCE_MS, || {
             format!("bound {bound} above the objective {objective}")
         });
-        // Objectives are whole ns, but for those of stages with modes, which are whole ticks.
-        let unit_ms = match self.settings.modal {
-            true => TIME_TOLERANCE_MS / self.settings.ticks_per_ns as f64,
-            false => TIME_TOLERANCE_MS,
-        };
-        let is_met = objective - bound <= unit_ms / 2.0;
+        let is_met = is_met(self.settings, objective, bound);
         self.claim(is_met || *status != Status::Optimal, || {
             format!("status `optimal` with objective {objective} above the bound {bound}")
         });

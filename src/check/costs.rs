@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BACKWARD, Checker, FORWARD, Violation, workers};
+use super::{BACKWARD, Checker, FORWARD, Figures, Violation, workers};
 use crate::network::Tensor;
 use crate::options::{Communication, Objective, Schedule, WorkerMode};
-use crate::plan::{Plan, PlanStage};
+use crate::plan::{Moved, Plan, PlanStage, Transfers};
 use crate::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 use crate::units::{LARGEST_EXACT, NS_PER_MS};
 
@@ -121,7 +121,7 @@ impl Checker<'_> {
         }
         let objective_ns = self.objective(&forward, &backward);
         if let Some(stated) = plan.objective_ms {
-            self.stated_time("objective_ms".into(), stated, objective_ns);
+            self.stated_ms("objective_ms".into(), stated, self.ms(objective_ns));
         }
         Some(self.ms(objective_ns))
     }
@@ -162,42 +162,75 @@ impl Checker<'_> {
         backward: &Load,
         has_times: bool,
     ) {
-        let mode = self.settings.communication;
-        let transfers = stage.transfers.unwrap_or_default();
+        let moved = |load: &Load| Moved {
+            in_ms: self.ms(load.received),
+            out_ms: self.ms(load.sent),
+        };
+        let both = forward.plus(*backward);
+        let from_end = (self.figures.len() - k) as u64;
+        let counts = self.between(from_end, from_end);
+        let [in_flight, weight_versions] = counts.map(|count| self.settings.mode.trains().then_some(count));
+        let figures = Figures {
+            forward_ms: self.ms(forward.work),
+            backward_ms: self.ms(backward.work),
+            load_ms: self.ms(self.load(forward, backward)),
+            communication_ms: self.ms(both.moved(self.settings.communication)),
+            transfers: Transfers {
+                forward: moved(forward),
+                backward: moved(backward),
+            },
+            in_flight,
+            weight_versions,
+            ..Figures::default()
+        };
+        self.stated_figures((k, stage), figures, has_times);
+    }
+
+    /// Stated times of a stage against recomputed ones, which are kept; those of its work only where it has any.
+    pub(super) fn stated_figures(
+        &mut self,
+        (k, stage): (usize, &PlanStage),
+        figures: Figures,
+        has_times: bool,
+    ) {
+        self.figures[k] = figures;
+        let stated = stage.transfers.unwrap_or_default();
+        let own = figures.transfers;
         let work = [
-            ("forward_ms", stage.forward_ms, forward.work),
-            ("backward_ms", stage.backward_ms, backward.work),
-            ("load_ms", stage.load_ms, self.load(forward, backward)),
+            ("forward_ms", stage.forward_ms, figures.forward_ms),
+            ("backward_ms", stage.backward_ms, figures.backward_ms),
+            ("load_ms", stage.load_ms, figures.load_ms),
         ];
         let moved = [
             (
                 "communication_ms",
                 stage.communication_ms,
-                forward.plus(*backward).moved(mode),
+                figures.communication_ms,
             ),
+            ("transfers.forward.in_ms", stated.forward.in_ms, own.forward.in_ms),
             (
-                "transfers.forward.in_ms",
-                transfers.forward.in_ms,
-                forward.received,
+                "transfers.forward.out_ms",
+                stated.forward.out_ms,
+                own.forward.out_ms,
             ),
-            ("transfers.forward.out_ms", transfers.forward.out_ms, forward.sent),
             (
                 "transfers.backward.in_ms",
-                transfers.backward.in_ms,
-                backward.received,
+                stated.backward.in_ms,
+                own.backward.in_ms,
             ),
             (
                 "transfers.backward.out_ms",
-                transfers.backward.out_ms,
-                backward.sent,
+                stated.backward.out_ms,
+                own.backward.out_ms,
             ),
         ];
-        for (field, stated, recomputed_ns) in work.into_iter().filter(|_| has_times).chain(moved) {
-            self.stated_time(format!("stages[{k}].{field}"), stated, recomputed_ns);
+        for (field, stated, recomputed) in work.into_iter().filter(|_| has_times).chain(moved) {
+            self.stated_ms(format!("stages[{k}].{field}"), stated, recomputed);
         }
     }
 
     pub(super) fn memory(&mut self, (k, stage): (usize, &PlanStage), bytes: u128) {
+        self.figures[k].memory_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes);
         let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]).map(u128::from);
         if let Some(limit) = limit.filter(|&limit| bytes > limit) {
@@ -260,10 +293,6 @@ impl Checker<'_> {
 
     fn ms(&self, ticks: u128) -> f64 {
         ticks as f64 / (self.settings.ticks_per_ns as f64 * NS_PER_MS)
-    }
-
-    fn stated_time(&mut self, field: String, stated: f64, recomputed_ns: u128) {
-        self.stated_ms(field, stated, self.ms(recomputed_ns));
     }
 
     pub(super) fn stated_ms(&mut self, field: String, stated: f64, recomputed: f64) {

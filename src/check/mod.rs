@@ -24,8 +24,10 @@ use costs::{Load, charge};
 use crate::instance::Instance;
 use crate::network::Layer;
 use crate::options::Cuts;
-use crate::plan::{Overrun, Plan, PlanStage, SCHEMA};
+use crate::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
 use crate::settings::Settings;
+
+pub(crate) use claims::is_met;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +38,29 @@ pub struct Verdict {
     pub objective_ms: Option<f64>,
     /// Stages that hold more than their memory if overlapped transfers are to be hidden, whatever the plan says of them.
     pub overruns: Vec<Overrun>,
+    /// What every stage comes to, whatever the plan says of it; zeros where that cannot be told.
+    pub figures: Vec<Figures>,
+}
+
+/// What a stage comes to, recomputed: the numbers of a [`PlanStage`] under their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Forward propagation in ms.
+    pub forward_ms: f64,
+    /// Backward propagation in ms.
+    pub backward_ms: f64,
+    /// Work and blocking transfers in ms.
+    pub load_ms: f64,
+    /// Transfers in ms.
+    pub communication_ms: f64,
+    /// The same by phase and direction.
+    pub transfers: Transfers,
+    /// Memory in use; what no count holds is its largest.
+    pub memory_bytes: u64,
+    /// Micro-batches in flight; absent in inference.
+    pub in_flight: Option<u64>,
+    /// Versions of the weights; absent in inference.
+    pub weight_versions: Option<u64>,
 }
 
 /// Checks a plan against an instance and settings: the violations of [`examine`].
@@ -59,6 +84,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         staff: Vec::new(),
         in_flight: Vec::new(),
         has_room_for_hiding: true,
+        figures: vec![Figures::default(); plan.stages.len()],
         violations: Vec::new(),
     };
     check.header(plan);
@@ -88,6 +114,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         violations: check.violations,
         objective_ms,
         overruns,
+        figures: check.figures,
     }
 }
 
@@ -104,6 +131,8 @@ struct Checker<'a> {
     in_flight: Vec<u64>,
     /// Whether every stage has memory for as many micro-batches as hide overlapped transfers.
     has_room_for_hiding: bool,
+    /// What every stage comes to, as far as it is known.
+    figures: Vec<Figures>,
     violations: Vec<Violation>,
 }
 

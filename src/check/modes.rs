@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Checker, Violation, states};
+use super::{Checker, Figures, Violation, states};
 use crate::cluster::Link;
 use crate::network::{LayerMode, Size};
 use crate::options::{Mode, Schedule, Synchronization};
-use crate::plan::{Plan, PlanMode, PlanStage};
+use crate::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
 use crate::units::NS_PER_MS;
 
 /// The name of modes that compute nothing again.
@@ -295,8 +295,19 @@ impl Checker<'_> {
                     away.entry(stage).or_default().push(to);
                 }
             }
-            let link_to =
-                |stage: usize| self.link_between(placed[home].devices[1] - 1, placed[stage].devices[0]);
+            // From the last device of whichever stage comes first in the pipeline to the first of the other.
+            let ends = |stage: usize| {
+                let (one, other) = (home.min(stage), home.max(stage));
+                [placed[one].devices[1] - 1, placed[other].devices[0]]
+            };
+            let link_to = |stage: usize| {
+                let [one, other] = ends(stage);
+                self.link_between(one, other)
+            };
+            let is_near = |stage: &&usize| {
+                let [one, other] = ends(**stage);
+                self.is_inside(one, other)
+            };
             let pass = usize::from(self.layer(tensor.producer).backward);
             let own = |layer: usize, of: fn(&LayerMode) -> &Vec<(usize, u64)>, other: usize| {
                 let bytes = modes[layer]
@@ -311,7 +322,7 @@ impl Checker<'_> {
                 let ns = moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
                 sums[stage].add_moved(pass, RECEIVED, ns, has_gradients);
             }
-            if let Some((&farthest, _)) = away.last_key_value() {
+            if let Some(&farthest) = away.keys().find(|stage| !is_near(stage)).or(away.keys().next()) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
                 let ns = moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
@@ -364,26 +375,24 @@ impl Checker<'_> {
         let moved = shared(sum.moved_ns.iter().flatten().sum()) + ring_ms;
         let load_ms = forward + backward + moved;
         let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
-        let own = stage.transfers.unwrap_or_default();
-        let stated = [
-            ("forward_ms", stage.forward_ms, forward),
-            ("backward_ms", stage.backward_ms, backward),
-            ("communication_ms", stage.communication_ms, moved),
-            ("load_ms", stage.load_ms, load_ms),
-            ("transfers.forward.in_ms", own.forward.in_ms, there[RECEIVED]),
-            ("transfers.forward.out_ms", own.forward.out_ms, there[SENT]),
-            ("transfers.backward.in_ms", own.backward.in_ms, back[RECEIVED]),
-            (
-                "transfers.backward.out_ms",
-                own.backward.out_ms,
-                back[SENT] + ring_ms,
-            ),
-        ];
-        for (field, stated, recomputed) in stated {
-            self.stated_ms(format!("stages[{k}].{field}"), stated, recomputed);
-        }
         let in_flight = self.in_flight_of(placed.replicas as u64, behind);
-        if self.settings.mode.trains() {
+        let trains = self.settings.mode.trains();
+        let ways = |[in_ms, out_ms]: [f64; 2]| Moved { in_ms, out_ms };
+        let figures = Figures {
+            forward_ms: forward,
+            backward_ms: backward,
+            load_ms,
+            communication_ms: moved,
+            transfers: Transfers {
+                forward: ways(there),
+                backward: ways([back[RECEIVED], back[SENT] + ring_ms]),
+            },
+            in_flight: trains.then_some(in_flight),
+            weight_versions: trains.then_some(1),
+            ..Figures::default()
+        };
+        self.stated_figures((k, stage), figures, true);
+        if trains {
             let counts = [
                 ("in_flight", stage.in_flight, in_flight),
                 ("weight_versions", stage.weight_versions, 1),

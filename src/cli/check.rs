@@ -57,13 +57,7 @@ fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdi
         });
         return lines.join("\n") + "\n";
     }
-    let plural = if violations.len() == 1 { "" } else { "s" };
-    lines.push(format!("`{shown}` fails: {} violation{plural}", violations.len()));
-    let violation = |violation: &Violation| format!("  {violation}");
-    lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
-    if violations.len() > MOST_SHOWN {
-        lines.push(format!("  and {} more", violations.len() - MOST_SHOWN));
-    }
+    lines.extend(failed(&shown.to_string(), violations));
     if !plan.stages.is_empty() {
         lines.push(format!("recomputed objective: {recomputed}"));
     }
@@ -74,6 +68,18 @@ fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdi
         ));
     }
     lines.iter().map(|line| printable(line) + "\n").collect()
+}
+
+/// That a file fails its check, and how.
+pub(super) fn failed(shown: &str, violations: &[Violation]) -> Vec<String> {
+    let plural = if violations.len() == 1 { "" } else { "s" };
+    let mut lines = vec![format!("`{shown}` fails: {} violation{plural}", violations.len())];
+    let violation = |violation: &Violation| format!("  {violation}");
+    lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
+    if violations.len() > MOST_SHOWN {
+        lines.push(format!("  and {} more", violations.len() - MOST_SHOWN));
+    }
+    lines
 }
 
 /// What a check found, for programs.
@@ -94,17 +100,23 @@ struct Report<'a> {
     overruns: &'a [Overrun],
 }
 
+/// A violation, for programs.
 #[derive(Serialize)]
-struct Line {
+pub(super) struct Line {
     kind: &'static str,
     message: String,
 }
 
+impl From<&Violation> for Line {
+    fn from(violation: &Violation) -> Self {
+        Self {
+            kind: violation.kind(),
+            message: violation.to_string(),
+        }
+    }
+}
+
 fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
-    let line = |violation: &Violation| Line {
-        kind: violation.kind(),
-        message: violation.to_string(),
-    };
     let report = Report {
         schema: "stagecut-check/1",
         instance: &plan.instance,
@@ -113,7 +125,7 @@ fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliErro
         claimed: &posed.claimed,
         stated_objective_ms: plan.objective_ms,
         objective_ms: verdict.objective_ms,
-        violations: verdict.violations.iter().map(line).collect(),
+        violations: verdict.violations.iter().map(Line::from).collect(),
         overruns: &verdict.overruns,
     };
     let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
+use crate::plan::bare;
 use crate::{online, spec};
 
 use super::args::Described;
@@ -13,6 +14,7 @@ use super::{Cli, CliError, Ending, output};
 pub(super) fn schema(of: Described) -> Result<Ending, CliError> {
     let schema = match of {
         Described::Instance => spec::json_schema(),
+        Described::Plan => bare::json_schema(),
         Described::Scenario => online::spec::json_schema(),
     };
     output::write(&format!("{schema:#}\n"), None)?;

@@ -9,12 +9,14 @@ mod compare;
 mod convert;
 mod documents;
 mod error;
+mod evaluate;
 mod export;
 mod formulate;
 mod online;
 mod output;
 mod plans;
 mod progress;
+mod schedule;
 mod show;
 mod simulate;
 mod solve;
@@ -65,11 +67,13 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Check(args) if args.evaluate => evaluate::evaluate(&args),
         Command::Check(args) => check::check(&args),
         Command::Export(args) => export::export(&args),
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Schedule(args) => schedule::schedule(&args),
         Command::Online(args) => online::online(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),

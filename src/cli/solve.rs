@@ -136,12 +136,9 @@ pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
-    let labels = item_labels(&instance, &problem);
-    let outcome = searched(args, &problem.settings, |control| {
-        let search = move |problem: &Problem, control: &Control| exact::bound(problem, &labels, control);
-        in_time::run(&problem, control, search)
+    let mut plan = searched(args, &problem.settings, |control| {
+        bounded(&instance, &problem, control)
     })?;
-    let mut plan = Plan::new(&instance, &problem, methods::BOUND, outcome);
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     match format {
         Format::Text => output::write(&report::bounds(&plan), args.output.output.as_deref())?,
@@ -151,6 +148,18 @@ pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
         Status::Infeasible => Ending::Infeasible,
         _ => Ending::Done,
     })
+}
+
+/// The bounds of a problem, as a plan without stages.
+pub(super) fn bounded(
+    instance: &Instance,
+    problem: &Problem,
+    control: &Control,
+) -> Result<Plan, SolverError> {
+    let labels = item_labels(instance, problem);
+    let search = move |problem: &Problem, control: &Control| exact::bound(problem, &labels, control);
+    let outcome = in_time::run(problem, control, search)?;
+    Ok(Plan::new(instance, problem, methods::BOUND, outcome))
 }
 
 /// Runs a search with a progress line and Ctrl-C.

@@ -53,6 +53,7 @@ pub mod windows;
 
 pub(crate) use self::method::METHODS;
 pub use self::method::{Entry, Method};
+use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::exact::bounds::Bound;
 use crate::exact::bounds::capacity::Capacity;
@@ -106,6 +107,20 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         None if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
+    }
+}
+
+/// The best bound on the objective that takes no search, in ns, and what proves it.
+pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource, u64) {
+    match &problem.modes {
+        Some(modes) => {
+            let outcome = modal::bound(problem, modes, control);
+            (outcome.bound_source, outcome.bound_ns)
+        }
+        None => {
+            let (bound, bound_ns) = simple_bound(problem);
+            (bound.source, bound_ns)
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl ProgramSearch<'_> {
         self.incumbent.statistics.nodes += solved.nodes;
         let is_again = solved.stop == Stop::Infeasible;
         if is_again {
-            // Presolve of HiGHS 1.15 loses plans of these programs: see the page.
+            // Presolve of HiGHS before 1.16 loses plans of these programs: see the page.
             solved = solver::solve_as_it_is(program, control, &watch)?;
             self.incumbent.statistics.nodes += solved.nodes;
         }

@@ -3,14 +3,18 @@
 //! A framework knows less than a plan may say. What it cannot represent is refused, with the place and the reason; nothing
 //! is left out silently.
 
+mod accelerate;
 mod deepspeed;
 mod framework;
 mod json;
 mod megatron;
 mod megatron_modes;
 mod onnx;
+mod served;
+mod stack;
 mod template;
 mod torch;
+mod torchtitan;
 
 use crate::fault::Fault;
 use crate::instance::Instance;
@@ -51,6 +55,30 @@ pub const TARGETS: &[Target] = &[
         summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of equal transformer blocks",
         extensions: &["txt"],
         write: megatron::write,
+    },
+    Target {
+        name: "torchtitan",
+        summary: "torchtitan's `module_fqns_per_model_part`, for stacks of transformer blocks",
+        extensions: &["toml"],
+        write: torchtitan::write,
+    },
+    Target {
+        name: "vllm",
+        summary: "vLLM's `VLLM_PP_LAYER_PARTITION`, for stacks of transformer blocks",
+        extensions: &["sh"],
+        write: served::vllm,
+    },
+    Target {
+        name: "sglang",
+        summary: "SGLang's `SGLANG_PP_LAYER_PARTITION`, likewise",
+        extensions: &["sh"],
+        write: served::sglang,
+    },
+    Target {
+        name: "accelerate",
+        summary: "device map of Hugging Face Accelerate, as JSON",
+        extensions: &["json"],
+        write: accelerate::write,
     },
     Target {
         name: "onnx",

@@ -3,6 +3,7 @@
 
 pub(crate) mod anchored;
 pub(crate) mod communication;
+pub mod cyclic;
 pub(crate) mod devices;
 pub(crate) mod groups;
 pub mod horizon;

@@ -30,14 +30,31 @@ fn run(problem: &Problem, _seed: u64, must_stop: MustStop<'_>) -> Option<Assignm
     if_feasible(problem, along(problem, &order, &stages))
 }
 
-/// Ends of k blocks of a sequence, such that no two sums differ by more than the largest element.
-///
-/// Moves elements one by one towards a smallest block from the neighbour on the side of a largest one. Some blocks may
-/// be empty. `None` when it must stop. Time O(k n³), far less in practice.
+/// Ends of k blocks of a sequence, such that no two sums differ by more than the largest element. Some blocks may be empty. `None`
+/// when it must stop. Time O(k n³), far less in practice.
 pub(crate) fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Option<Vec<usize>> {
-    let n = sequence.len();
+    let ends = (1..=k).map(|block| block * sequence.len() / k).collect();
+    balance(sequence, ends, Nearest::Always, must_stop)
+}
+
+/// Of equally small blocks, which one grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nearest {
+    /// The one nearest to the largest block, so that the one it takes from is not empty.
+    Always,
+    /// The first, but the nearest where the first would take from an empty one.
+    IfFirstIsEmpty,
+}
+
+/// The same from initial blocks: moves elements one by one towards a smallest block from the neighbour on the side of a largest one.
+pub(super) fn balance(
+    sequence: &[u64],
+    mut ends: Vec<usize>,
+    nearest: Nearest,
+    must_stop: MustStop<'_>,
+) -> Option<Vec<usize>> {
+    let k = ends.len();
     let largest = sequence.iter().copied().max().unwrap_or(0);
-    let mut ends: Vec<usize> = (1..=k).map(|block| block * n / k).collect();
     let mut start = 0;
     let mut sums: Vec<u64> = ends
         .iter()
@@ -45,11 +62,11 @@ pub(crate) fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Opt
         .collect();
     // Outer: a largest block p. Inner: until p itself gives an element away, or all is balanced.
     while let Some(p) = (0..k).max_by_key(|&block| sums[block]) {
-        if must_stop() {
-            return None;
-        }
         loop {
-            let Some(q) = (0..k).min_by_key(|&block| (sums[block], block.abs_diff(p))) else {
+            if must_stop() {
+                return None;
+            }
+            let Some(q) = growing(&sums, &ends, p, nearest) else {
                 return Some(ends);
             };
             if sums[p] <= sums[q] + largest {
@@ -70,6 +87,18 @@ pub(crate) fn blocks(sequence: &[u64], k: usize, must_stop: MustStop<'_>) -> Opt
         }
     }
     Some(ends)
+}
+
+/// The smallest block that grows towards the largest one.
+fn growing(sums: &[u64], ends: &[usize], p: usize, nearest: Nearest) -> Option<usize> {
+    let first = (0..sums.len()).min_by_key(|&block| sums[block])?;
+    let gives_nothing = first < p && ends[first] == ends[first + 1];
+    match nearest {
+        Nearest::IfFirstIsEmpty if !gives_nothing => Some(first),
+        Nearest::IfFirstIsEmpty | Nearest::Always => {
+            (0..sums.len()).min_by_key(|&block| (sums[block], block.abs_diff(p)))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,18 +2,23 @@
 //!
 //! [`METHODS`] is the one list of them; the command line, the tests and the studies walk it.
 
+pub mod accelerate;
 pub(crate) mod alternate;
 pub mod antichains;
 mod beam_search;
 pub(crate) mod bi_partition;
 pub(crate) mod binary_search;
+pub mod block_counts;
 pub(crate) mod block_partition;
 pub mod brkga;
+pub mod deepspeed;
 pub mod duan_wu;
 pub mod duan_wu_exact_groups;
 pub(crate) mod duan_wu_local;
 pub(crate) mod equal_layers;
+pub mod equal_size;
 pub mod fitting;
+mod frameworks;
 pub mod global_shares;
 pub mod grouping;
 pub mod intervals;
@@ -22,12 +27,20 @@ pub(crate) mod lpt;
 pub mod orders;
 pub mod pipedream;
 pub mod pipedream_replicated;
+mod recompute_all;
+mod recompute_block;
+mod recompute_none;
+pub mod sapp;
 pub mod slicing;
 pub mod slicing_for;
+pub mod torchgpipe;
+mod uniform;
 
 use crate::cost;
 use crate::cost::allocation::Allocation;
+use crate::modes::Modes;
 use crate::problem::{Assignment, Problem};
+use crate::units::NS_PER_MS;
 use crate::workers::Workers;
 
 /// How long a heuristic takes, and so where it is worth running.
@@ -61,6 +74,9 @@ pub struct Heuristic {
 /// Asked in every loop that may take long, from any thread: whether to stop with the best plan so far, or with none.
 pub(crate) type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
+/// A method where stages have modes.
+type ModalRun = fn(&Problem, &Modes, u64, MustStop<'_>) -> Option<Allocation>;
+
 /// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed unless
 /// it is stopped.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +96,41 @@ pub enum Run {
         fn(&Problem) -> Result<(), &'static str>,
         fn(&Problem, u64, MustStop<'_>) -> Option<Allocation>,
     ),
+    /// For problems whose workers are alike, without modes of stages and with them.
+    HomogeneousOrModal(fn(&Problem, u64, MustStop<'_>) -> Option<Assignment>, ModalRun),
+    /// For problems whose stages have modes.
+    Modal {
+        /// What it asks of them beyond that.
+        applies: fn(&Problem, &Modes) -> Result<(), &'static str>,
+        /// The method itself.
+        run: ModalRun,
+        /// What its own model makes of a plan, in ticks, where it minimises something else than the problem's objective.
+        estimate: Option<Estimate>,
+    },
 }
+
+/// The objective of a method's own model, in ticks.
+type Estimate = fn(&Problem, &Modes, &Allocation) -> Option<u128>;
 
 impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
+        if let Some(modes) = &problem.modes {
+            return match self.run {
+                Run::Modal { applies, .. } => applies(problem, modes),
+                Run::HomogeneousOrModal(..) => Ok(()),
+                Run::Homogeneous(..) | Run::Heterogeneous(..) | Run::Any(..) => {
+                    Err("it knows no modes of stages")
+                }
+            };
+        }
         match (self.run, &problem.workers) {
+            (Run::Modal { .. }, _) => Err("stages have no modes to choose from"),
+            (Run::HomogeneousOrModal(..), None) => Ok(()),
             (Run::Any(applies, _), _) | (Run::Homogeneous(applies, _), None) => applies(problem),
-            (Run::Homogeneous(..), Some(_)) => Err("its workers differ or run both phases at once"),
+            (Run::Homogeneous(..) | Run::HomogeneousOrModal(..), Some(_)) => {
+                Err("its workers differ or run both phases at once")
+            }
             (Run::Heterogeneous(..), None) => Err("its workers are all alike"),
             (Run::Heterogeneous(applies, _), Some(workers)) => applies(problem, workers),
         }
@@ -96,6 +139,10 @@ impl Heuristic {
     /// Runs it where it applies. What it returns is a plan: one that is not feasible, or never ends, is none.
     pub fn plan(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
         self.applies(problem).ok()?;
+        if let Some(modes) = &problem.modes {
+            let plan = self.allocate(problem, seed, must_stop)?;
+            return cost::modal_ns(problem, modes, &plan).map(|_| plan);
+        }
         let Some(workers) = &problem.workers else {
             let plan = self.allocate(problem, seed, must_stop)?;
             return cost::is_feasible(problem, &plan.assignment).then_some(plan);
@@ -108,17 +155,36 @@ impl Heuristic {
         if_runs(problem, workers, plan)
     }
 
+    /// What its own model makes of a plan, in ms, where that is something else than the problem's objective.
+    pub fn estimate_ms(&self, problem: &Problem, plan: &Allocation) -> Option<f64> {
+        match self.run {
+            Run::Modal {
+                estimate: Some(estimate),
+                ..
+            } => {
+                let ticks = estimate(problem, problem.modes.as_ref()?, plan)?;
+                Some(ticks as f64 / (problem.settings.ticks_per_ns as f64 * NS_PER_MS))
+            }
+            _ => None,
+        }
+    }
+
     fn allocate(&self, problem: &Problem, seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
         match self.run {
             Run::Homogeneous(_, run) => run(problem, seed, must_stop).map(Allocation::from),
             Run::Heterogeneous(_, run) => run(problem, problem.workers.as_ref()?, seed, must_stop),
             Run::Any(_, run) => run(problem, seed, must_stop),
+            Run::HomogeneousOrModal(run, modal) => match &problem.modes {
+                Some(modes) => modal(problem, modes, seed, must_stop),
+                None => run(problem, seed, must_stop).map(Allocation::from),
+            },
+            Run::Modal { run, .. } => run(problem, problem.modes.as_ref()?, seed, must_stop),
         }
     }
 }
 
 /// All heuristics: those for workers that are alike, then those for workers that differ or of any kind, each the cheapest first and
-/// baselines last.
+/// baselines last; then those for stages with modes.
 pub const METHODS: &[Heuristic] = &[
     equal_layers::METHOD,
     block_partition::METHOD,
@@ -128,6 +194,19 @@ pub const METHODS: &[Heuristic] = &[
     brkga::METHOD,
     bi_partition::METHOD,
     pipedream::METHOD,
+    deepspeed::UNIFORM,
+    deepspeed::PARAMETERS,
+    deepspeed::TYPE,
+    block_counts::MEGATRON,
+    block_counts::MEGATRON_COUNTED,
+    block_counts::MEGATRON_ENDS,
+    block_counts::TORCHTITAN,
+    block_counts::VLLM,
+    block_counts::SGLANG,
+    torchgpipe::TIME,
+    torchgpipe::SIZE,
+    equal_size::METHOD,
+    accelerate::METHOD,
     duan_wu::METHOD,
     duan_wu_exact_groups::METHOD,
     duan_wu_local::METHOD,
@@ -135,6 +214,10 @@ pub const METHODS: &[Heuristic] = &[
     beam_search::METHOD,
     alternate::METHOD,
     pipedream_replicated::METHOD,
+    recompute_none::METHOD,
+    recompute_all::METHOD,
+    recompute_block::METHOD,
+    sapp::METHOD,
 ];
 
 /// The heuristic of that name.

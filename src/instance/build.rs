@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::rates;
+use super::{analytic, rates};
 use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
@@ -269,11 +269,12 @@ impl Checks {
             .enumerate()
             .filter_map(|(i, tensor)| self.tensor(i, tensor, &position_of, &names))
             .collect();
-        let network = Network {
+        let mut network = Network {
             layers,
             tensors,
             precision: spec.precision,
         };
+        analytic::recomputation(&mut network);
         if let Some(cycle) = find_cycle(&network.graph()) {
             let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
             self.add("network.tensors", FaultKind::Cycle { path });

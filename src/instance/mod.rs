@@ -1,11 +1,13 @@
 //! An instance: a network, a cluster and what is asked of them.
 
+mod analytic;
 mod build;
 mod builder;
 mod layers;
 mod modes;
 mod rates;
 mod resources;
+mod written;
 
 pub use builder::InstanceBuilder;
 

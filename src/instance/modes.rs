@@ -37,6 +37,7 @@ fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
         operator: spec.operator.clone(),
         forward_ms: mode.forward_ms,
         backward_ms: mode.backward_ms,
+        times: mode.times.clone(),
         work: mode.work.clone(),
         tie: spec.tie.clone(),
         reads_input: spec.reads_input,

@@ -1,7 +1,5 @@
 //! What the stages of a plan cost in their modes.
 
-use std::cmp::Reverse;
-
 use crate::modes::recomputation::bytes_of;
 use crate::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
 
@@ -189,21 +187,24 @@ impl Modes {
     }
 
     /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and every other stage that
-    /// consumes it once.
+    /// consumes it once. It goes between the last device of the stage that comes first in the pipeline and the first of the other: so do
+    /// the tensors of an explicit backward graph, against the order of stages.
     fn add_crossings(&self, assignment: &[usize], chosen: &Chosen, costs: &mut ModalStages) {
         for transfer in &self.transfers {
             let home = assignment[transfer.producer];
-            let last_device = costs.starts[home] + self.devices_of(&chosen.stages[home]) - 1;
-            let level_to = |stage: usize| self.links.level(last_device, costs.starts[stage]);
+            let level_to = |stage: usize| {
+                let (one, other) = (home.min(stage), home.max(stage));
+                let last_device = costs.starts[one] + self.devices_of(&chosen.stages[one]) - 1;
+                self.links.level(last_device, costs.starts[other])
+            };
             let ends = transfer.consumers.iter().enumerate();
             let mut away: Vec<(usize, usize)> = ends.map(|(at, &to)| (assignment[to], at)).collect();
             away.retain(|&(stage, _)| stage != home);
-            away.sort_unstable_by_key(|&(stage, at)| (Reverse(stage), at));
-            let Some(&(farthest, _)) = away.first() else {
+            away.sort_unstable();
+            let Some(level) = away.iter().map(|&(stage, _)| level_to(stage)).max() else {
                 continue;
             };
             let leaving = &transfer.leaving[chosen.stages[home].degree];
-            let level = level_to(farthest);
             let beside = away.iter().map(|&(_, at)| leaving[at][level]).max();
             let paid = transfer.ticks[level] + beside.unwrap_or(0);
             costs.stages[home].add_transfer(transfer.passes, true, paid);

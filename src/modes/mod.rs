@@ -8,7 +8,7 @@ mod recomputation;
 use std::collections::BTreeSet;
 
 pub use self::cost::{ModalStage, ModalStages, Moves};
-pub use self::recomputation::{Knapsack, Ways, fastest_within, greedy_within};
+pub use self::recomputation::{Knapsack, Ways, bytes_of, fastest_within, greedy_within, smallest_way};
 use crate::cluster::{Cluster, Link};
 use crate::instance::Instance;
 use crate::network::{Layer, LayerMode, Size, Tensor};

@@ -80,12 +80,8 @@ struct Change {
 /// Workspaces, which Piper does not know, count as everywhere.
 pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
     let mut ways = of_first(layers);
-    let smallest = |layer: &LayerWays| {
-        let bytes = |&way: &usize| kept_bytes(&layer.ways[way], in_flight);
-        (0..layer.ways.len()).min_by_key(bytes).unwrap_or(0)
-    };
     let change = |(at, layer): (usize, &&LayerWays)| {
-        let (fastest, way) = (&layer.ways[0], smallest(layer));
+        let (fastest, way) = (&layer.ways[0], smallest_way(layer, in_flight));
         let smaller = &layer.ways[way];
         let saved_bytes = kept_bytes(fastest, in_flight).checked_sub(kept_bytes(smaller, in_flight))?;
         (saved_bytes > 0).then(|| Change {
@@ -108,8 +104,14 @@ pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) ->
     Some(ways)
 }
 
-/// Bytes of a stage whose layers run in these ways.
-pub(super) fn bytes_of(layers: &[&LayerWays], ways: &[usize], in_flight: u64) -> u64 {
+/// The way of a layer that keeps least with so many micro-batches in flight; of equals the fastest.
+pub fn smallest_way(layer: &LayerWays, in_flight: u64) -> usize {
+    let bytes = |&way: &usize| kept_bytes(&layer.ways[way], in_flight);
+    (0..layer.ways.len()).min_by_key(bytes).unwrap_or(0)
+}
+
+/// Bytes of a stage whose layers run in these ways, without what replicas share out.
+pub fn bytes_of(layers: &[&LayerWays], ways: &[usize], in_flight: u64) -> u64 {
     let chosen = || layers.iter().zip(ways).map(|(layer, &way)| &layer.ways[way]);
     let kept: u64 = chosen().map(|way| kept_bytes(way, in_flight)).sum();
     kept + chosen().map(|way| way.workspace_bytes).max().unwrap_or(0)

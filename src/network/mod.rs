@@ -1,8 +1,10 @@
 //! The network: layers and tensors as a directed acyclic graph, and the items a program places.
 
 mod items;
+mod stack;
 
 pub(crate) use items::contract;
+pub(crate) use stack::Stack;
 
 use std::borrow::Cow;
 

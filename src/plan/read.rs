@@ -36,16 +36,44 @@ pub fn parse(bytes: &[u8]) -> Result<Plan, Vec<Fault>> {
         bytes,
     };
     let text = source.text()?;
+    let is_bare = match serde_json::from_str::<Value>(text) {
+        Ok(value) => is_bare(&value),
+        Err(_) => super::bare::is_table(text),
+    };
+    if is_bare {
+        return Err(vec![bare()]);
+    }
     let Ok(value) = from_json::<Value>(text) else {
         return from_structured(&source);
     };
     kind_of(&value)?;
-    let mut form = Form::default();
-    form.compare(&value, &DEFINITIONS, "");
-    match form.faults.is_empty() {
+    let faults = Form::faults(&value, &DEFINITIONS, "");
+    match faults.is_empty() {
         true => from_structured(&source),
-        false => Err(form.faults),
+        false => Err(faults),
     }
+}
+
+/// Whether a file says stages and no more: a list of them, or one under its name. What says more of a plan is a whole one, with
+/// whatever is wrong with it.
+fn is_bare(value: &Value) -> bool {
+    match value {
+        Value::Array(stages) => stages
+            .first()
+            .is_some_and(|first| first.is_array() || first.get("layers").is_some()),
+        value => value.get("stages").is_some() && value.as_object().is_some_and(|fields| fields.len() == 1),
+    }
+}
+
+/// What is said of stages alone where a whole plan is needed.
+fn bare() -> Fault {
+    let kind = FaultKind::Conflict {
+        found: "stages alone".into(),
+        expected: format!("a whole plan, `{SCHEMA}`"),
+        remedy: "`stagecut check --evaluate INSTANCE STAGES` says what they cost, and with `--output PLAN` writes them as a whole plan"
+            .into(),
+    };
+    Fault::new("the plan", kind)
 }
 
 /// A file of another kind is told so, not that it lacks the fields of a plan.
@@ -55,6 +83,8 @@ fn kind_of(value: &Value) -> Result<(), Vec<Fault>> {
         return Ok(());
     }
     let kind = match found {
+        // A plan without its first field: that is told with all others that it lacks.
+        None if value.get("stages").is_some() => return Ok(()),
         _ if value.get("network").is_some() => FaultKind::Conflict {
             found: "an instance".into(),
             expected: "a plan".into(),
@@ -78,16 +108,26 @@ fn kind_of(value: &Value) -> Result<(), Vec<Fault>> {
 /// The JSON Schema of a plan.
 static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Plan).to_value());
 
-/// The form that a plan has by its JSON Schema, and where a file departs from it.
-#[derive(Default)]
-struct Form {
+/// The form that a JSON Schema describes, and where a file departs from it.
+pub(super) struct Form {
+    definitions: &'static Value,
     faults: Vec<Fault>,
 }
 
 impl Form {
+    /// Every field that is missing or unknown, at its place in a file.
+    pub(super) fn faults(value: &Value, definitions: &'static Value, at: &str) -> Vec<Fault> {
+        let mut form = Self {
+            definitions,
+            faults: Vec::new(),
+        };
+        form.compare(value, definitions, at);
+        form.faults
+    }
+
     /// Compares fields, and those of all they hold. Types of single values are left to the reader.
     fn compare(&mut self, value: &Value, schema: &'static Value, at: &str) {
-        let schema = resolved(schema, value);
+        let schema = self.resolved(schema, value);
         match value {
             _ if self.faults.len() >= MOST_FAULTS => {}
             Value::Object(fields) => self.fields(fields, schema, at),
@@ -140,16 +180,19 @@ impl Form {
             }
         }
     }
-}
 
-/// The schema that a value is held against: what a reference names and, of alternatives, the one with fields.
-fn resolved(schema: &'static Value, value: &Value) -> &'static Value {
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-        let target = DEFINITIONS.pointer(name.trim_start_matches('#'));
-        return target.map_or(&Value::Null, |target| resolved(target, value));
+    /// The schema that a value is held against: what a reference names and, of alternatives, the one with fields.
+    fn resolved(&self, schema: &'static Value, value: &Value) -> &'static Value {
+        if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+            let target = self.definitions.pointer(name.trim_start_matches('#'));
+            return target.map_or(&Value::Null, |target| self.resolved(target, value));
+        }
+        let alternatives = schema.get("anyOf").and_then(Value::as_array);
+        let mut alternatives = alternatives
+            .into_iter()
+            .flatten()
+            .map(|one| self.resolved(one, value));
+        let has_fields = |one: &&Value| value.is_object() && one.get("properties").is_some();
+        alternatives.find(has_fields).unwrap_or(schema)
     }
-    let alternatives = schema.get("anyOf").and_then(Value::as_array);
-    let mut alternatives = alternatives.into_iter().flatten().map(|one| resolved(one, value));
-    let has_fields = |one: &&Value| value.is_object() && one.get("properties").is_some();
-    alternatives.find(has_fields).unwrap_or(schema)
 }

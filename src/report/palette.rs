@@ -47,6 +47,11 @@ impl Colors {
         Self::of(OKABE_ITO[0])
     }
 
+    /// Those of gradients of weights in a timeline.
+    pub(crate) fn weight() -> Self {
+        Self::of(OKABE_ITO[5])
+    }
+
     /// Those of transfers in a timeline.
     pub(crate) fn transfer() -> Self {
         Self::of(OKABE_ITO[6])

@@ -203,6 +203,14 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     if let Some(gap) = plan.gap {
         facts.push(("gap", percent(gap)));
     }
+    if let Some(ms) = plan.statistics.estimate_ms {
+        let of = format!(
+            "{} ms (what `{}` minimises, by its own model)",
+            digits.ms(ms),
+            plan.method
+        );
+        facts.push(("estimate", of));
+    }
     facts.push(("status", plan.status.to_string()));
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));

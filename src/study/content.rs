@@ -21,6 +21,11 @@ pub(crate) fn digest(parts: &[&(impl AsRef<[u8]> + ?Sized)]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Hash of the bytes of one file.
+pub(crate) fn of_bytes(bytes: &[u8]) -> String {
+    digest(&[bytes])
+}
+
 /// Hash of an instance's files.
 ///
 /// # Errors

@@ -6,10 +6,11 @@ use std::path::Path;
 use toml::Spanned;
 
 use super::faults::Text;
+use super::outside;
 use super::places::{Place, places};
 use super::size;
 use super::spec::{FAMILIES, MethodsSpec, OptionsSpec, StudySpec};
-use super::task::Task;
+use super::task::{Outside, Task};
 use super::values::{self, expand, product};
 use crate::fault::{Fault, FaultKind};
 use crate::heuristics;
@@ -22,7 +23,8 @@ pub(crate) const HEURISTICS: &str = "heuristics";
 /// A method with one seed and one limit.
 pub(super) struct Entry {
     pub(super) families: BTreeSet<String>,
-    method: &'static str,
+    method: String,
+    outside: Option<Outside>,
     seed: u64,
     time_limit_s: f64,
 }
@@ -44,9 +46,12 @@ pub(crate) fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Re
     let limits = &spec.limits;
     let default_s = limits.time_limit_s;
     let entries = gathered(
-        spec.methods.iter().map(|one| entries(one, default_s, text)),
+        spec.methods
+            .iter()
+            .map(|one| entries(one, default_s, (text, base))),
         &mut faults,
     );
+    faults.extend(named_twice(spec, text));
     faults.extend(bad_limits(spec));
     let families: BTreeSet<&str> = places.iter().map(|place| place.family.as_str()).collect();
     if faults.is_empty() {
@@ -78,7 +83,8 @@ pub(crate) fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Re
                     content: place.content.clone(),
                     cluster: place.cluster.clone(),
                     options: options.clone().or(&place.options),
-                    method: entry.method.into(),
+                    method: entry.method.clone(),
+                    outside: entry.outside.clone(),
                     seed: entry.seed,
                     time_limit_s: entry.time_limit_s,
                     grace_s: limits.grace_s,
@@ -148,7 +154,44 @@ fn words(spanned: &[Spanned<String>]) -> BTreeSet<String> {
 }
 
 /// The methods of one entry with each seed and limit.
-fn entries(spec: &MethodsSpec, default_s: f64, text: &Text) -> Result<Vec<Entry>, Vec<Fault>> {
+fn entries(
+    spec: &MethodsSpec,
+    default_s: f64,
+    (text, base): (&Text, &Path),
+) -> Result<Vec<Entry>, Vec<Fault>> {
+    let named = match outside::asked(spec, text, base)? {
+        Some((name, outside)) => vec![(name, Some(outside))],
+        None => (registered(spec, text)?.into_iter())
+            .map(|name| (name.to_owned(), None))
+            .collect(),
+    };
+    let seeds = match &spec.seeds {
+        None => vec![0],
+        Some(seeds) => seeds_of(seeds, text).map_err(|fault| vec![fault])?,
+    };
+    let limits = match spec.time_limits_s.as_slice() {
+        [] => vec![default_s],
+        limits => limits.to_vec(),
+    };
+    let mut entries = Vec::new();
+    for (method, outside) in named {
+        for &seed in &seeds {
+            for &time_limit_s in &limits {
+                entries.push(Entry {
+                    families: words(&spec.families),
+                    method: method.clone(),
+                    outside: outside.clone(),
+                    seed,
+                    time_limit_s,
+                });
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// The methods of the registry that an entry names.
+fn registered(spec: &MethodsSpec, text: &Text) -> Result<Vec<&'static str>, Vec<Fault>> {
     let mut faults = Vec::new();
     let mut names: Vec<&'static str> = Vec::new();
     for name in &spec.names {
@@ -164,31 +207,25 @@ fn entries(spec: &MethodsSpec, default_s: f64, text: &Text) -> Result<Vec<Entry>
             None => faults.push(unknown_method(name, name.get_ref(), text)),
         }
     }
-    let seeds = match &spec.seeds {
-        None => vec![0],
-        Some(seeds) => seeds_of(seeds, text).map_err(|fault| vec![fault])?,
-    };
-    if !faults.is_empty() {
-        return Err(faults);
+    match faults.is_empty() {
+        true => Ok(names),
+        false => Err(faults),
     }
-    let limits = match spec.time_limits_s.as_slice() {
-        [] => vec![default_s],
-        limits => limits.to_vec(),
+}
+
+/// Commands of one name: their rows could not be told apart.
+fn named_twice(spec: &StudySpec, text: &Text) -> Vec<Fault> {
+    let mut seen = BTreeSet::new();
+    let names = spec.methods.iter().filter_map(|methods| methods.name.as_ref());
+    let again = names.filter(|name| !seen.insert(name.get_ref()));
+    let fault = |name: &Spanned<String>| {
+        let kind = FaultKind::DuplicateName {
+            what: "method",
+            name: name.get_ref().clone(),
+        };
+        text.fault(name.span(), kind)
     };
-    let mut entries = Vec::new();
-    for method in names {
-        for &seed in &seeds {
-            for &time_limit_s in &limits {
-                entries.push(Entry {
-                    families: words(&spec.families),
-                    method,
-                    seed,
-                    time_limit_s,
-                });
-            }
-        }
-    }
-    Ok(entries)
+    again.map(fault).collect()
 }
 
 fn seeds_of(seeds: &Spanned<toml::Value>, text: &Text) -> Result<Vec<u64>, Fault> {

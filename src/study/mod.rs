@@ -19,6 +19,7 @@ pub(crate) mod faults;
 pub(crate) mod grid;
 pub(crate) mod html;
 pub(crate) mod measures;
+pub(crate) mod outside;
 pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod profile;

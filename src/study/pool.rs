@@ -155,15 +155,7 @@ impl Worker {
             return Answer::Unable(said);
         }
         let ending = ending.map_or_else(|error| error.to_string(), ended_by);
-        let is_memory = [
-            "memory allocation",
-            "bad_alloc",
-            "failed to allocate",
-            "out of memory",
-        ]
-        .iter()
-        .any(|words| said.to_lowercase().contains(words));
-        let status = match is_memory {
+        let status = match tells_of_memory(&said) {
             true => RowStatus::OutOfMemory,
             false => RowStatus::Crashed,
         };
@@ -186,8 +178,21 @@ impl Drop for Worker {
     }
 }
 
+/// Whether the last words of a process are that it has no memory left.
+pub(crate) fn tells_of_memory(said: &str) -> bool {
+    let said = said.to_lowercase();
+    let words = [
+        "memory allocation",
+        "memoryerror",
+        "bad_alloc",
+        "failed to allocate",
+        "out of memory",
+    ];
+    words.iter().any(|words| said.contains(words))
+}
+
 /// How a process ended, in words that are the same on every run.
-fn ended_by(status: ExitStatus) -> String {
+pub(crate) fn ended_by(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("ended by signal {signal}");

@@ -46,6 +46,9 @@ pub struct Row {
     pub note: Option<String>,
     /// Wall-clock seconds of the method alone.
     pub seconds: Option<f64>,
+    /// Seconds before them that a command from outside took to start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_seconds: Option<f64>,
 }
 
 /// How a task ended.
@@ -68,7 +71,7 @@ pub enum RowStatus {
     OverLimit,
     /// The process ran out of memory.
     OutOfMemory,
-    /// The process died of something else, or its plan failed the checker.
+    /// The process died of something else, or its answer failed the checker.
     Crashed,
 }
 
@@ -133,6 +136,7 @@ impl Row {
             plan: None,
             note,
             seconds: None,
+            startup_seconds: None,
         }
     }
 
@@ -174,6 +178,7 @@ struct Flat<'a> {
     plan: Option<&'a str>,
     note: Option<&'a str>,
     seconds: Option<f64>,
+    startup_seconds: Option<f64>,
 }
 
 /// Rows as CSV; columns are the names of the JSON, with `options` as `name=value` and `source` as JSON.
@@ -212,5 +217,6 @@ pub(crate) fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
         plan: row.plan.as_deref(),
         note: row.note.as_deref(),
         seconds: row.seconds,
+        startup_seconds: row.startup_seconds,
     }))
 }

@@ -31,7 +31,7 @@ pub(super) fn least(spec: &StudySpec) -> u64 {
         let limits = one.time_limits_s.len().max(1) as u64;
         seeds
             .saturating_mul(limits)
-            .saturating_mul(one.names.len() as u64)
+            .saturating_mul(one.names.len().max(1) as u64)
     });
     let sums = [
         instances.fold(0, u64::saturating_add),

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::outside;
 use super::places::resolved_cluster;
 use super::row::{Row, RowStatus};
 use super::store::Store;
@@ -66,42 +67,18 @@ impl Solver {
 
     /// A row with its plan, or a row without one.
     fn solved(&mut self, task: &Task) -> Result<Result<(Row, Plan), Box<Row>>, InputError> {
+        let base = self.base.clone();
         let (instance, problem) = self.prepare(task)?;
-        let mut row = Row {
+        let row = Row {
             stages: Some(problem.settings.stages),
             layers: Some(instance.network.layers.len()),
             items: Some(problem.items.len()),
             ..Row::ended(task.clone(), RowStatus::Inapplicable, None)
         };
-        let Some(method) = methods::find(&task.method) else {
-            row.note = Some(format!("there is no method `{}`", task.method));
-            return Ok(Err(Box::new(row)));
-        };
-        if let Err(reason) = method.applies(problem) {
-            row.note = Some(reason.into());
-            return Ok(Err(Box::new(row)));
-        }
-        let control = Control {
-            time_limit: Some(Duration::from_secs_f64(task.time_limit_s)),
-            seed: task.seed,
-            ..Control::default()
-        };
-        let started = Instant::now();
-        let outcome = method.run(instance, problem, &control);
-        row.seconds = Some(started.elapsed().as_secs_f64());
-        row.status = RowStatus::Crashed;
-        let plan = match outcome {
-            Err(error) => {
-                row.note = Some(error.to_string());
-                return Ok(Err(Box::new(row)));
-            }
-            Ok(plan) => plan,
-        };
-        if let Some(violation) = check::check(instance, &problem.settings, &plan).first() {
-            row.note = Some(format!("the plan fails its own check: {violation}"));
-            return Ok(Err(Box::new(row)));
-        }
-        Ok(Ok((filled(row, &plan), plan)))
+        Ok(match &task.outside {
+            None => by_registry(row, instance, problem),
+            Some(outside) => outside::row(row, outside, (instance, problem), &base),
+        })
     }
 
     /// The task's problem, from memory where it was the last one too.
@@ -126,6 +103,39 @@ impl Solver {
         let (_, problem) = self.problem.as_ref().expect("the problem was just formed");
         Ok((instance, problem))
     }
+}
+
+/// What a method of the registry finds.
+fn by_registry(mut row: Row, instance: &Instance, problem: &Problem) -> Result<(Row, Plan), Box<Row>> {
+    let Some(method) = methods::find(&row.task.method) else {
+        row.note = Some(format!("there is no method `{}`", row.task.method));
+        return Err(Box::new(row));
+    };
+    if let Err(reason) = method.applies(problem) {
+        row.note = Some(reason.into());
+        return Err(Box::new(row));
+    }
+    let control = Control {
+        time_limit: Some(Duration::from_secs_f64(row.task.time_limit_s)),
+        seed: row.task.seed,
+        ..Control::default()
+    };
+    let started = Instant::now();
+    let outcome = method.run(instance, problem, &control);
+    row.seconds = Some(started.elapsed().as_secs_f64());
+    row.status = RowStatus::Crashed;
+    let plan = match outcome {
+        Err(error) => {
+            row.note = Some(error.to_string());
+            return Err(Box::new(row));
+        }
+        Ok(plan) => plan,
+    };
+    if let Some(violation) = check::check(instance, &problem.settings, &plan).first() {
+        row.note = Some(format!("the plan fails its own check: {violation}"));
+        return Err(Box::new(row));
+    }
+    Ok((filled(row, &plan), plan))
 }
 
 /// Reads or makes the instance of a task; paths are relative to `base`.
@@ -158,7 +168,7 @@ fn generated(name: &str, parameters: &BTreeMap<String, serde_json::Value>) -> cr
 }
 
 /// The row with what the plan says.
-fn filled(row: Row, plan: &Plan) -> Row {
+pub(super) fn filled(row: Row, plan: &Plan) -> Row {
     let statistics = &plan.statistics;
     let has_plan = !plan.stages.is_empty();
     Row {

@@ -88,12 +88,20 @@ pub(crate) type OptionsSpec = Axes;
 /// The name among options that lists families. Default: all.
 pub(crate) const FAMILIES: &str = "families";
 
-/// Methods, their seeds and limits.
+/// Methods, their seeds and limits: some of the registry, or a command from outside.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MethodsSpec {
     /// Names of methods, or `heuristics` for every one of the registry.
+    #[serde(default)]
     pub names: Vec<Spanned<String>>,
+    /// What a command is called in results.
+    pub name: Option<Spanned<String>>,
+    /// A program and its arguments, run in the study's folder, see [`super::outside`].
+    pub command: Option<Spanned<Vec<String>>>,
+    /// Further files and globs that decide what the command answers, such as modules that it imports.
+    #[serde(default)]
+    pub files: Vec<Spanned<String>>,
     /// Names to leave out, where a group was named.
     #[serde(default)]
     pub except: Vec<Spanned<String>>,

@@ -33,6 +33,9 @@ pub struct Task {
     pub options: PipelineOptions,
     /// The method.
     pub method: String,
+    /// What is run, where the method is none of the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
     /// Its seed.
     pub seed: u64,
     /// Seconds it may search.
@@ -44,6 +47,15 @@ pub struct Task {
     pub memory_limit_bytes: Option<u64>,
     /// The program, see [`PROGRAM`].
     pub program: String,
+}
+
+/// A method from outside: a command that reads a problem and writes stages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outside {
+    /// The program and its arguments, run in the study's folder.
+    pub command: Vec<String>,
+    /// Hash of the files that it names.
+    pub content: String,
 }
 
 /// Where an instance comes from.
@@ -62,6 +74,8 @@ struct Identity<'a> {
     content: &'a str,
     options: &'a PipelineOptions,
     method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside: Option<&'a Outside>,
     seed: u64,
     time_limit_s: f64,
     memory_limit_bytes: Option<u64>,
@@ -72,20 +86,21 @@ impl Task {
     /// The same task under its identity.
     pub(crate) fn identified(mut self) -> Self {
         self.program = PROGRAM.into();
-        self.id = self.hash(&self.program);
+        self.id = self.hash(&self.program, self.outside.as_ref());
         self
     }
 
-    /// What the task is, whatever the program: the same in two versions that are compared.
+    /// What the task is, whatever the program, ours or the one from outside: the same in two versions that are compared.
     pub(crate) fn question(&self) -> String {
-        self.hash("")
+        self.hash("", None)
     }
 
-    fn hash(&self, program: &str) -> String {
+    fn hash(&self, program: &str, outside: Option<&Outside>) -> String {
         let identity = Identity {
             content: &self.content,
             options: &self.options,
             method: &self.method,
+            outside,
             seed: self.seed,
             time_limit_s: self.time_limit_s,
             memory_limit_bytes: self.memory_limit_bytes,
@@ -105,9 +120,9 @@ impl Task {
 
     /// A command that runs the task again.
     ///
-    /// `study` is the study's path as the reader would type it, and `base` its folder; an instance of a file needs the folder alone.
+    /// `study` is the study's path as the reader would type it, and `base` its folder; a method of ours on an instance of a file needs the folder alone.
     pub fn command(&self, study: &str, base: &Path) -> String {
-        let Source::File(file) = &self.source else {
+        let (Source::File(file), None) = (&self.source, &self.outside) else {
             return format!("stagecut study run-task {} {}", quoted(study), self.id);
         };
         let path = without_dots(&base.join(file));

@@ -33,14 +33,14 @@ pub(crate) fn serve(base: &Path, store: &Store) -> io::Result<()> {
 
 /// Nobody would use the results of a worker whose study was killed.
 #[cfg(target_os = "linux")]
-fn end_with_parent() {
+pub(crate) fn end_with_parent() {
     use rustix::process::{Signal, set_parent_process_death_signal};
     // Without it a killed study leaves workers that end with their task, at a closed pipe.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 #[cfg(not(target_os = "linux"))]
-fn end_with_parent() {}
+pub(crate) fn end_with_parent() {}
 
 /// From now on allocations beyond the limit fail, which ends the process.
 #[cfg(unix)]

@@ -80,7 +80,7 @@ impl Draw {
                 });
             }
         }
-        InstanceSpec {
+        let mut spec = InstanceSpec {
             network: NetworkSpec {
                 layers: (0..layers).map(|at| self.layer(&ids, at)).collect(),
                 tensors,
@@ -92,6 +92,50 @@ impl Draw {
             cluster: Some(self.cluster()),
             pipeline: self.options(layers),
             ..InstanceSpec::default()
+        };
+        if self.may(0.3) {
+            self.add_backward_graph(&mut spec);
+        }
+        spec
+    }
+
+    /// An operator for the backward pass of each layer, and tensors between them: most often against the order of layers, and some from
+    /// forward layers, which may lie on either side.
+    fn add_backward_graph(&mut self, spec: &mut InstanceSpec) {
+        spec.pipeline.mode = None;
+        let network = &mut spec.network;
+        let layers = network.layers.len();
+        let operator = |at: usize| format!("b{at}");
+        for at in 0..layers {
+            let layer = &mut network.layers[at];
+            layer.tie = Some(layer.id.clone());
+            let mut modes = layer.modes.clone();
+            layer.modes.iter_mut().for_each(|mode| mode.backward_ms = None);
+            modes.iter_mut().for_each(|mode| mode.forward_ms = None);
+            let backward = LayerSpec {
+                id: operator(at),
+                backward: true,
+                modes,
+                ..layer.clone()
+            };
+            network.layers.push(backward);
+        }
+        for tensor in &mut network.tensors {
+            let read = (0..layers).filter(|_| self.may(0.2)).map(operator);
+            tensor.consumers.extend(read);
+        }
+        let is_reverse = self.may(0.7);
+        for from in 0..layers {
+            let read = (0..layers).filter(|&to| to != from && (to < from) == is_reverse && self.may(0.6));
+            let consumers: Vec<String> = read.map(operator).collect();
+            if !consumers.is_empty() {
+                network.tensors.push(TensorSpec {
+                    producer: operator(from),
+                    consumers,
+                    bytes: Some(self.bytes()),
+                    ..TensorSpec::default()
+                });
+            }
         }
     }
 

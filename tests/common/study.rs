@@ -52,7 +52,14 @@ pub fn rows(folder: &Folder, name: &str) -> Vec<Row> {
 
 /// Rows as lines without times, which no two runs share.
 pub fn timeless(rows: Vec<Row>) -> BTreeSet<String> {
-    let line = |row: Row| Row { seconds: None, ..row }.line();
+    let line = |row: Row| {
+        let timeless = Row {
+            seconds: None,
+            startup_seconds: None,
+            ..row
+        };
+        timeless.line()
+    };
     rows.into_iter().map(line).collect()
 }
 

@@ -14,5 +14,7 @@ pub mod frontier;
 pub mod groupings;
 pub mod hybrid;
 pub mod modes;
+pub mod orders;
+pub mod patterns;
 mod shares;
 pub mod two_chains;

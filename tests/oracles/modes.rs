@@ -57,17 +57,23 @@ impl Search<'_> {
             }
             return;
         }
-        let before = self
-            .instance
-            .network
+        let network = &self.instance.network;
+        let own = &network.layers[at];
+        let before = network
             .tensors
             .iter()
-            .filter(|tensor| tensor.consumers.contains(&at));
+            .filter(|tensor| !own.backward && tensor.consumers.contains(&at));
         let first = before
             .map(|tensor| self.stage_of[tensor.producer])
             .max()
             .unwrap_or(0);
-        for stage in first..self.settings.stages.min(layers) {
+        // An operator of an explicit backward graph lies with the layer of its tie, which comes before it in the list.
+        let tied = (0..at).find(|&other| own.backward && network.layers[other].tie == own.tie);
+        let stages = match tied {
+            Some(other) => self.stage_of[other]..self.stage_of[other] + 1,
+            None => first..self.settings.stages.min(layers),
+        };
+        for stage in stages {
             self.stage_of.push(stage);
             self.place();
             self.stage_of.pop();
@@ -268,11 +274,21 @@ impl Search<'_> {
                 .map_or(0, |(_, bytes)| *bytes)
         };
         let mode = |layer: usize, stage: usize| self.modes(layer, runs[stage].tensor)[0].clone();
+        // Between the last device of the stage that comes first and the first of the other, whichever way the tensor goes.
+        let ends = |other: usize| {
+            let (one, other) = (home.min(other), home.max(other));
+            [runs[one].last(), runs[other].start]
+        };
+        let is_far = |other: usize| {
+            let [one, other] = ends(other);
+            !self.share_node(one, other)
+        };
         let (end, beside) = if stage == home {
             let own = mode(tensor.producer, home);
             let beside = away.iter().map(|&to| named(&own.output_bytes, to)).max();
+            let stages = away.iter().map(|&to| self.stage_of[to]);
             (
-                away.iter().map(|&to| self.stage_of[to]).max().unwrap(),
+                stages.max_by_key(|&stage| is_far(stage)).unwrap(),
                 beside.unwrap(),
             )
         } else {
@@ -285,8 +301,10 @@ impl Search<'_> {
             };
             (stage, beside)
         };
-        let link = self.link(runs[home].last(), runs[end].start);
-        let ways = if self.settings.mode == Mode::Training {
+        let [one, other] = ends(end);
+        let link = self.link(one, other);
+        let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
+        let ways = if self.settings.mode == Mode::Training && !is_explicit {
             2.0
         } else {
             1.0

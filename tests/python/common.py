@@ -39,6 +39,7 @@ def profile_options(**changed):
         "mode": "training",
         "granularity": "operator",
         "depth": None,
+        "recompute": False,
         "warmup": 1,
         "repeats": 1,
         "clock": "wall",

@@ -40,6 +40,13 @@ def chain():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)), torch.randn(4, 8)
 
 
+def blocks():
+    """Two blocks of linear layers with a wider one inside."""
+    torch.manual_seed(1)
+    block = lambda: nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+    return nn.Sequential(block(), block()), torch.randn(4, 8)
+
+
 class Residual(nn.Module):
     """A linear layer and a ReLU that are added to what they read."""
 

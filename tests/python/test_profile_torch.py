@@ -39,6 +39,29 @@ class Measuring(unittest.TestCase):
                 for name, parameter in model.named_parameters():
                     torch.testing.assert_close(swept[name], parameter.grad, msg=f"{function}, {granularity}: {name}")
 
+    def test_layers_that_run_again_keep_their_inputs(self):
+        layers, made = profiled("chain", recompute=True, granularity="module", depth=1)
+        again = {name: layer for name, layer in layers.items() if "modes" in layer}
+        for layer in again.values():
+            kept, full = layer["modes"]
+            self.assertEqual(full["recompute"], "full")
+            self.assertLess(full["stash_bytes"], kept["stash_bytes"])
+            self.assertEqual(full["stash_bytes"] + full["workspace_bytes"], kept["stash_bytes"])
+            self.assertEqual(
+                full["work"]["backward_flops"], kept["work"]["backward_flops"] + kept["work"]["forward_flops"]
+            )
+            self.assertEqual(kept["stash_bytes"], layer["stash_bytes"])
+        # A block keeps its hidden layer too, unless it runs again.
+        layers, made = profiled("blocks", recompute=True, granularity="module", depth=1)
+        self.assertTrue(all("modes" in layer for layer in layers.values()), layers)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "blocks.json"
+            file.write_text(profile_torch.lines(made))
+            plan = json.loads(
+                common.stagecut("solve", file, "--stages", 2, "--recompute", "full", "--format", "json", "--quiet")
+            )
+        self.assertEqual(plan["status"], "optimal")
+
     def test_bytes_and_flops_of_a_chain_by_hand(self):
         layers, made = profiled("chain")
         self.assertEqual(list(layers), ["0/linear", "1/relu", "2/linear"])

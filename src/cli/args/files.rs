@@ -27,7 +27,7 @@ pub(super) fn import_help() -> String {
 pub(super) fn export_help() -> String {
     let targets = TARGETS.iter();
     let lines: Vec<String> = targets
-        .map(|target| format!("  {:<9}  {}", target.name, target.summary))
+        .map(|target| format!("  {:<10}  {}", target.name, target.summary))
         .collect();
     format!(
         "Targets:\n{}\n\nA plan that a target cannot represent is refused, with the reason and exit code 2.\n\n\
@@ -119,6 +119,8 @@ pub enum Family {
 pub enum Described {
     /// What the other commands plan for.
     Instance,
+    /// What `solve` writes, and the least of it that `check --evaluate` reads.
+    Plan,
     /// What `online` runs.
     Scenario,
 }

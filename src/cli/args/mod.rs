@@ -3,6 +3,7 @@
 mod files;
 mod plans;
 mod runs;
+mod schedule;
 mod shared;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use super::study::StudyCommand;
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
 pub(super) use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
+pub(super) use schedule::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
 pub(super) use shared::{Format, OutputArgs, SearchArgs};
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
@@ -43,10 +45,11 @@ pub enum Command {
 stagecut compare net.toml --methods exact,slicing --format csv"
     )]
     Compare(CompareArgs),
-    /// Check a plan against its instance, without the solver
+    /// Check a plan against its instance, without the solver; with `--evaluate`, cost stages of somebody else
     #[command(
         after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
-stagecut check net.toml plan.json\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
+stagecut check net.toml plan.json\n  \
+stagecut check --evaluate net.toml stages.csv --stages 4 --bound\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
 hold more or links are faster: give `--memory-limit` and `--bandwidth` here too."
     )]
     Check(CheckArgs),
@@ -65,6 +68,9 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Run a plan micro-batch by micro-batch: time of an iteration, period, idle time, timeline
     #[command(after_help = runs::SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Find the best order of a pipeline's operations and prove it: cyclic patterns, and iterations of M micro-batches
+    #[command(after_help = schedule::help())]
+    Schedule(ScheduleArgs),
     /// Plan hybrid parallelism slot by slot as speeds, links and prices change, under budgets
     #[command(after_help = runs::ONLINE_EXAMPLES)]
     Online(OnlineArgs),
@@ -92,7 +98,7 @@ stagecut generate transformer --operators 10000 --output transformer.json"
     #[cfg(feature = "onnx")]
     #[command(hide = true)]
     InferShapes,
-    /// Print the JSON Schema of native instances, or of scenarios
+    /// Print the JSON Schema of native instances, of plans, or of scenarios
     Schema {
         /// The format
         #[arg(value_enum, default_value = "instance")]

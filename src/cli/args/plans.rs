@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{OutputArgs, ProblemArgs, SearchArgs, unknown};
+use super::shared::{OutputArgs, ProblemArgs, SearchArgs, seconds, unknown};
 use crate::methods;
 
 pub(super) const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
@@ -73,9 +73,32 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub problem: ProblemArgs,
 
-    /// Plan in JSON, as `solve --format json` writes it
+    /// Plan in JSON, as `solve --format json` writes it; with `--evaluate` stages in JSON or CSV
     #[arg(help_heading = None::<&'static str>)]
     pub plan: PathBuf,
+
+    /// Say what stages cost that somebody else chose: a list of stages with their layers, or CSV with the columns `layer,stage`
+    #[arg(long, help_heading = "Stages alone")]
+    pub evaluate: bool,
+
+    /// Hold them against a lower bound too
+    #[arg(long, requires = "evaluate", help_heading = "Stages alone")]
+    pub bound: bool,
+
+    /// Seconds that the bound may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, requires = "bound",
+        help_heading = "Stages alone")]
+    pub time_limit: f64,
+
+    /// Write them there as a whole plan, with all its numbers, if it can be run
+    #[arg(
+        long,
+        short,
+        value_name = "PLAN",
+        requires = "evaluate",
+        help_heading = "Stages alone"
+    )]
+    pub output: Option<PathBuf>,
 
     /// Format of the result
     #[arg(long, value_enum, default_value_t = CheckFormat::Text, help_heading = "Output")]

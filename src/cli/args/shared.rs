@@ -150,7 +150,7 @@ fn part(name: &str) -> Result<&'static str, String> {
         .ok_or_else(|| format!("expected one of {}", Switches::NAMES.join(", ")))
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
         _ => Err("expected a number of seconds from 0".into()),

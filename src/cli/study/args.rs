@@ -27,6 +27,9 @@ pub enum StudyCommand {
     /// Serve tasks from stdin
     #[command(hide = true)]
     Worker(WorkerArgs),
+    /// Become the command of a method from outside
+    #[command(hide = true)]
+    Outside(OutsideArgs),
 }
 
 /// A study and its results.
@@ -188,6 +191,14 @@ pub struct WorkerArgs {
     /// Folder of results
     #[arg(long)]
     pub results: PathBuf,
+}
+
+/// `study outside`.
+#[derive(Debug, Args)]
+pub struct OutsideArgs {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
 }
 
 fn part(text: &str) -> Result<(usize, usize), String> {

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 pub(super) use args::StudyCommand;
 
 use crate::study::store::Store;
-use crate::study::{Study, collect, diff, html, report, row, runner, worker};
+use crate::study::{Study, collect, diff, html, outside, report, row, runner, worker};
 
 use super::{CliError, Ending, output};
-use args::{CollectArgs, DiffArgs, ReportArgs, RowFormat, StudyArgs, TasksArgs, WorkerArgs};
+use args::{CollectArgs, DiffArgs, OutsideArgs, ReportArgs, RowFormat, StudyArgs, TasksArgs, WorkerArgs};
 
 /// Runs a command of a study.
 pub(super) fn study(command: &StudyCommand) -> Result<Ending, CliError> {
@@ -26,6 +26,7 @@ pub(super) fn study(command: &StudyCommand) -> Result<Ending, CliError> {
         StudyCommand::Diff(args) => diff(args),
         StudyCommand::Submit(args) => submit::submit(args),
         StudyCommand::Worker(args) => serve(args),
+        StudyCommand::Outside(args) => become_command(args),
     }
 }
 
@@ -117,6 +118,11 @@ fn diff(args: &DiffArgs) -> Result<Ending, CliError> {
         true => Ending::Done,
         false => Ending::CheckFailed,
     })
+}
+
+fn become_command(args: &OutsideArgs) -> Result<Ending, CliError> {
+    let error = outside::become_command(&args.command);
+    Err(CliError::Usage(format!("`{}`: {error}", args.command[0])))
 }
 
 fn serve(args: &WorkerArgs) -> Result<Ending, CliError> {

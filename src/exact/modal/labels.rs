@@ -1,7 +1,6 @@
 //! Labels of the dynamic program: what the stages behind an ideal have taken.
 
-use std::collections::HashMap;
-
+use crate::exact::modal::watched::Account;
 use crate::modes::StageMode;
 
 /// What the stages behind an ideal have taken, in one way to get there.
@@ -15,110 +14,83 @@ pub(super) struct Label {
     pub stages: usize,
     /// Time that is computed again, where that is asked for; else 0.
     pub again: u64,
-    /// The last of these stages taken, and the label before it.
+    /// What is known and promised of transfers.
+    pub account: Account,
+    /// The mode of the first of these stages.
     pub mode: StageMode,
     /// Position of the label that it was taken from.
     pub before: usize,
-    /// Position of its ideal.
+    /// The ideal ahead.
     pub ideal: usize,
 }
 
-/// How labels of an ideal compare.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
-    /// Devices of a node: labels compare if they end at the same place of a node. 1 where links have one level.
-    pub node: usize,
-    /// Whether a label stands for a number of stages and no other.
-    pub all_stages: bool,
-}
-
-impl Order {
-    /// Whether whatever can follow one label can follow the other at no less cost.
-    fn dominates(self, one: &Label, other: &Label) -> bool {
-        one.devices <= other.devices
-            && one.replicas <= other.replicas
-            && one.stages <= other.stages
-            && one.again <= other.again
-            && one.devices % self.node == other.devices % self.node
-            && (!self.all_stages || one.stages == other.stages)
-    }
-}
-
-/// An ideal: what is still to place, and the labels with which it was reached.
-pub(super) struct Ideal {
-    /// Items still to place.
-    pub left: Box<[u64]>,
-    /// Positions of its labels; none dominates another.
-    pub labels: Vec<usize>,
-}
-
-/// All ideals that were reached, and their labels.
+/// All labels, by ideal and the place of a node where the stages behind begin.
 pub(super) struct Reached {
-    pub ideals: Vec<Ideal>,
     pub labels: Vec<Label>,
-    /// Ideals by the number of items left.
-    pub by_size: Vec<Vec<usize>>,
-    position: HashMap<Box<[u64]>, usize>,
-    order: Order,
+    /// Positions of labels; none dominates another.
+    own: Vec<Vec<usize>>,
+    node: usize,
+    /// Whether a label stands for a number of stages and no other.
+    all_stages: bool,
 }
 
 impl Reached {
-    /// Everything is left of so many items.
-    pub(super) fn new(left: Box<[u64]>, items: usize, order: Order) -> Self {
-        let mut reached = Self {
-            ideals: Vec::new(),
-            labels: Vec::new(),
-            by_size: vec![Vec::new(); items + 1],
-            position: HashMap::new(),
-            order,
-        };
+    /// Nothing is behind the last of so many ideals, and what comes first there may begin at any place.
+    pub(super) fn new(ideals: usize, node: usize, all_stages: bool) -> Self {
         let start = Label {
             devices: 0,
             replicas: 0,
             stages: 0,
             again: 0,
+            account: Account::default(),
             mode: StageMode {
                 degree: 0,
                 replicas: 0,
             },
             before: usize::MAX,
-            ideal: 0,
+            ideal: ideals - 1,
         };
-        let ideal = reached.ideal(&left, items);
-        reached.add(ideal, start);
-        reached
-    }
-
-    /// The position of an ideal of so many items.
-    pub(super) fn ideal(&mut self, left: &[u64], items: usize) -> usize {
-        if let Some(&at) = self.position.get(left) {
-            return at;
+        let mut own = vec![Vec::new(); ideals * node];
+        own[(ideals - 1) * node..].fill(vec![0]);
+        Self {
+            labels: vec![start],
+            own,
+            node,
+            all_stages,
         }
-        let at = self.ideals.len();
-        self.ideals.push(Ideal {
-            left: left.into(),
-            labels: Vec::new(),
-        });
-        self.position.insert(left.into(), at);
-        self.by_size[items].push(at);
-        at
     }
 
-    /// Adds a label to an ideal, unless another dominates it.
-    pub(super) fn add(&mut self, ideal: usize, label: Label) {
-        let (labels, order) = (&self.labels, self.order);
-        let own = &mut self.ideals[ideal].labels;
-        if own.iter().any(|&at| order.dominates(&labels[at], &label)) {
+    /// The labels of an ideal behind which stages begin at a place of a node.
+    pub(super) fn at(&self, ideal: usize, place: usize) -> &[usize] {
+        &self.own[ideal * self.node + place]
+    }
+
+    /// Adds a label, unless another dominates it.
+    pub(super) fn add(&mut self, place: usize, label: Label) {
+        let own = &mut self.own[label.ideal * self.node + place];
+        let (labels, all_stages) = (&self.labels, self.all_stages);
+        if own.iter().any(|&at| labels[at].dominates(&label, all_stages)) {
             return;
         }
-        own.retain(|&at| !order.dominates(&label, &labels[at]));
+        own.retain(|&at| !label.dominates(&labels[at], all_stages));
         own.push(self.labels.len());
-        self.labels.push(Label { ideal, ..label });
+        self.labels.push(label);
     }
 
-    /// Bytes that all of it takes, about: sets are kept twice.
+    /// Bytes that all of it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        let words = self.ideals.first().map_or(0, |ideal| ideal.left.len());
-        self.ideals.len() * (2 * 8 * words + 160) + self.labels.len() * (size_of::<Label>() + 8)
+        self.own.len() * size_of::<Vec<usize>>() + self.labels.len() * (size_of::<Label>() + 8)
+    }
+}
+
+impl Label {
+    /// Whether whatever can be ahead of the other label can be ahead of this one at no less cost.
+    fn dominates(&self, other: &Self, all_stages: bool) -> bool {
+        self.devices <= other.devices
+            && self.replicas <= other.replicas
+            && self.stages <= other.stages
+            && self.again <= other.again
+            && (!all_stages || self.stages == other.stages)
+            && self.account.dominates(other.account)
     }
 }

@@ -2,12 +2,17 @@
 #![doc = include_str!("../../../formulations/modal.md")]
 
 mod ahead;
+mod behind;
+mod field;
 mod items;
 mod labels;
+mod lattice;
+mod plans;
 mod round;
 mod search;
-mod spans;
-mod stage;
+mod space;
+mod stages;
+mod watched;
 
 use self::search::{ModalSearch, Pass, Question};
 use crate::bound_source::BoundSource;
@@ -26,7 +31,7 @@ pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outc
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
-    solver.incumbent.statistics.ideals = Some(solver.search.ideals);
+    solver.incumbent.statistics.ideals = Some(solver.search.ideals());
     solver.incumbent.finish(stopped_by)
 }
 
@@ -114,6 +119,8 @@ impl Solver<'_> {
             open => open.saturating_sub(1),
         };
         let most = self.search.most();
+        // Passes without a plan since the last plan.
+        let mut failed = 0;
         while low < open && !self.incumbent.is_done() {
             limit = limit.clamp(low, most.max(low));
             let question = Question {
@@ -126,8 +133,10 @@ impl Solver<'_> {
                 Pass::Found(assignment, modes) => {
                     self.offer(assignment, modes);
                     open = open.min(limit).min(self.incumbent.upper_ns);
+                    failed = 0;
                 }
                 Pass::Exhausted(next) => {
+                    failed += 1;
                     low = match limit >= most {
                         true => u64::MAX,
                         false => next.max(limit + 1).min(most + 1),
@@ -144,7 +153,11 @@ impl Solver<'_> {
                     step = step.saturating_mul(2);
                     limit.saturating_add(step)
                 }
-                open => low + open.saturating_sub(1).saturating_sub(low) / 2,
+                open => {
+                    // The best plan is often found long before it is proved: each failure is a reason to ask nearer to it.
+                    let last = open.saturating_sub(1);
+                    last - (last.saturating_sub(low) >> (2 * failed + 1).min(63))
+                }
             };
         }
         Ok(())

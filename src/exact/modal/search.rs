@@ -1,13 +1,12 @@
 //! One question: is there a plan whose every stage keeps a limit?
 
 use crate::control::Control;
-use crate::cost;
 use crate::cost::allocation::Allocation;
 use crate::exact::ideals::growth;
-use crate::exact::modal::ahead::Ahead;
+use crate::exact::modal::field::Field;
 use crate::exact::modal::items::{self, Sum};
-use crate::exact::modal::round::Round;
-use crate::exact::modal::spans::Spans;
+use crate::exact::modal::lattice::Lattice;
+use crate::exact::modal::space::Space;
 use crate::modes::{Chosen, Knapsack, Modes};
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -40,35 +39,25 @@ pub(super) struct ModalSearch<'a> {
     pub(super) problem: &'a Problem,
     pub(super) modes: &'a Modes,
     pub(super) control: &'a Control<'a>,
-    pub(super) sums: Vec<Vec<Sum>>,
+    sums: Vec<Vec<Sum>>,
     /// The least time that each item takes of all devices together.
-    pub(super) device_times: Vec<u64>,
-    pub(super) predecessors: Vec<Vec<usize>>,
-    pub(super) successors: Vec<Vec<usize>>,
-    /// What stages along the numbering of the items take; `None` where there are too many items.
-    pub(super) spans: Option<Spans<'a>>,
-    /// Ideals met in all passes.
-    pub ideals: usize,
+    device_times: Vec<u64>,
+    predecessors: Vec<Vec<usize>>,
+    /// The passes over ideals along the numbering of the items, and over all, once they are asked for.
+    fields: [Option<Field<'a>>; 2],
 }
 
 impl<'a> ModalSearch<'a> {
     pub(super) fn new(problem: &'a Problem, modes: &'a Modes, control: &'a Control<'a>) -> Self {
         let sums = items::sums(modes);
-        let predecessors = growth::predecessors(problem);
-        let mut successors = vec![Vec::new(); predecessors.len()];
-        for (item, before) in predecessors.iter().enumerate() {
-            before.iter().for_each(|&first| successors[first].push(item));
-        }
         Self {
             problem,
             modes,
             control,
             device_times: items::device_times(modes, &sums),
-            spans: Spans::new(modes, &sums),
             sums,
-            predecessors,
-            successors,
-            ideals: 0,
+            predecessors: growth::predecessors(problem),
+            fields: [None, None],
         }
     }
 
@@ -117,61 +106,32 @@ impl<'a> ModalSearch<'a> {
         (1..self.predecessors.len()).all(follows)
     }
 
-    /// One pass for each place of a node at which the last stage may end; for stages in order first one from the front, which may do.
-    pub(super) fn ask(&mut self, question: Question) -> Pass {
-        let spans = self.spans.as_ref().filter(|_| question.in_order);
-        let ahead = spans.map(|spans| Ahead::new(self.modes, spans, question.limit, question.ceiling));
-        let keeps = |(assignment, modes): &(Assignment, Chosen)| {
-            let plan = Allocation {
-                modes: Some(modes.clone()),
-                ..Allocation::from(assignment.clone())
-            };
-            cost::modal_ns(self.problem, self.modes, &plan).is_some_and(|ns| ns <= question.limit)
-        };
-        if let Some(ahead) = ahead.as_ref().filter(|_| !question.least_again)
-            && let Some((assignment, chosen)) = ahead.plans().find(keeps)
-        {
-            return Pass::Found(assignment, chosen);
-        }
-        let mut ideals = 0;
-        let pass = self.ask_behind(question, ahead.as_ref(), &mut ideals);
-        self.ideals += ideals;
-        pass
+    /// Ideals of the largest lattice that was searched.
+    pub(super) fn ideals(&self) -> usize {
+        let fields = self.fields.iter().flatten();
+        fields.map(|field| field.space.lattice.len()).max().unwrap_or(0)
     }
 
-    /// The passes from the end.
-    fn ask_behind(&self, question: Question, ahead: Option<&Ahead>, ideals: &mut usize) -> Pass {
-        let node = self.modes.links.node.unwrap_or(1);
-        let ends = match self.modes.links.node {
-            Some(node) => node.min(self.modes.devices),
-            None => 1,
+    /// Asks over all stages, or over those that follow the numbering of the items.
+    pub(super) fn ask(&mut self, question: Question) -> Pass {
+        match self.asked(question) {
+            Ok(pass) => pass,
+            Err(stopped) => Pass::Stopped(stopped),
+        }
+    }
+
+    fn asked(&mut self, question: Question) -> Result<Pass, StoppedBy> {
+        let most = self.most();
+        let own = &mut self.fields[usize::from(question.in_order)];
+        let field = match own {
+            Some(field) => field,
+            None => {
+                let lattice = Lattice::new(&self.predecessors, question.in_order, self.control)?;
+                let space = Space::new(self.modes, self.control, lattice, self.sums.clone());
+                own.insert(Field::new(self.problem, space))
+            }
         };
-        let mut next = ahead.map_or(u64::MAX, |ahead| ahead.next);
-        let mut best: Option<(u64, (Assignment, Chosen))> = None;
-        // Numbers of devices that leave the same rest, counted from far enough on that no stage begins below 0.
-        let far = self.modes.devices.next_multiple_of(node);
-        let is_open = |end: &usize| ahead.is_none_or(|ahead| ahead.devices(self.sums.len(), *end).is_some());
-        for end in (1..=ends).filter(is_open) {
-            let mut round = Round::new(self, question, ahead, far + end);
-            let found = match round.run() {
-                Ok(found) => found,
-                Err(stopped) => return Pass::Stopped(stopped),
-            };
-            next = next.min(round.next);
-            *ideals += round.reached.ideals.len();
-            let Some(label) = found else { continue };
-            let again = round.reached.labels[label].again;
-            let (assignment, chosen) = round.plan(label);
-            if !question.least_again {
-                return Pass::Found(assignment, chosen);
-            }
-            if best.as_ref().is_none_or(|(least, _)| again < *least) {
-                best = Some((again, (assignment, chosen)));
-            }
-        }
-        match best {
-            Some((_, (assignment, chosen))) => Pass::Found(assignment, chosen),
-            None => Pass::Exhausted(next),
-        }
+        field.narrow(question.ceiling.min(most))?;
+        field.ask(question)
     }
 }

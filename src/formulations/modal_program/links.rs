@@ -1,6 +1,7 @@
 //! Where stages lie in their nodes, and what they pay for tensors and gradients.
 
 use good_lp::{Expression, IntoAffineExpression, variable};
+use petgraph::algo::has_path_connecting;
 
 use super::super::Column;
 use super::Builder;
@@ -12,6 +13,15 @@ use crate::modes::{BETWEEN, INSIDE, ModalTransfer};
 enum Side {
     Sent,
     Received,
+}
+
+/// Which way a transfer goes along the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// To a later stage.
+    Forward,
+    /// To an earlier stage, as tensors of an explicit backward graph do.
+    Reverse,
 }
 
 impl Side {
@@ -128,14 +138,29 @@ impl Builder<'_> {
         }
     }
 
+    /// Which ways a transfer may go: both only between a forward item and a backward one that the order does not hold apart.
+    fn directions(&self, producer: usize, consumer: usize) -> Vec<Direction> {
+        let [from, to] = [producer, consumer].map(|item| (item as u32).into());
+        let is_before = |one, other| has_path_connecting(&self.problem.order, one, other, None);
+        match (is_before(from, to), is_before(to, from)) {
+            (true, false) => vec![Direction::Forward],
+            (false, true) => vec![Direction::Reverse],
+            _ => vec![Direction::Forward, Direction::Reverse],
+        }
+    }
+
     /// What a stage pays for a transfer on one side.
     fn pay(&mut self, side: Side, (t, k): (usize, usize), transfer: &ModalTransfer, far: &Far) {
         // Nothing follows the last stage, and nothing comes before the first.
-        let is_end = match side {
-            Side::Sent => k + 1 == self.stages.len(),
-            Side::Received => k == 0,
+        let directions = transfer.consumers.iter();
+        let mut directions = directions.flat_map(|&consumer| self.directions(transfer.producer, consumer));
+        let is_here = |direction: Direction| match (side, direction) {
+            (Side::Sent, Direction::Forward) | (Side::Received, Direction::Reverse) => {
+                k + 1 < self.stages.len()
+            }
+            (Side::Sent, Direction::Reverse) | (Side::Received, Direction::Forward) => k > 0,
         };
-        if is_end {
+        if !directions.any(is_here) {
             return;
         }
         let [_, column] = side.names();
@@ -245,11 +270,16 @@ impl Builder<'_> {
             let far = variable().bounds(0.0..=1.0).name(format!("far[{indices}]"));
             let far = self.program.declare(far);
             each.push(far);
-            let ends = (transfer.producer, consumer);
-            for k in 0..self.stages.len() {
-                self.crosses(ends, far, (k, node), &indices);
-                if inner_may_be_dearer {
-                    self.stays(ends, far, (k, node), &indices);
+            for direction in self.directions(transfer.producer, consumer) {
+                let (ends, indices) = match direction {
+                    Direction::Forward => ((transfer.producer, consumer), indices.clone()),
+                    Direction::Reverse => ((consumer, transfer.producer), format!("{indices},reverse")),
+                };
+                for k in 0..self.stages.len() {
+                    self.crosses(ends, far, (k, node), &indices);
+                    if inner_may_be_dearer {
+                        self.stays(ends, far, (k, node), &indices);
+                    }
                 }
             }
         }

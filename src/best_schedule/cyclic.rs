@@ -1,0 +1,268 @@
+//! The best pattern: least peak at a period, or least period within the room of the devices.
+//!
+//! The program is that of [`crate::formulations::cyclic`]. Patterns that come back are recomputed from the chunks by
+//! [`Pattern::peaks`], which knows no program.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::control::Control;
+use crate::formulations::cyclic::{Asked, Cyclic, Goal};
+use crate::plan::{Status, StoppedBy};
+use crate::schedules::{Chunks, Pattern, Phase};
+use crate::solver::{self, Report, SolverError, Stop};
+
+/// Slots of a period where the grid is chosen: a finer grid loses less, and its program has more binaries.
+const MOST_SLOTS: u64 = 48;
+
+/// A bound of the solver that lies less than this below a whole number means that number, and one that meets a peak up to this part proves
+/// it. Rows are exact to 1e-9, and numbers in them are 1000 at most.
+const TOLERANCE: f64 = 1e-6;
+
+/// What a search for patterns found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The best pattern.
+    pub pattern: Option<Pattern>,
+    /// The most that each device holds with it; empty without one.
+    pub peaks: Vec<u64>,
+    /// No pattern on this grid is better: has a lower peak, or a shorter period in slots.
+    pub bound: u64,
+    /// What is proved of it.
+    pub status: Status,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+}
+
+impl Found {
+    /// The most that any device holds.
+    pub fn peak(&self) -> Option<u64> {
+        self.peaks.iter().max().copied()
+    }
+}
+
+/// A slot for these chunks: what all times are multiples of, where the busiest device then has no more than [`MOST_SLOTS`] of them;
+/// else the one of up to so many that rounds the busiest device up least.
+pub fn slot_ns(chunks: &Chunks) -> u64 {
+    let phases = phases(chunks);
+    let own = |c: usize| phases.iter().map(move |&phase| chunks.duration_ns(c, phase));
+    let moved = |c: usize| {
+        [
+            chunks.chunks[c].forward_transfer_ns,
+            chunks.chunks[c].backward_transfer_ns,
+        ]
+    };
+    let times = (0..chunks.len()).flat_map(|c| own(c).chain(moved(c)));
+    let common = times.fold(0, crate::units::gcd).max(1);
+    let busiest_ns = chunks.least_period_ns();
+    if busiest_ns / common <= MOST_SLOTS {
+        return common;
+    }
+    let slots = (1..=MOST_SLOTS).map(|slots| busiest_ns.div_ceil(slots));
+    let rounded_ns = |slot_ns: &u64| (least_period(chunks, *slot_ns) * slot_ns, u64::MAX - slot_ns);
+    slots.min_by_key(rounded_ns).unwrap_or(common)
+}
+
+fn phases(chunks: &Chunks) -> &'static [Phase] {
+    match chunks.may_split {
+        true => &[Phase::Forward, Phase::InputGradient, Phase::WeightGradient],
+        false => &[Phase::Forward, Phase::Backward],
+    }
+}
+
+/// The slots that the busiest device needs for a micro-batch: the least period of any pattern on this grid, and some pattern
+/// has it, as later micro-batches can make up for any wait.
+pub fn least_period(chunks: &Chunks, slot_ns: u64) -> u64 {
+    let of_chunk = |c: usize| -> u64 {
+        let lengths = phases(chunks).iter();
+        lengths
+            .map(|&phase| Pattern::length(chunks, (c, phase), slot_ns))
+            .sum()
+    };
+    let load = |device: usize| chunks.of_device(device).map(of_chunk).sum();
+    (0..chunks.devices()).map(load).max().unwrap_or(0).max(1)
+}
+
+/// A pattern of so many slots whose fullest device holds least.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn least_peak(
+    chunks: &Chunks,
+    slot_ns: u64,
+    period: u64,
+    control: &Control,
+) -> Result<Found, SolverError> {
+    let asked = Asked {
+        chunks,
+        slot_ns,
+        period,
+        goal: Goal::Peak,
+    };
+    let cyclic = Cyclic::build(&asked);
+    let solved = solver::solve(cyclic.program.clone(), None, None, control, &|_| {})?;
+    let (pattern, peaks) = accepted(&cyclic, chunks, solved.values.as_deref());
+    let peak = peaks.iter().max().copied();
+    let units = (solved.bound - TOLERANCE).max(0.0);
+    // A stash that is no multiple of the unit makes the peak no whole number of units.
+    let bound = match cyclic.is_whole() {
+        true => (units.ceil() as u64).saturating_mul(cyclic.unit),
+        false => (units * cyclic.unit as f64) as u64,
+    };
+    let bound = bound.max(least_held(chunks));
+    let is_met = peak.is_some_and(|peak| peak as f64 <= bound as f64 * (1.0 + TOLERANCE));
+    Ok(Found {
+        pattern,
+        peaks,
+        bound,
+        status: match peak {
+            Some(_) if is_met => Status::Optimal,
+            Some(_) => Status::Feasible,
+            None => Status::Unknown,
+        },
+        stopped_by: match solved.stop {
+            Stop::Limit(stopped_by) if !is_met => stopped_by,
+            _ => StoppedBy::Completed,
+        },
+    })
+}
+
+fn least_held(chunks: &Chunks) -> u64 {
+    (0..chunks.devices())
+        .map(|device| chunks.least_held(device))
+        .max()
+        .unwrap_or(0)
+}
+
+/// The pattern of a solution, once it has been recomputed.
+fn accepted(cyclic: &Cyclic, chunks: &Chunks, values: Option<&[f64]>) -> (Option<Pattern>, Vec<u64>) {
+    let pattern = values.map(|values| cyclic.pattern(values));
+    match pattern.and_then(|pattern| Some((pattern.peaks(chunks).ok()?, pattern))) {
+        Some((peaks, pattern)) => (Some(pattern), peaks),
+        None => (None, Vec::new()),
+    }
+}
+
+/// A pattern of the least period among those that the devices have room for.
+///
+/// A longer period is never harder: a pattern keeps its peaks if every period gets one more idle slot at its end. So periods
+/// are halved between one that is proved too short and one that has a pattern.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub fn least_period_within_room(
+    chunks: &Chunks,
+    slot_ns: u64,
+    control: &Control,
+) -> Result<Found, SolverError> {
+    let mut search = Search {
+        chunks,
+        slot_ns,
+        control,
+        best: None,
+        bound: least_period(chunks, slot_ns),
+        stopped_by: StoppedBy::Completed,
+    };
+    let has_room = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
+    let is_infeasible = !(0..chunks.devices()).all(has_room);
+    if !is_infeasible {
+        search.run()?;
+    }
+    let bound = search.bound;
+    let (pattern, peaks) = search.best.unzip();
+    let is_met = pattern
+        .as_ref()
+        .is_some_and(|pattern: &Pattern| pattern.period == bound);
+    Ok(Found {
+        status: match &pattern {
+            _ if is_infeasible => Status::Infeasible,
+            Some(_) if is_met => Status::Optimal,
+            Some(_) => Status::Feasible,
+            None => Status::Unknown,
+        },
+        pattern,
+        peaks: peaks.unwrap_or_default(),
+        bound,
+        stopped_by: search.stopped_by,
+    })
+}
+
+/// A search over periods.
+struct Search<'a> {
+    chunks: &'a Chunks,
+    slot_ns: u64,
+    control: &'a Control<'a>,
+    /// The pattern of the shortest period so far, with its peaks.
+    best: Option<(Pattern, Vec<u64>)>,
+    /// No shorter period has a pattern.
+    bound: u64,
+    stopped_by: StoppedBy,
+}
+
+impl Search<'_> {
+    fn run(&mut self) -> Result<(), SolverError> {
+        let mut step = 0;
+        while self
+            .best
+            .as_ref()
+            .is_none_or(|(best, _)| best.period > self.bound)
+        {
+            let next = match &self.best {
+                Some((best, _)) => self.bound + (best.period - self.bound) / 2,
+                None => self.bound + step,
+            };
+            step = (2 * step).max(1);
+            if !self.ask(next)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self, peaks: &[u64]) -> bool {
+        let mut both = peaks.iter().zip(&self.chunks.room);
+        both.all(|(peak, room)| room.is_none_or(|room| *peak <= room))
+    }
+
+    /// Whether there was an answer before a limit came.
+    ///
+    /// The solver stops as soon as it is known whether a pattern fits: one that has no excess is found, or the bound on the excess
+    /// is above nothing.
+    fn ask(&mut self, period: u64) -> Result<bool, SolverError> {
+        let asked = Asked {
+            chunks: self.chunks,
+            slot_ns: self.slot_ns,
+            period,
+            goal: Goal::Excess,
+        };
+        let cyclic = Cyclic::build(&asked);
+        let is_known = AtomicBool::new(false);
+        let watch = |report: Report| {
+            if report.dual_bound > TOLERANCE || report.primal_bound < TOLERANCE {
+                is_known.store(true, Ordering::Relaxed);
+            }
+        };
+        let control = Control {
+            cancelled: Some(&is_known),
+            ..self.control.clone()
+        };
+        let solved = solver::solve(cyclic.program.clone(), None, None, &control, &watch)?;
+        match (
+            accepted(&cyclic, self.chunks, solved.values.as_deref()),
+            solved.stop,
+        ) {
+            ((Some(pattern), peaks), _) if self.has_room(&peaks) => self.best = Some((pattern, peaks)),
+            _ if solved.bound > TOLERANCE => self.bound = period + 1,
+            (_, Stop::Limit(stopped_by)) => {
+                self.stopped_by = stopped_by;
+                return Ok(false);
+            }
+            (_, Stop::Optimal | Stop::Infeasible) => {
+                self.stopped_by = StoppedBy::SolverError;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,116 @@
+//! Local search: operations move to other places of their device's list.
+//!
+//! Only moves on a critical path can shorten an iteration (Nowicki and Smutnicki, Management Science 1996): a longest chain of operations
+//! that start when another one ends. There a random operation moves to a random place near by. Moves that make an iteration
+//! no longer are kept, and others with a probability that falls (simulated annealing: Kirkpatrick et al., Science 1983).
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::tasks::{Lists, Tasks, Times};
+use crate::control::Control;
+
+/// Moves before a search is over, for each operation.
+const MOVES_OF_AN_OPERATION: usize = 400;
+/// Most moves.
+const MOST_MOVES: usize = 200_000;
+/// How far an operation moves at most.
+const FARTHEST: usize = 12;
+/// How much longer an iteration may get at the beginning, as a part of it, with a probability of 1/e.
+const WARMTH: f64 = 0.01;
+
+/// Improves lists until they meet the bound, the moves are used up, or a limit comes.
+pub(super) fn improve(tasks: &Tasks, lists: &Lists, bound_ns: u64, control: &Control) -> Lists {
+    let mut random = ChaCha8Rng::seed_from_u64(control.seed);
+    let Some(mut times) = tasks.times(lists) else {
+        return lists.clone();
+    };
+    let mut current = lists.clone();
+    let (mut best, mut best_ns) = (current.clone(), times.makespan_ns);
+    let moves = (MOVES_OF_AN_OPERATION * tasks.count()).min(MOST_MOVES);
+    let mut path = critical(tasks, &current, &times);
+    for at in 0..moves {
+        if best_ns <= bound_ns || (at % 16 == 0 && control.must_stop().is_some()) {
+            break;
+        }
+        let Some((device, from, to)) = a_move(&path, &current, &mut random) else {
+            break;
+        };
+        let kind = current[device].remove(from);
+        current[device].insert(to, kind);
+        let left = 1.0 - at as f64 / moves as f64;
+        let may_add = WARMTH * left * best_ns as f64 * -random.random::<f64>().max(1e-12).ln();
+        match tasks.times(&current) {
+            Some(moved) if moved.makespan_ns as f64 <= times.makespan_ns as f64 + may_add => {
+                times = moved;
+                path = critical(tasks, &current, &times);
+                if times.makespan_ns < best_ns {
+                    best_ns = times.makespan_ns;
+                    best.clone_from(&current);
+                }
+            }
+            _ => {
+                let kind = current[device].remove(to);
+                current[device].insert(from, kind);
+            }
+        }
+    }
+    best
+}
+
+/// A place on the critical path, and another one near by in the same list.
+fn a_move(path: &[(usize, usize)], lists: &Lists, random: &mut impl Rng) -> Option<(usize, usize, usize)> {
+    let (device, at) = *path.get(random.random_range(0..path.len().max(1)))?;
+    let length = lists[device].len();
+    if length < 2 {
+        return Some((device, at, at));
+    }
+    let distance = random.random_range(1..=FARTHEST.min(length - 1));
+    let to = match random.random::<bool>() {
+        true => (at + distance).min(length - 1),
+        false => at.saturating_sub(distance),
+    };
+    // Either what is critical moves, or what lies elsewhere moves to it.
+    match random.random::<bool>() {
+        true => Some((device, at, to)),
+        false => Some((device, to, at)),
+    }
+}
+
+/// The places, by device and position, of a chain of operations without a gap between them that ends last.
+fn critical(tasks: &Tasks, lists: &Lists, times: &Times) -> Vec<(usize, usize)> {
+    let mut position = vec![Vec::with_capacity(tasks.micro_batches); tasks.kinds.len()];
+    for list in lists {
+        for (at, &k) in list.iter().enumerate() {
+            position[k].push(at);
+        }
+    }
+    let start = |device: usize, at: usize| times.starts[device][at];
+    let end = |device: usize, at: usize| start(device, at) + tasks.kinds[lists[device][at]].duration_ns;
+    let last = (0..tasks.devices).filter(|&device| !lists[device].is_empty());
+    let Some(mut device) = last.max_by_key(|&device| end(device, lists[device].len() - 1)) else {
+        return Vec::new();
+    };
+    let mut at = lists[device].len() - 1;
+    let mut path = Vec::new();
+    loop {
+        path.push((device, at));
+        if start(device, at) == 0 || path.len() > tasks.count() {
+            return path;
+        }
+        if at > 0 && end(device, at - 1) == start(device, at) {
+            at -= 1;
+            continue;
+        }
+        let k = lists[device][at];
+        let m = position[k].partition_point(|&other| other < at);
+        let waited = tasks.kinds[k].before.iter().find(|&&(before, delay_ns)| {
+            let from = tasks.kinds[before].device;
+            end(from, position[before][m]) + delay_ns == start(device, at)
+        });
+        let Some(&(before, _)) = waited else {
+            return path;
+        };
+        (device, at) = (tasks.kinds[before].device, position[before][m]);
+    }
+}

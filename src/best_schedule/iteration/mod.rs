@@ -1,0 +1,182 @@
+//! The shortest iteration of M micro-batches within the room of the devices.
+#![doc = include_str!("../../../formulations/iteration_orders.md")]
+
+mod bound;
+mod branch;
+mod greedy;
+mod local;
+mod tasks;
+
+use crate::control::Control;
+use crate::plan::{Status, StoppedBy};
+use crate::schedules::rules::{RULES, Shape};
+use crate::schedules::{Chunks, Order, Pattern};
+use bound::Bound;
+use greedy::Taste;
+use tasks::{Lists, Tasks};
+
+/// What a published rule takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfRule {
+    /// The rule.
+    pub name: &'static str,
+    /// Its iteration; `None` where devices have no room for it.
+    pub iteration_ns: Option<u64>,
+}
+
+/// What a search for an order found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The best order.
+    pub order: Option<Order>,
+    /// Its iteration.
+    pub iteration_ns: Option<u64>,
+    /// No order takes less.
+    pub bound_ns: u64,
+    /// What is proved of it.
+    pub status: Status,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// What rules take that are for such pipelines.
+    pub rules: Vec<OfRule>,
+}
+
+/// Operations up to which branch and bound is tried.
+const MOST_OPERATIONS: usize = 400;
+
+/// Gives a pattern that fits the room of the devices, if one is found soon.
+pub type FindPattern<'a> = &'a dyn Fn() -> Option<Pattern>;
+
+/// The shortest iteration of so many micro-batches, of which there is one at least.
+///
+/// Rules come first, then lists by urgency, then local search, then the order of a pattern, then branch and bound, each only if there is
+/// still a gap.
+pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>, control: &Control) -> Found {
+    let tasks = Tasks::new(chunks, micro_batches);
+    let has_room = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
+    if !(0..chunks.devices()).all(has_room) {
+        return Found {
+            order: None,
+            iteration_ns: None,
+            bound_ns: 0,
+            status: Status::Infeasible,
+            stopped_by: StoppedBy::Completed,
+            rules: Vec::new(),
+        };
+    }
+    let bound = Bound::new(&tasks);
+    let mut best = Best {
+        tasks: &tasks,
+        lists: greedy::one_by_one(&tasks),
+        makespan_ns: u64::MAX,
+    };
+    best.offer(best.lists.clone());
+    let rules = rules(chunks, micro_batches, &mut best);
+    best.search(&bound, control);
+    if best.makespan_ns > bound.least_ns
+        && let Some(pattern) = pattern.and_then(|find| find())
+        && let Some(lists) = tasks.lists(&pattern.order(chunks, micro_batches))
+    {
+        best.offer(local::improve(&tasks, &lists, bound.least_ns, control));
+    }
+    let (least_ns, stopped_by) = best.prove(&bound, control);
+    let is_proved = best.makespan_ns <= least_ns;
+    let (status, stopped_by) = match is_proved {
+        true => (Status::Optimal, StoppedBy::Completed),
+        false => (Status::Feasible, stopped_by),
+    };
+    Found {
+        order: Some(tasks.order(&best.lists)),
+        iteration_ns: Some(best.makespan_ns),
+        bound_ns: least_ns,
+        status,
+        stopped_by,
+        rules,
+    }
+}
+
+/// The best lists so far.
+struct Best<'a> {
+    tasks: &'a Tasks,
+    lists: Lists,
+    makespan_ns: u64,
+}
+
+impl Best<'_> {
+    /// Lists by urgency, and local search from the best of all.
+    fn search(&mut self, bound: &Bound, control: &Control) {
+        for taste in tastes(self.tasks.devices) {
+            if self.makespan_ns > bound.least_ns && control.must_stop().is_none() {
+                self.offer(greedy::list(self.tasks, &bound.tails, taste));
+            }
+        }
+        if self.makespan_ns > bound.least_ns {
+            self.offer(local::improve(self.tasks, &self.lists, bound.least_ns, control));
+        }
+    }
+
+    /// What no order falls below after branch and bound, and why that stopped if there is a gap.
+    fn prove(&mut self, bound: &Bound, control: &Control) -> (u64, StoppedBy) {
+        if self.makespan_ns <= bound.least_ns {
+            return (bound.least_ns, StoppedBy::Completed);
+        }
+        if self.tasks.count() > MOST_OPERATIONS {
+            return (
+                bound.least_ns,
+                control.must_stop().unwrap_or(StoppedBy::SizeLimit),
+            );
+        }
+        let known_ns = self.makespan_ns;
+        let searched = branch::search(self.tasks, &bound.tails, known_ns, bound.least_ns, control);
+        searched.lists.into_iter().for_each(|lists| self.offer(lists));
+        match searched.stopped_by {
+            None => (self.makespan_ns, StoppedBy::Completed),
+            Some(stopped_by) => (bound.least_ns, stopped_by),
+        }
+    }
+
+    fn offer(&mut self, lists: Lists) {
+        if let Some(makespan_ns) = self.tasks.makespan_ns(&lists)
+            && makespan_ns < self.makespan_ns
+        {
+            (self.lists, self.makespan_ns) = (lists, makespan_ns);
+        }
+    }
+}
+
+/// Runs every rule that is for such pipelines. Where backward passes may be split, those that a rule leaves whole are.
+fn rules(chunks: &Chunks, micro_batches: usize, best: &mut Best) -> Vec<OfRule> {
+    let Some(shape) = Shape::of(chunks, micro_batches) else {
+        return Vec::new();
+    };
+    let may = RULES.iter().filter(|rule| chunks.may_split || !rule.splits);
+    let orders = may.filter_map(|rule| Some((rule.name, rule.order(&shape)?)));
+    let ran = orders.map(|(name, order)| {
+        let iteration = crate::schedules::run(chunks, &order, micro_batches);
+        best.tasks
+            .lists(&order)
+            .into_iter()
+            .for_each(|lists| best.offer(lists));
+        OfRule {
+            name,
+            iteration_ns: iteration.ok().map(|ran| ran.makespan_ns),
+        }
+    });
+    ran.collect()
+}
+
+/// Tastes of lists: from depth first to breadth first, with gradients of weights early and late.
+fn tastes(devices: usize) -> impl Iterator<Item = Taste> {
+    const FORWARD: [f64; 5] = [-1.0, 0.0, 0.1, 0.3, 1.0];
+    const WEIGHT: [f64; 3] = [0.0, 0.3, 2.0];
+    let ahead = [0, devices.div_ceil(2), devices, 2 * devices];
+    FORWARD.into_iter().flat_map(move |forward| {
+        WEIGHT.into_iter().flat_map(move |weight| {
+            ahead.into_iter().map(move |ahead| Taste {
+                forward,
+                weight,
+                ahead,
+            })
+        })
+    })
+}

@@ -1,0 +1,257 @@
+//! `schedule`.
+
+use std::time::{Duration, Instant};
+
+use crate::best_schedule::answer::{Answer, Objective};
+use crate::best_schedule::{cyclic, iteration};
+use crate::control::Control;
+use crate::fault::{FaultKind, InputError};
+use crate::instance::Instance;
+use crate::plan::{self, Plan, Status};
+use crate::report;
+use crate::schedules::{
+    Chunk, Chunks, Moves, Order, Pattern, Placement, busy_link, chunks_of_plan, take_memory,
+};
+use crate::simulate::default_micro_batches;
+use crate::solver::SolverError;
+use crate::units::ms_to_ns;
+
+use super::args::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
+use super::plans::accept;
+use super::progress::{catch_interrupts, interrupt_control};
+use super::{CliError, Ending, output};
+
+/// Operations of an iteration, and binaries of a program, that are refused before they are listed.
+const MOST_OPERATIONS: usize = 20_000;
+const MOST_BINARIES: u64 = 50_000;
+/// Operations of a micro-batch: what waits for what takes the third power of them.
+const MOST_KINDS: usize = 800;
+
+/// Finds the best schedule and reports it.
+pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
+    let path = args.output.as_deref();
+    output::check_path(path)?;
+    let known = [
+        ("svg", ScheduleFormat::Svg),
+        ("csv", ScheduleFormat::Csv),
+        ("json", ScheduleFormat::Json),
+        ("txt", ScheduleFormat::Text),
+    ];
+    let format = output::format(path, args.format, ScheduleFormat::Text, &known)?;
+    let plan = args.plan.as_deref().map(plan::read).transpose()?;
+    let question = Question::new(args, plan.as_ref())?;
+    catch_interrupts();
+    let control = Control {
+        started: Instant::now(),
+        time_limit: Some(Duration::from_secs_f64(args.asked.time_limit)),
+        seed: args.asked.seed,
+        ..interrupt_control()
+    };
+    let answer = question.answer(&control)?;
+    let text = match format {
+        ScheduleFormat::Text => report::schedule(&answer, &output::style(path)),
+        ScheduleFormat::Json => report::schedule_json(&answer),
+        ScheduleFormat::Csv => answer
+            .order()
+            .as_ref()
+            .map(Order::to_torch_csv)
+            .unwrap_or_default(),
+        ScheduleFormat::Svg => report::schedule_timeline(&answer),
+    };
+    output::write(&text, path)?;
+    Ok(match answer.status {
+        Status::Optimal | Status::Feasible => Ending::Done,
+        Status::Infeasible => Ending::Infeasible,
+        Status::Unknown => Ending::NothingFound,
+    })
+}
+
+/// What is asked, with nothing left open.
+struct Question {
+    of: String,
+    chunks: Chunks,
+    objective: Objective,
+    micro_batches: usize,
+    slot_ns: u64,
+    /// In slots, for the least peak.
+    period: u64,
+}
+
+impl Question {
+    fn new(args: &ScheduleArgs, plan: Option<&Plan>) -> Result<Self, CliError> {
+        let mut chunks = match plan {
+            Some(plan) => chunks_of_plan(plan, &moves(&args.chunks))?,
+            None => even(&args.chunks)?,
+        };
+        chunks.room.iter_mut().for_each(|room| *room = args.asked.room);
+        if let (Some(plan), Some(plan_path), Some(path)) = (plan, &args.plan, &args.instance) {
+            let instance = Instance::read(path, args.cluster.as_deref())?;
+            accept(&instance, path, plan, plan_path)?;
+            take_memory(&mut chunks, plan, &instance)?;
+        }
+        if let Some(stage) = plan.map(|plan| busy_link(plan, &chunks)).transpose()?.flatten() {
+            output::warning(&format!(
+                "a link of stage {stage} is busier than any device; schedules take transfers for delays, so that this one promises too much"
+            ));
+        }
+        let asked = &args.asked;
+        let objective = asked.objective.unwrap_or(match asked.micro_batches {
+            Some(_) => Objective::Iteration,
+            None => Objective::Peak,
+        });
+        refuse(asked, objective)?;
+        let of_plan = plan.and_then(|plan| plan.problem.micro_batches);
+        let micro_batches = asked.micro_batches.map(u64::from).or(of_plan);
+        let micro_batches = micro_batches
+            .unwrap_or_else(|| default_micro_batches(chunks.devices()))
+            .max(1);
+        let slot_ns = match asked.slot {
+            Some(slot) => time_ns("--slot", slot)?.max(1),
+            None => cyclic::slot_ns(&chunks),
+        };
+        let least = cyclic::least_period(&chunks, slot_ns);
+        let period = match asked.period {
+            Some(period) => time_ns("--period", period)? / slot_ns,
+            None => least,
+        };
+        if period < least {
+            return Err(CliError::Usage(format!(
+                "found `--period` of {period} slots, expected {least} at least, which the busiest device needs for a micro-batch"
+            )));
+        }
+        let question = Self {
+            of: plan.map_or_else(|| "even chunks".into(), |plan| plan.instance.clone()),
+            chunks,
+            objective,
+            micro_batches: micro_batches as usize,
+            slot_ns,
+            period,
+        };
+        question.check_size()?;
+        Ok(question)
+    }
+
+    fn check_size(&self) -> Result<(), CliError> {
+        let phases = if self.chunks.may_split { 3 } else { 2 };
+        let kinds = phases * self.chunks.len();
+        if kinds > MOST_KINDS && self.objective == Objective::Iteration {
+            return Err(CliError::Usage(format!(
+                "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
+            )));
+        }
+        if kinds.saturating_mul(self.micro_batches) > MOST_OPERATIONS {
+            return Err(CliError::Usage(format!(
+                "found {} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \
+                 `--micro-batches`",
+                self.micro_batches
+            )));
+        }
+        if self.objective != Objective::Iteration && kinds as u64 * self.period > MOST_BINARIES {
+            return Err(CliError::Usage(format!(
+                "found {kinds} operations in a period of {} slots, expected a program of {MOST_BINARIES} binaries at most; raise `--slot`",
+                self.period
+            )));
+        }
+        Ok(())
+    }
+
+    fn answer(&self, control: &Control) -> Result<Answer, CliError> {
+        let chunks = &self.chunks;
+        let found = match self.objective {
+            Objective::Peak => cyclic::least_peak(chunks, self.slot_ns, self.period, control)?,
+            Objective::Period => cyclic::least_period_within_room(chunks, self.slot_ns, control)?,
+            Objective::Iteration => {
+                // It is no more than a start, so that a solver that breaks down does no harm.
+                let pattern = || self.pattern(control).ok().flatten();
+                let found = iteration::best(chunks, self.micro_batches, Some(&pattern), control);
+                let answer = Answer::of_iteration(&self.of, chunks, &found, self.micro_batches);
+                return answer.map_err(|fault| CliError::BadPlan(fault.to_string()));
+            }
+        };
+        let answer = Answer::of_pattern(&self.of, chunks, self.objective, &found, self.micro_batches);
+        answer.map_err(|fault| CliError::BadPlan(fault.to_string()))
+    }
+
+    /// A pattern that fits, to start a search for an iteration from, if one is found soon.
+    fn pattern(&self, control: &Control) -> Result<Option<Pattern>, SolverError> {
+        /// The part of the time that this may take, and the most operations and slots.
+        const PART: u32 = 8;
+        const MOST: u64 = 3_000;
+        if 3 * self.chunks.len() as u64 * self.period > MOST {
+            return Ok(None);
+        }
+        let control = Control {
+            started: Instant::now(),
+            time_limit: control.remaining().map(|left| left / PART),
+            ..control.clone()
+        };
+        let found = cyclic::least_period_within_room(&self.chunks, self.slot_ns, &control)?;
+        Ok(found.pattern)
+    }
+}
+
+fn moves(args: &ChunkArgs) -> Moves {
+    Moves {
+        devices: args.devices.map(usize::from),
+        placement: args.placement,
+        weight_share: args.weight_share,
+    }
+}
+
+/// Even chunks, as the flags say.
+fn even(args: &ChunkArgs) -> Result<Chunks, CliError> {
+    let devices = args.devices.map_or(1, usize::from);
+    let by_placement = match args.placement {
+        Placement::V => 2,
+        Placement::Loop => 1,
+    };
+    let virtual_stages = args.virtual_stages.map_or(by_placement, usize::from);
+    let time = |name: &str, ms: Option<f64>| time_ns(name, ms.unwrap_or(0.0));
+    let transfer_ns = time("--transfer", args.transfer)?;
+    let chunk = Chunk {
+        forward_ns: time("--forward", args.forward)?,
+        input_ns: time("--backward", args.backward)?,
+        weight_ns: time("--weight", args.weight)?,
+        forward_transfer_ns: transfer_ns,
+        backward_transfer_ns: transfer_ns,
+        stash: 1,
+        kept: 1,
+        ..Chunk::default()
+    };
+    let mut chunks = Chunks::even(devices, virtual_stages, args.placement, chunk);
+    chunks.may_split = args.weight.is_some();
+    Ok(chunks)
+}
+
+/// A time of a flag in ns; far from what would no longer be exact once an iteration is added up.
+fn time_ns(flag: &str, ms: f64) -> Result<u64, InputError> {
+    const MOST_MS: f64 = 1e6;
+    let fault = FaultKind::BadNumber {
+        found: ms,
+        expected: "a time in ms from 0 to 1000000",
+    };
+    match ms_to_ns(ms).filter(|_| ms <= MOST_MS) {
+        Some(ns) => Ok(ns),
+        None => Err(InputError::option(flag, fault)),
+    }
+}
+
+/// Flags that say nothing where something else is minimised.
+fn refuse(asked: &AskedArgs, objective: Objective) -> Result<(), CliError> {
+    let without_meaning = match objective {
+        Objective::Peak => (
+            asked.room.is_some(),
+            "--room",
+            "`--objective period` or `iteration`",
+        ),
+        Objective::Period | Objective::Iteration => {
+            (asked.period.is_some(), "--period", "`--objective peak`")
+        }
+    };
+    match without_meaning {
+        (true, flag, expected) => Err(CliError::Usage(format!(
+            "found `{flag}`, expected it with {expected} alone"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Passes over one lattice, which narrow each other: stages that no better plan can have are left out of all that follow.
+
+use crate::cost;
+use crate::cost::allocation::Allocation;
+use crate::exact::modal::ahead::Ahead;
+use crate::exact::modal::behind::Behind;
+use crate::exact::modal::round::Round;
+use crate::exact::modal::search::{Pass, Question};
+use crate::exact::modal::space::Space;
+use crate::exact::modal::stages::{Bar, Stage, Stages};
+use crate::exact::modal::watched::underpaid;
+use crate::modes::Chosen;
+use crate::plan::StoppedBy;
+use crate::problem::{Assignment, Problem};
+
+/// A lattice, the stages in it that may be of use, and what is known of them.
+pub(super) struct Field<'a> {
+    problem: &'a Problem,
+    pub(super) space: Space<'a>,
+    stages: Stages,
+    /// What is behind takes at least, in any plan of at most `ceiling`.
+    behind: Behind,
+    ceiling: u64,
+}
+
+impl<'a> Field<'a> {
+    /// All stages of a lattice.
+    pub(super) fn new(problem: &'a Problem, space: Space<'a>) -> Self {
+        Self {
+            problem,
+            stages: Stages::new(&space),
+            behind: Behind::unknown(&space),
+            space,
+            ceiling: u64::MAX,
+        }
+    }
+
+    /// Leaves out what no plan of at most `ceiling` can have: stages that leave too few devices for what is ahead of them and behind.
+    pub(super) fn narrow(&mut self, ceiling: u64) -> Result<(), StoppedBy> {
+        if ceiling >= self.ceiling || !self.space.control.switches.modal_windows {
+            return Ok(());
+        }
+        let (space, stages) = (&self.space, &mut self.stages);
+        let mut bar = Bar {
+            limit: ceiling,
+            next: u64::MAX,
+        };
+        let behind = Behind::new(space, stages, ceiling)?;
+        let ahead = Ahead::new(space, stages, &behind, bar)?;
+        let is_end = |ideal: usize| {
+            (0..space.node).any(|place| {
+                let devices = ahead.devices(ideal, place);
+                devices.is_some_and(|devices| {
+                    devices.saturating_add(behind.devices(ideal, place)) <= space.modes.devices
+                })
+            })
+        };
+        stages.keep(space, &mut bar, &is_end, &mut |ideal, stage| {
+            is_of_use(space, (ideal, stage), (&ahead, &behind), ceiling)
+        })?;
+        (self.behind, self.ceiling) = (behind, ceiling);
+        Ok(())
+    }
+
+    /// A pass from the front, which may do; then passes with labels, until the plan that they find is costed as they have it.
+    pub(super) fn ask(&mut self, question: Question) -> Result<Pass, StoppedBy> {
+        let mut bar = Bar {
+            limit: question.limit,
+            next: question.ceiling,
+        };
+        let mut ahead = None;
+        if self.space.control.switches.modal_ahead {
+            let found = Ahead::new(&self.space, &mut self.stages, &self.behind, bar)?;
+            bar = found.bar;
+            if !question.least_again
+                && let Some((assignment, chosen)) =
+                    found.plans(&self.space).find(|plan| self.keeps(plan, bar))
+            {
+                return Ok(Pass::Found(assignment, chosen));
+            }
+            let all = self.space.lattice.all();
+            let fits = |devices: usize| devices <= self.space.modes.devices;
+            if !found.least_devices(all).is_some_and(fits) {
+                return Ok(Pass::Exhausted(bar.next));
+            }
+            ahead = Some(found);
+        }
+        loop {
+            let mut tried = bar;
+            let mut round = Round::new(self.problem, &self.space, ahead.as_ref(), question.least_again);
+            let Some((assignment, chosen)) = round.run(&mut self.stages, &mut tried)? else {
+                return Ok(Pass::Exhausted(tried.next));
+            };
+            let plan = (assignment, chosen);
+            let unwatched = match self.keeps(&plan, bar) {
+                true => Vec::new(),
+                false => underpaid(self.space.modes, &plan.0, &plan.1, question.limit),
+            };
+            let space = &mut self.space;
+            if !space.watched.add(space.modes, &space.lattice, &unwatched) {
+                return Ok(Pass::Found(plan.0, plan.1));
+            }
+        }
+    }
+
+    /// Whether a plan keeps a limit.
+    fn keeps(&self, (assignment, modes): &(Assignment, Chosen), bar: Bar) -> bool {
+        let plan = Allocation {
+            modes: Some(modes.clone()),
+            ..Allocation::from(assignment.clone())
+        };
+        cost::modal_ns(self.problem, self.space.modes, &plan).is_some_and(|ns| ns <= bar.limit)
+    }
+}
+
+/// Whether some plan of at most `ceiling` may have a stage, in some mode.
+fn is_of_use(
+    space: &Space,
+    (ideal, stage): (usize, &mut Stage),
+    (ahead, behind): (&Ahead, &Behind),
+    ceiling: u64,
+) -> bool {
+    let devices = space.modes.devices;
+    let Some(before) = ahead.least_devices(stage.ahead) else {
+        return false;
+    };
+    space.runs(stage.degree).any(|run| {
+        if before + run.devices > devices || space.least_time(stage, &run) > ceiling {
+            return false;
+        }
+        let replicas = behind.replicas(ideal);
+        if replicas == usize::MAX {
+            return false;
+        }
+        let in_flight = space.modes.flight.of(run.mode.replicas, replicas);
+        let Some(work) = stage.time_within(space, ideal, run.mode, in_flight) else {
+            return false;
+        };
+        (0..space.node).any(|end| {
+            let placement = space.placement(&run, end);
+            let takes = ahead.devices(stage.ahead, placement.start);
+            let takes = takes.map(|takes| takes + run.devices);
+            placement.fits
+                && takes.is_some_and(|takes| takes.saturating_add(behind.devices(ideal, end)) <= devices)
+                && space.time(stage, &run, &placement, work) <= ceiling
+        })
+    })
+}

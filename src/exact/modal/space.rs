@@ -1,0 +1,143 @@
+//! What all passes over one lattice share: what stages may be, and where they lie in their nodes.
+
+use crate::control::Control;
+use crate::exact::modal::items::{self, Sum};
+use crate::exact::modal::lattice::Lattice;
+use crate::exact::modal::stages::{Crossing, Stage};
+use crate::exact::modal::watched::Watched;
+use crate::modes::{Modes, StageMode};
+
+/// A lattice and what its stages are made of.
+pub(super) struct Space<'a> {
+    pub modes: &'a Modes,
+    pub control: &'a Control<'a>,
+    pub lattice: Lattice,
+    /// What each item adds to a stage, by degree.
+    pub sums: Vec<Vec<Sum>>,
+    /// The least time that each ideal takes of all devices together.
+    device_times: Vec<u64>,
+    /// Devices of a node; 1 where links have one level.
+    pub node: usize,
+    /// Transfers whose levels labels keep account of.
+    pub watched: Watched,
+    /// By degree, replicas and place behind the end.
+    placements: Vec<Placement>,
+}
+
+/// Where a stage lies in its nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placement {
+    /// Whether no tensor group spans nodes.
+    pub fits: bool,
+    /// The place of its first device.
+    pub start: usize,
+    /// The level of the boundary ahead.
+    pub ahead: usize,
+    /// The level of the boundary behind.
+    pub behind: usize,
+    /// The level of its ring.
+    pub ring: usize,
+}
+
+/// A number of replicas and what it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Position in [`Modes::replicas`].
+    at: usize,
+    /// What it is.
+    pub mode: StageMode,
+    /// Devices.
+    pub devices: usize,
+}
+
+impl<'a> Space<'a> {
+    /// The space of a lattice.
+    pub(super) fn new(
+        modes: &'a Modes,
+        control: &'a Control<'a>,
+        lattice: Lattice,
+        sums: Vec<Vec<Sum>>,
+    ) -> Self {
+        let node = modes.links.node.unwrap_or(1);
+        let mut placements = Vec::with_capacity(modes.degrees.len() * modes.replicas.len() * node);
+        for &tensor in &modes.degrees {
+            for &replicas in &modes.replicas {
+                placements.extend((0..node).map(|end| placement(modes, tensor, replicas, end)));
+            }
+        }
+        Self {
+            modes,
+            control,
+            device_times: lattice.sums(&items::device_times(modes, &sums)),
+            lattice,
+            sums,
+            node,
+            watched: Watched::default(),
+            placements,
+        }
+    }
+
+    /// Every number of replicas of a degree that all devices have room for, ascending.
+    pub(super) fn runs(&self, degree: usize) -> impl Iterator<Item = Run> {
+        let modes = self.modes;
+        let tensor = modes.degrees[degree];
+        let runs = modes.replicas.iter().enumerate().map(move |(at, &replicas)| Run {
+            at,
+            mode: StageMode { degree, replicas },
+            devices: tensor * replicas,
+        });
+        runs.take_while(|run| run.devices <= modes.devices)
+    }
+
+    /// No fewer devices run an ideal within a limit: all of them share its work evenly.
+    pub(super) fn least_devices(&self, ideal: usize, limit: u64) -> usize {
+        let devices = self.device_times[ideal].div_ceil(limit.max(1));
+        devices.min(self.modes.devices as u64 + 1) as usize
+    }
+
+    /// Where a stage lies whose last device is just before a place of a node.
+    pub(super) fn placement(&self, run: &Run, end: usize) -> Placement {
+        let mode = run.mode.degree * self.modes.replicas.len() + run.at;
+        self.placements[mode * self.node + end]
+    }
+
+    /// The time of a stage between its micro-batches: its layers take `work`, and no tensor goes farther than over the boundary.
+    pub(super) fn time(&self, stage: &Stage, run: &Run, placement: &Placement, work: u64) -> u64 {
+        let each = work + placement.moved(&stage.crossing);
+        each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
+    }
+
+    /// What the exchange of gradients adds to that.
+    pub(super) fn ring(&self, stage: &Stage, run: &Run, placement: &Placement) -> u64 {
+        let gradient_bytes = stage.sum.gradient_bytes;
+        self.modes
+            .synchronization(gradient_bytes, run.mode.replicas, placement.ring)
+    }
+
+    /// No stage of these replicas takes less, wherever it lies.
+    pub(super) fn least_time(&self, stage: &Stage, run: &Run) -> u64 {
+        (stage.sum.time + stage.crossing.least()).div_ceil(run.mode.replicas as u64)
+    }
+}
+
+impl Placement {
+    /// What crosses the ends of a stage here takes, if every tensor goes no farther than over the boundary.
+    pub(super) fn moved(&self, crossing: &Crossing) -> u64 {
+        let farthest = self.ahead.max(self.behind);
+        crossing.ahead[self.ahead] + crossing.behind[self.behind] + crossing.both[farthest]
+    }
+}
+
+fn placement(modes: &Modes, tensor: usize, replicas: usize, end: usize) -> Placement {
+    let node = modes.links.node.unwrap_or(1);
+    // Devices are counted from far enough on that no stage begins below 0.
+    let behind = (tensor * replicas).next_multiple_of(node) + node + end;
+    let first = behind - tensor * replicas;
+    Placement {
+        fits: modes.links.groups_fit(first, tensor, replicas),
+        start: first % node,
+        ahead: modes.links.level(first - 1, first),
+        behind: modes.links.level(behind - 1, behind),
+        ring: modes.links.level(first, behind - 1),
+    }
+}

@@ -1,0 +1,347 @@
+//! Every stage between two ideals, with what it takes: listed once, or walked through again where there are too many.
+
+use crate::exact::bits;
+use crate::exact::modal::items::{Room, Sum};
+use crate::exact::modal::space::Space;
+use crate::modes::{BETWEEN, INSIDE, ModalTransfer, Modes, StageMode};
+use crate::plan::StoppedBy;
+
+/// A stage off the end of an ideal, at a degree.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    /// The ideal that is left.
+    pub ahead: usize,
+    /// Position of the degree.
+    pub degree: usize,
+    /// What its layers take.
+    pub sum: Sum,
+    /// What tensors that cross its ends take.
+    pub crossing: Crossing,
+    /// Least times within memory that are known, by micro-batches in flight and bytes.
+    known: Vec<((u64, u64), Option<u64>)>,
+}
+
+/// What tensors that cross take of a stage's time, by level of the link, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Crossing {
+    /// Over the boundary ahead.
+    pub ahead: [u64; 2],
+    /// Over the boundary behind.
+    pub behind: [u64; 2],
+    /// What the stage sends over both.
+    pub both: [u64; 2],
+}
+
+impl Crossing {
+    /// Whatever the levels.
+    pub(super) fn least(&self) -> u64 {
+        let least = |ticks: [u64; 2]| ticks[0].min(ticks[1]);
+        least(self.ahead) + least(self.behind) + least(self.both)
+    }
+
+    fn side(&mut self, side: Side) -> &mut [u64; 2] {
+        match side {
+            Side::Ahead => &mut self.ahead,
+            Side::Behind => &mut self.behind,
+            Side::Both => &mut self.both,
+        }
+    }
+
+    fn add(&mut self, (side, ticks): (Side, [u64; 2])) {
+        let sum = self.side(side);
+        (0..2).for_each(|level| sum[level] += ticks[level]);
+    }
+
+    fn subtract(&mut self, (side, ticks): (Side, [u64; 2])) {
+        let sum = self.side(side);
+        (0..2).for_each(|level| sum[level] -= ticks[level]);
+    }
+}
+
+/// Which boundary of a stage something crosses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The one ahead.
+    Ahead,
+    /// The one behind.
+    Behind,
+    /// Both: the stage sends it to stages ahead and behind.
+    Both,
+}
+
+/// What a stage pays for a transfer at a degree, and over which boundary: its items are those `inside`, and of the others some lie
+/// `ahead`.
+pub(super) fn payment(
+    transfer: &ModalTransfer,
+    degree: usize,
+    inside: &dyn Fn(usize) -> bool,
+    ahead: &dyn Fn(usize) -> bool,
+) -> Option<(Side, [u64; 2])> {
+    let sends = inside(transfer.producer);
+    let beside = if sends {
+        &transfer.leaving
+    } else {
+        &transfer.entering
+    };
+    let ends = transfer.consumers.iter().zip(&beside[degree]);
+    let paid_for = ends.filter(|(to, _)| inside(**to) != sends);
+    let most = paid_for.clone().map(|(_, ticks)| *ticks);
+    let most = most.reduce(|one, other| [one[0].max(other[0]), one[1].max(other[1])])?;
+    let is_ahead = paid_for.map(|(&to, _)| match sends {
+        true => ahead(to),
+        false => ahead(transfer.producer),
+    });
+    let side = is_ahead.map(|is_ahead| if is_ahead { Side::Ahead } else { Side::Behind });
+    let side = side.reduce(|one, other| if one == other { one } else { Side::Both })?;
+    let ticks = [0, 1].map(|level| transfer.ticks[level] + most[level]);
+    // A tensor may go between nodes though the boundary lies inside one: where that were cheaper, it is what is paid at least.
+    Some((side, [ticks[INSIDE].min(ticks[BETWEEN]), ticks[BETWEEN]]))
+}
+
+impl Stage {
+    /// The least time of its layers in a mode that fits the memory with so many micro-batches in flight.
+    pub(super) fn time_within(
+        &mut self,
+        space: &Space,
+        behind: usize,
+        mode: StageMode,
+        in_flight: u64,
+    ) -> Option<u64> {
+        let modes = space.modes;
+        let limit = match self.sum.room(modes.memory_bytes, mode.replicas, in_flight) {
+            Room::Choose(limit) => limit,
+            Room::Known(time) => return time,
+        };
+        let asked = (in_flight, limit);
+        if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
+            return *time;
+        }
+        let layers = modes.layers_of(&space.lattice.stage(self.ahead, behind), mode.degree)?;
+        let ways = modes.knapsack.within(&layers, in_flight, limit);
+        let time = ways.map(|ways| ways.time);
+        self.known.push((asked, time));
+        time
+    }
+}
+
+/// A limit on the time of stages, and the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bar {
+    /// No stage takes longer.
+    pub limit: u64,
+    /// The least time beyond it of any stage that was turned down.
+    pub next: u64,
+}
+
+impl Bar {
+    /// Whether a time keeps the limit; else it may be the next one.
+    pub(super) fn keeps(&mut self, time: u64) -> bool {
+        if time > self.limit {
+            self.next = self.next.min(time);
+        }
+        time <= self.limit
+    }
+}
+
+/// The stages of a lattice.
+pub(super) struct Stages {
+    /// By the ideal that they end, if they are listed.
+    listed: Option<Vec<Vec<Stage>>>,
+    walk: Walk,
+}
+
+impl Stages {
+    /// All of them, not listed.
+    pub(super) fn new(space: &Space) -> Self {
+        Self {
+            listed: None,
+            walk: Walk::new(space),
+        }
+    }
+
+    /// Every stage off the end of an ideal that may keep a limit, at every degree.
+    pub(super) fn each(
+        &mut self,
+        space: &Space,
+        behind: usize,
+        bar: &mut Bar,
+        visit: &mut dyn FnMut(&mut Stage, &mut Bar),
+    ) -> Result<(), StoppedBy> {
+        match &mut self.listed {
+            Some(listed) => {
+                space.control.check_limits()?;
+                listed[behind].iter_mut().for_each(|stage| visit(stage, bar));
+                Ok(())
+            }
+            None => self.walk.from(space, behind, bar, visit),
+        }
+    }
+
+    /// Keeps those that are of use, off the ends of some ideals, in a list if there is room for it.
+    pub(super) fn keep(
+        &mut self,
+        space: &Space,
+        bar: &mut Bar,
+        is_end: &dyn Fn(usize) -> bool,
+        is_of_use: &mut dyn FnMut(usize, &mut Stage) -> bool,
+    ) -> Result<(), StoppedBy> {
+        if let Some(listed) = &mut self.listed {
+            for (behind, stages) in listed.iter_mut().enumerate() {
+                space.control.check_limits()?;
+                let is_end = is_end(behind);
+                stages.retain_mut(|stage| is_end && is_of_use(behind, stage));
+            }
+            return Ok(());
+        }
+        let room = space.control.room_bytes() / 2 / size_of::<Stage>();
+        let mut count = 0;
+        let mut listed = vec![Vec::new(); space.lattice.len()];
+        for (behind, own) in listed
+            .iter_mut()
+            .enumerate()
+            .filter(|(behind, _)| is_end(*behind))
+        {
+            self.walk.from(space, behind, bar, &mut |stage, _| {
+                if count <= room && is_of_use(behind, stage) {
+                    own.push(stage.clone());
+                    count += 1;
+                }
+            })?;
+            if count > room {
+                return Ok(());
+            }
+            own.shrink_to_fit();
+        }
+        self.listed = Some(listed);
+        Ok(())
+    }
+}
+
+/// A stage that grows off the end of an ideal, item by item.
+struct Walk {
+    /// Its items.
+    inside: Box<[u64]>,
+    /// Sums and crossings of the first so many items, by degree.
+    taken: Vec<(Sum, Crossing)>,
+    /// For each ideal, the walk that met it last.
+    met: Vec<u32>,
+    walks: u32,
+    visits: u64,
+}
+
+/// How often the clock is looked at: once in so many stages.
+const LOOK: u64 = 1024;
+
+impl Walk {
+    fn new(space: &Space) -> Self {
+        let items = space.sums.len();
+        Self {
+            inside: bits::from_members(bits::words(items), []),
+            taken: vec![(Sum::default(), Crossing::default()); space.modes.degrees.len()],
+            met: vec![0; space.lattice.len()],
+            walks: 0,
+            visits: 0,
+        }
+    }
+
+    /// Every stage off the end of an ideal, once.
+    fn from(
+        &mut self,
+        space: &Space,
+        behind: usize,
+        bar: &mut Bar,
+        visit: &mut dyn FnMut(&mut Stage, &mut Bar),
+    ) -> Result<(), StoppedBy> {
+        self.walks += 1;
+        let mut step = |stage: &mut Stage, bar: &mut Bar| {
+            let may_grow = may_keep(space.modes, stage, bar);
+            if may_grow {
+                visit(stage, bar);
+            }
+            may_grow
+        };
+        self.grow(space, behind, bar, &mut step)
+    }
+
+    fn grow(
+        &mut self,
+        space: &Space,
+        ahead: usize,
+        bar: &mut Bar,
+        step: &mut dyn FnMut(&mut Stage, &mut Bar) -> bool,
+    ) -> Result<(), StoppedBy> {
+        for (item, left) in space.lattice.below(ahead) {
+            if self.met[left] == self.walks {
+                continue;
+            }
+            self.met[left] = self.walks;
+            self.visits += 1;
+            if self.visits.is_multiple_of(LOOK) {
+                space.control.check_limits()?;
+            }
+            self.push(space, item, ahead);
+            let degrees = space.modes.degrees.len();
+            let first = self.taken.len() - degrees;
+            let mut may_grow = false;
+            for degree in 0..degrees {
+                let (sum, crossing) = self.taken[first + degree];
+                let mut stage = Stage {
+                    ahead: left,
+                    degree,
+                    sum,
+                    crossing,
+                    known: Vec::new(),
+                };
+                may_grow |= step(&mut stage, bar);
+            }
+            if may_grow {
+                self.grow(space, left, bar, step)?;
+            }
+            self.taken.truncate(first);
+            bits::remove(&mut self.inside, item);
+        }
+        Ok(())
+    }
+
+    /// Adds an item off the end of an ideal.
+    fn push(&mut self, space: &Space, item: usize, ahead: usize) {
+        let degrees = space.modes.degrees.len();
+        let first = self.taken.len() - degrees;
+        let left = space.lattice.set(ahead);
+        for degree in 0..degrees {
+            let (sum, mut crossing) = self.taken[first + degree];
+            for &t in &space.modes.transfers_of[item] {
+                let transfer = &space.modes.transfers[t];
+                let is_inside = |other: usize| bits::contains(&self.inside, other);
+                let is_ahead = |other: usize| bits::contains(left, other);
+                if let Some(before) = payment(transfer, degree, &is_inside, &is_ahead) {
+                    crossing.subtract(before);
+                }
+                let is_inside = |other: usize| other == item || bits::contains(&self.inside, other);
+                let is_ahead = |other: usize| other != item && bits::contains(left, other);
+                if let Some(now) = payment(transfer, degree, &is_inside, &is_ahead) {
+                    crossing.add(now);
+                }
+            }
+            self.taken.push((sum.plus(&space.sums[item][degree]), crossing));
+        }
+        bits::insert(&mut self.inside, item);
+    }
+}
+
+/// Whether the layers and memory of a stage leave it a chance, in front of nothing and with as many replicas as may be. A larger stage has
+/// no better one.
+fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
+    let room = modes.devices / modes.degrees[stage.degree];
+    let mut replicas = modes.replicas.iter().rev();
+    let Some(&replicas) = replicas.find(|&&replicas| replicas <= room) else {
+        return false;
+    };
+    let sum = &stage.sum;
+    let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
+    let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+    if sum.missing > 0 || least_bytes + shared_bytes > modes.memory_bytes {
+        return false;
+    }
+    bar.keeps(sum.time.div_ceil(replicas as u64))
+}

@@ -1,0 +1,97 @@
+//! Hugging Face Accelerate: a device map, which says for names of modules on which device their weights lie and they run.
+//!
+//! Source: `infer_auto_device_map` and `clean_device_map` of src/accelerate/utils/modeling.py. A name stands for all modules inside of it; as
+//! `clean_device_map` does, modules that share a device go under the longest name that they have to themselves. Stage k is
+//! device k - 1.
+//!
+//! The profilers name a layer after its module and what that calls: `h.0.attn/matmul`. A module that computes something itself, such as
+//! a residual sum, runs that where it finds its inputs, and cannot be cut.
+
+use std::collections::BTreeMap;
+
+use super::Exported;
+use super::framework::{Stages, unsupported};
+use crate::fault::Fault;
+use crate::instance::Instance;
+use crate::plan::Plan;
+
+/// Writes the map.
+pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    let stages = Stages::of(instance, plan)?;
+    let mut tree = Module::default();
+    for layer in stages.in_order(instance) {
+        let stage = stages.of_layer[layer].unwrap_or(0);
+        tree.insert(&instance.network.layers[layer].id, stage)?;
+    }
+    let mut map = serde_json::Map::new();
+    tree.collect("", &mut map)?;
+    let text = serde_json::to_string_pretty(&map).expect("names and numbers are JSON");
+    Ok(text + "\n")
+}
+
+/// A module: the stages of what it computes itself, and the modules inside of it.
+#[derive(Default)]
+struct Module {
+    own: Vec<usize>,
+    inside: BTreeMap<String, Module>,
+}
+
+impl Module {
+    /// Adds a layer under its module; one that no module computes belongs to the model itself.
+    fn insert(&mut self, id: &str, stage: usize) -> Result<(), Fault> {
+        let path = match id.split_once('/') {
+            Some((path, _)) => path,
+            None => id,
+        };
+        let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if !path.split('.').all(is_name) {
+            return Err(unsupported(
+                format!("layer `{id}`"),
+                "a name that is no module's",
+                "names of modules, such as `h.0.attn`, before a `/`, as `tools/profile_torch.py` writes them",
+            ));
+        }
+        let mut module = self;
+        for part in path.split('.') {
+            module = module.inside.entry(part.to_owned()).or_default();
+        }
+        module.own.push(stage);
+        Ok(())
+    }
+
+    /// All stages inside.
+    fn stages(&self) -> Vec<usize> {
+        let mut stages = self.own.clone();
+        self.inside
+            .values()
+            .for_each(|module| stages.extend(module.stages()));
+        stages.sort_unstable();
+        stages.dedup();
+        stages
+    }
+
+    fn collect(&self, name: &str, map: &mut serde_json::Map<String, serde_json::Value>) -> Result<(), Fault> {
+        let stages = self.stages();
+        if let [stage] = stages[..] {
+            map.insert(name.to_owned(), stage.into());
+            return Ok(());
+        }
+        if !self.own.is_empty() {
+            let names: Vec<String> = stages.iter().map(|stage| (stage + 1).to_string()).collect();
+            return Err(unsupported(
+                format!("module `{name}`"),
+                format!("what it computes on stages {}", names.join(" and ")),
+                "it whole on one stage, since it computes something itself; `--to torch` takes any cut",
+            ));
+        }
+        for (part, module) in &self.inside {
+            let inner = if name.is_empty() {
+                part.clone()
+            } else {
+                format!("{name}.{part}")
+            };
+            module.collect(&inner, map)?;
+        }
+        Ok(())
+    }
+}

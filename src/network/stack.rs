@@ -1,0 +1,70 @@
+//! Stacks: networks of numbered blocks, such as the layers of a transformer, which frameworks count and lay on stages whole.
+//!
+//! A block is known by a number in the names of its layers: `h.3.attn`, `encoder/layer.3/query`, `b3.norm1`.
+
+use std::collections::BTreeMap;
+
+use super::{Layer, Network};
+
+/// The blocks of a network, by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stack {
+    /// What stands before the number in their names.
+    pub(crate) family: String,
+    /// Positions of the layers of each block.
+    pub(crate) blocks: BTreeMap<u64, Vec<usize>>,
+}
+
+impl Network {
+    /// The blocks of the one family that there is among the layers that count; `None` where there is none, or several.
+    pub(crate) fn stack(&self, counts: impl Fn(usize) -> bool) -> Option<Stack> {
+        let mut families: BTreeMap<String, BTreeMap<u64, Vec<usize>>> = BTreeMap::new();
+        for (position, layer) in self.layers.iter().enumerate().filter(|(i, _)| counts(*i)) {
+            if let Some((family, number)) = block_of(&layer.id) {
+                let blocks = families.entry(family).or_default();
+                blocks.entry(number).or_default().push(position);
+            }
+        }
+        families.retain(|_, blocks| blocks.len() > 1);
+        let (family, blocks) = families.pop_first()?;
+        families.is_empty().then_some(Stack { family, blocks })
+    }
+
+    /// For each layer the rank of its block in the stack of forward layers; empty unless that is a stack of blocks with equally many
+    /// parameters, as frameworks that count blocks take them to be.
+    pub(crate) fn equal_blocks(&self) -> Vec<Option<usize>> {
+        let Some(stack) = self.stack(|layer| !self.layers[layer].backward) else {
+            return Vec::new();
+        };
+        let bytes = |members: &Vec<usize>| -> u64 {
+            let of = |layer: &Layer| layer.parameter_bytes;
+            members.iter().map(|&member| of(&self.layers[member])).sum()
+        };
+        let mut sizes = stack.blocks.values().map(bytes);
+        let first = sizes.next().unwrap_or(0);
+        if first == 0 || sizes.any(|size| size != first) {
+            return Vec::new();
+        }
+        let mut rank_of = vec![None; self.layers.len()];
+        for (rank, members) in stack.blocks.values().enumerate() {
+            members.iter().for_each(|&member| rank_of[member] = Some(rank));
+        }
+        rank_of
+    }
+}
+
+/// The family and number of the block that a layer belongs to: the first part of its name that ends in digits, with what
+/// stands before them.
+fn block_of(id: &str) -> Option<(String, u64)> {
+    let mut end = 0;
+    for part in id.split(['.', '/']) {
+        end += part.len();
+        let digits = part.len() - part.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        if digits > 0 {
+            let family = &id[..end - digits];
+            return Some((family.to_owned(), id[end - digits..end].parse().ok()?));
+        }
+        end += 1;
+    }
+    None
+}

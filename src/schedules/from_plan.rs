@@ -1,0 +1,134 @@
+//! The chunks of a plan: its stages, placed on devices.
+
+use super::{Chunk, Chunks, Placement};
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::options::{Communication, Mode, WorkerMode};
+use crate::plan::{Plan, PlanStage};
+use crate::simulate::{Pipeline, StageTimes};
+
+/// How the stages of a plan become chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moves {
+    /// Devices; as many as stages where nothing is said.
+    pub devices: Option<usize>,
+    /// How stages lie on them where there are fewer.
+    pub placement: Placement,
+    /// The gradients of weights, as a part of every backward pass; whole backward passes where nothing is said.
+    pub weight_share: Option<f64>,
+}
+
+/// The chunks of a plan: stage by stage a chunk, each with a stash of 1 a micro-batch.
+///
+/// Where transfers block, a stage is busy with them, as in [`crate::simulate`]; where they overlap, they are delays between stages,
+/// and links are never what everything waits for. Between stages of one device nothing is moved: the transfer that
+/// drops out is the lesser of what both ends pay, which is exact where no tensor skips a stage.
+///
+/// # Errors
+///
+/// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; and devices that do not
+/// share its stages evenly.
+pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
+    let pipeline = Pipeline::from_plan(plan)?;
+    refuse(plan)?;
+    let stages = pipeline.stages.len();
+    let devices = moves.devices.unwrap_or(stages);
+    if devices == 0 || !stages.is_multiple_of(devices) {
+        return Err(InputError::option(
+            "--devices",
+            FaultKind::Contradiction {
+                found: format!("{devices} devices for a plan of {stages} stages"),
+                expected: "as many stages on every device".into(),
+            },
+        ));
+    }
+    let device = |k: usize| moves.placement.device(k, devices);
+    let overlaps = plan.problem.communication.is_some_and(Communication::has_links);
+    let chunk = |k: usize| {
+        let times = &pipeline.stages[k];
+        let next = pipeline.stages.get(k + 1);
+        let [enters, leaves] = [k.checked_sub(1), (k + 1 < stages).then_some(k + 1)]
+            .map(|other| other.is_some_and(|other| device(other) == device(k)));
+        let before = k.checked_sub(1).map(|before| &pipeline.stages[before]);
+        let within = [
+            before
+                .filter(|_| enters)
+                .map_or([0; 2], |before| between(before, times)),
+            next.filter(|_| leaves)
+                .map_or([0; 2], |next| between(times, next)),
+        ];
+        let backward_ns = times.backward.work_ns;
+        let weight_ns = moves
+            .weight_share
+            .map_or(0, |share| (share * backward_ns as f64).round() as u64);
+        let blocks = |in_ns: u64, out_ns: u64, saved_ns: u64| match overlaps {
+            true => 0,
+            false => in_ns + out_ns - saved_ns,
+        };
+        let [forward, backward] = [&times.forward, &times.backward];
+        let saved = |phase: usize| within[0][phase] + within[1][phase];
+        let sent = next.map_or(0, |next| forward.out_ns.max(next.forward.in_ns));
+        let returned = before.map_or(0, |before| backward.out_ns.max(before.backward.in_ns));
+        Chunk {
+            device: device(k),
+            forward_ns: forward.work_ns + blocks(forward.in_ns, forward.out_ns, saved(0)),
+            input_ns: backward_ns - weight_ns + blocks(backward.in_ns, backward.out_ns, saved(1)),
+            weight_ns,
+            forward_transfer_ns: if overlaps && !leaves { sent } else { 0 },
+            backward_transfer_ns: if overlaps && !enters { returned } else { 0 },
+            stash: 1,
+            kept: 1,
+        }
+    };
+    Ok(Chunks {
+        placement: moves.placement,
+        chunks: (0..stages).map(chunk).collect(),
+        room: vec![None; devices],
+        may_split: moves.weight_share.is_some(),
+    })
+}
+
+/// The first stage, from 1, with a link that is busier than any device is for a micro-batch: schedules take transfers for delays, and
+/// where links are what everything waits for they promise too much.
+///
+/// # Errors
+///
+/// Those of [`Pipeline::from_plan`].
+pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputError> {
+    let pipeline = Pipeline::from_plan(plan)?;
+    let busiest_ns = chunks.least_period_ns();
+    let is_busy = |times: &StageTimes| {
+        let [forward, backward] = [&times.forward, &times.backward];
+        let links = [forward.in_ns + backward.in_ns, forward.out_ns + backward.out_ns];
+        pipeline.has_links && links.into_iter().any(|link_ns| link_ns > busiest_ns)
+    };
+    Ok(pipeline.stages.iter().position(is_busy).map(|stage| stage + 1))
+}
+
+/// What each of two neighbours pays for what goes from one to the other, forwards and backwards.
+fn between(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
+    [
+        before.forward.out_ns.min(after.forward.in_ns),
+        after.backward.out_ns.min(before.backward.in_ns),
+    ]
+}
+
+fn refuse(plan: &Plan) -> Result<(), InputError> {
+    let is_replicated = |stage: &PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.replicas > 1);
+    let found = if !plan.problem.mode.is_none_or(Mode::trains) {
+        "a plan for inference, where every order is the same"
+    } else if plan.problem.worker == Some(WorkerMode::Concurrent) {
+        "workers that run both phases at once"
+    } else if plan.stages.iter().any(is_replicated) {
+        "stages of several replicas, which take turns"
+    } else {
+        return Ok(());
+    };
+    let kind = FaultKind::Unsupported {
+        found: found.into(),
+        expected: "a plan for training whose stages do one thing at a time".into(),
+    };
+    Err(InputError {
+        path: None,
+        faults: vec![Fault::new("the plan", kind)],
+    })
+}

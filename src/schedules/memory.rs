@@ -1,0 +1,75 @@
+//! What chunks hold, and what devices have room for, in bytes: from a plan and its instance.
+
+use std::collections::HashMap;
+
+use super::Chunks;
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::instance::Instance;
+use crate::options::Cuts;
+use crate::plan::{Plan, PlanStage};
+use crate::settings::Settings;
+
+/// Gives the chunks of a plan their stashes in bytes, and devices the room that weights and their like leave.
+///
+/// What a stage holds for good is its memory less its stashes in flight, and less the weights of versions beyond the first: the
+/// schedules here keep one version. A stash is held until the end of the backward pass, whether it is split or not.
+///
+/// # Errors
+///
+/// Plans whose stages hold something else: modes, separate cuts, workers that differ; and memory that is less than what is in flight.
+pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Result<(), InputError> {
+    let settings = Settings::resolve(instance, &plan.problem)?;
+    let is_plain = settings.cuts == Cuts::Tied && !settings.heterogeneous;
+    if !is_plain || plan.stages.iter().any(|stage| stage.mode.is_some()) {
+        return Err(fault(
+            "a plan with modes, separate cuts or workers that differ",
+            "tied cuts on equal workers; `--room` counts activations instead",
+        ));
+    }
+    let layers = instance.network.layers.iter();
+    let bytes: HashMap<&str, [u64; 2]> = layers
+        .map(|layer| (layer.id.as_str(), [layer.stash_bytes, layer.parameter_bytes]))
+        .collect();
+    let mut resident = vec![0u64; chunks.devices()];
+    for (chunk, stage) in chunks.chunks.iter_mut().zip(&plan.stages) {
+        let sum = |which: usize| -> u64 {
+            let own = stage.forward.iter().filter_map(|id| bytes.get(id.as_str()));
+            own.map(|bytes| bytes[which]).sum()
+        };
+        let (stash, parameters) = (sum(0), sum(1));
+        let Some(for_good) = for_good(stage, stash, parameters) else {
+            return Err(fault(
+                "a stage whose memory is less than its stashes in flight",
+                "a plan of this instance",
+            ));
+        };
+        (chunk.stash, chunk.kept) = (stash, stash);
+        resident[chunk.device] += for_good;
+    }
+    for (device, room) in chunks.room.iter_mut().enumerate() {
+        *room = settings
+            .memory_limit
+            .map(|limit| limit.saturating_sub(resident[device]));
+    }
+    Ok(())
+}
+
+fn for_good(stage: &PlanStage, stash: u64, parameters: u64) -> Option<u64> {
+    let in_flight = stage.in_flight.unwrap_or(0).checked_mul(stash)?;
+    let versions = stage.weight_versions.unwrap_or(1).saturating_sub(1);
+    stage
+        .memory_bytes
+        .checked_sub(in_flight)?
+        .checked_sub(versions.checked_mul(parameters)?)
+}
+
+fn fault(found: &str, expected: &str) -> InputError {
+    let kind = FaultKind::Unsupported {
+        found: found.into(),
+        expected: expected.into(),
+    };
+    InputError {
+        path: None,
+        faults: vec![Fault::new("the plan", kind)],
+    }
+}

@@ -1,0 +1,118 @@
+//! Schedules as data: in which order every device runs the passes of its chunks, rules that produce such orders, and what
+//! becomes of an order when it is run.
+//!
+//! A pipeline is a row of *chunks*. Every micro-batch passes them forwards, then backwards. The backward pass of a chunk may be
+//! split into the gradient of its input, which the chunk before waits for, and the gradient of its weights, which nobody waits
+//! for (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024). A device may hold several chunks, which are its *virtual
+//! stages* (Narayanan et al., SC 2021). [`crate::schedule::Schedule`] is the option of a planning problem; an [`Order`] is what
+//! devices do.
+//!
+//! Three chunks on three devices, two micro-batches, 1F1B: device 0 runs `0F0 0F1 0B0 0B1`, device 2 `2F0 2B0 2F1 2B1`. An
+//! operation is written as PyTorch writes it: chunk, phase, micro-batch, counted from 0.
+
+mod chunks;
+mod from_plan;
+mod memory;
+mod pattern;
+pub mod rules;
+mod run;
+
+pub use chunks::{Chunk, Chunks, Placement};
+pub use from_plan::{Moves, busy_link, chunks_of_plan};
+pub use memory::take_memory;
+pub use pattern::{Pattern, PatternFault};
+pub use run::{OrderFault, Ran, Wait, run};
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What a device does with a chunk and a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The forward pass.
+    Forward,
+    /// The whole backward pass: both gradients, in one operation.
+    Backward,
+    /// The gradient of the chunk's input alone.
+    InputGradient,
+    /// The gradient of the chunk's weights alone.
+    WeightGradient,
+}
+
+impl Phase {
+    /// The letter that `torch.distributed.pipelining` has for it.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Forward => 'F',
+            Self::Backward => 'B',
+            Self::InputGradient => 'I',
+            Self::WeightGradient => 'W',
+        }
+    }
+}
+
+/// One pass of one micro-batch through one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Operation {
+    /// The chunk, from 0.
+    pub chunk: usize,
+    /// What is done.
+    pub phase: Phase,
+    /// The micro-batch, from 0.
+    pub micro_batch: usize,
+}
+
+impl Operation {
+    /// An operation.
+    pub fn new(chunk: usize, phase: Phase, micro_batch: usize) -> Self {
+        Self {
+            chunk,
+            phase,
+            micro_batch,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.chunk, self.phase.letter(), self.micro_batch)
+    }
+}
+
+/// For every device its operations, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// By device.
+    pub devices: Vec<Vec<Operation>>,
+}
+
+impl Order {
+    /// The same order with every backward pass as its two gradients, the weights' right after the input's: no operation ends
+    /// later, since the chunk before waits for the first of the two alone.
+    pub fn split(&self) -> Self {
+        let parts = |operation: &Operation| match operation.phase {
+            Phase::Backward => vec![
+                Operation::new(operation.chunk, Phase::InputGradient, operation.micro_batch),
+                Operation::new(operation.chunk, Phase::WeightGradient, operation.micro_batch),
+            ],
+            _ => vec![*operation],
+        };
+        let devices = self.devices.iter();
+        Self {
+            devices: devices
+                .map(|order| order.iter().flat_map(parts).collect())
+                .collect(),
+        }
+    }
+
+    /// A line a device, as `torch.distributed.pipelining` reads schedules of computations (`_load_csv`, `compute_only`).
+    pub fn to_torch_csv(&self) -> String {
+        let line = |order: &Vec<Operation>| {
+            let cells: Vec<String> = order.iter().map(ToString::to_string).collect();
+            cells.join(",") + "\n"
+        };
+        self.devices.iter().map(line).collect()
+    }
+}

@@ -275,12 +275,7 @@ impl Builder<'_> {
                     Direction::Forward => ((transfer.producer, consumer), indices.clone()),
                     Direction::Reverse => ((consumer, transfer.producer), format!("{indices},reverse")),
                 };
-                for k in 0..self.stages.len() {
-                    self.crosses(ends, far, (k, node), &indices);
-                    if inner_may_be_dearer {
-                        self.stays(ends, far, (k, node), &indices);
-                    }
-                }
+                self.leaves(ends, (far, node), inner_may_be_dearer, &indices);
             }
         }
         let any = match each[..] {
@@ -290,6 +285,16 @@ impl Builder<'_> {
         Far {
             any: Some(any),
             each: each.into_iter().map(Some).collect(),
+        }
+    }
+
+    /// Families `crosses`, `passes` and, where it is asked for, `stays`, along the pipeline from one end to the other.
+    fn leaves(&mut self, ends: (usize, usize), (far, node): (Column, usize), stays: bool, indices: &str) {
+        for k in 0..self.stages.len() {
+            self.crosses(ends, far, (k, node), indices);
+            if stays {
+                self.stays(ends, far, (k, node), indices);
+            }
         }
     }
 

@@ -229,7 +229,7 @@ fn an_instance_that_is_written_down_is_the_same() {
         .chain((0..200).map(random_modal));
     let mut count = 0;
     for instance in specs.filter_map(|spec| Instance::from_spec(&spec).ok()) {
-        let again = Instance::from_spec(&instance.to_spec(0))
+        let again = Instance::from_spec(&instance.to_spec())
             .unwrap_or_else(|error| panic!("{}: {error}", instance.name));
         assert_eq!(again.network, instance.network, "{}", instance.name);
         assert_eq!(again.cluster, instance.cluster, "{}", instance.name);

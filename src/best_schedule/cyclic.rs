@@ -40,7 +40,7 @@ impl Found {
     }
 }
 
-/// A slot for these chunks: what all times are multiples of, where the busiest device then has no more than [`MOST_SLOTS`] of them;
+/// A slot for these chunks: what all times are multiples of, where the busiest device then has no more than `MOST_SLOTS` of them;
 /// else the one of up to so many that rounds the busiest device up least.
 pub fn slot_ns(chunks: &Chunks) -> u64 {
     let phases = phases(chunks);

@@ -2,7 +2,7 @@
 //!
 //! Limits are found by bisection at one width, then close below the best plan at the next. Prices are rougher than those of a proof: a
 //! narrow search is led as well by them, and there are many periods to price. The best plan is then improved in
-//! [neighbourhoods].
+//! `neighbourhoods`.
 
 use crate::device_levels::line::Line;
 use crate::device_levels::neighbourhoods;

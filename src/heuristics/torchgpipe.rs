@@ -1,7 +1,7 @@
 //! torchgpipe: `balance_by_time` and `balance_by_size`, block partitions of a list of layers.
 //!
 //! Source: C. Kim et al., *torchgpipe: On-the-fly pipeline parallelism for training giant models*, 2020; torchgpipe/balance. It is the
-//! algorithm of [`block_partition`](super::block_partition), but on what each layer has beyond the smallest one, from other initial
+//! algorithm of `block_partition`, but on what each layer has beyond the smallest one, from other initial
 //! blocks, and with the first of the smallest blocks instead of the nearest. Where that one would take from an empty block, which
 //! makes torchgpipe's blocks overlap, we take the nearest. Its sums are floating-point numbers, ours whole.
 //!

@@ -13,11 +13,9 @@ use crate::units::ns_to_ms;
 
 impl Instance {
     /// A specification that says the same: times in ms on every kind, in place of measurements, work and rates.
-    ///
-    /// * `kind`: the device kind whose times the modes of layers state.
     #[doc(hidden)]
-    pub fn to_spec(&self, kind: usize) -> InstanceSpec {
-        let layer = |layer: &Layer| self.layer_spec(layer, kind);
+    pub fn to_spec(&self) -> InstanceSpec {
+        let layer = |layer: &Layer| self.layer_spec(layer);
         let tensor = |tensor: &Tensor| self.tensor_spec(tensor);
         let cluster = &self.cluster;
         InstanceSpec {
@@ -49,17 +47,9 @@ impl Instance {
         }
     }
 
-    fn layer_spec(&self, layer: &Layer, kind: usize) -> LayerSpec {
-        let kinds = &self.cluster.kinds;
-        let times = |times: Times| {
-            let forward_ms = (!layer.backward).then_some(ns_to_ms(times.forward_ns));
-            let backward_ms = Some(ns_to_ms(times.backward_ns));
-            TimesSpec {
-                forward_ms,
-                backward_ms,
-            }
-        };
-        let mut spec = LayerSpec {
+    fn layer_spec(&self, layer: &Layer) -> LayerSpec {
+        let (own, by_kind) = self.times(layer.backward, &layer.times);
+        LayerSpec {
             id: layer.id.clone(),
             operator: layer.operator.clone(),
             parameter_bytes: layer.parameter_bytes as f64,
@@ -71,30 +61,31 @@ impl Instance {
             modes: layer
                 .modes
                 .iter()
-                .map(|mode| self.mode_spec(mode, kind))
+                .map(|mode| self.mode_spec(layer, mode))
                 .collect(),
+            forward_ms: own.forward_ms,
+            backward_ms: own.backward_ms,
+            times: by_kind,
             ..LayerSpec::default()
-        };
-        match layer.times.as_slice() {
-            [Some(only)] => {
-                let TimesSpec {
-                    forward_ms,
-                    backward_ms,
-                } = times(*only);
-                (spec.forward_ms, spec.backward_ms) = (forward_ms, backward_ms);
-            }
-            all => {
-                let own = kinds.iter().zip(all);
-                spec.times = own
-                    .filter_map(|(kind, own)| Some((kind.name.clone(), times((*own)?))))
-                    .collect();
-            }
         }
-        spec
     }
 
-    fn mode_spec(&self, mode: &LayerMode, kind: usize) -> ModeSpec {
-        let times = mode.times[kind].unwrap_or_default();
+    /// Times of a layer or of one of its modes: those of the only kind, or of each kind by name.
+    fn times(&self, backward: bool, times: &[Option<Times>]) -> (TimesSpec, BTreeMap<String, TimesSpec>) {
+        let spec = |times: &Times| TimesSpec {
+            forward_ms: (!backward).then_some(ns_to_ms(times.forward_ns)),
+            backward_ms: Some(ns_to_ms(times.backward_ns)),
+        };
+        if let [Some(only)] = times {
+            return (spec(only), BTreeMap::new());
+        }
+        let own = self.cluster.kinds.iter().zip(times);
+        let by_kind = own.filter_map(|(kind, times)| Some((kind.name.clone(), spec(times.as_ref()?))));
+        (TimesSpec::default(), by_kind.collect())
+    }
+
+    fn mode_spec(&self, layer: &Layer, mode: &LayerMode) -> ModeSpec {
+        let (own, by_kind) = self.times(layer.backward, &mode.times);
         let by_name = |beside: &[(usize, u64)]| -> BTreeMap<String, f64> {
             let named = beside.iter().map(|&(layer, bytes)| {
                 let id = self.network.layers[layer].id.clone();
@@ -105,9 +96,9 @@ impl Instance {
         ModeSpec {
             tensor: Some(mode.tensor),
             recompute: Some(mode.recompute.clone()),
-            forward_ms: Some(ns_to_ms(times.forward_ns)),
-            backward_ms: Some(ns_to_ms(times.backward_ns)),
-            times: BTreeMap::new(),
+            forward_ms: own.forward_ms,
+            backward_ms: own.backward_ms,
+            times: by_kind,
             work: None,
             parameter_bytes: mode.parameter_bytes as f64,
             gradient_bytes: Some(mode.gradient_bytes as f64),

@@ -1,7 +1,7 @@
 //! The least that says a plan: which layers lie on which stage, and on what the stages run where that is to be chosen.
 //!
 //! A planner of somebody else, or a person, knows no more than this; all numbers of a [`Plan`] follow from it and the instance
-//! (see [`crate::evaluate`]). It is written as JSON, `[["conv1", "conv2"], ["dense"]]` or with an object in place of a stage,
+//! (see [`crate::evaluate()`]). It is written as JSON, `[["conv1", "conv2"], ["dense"]]` or with an object in place of a stage,
 //! or as CSV with a row a layer, `layer,stage`.
 
 use std::path::Path;

@@ -168,7 +168,7 @@ pub(super) fn row(
     let settings = &problem.settings;
     let question = Question {
         schema: "stagecut-question/1",
-        instance: instance.to_spec(settings.kind),
+        instance: instance.to_spec(),
         options: settings.to_options(instance),
         seed: task.seed,
         time_limit_s: task.time_limit_s,

@@ -302,7 +302,7 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
 fn stages_with_modes_keep_the_period_of_their_plan() {
     let exact = methods::find("exact").expect("exact is registered");
     let (mut cases, mut replicated, mut moved) = (0, 0, 0);
-    for seed in 0..400 {
+    for seed in 0..500 {
         let Some((instance, problem)) = problem_of(&random_modal_links(seed)) else {
             continue;
         };

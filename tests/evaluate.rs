@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use command::{Folder, NET, Run, solved};
+use command::{Folder, NET, Run, refused, solved};
 use common::{any_spec, mixed::mixed_spec, modal::random_modal, ns, problem_of, rounding_ns, whole_ns};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -332,16 +332,6 @@ fn all_violations_stand_beside_the_cost() {
         "stage 2: conv1 on gpu:2",
     ] {
         assert!(run.stdout.contains(part), "no `{part}` in {}", run.stdout);
-    }
-}
-
-#[track_caller]
-fn refused(run: &Run, parts: &[&str]) {
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
-    let words = run.stderr.split_whitespace().filter(|word| *word != "│");
-    let message = words.collect::<Vec<_>>().join(" ");
-    for part in parts {
-        assert!(message.contains(part), "no `{part}` in {message}");
     }
 }
 

@@ -41,16 +41,7 @@ fn export(folder: &Folder, file: &str, target: &str) -> String {
 /// Refused with exit code 2 and all of these parts of a message.
 fn refused(folder: &Folder, file: &str, target: &str, expected: &[&str]) {
     let run = folder.run(&["export", file, "plan.json", "--to", target]);
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
-    let words: Vec<&str> = run
-        .stderr
-        .split_whitespace()
-        .filter(|word| *word != "│")
-        .collect();
-    let message = words.join(" ");
-    for part in expected {
-        assert!(message.contains(part), "{target}: no `{part}` in {message}");
-    }
+    command::refused(&run, expected);
 }
 
 /// The plan inside an exported program.

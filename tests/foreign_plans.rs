@@ -6,7 +6,7 @@ mod command;
 
 use std::time::Duration;
 
-use command::{Folder, Run, solved};
+use command::{Folder, refused, solved};
 use serde_json::{Value, json};
 
 /// A network of other layers on other devices, and a plan of it.
@@ -20,17 +20,6 @@ fn with_other() -> Folder {
     folder.write("other.toml", OTHER);
     folder.succeed(&["solve", "other.toml", "--output", "other.json"]);
     folder
-}
-
-/// Exit code 2, nothing on stdout, and these parts of the message, whatever its line breaks.
-#[track_caller]
-fn refused(run: &Run, parts: &[&str]) {
-    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
-    let words = run.stderr.split_whitespace().filter(|word| *word != "│");
-    let message = words.collect::<Vec<_>>().join(" ");
-    for part in parts {
-        assert!(message.contains(part), "no `{part}` in {message}");
-    }
 }
 
 #[test]

@@ -26,6 +26,5 @@ fn run(problem: &Problem, modes: &Modes, _seed: u64, must_stop: MustStop<'_>) ->
 
 /// The fastest way of each layer, where that fits.
 fn ways(stages: &[StageLayers<'_>]) -> Option<Vec<Vec<usize>>> {
-    let of_stage = |stage: &StageLayers<'_>| Some(stage.fastest()).filter(|ways| stage.fits(ways));
-    stages.iter().map(of_stage).collect()
+    uniform::where_they_fit(stages, |stage| stage.fastest())
 }

@@ -38,6 +38,15 @@ impl StageLayers<'_> {
 /// The ways of the layers of every stage; `None` where the rule has none that fit.
 pub(super) type Rule = fn(&[StageLayers<'_>]) -> Option<Vec<Vec<usize>>>;
 
+/// These ways of the layers of every stage, where all of them fit.
+pub(super) fn where_they_fit(
+    stages: &[StageLayers<'_>],
+    ways: impl Fn(&StageLayers<'_>) -> Vec<usize>,
+) -> Option<Vec<Vec<usize>>> {
+    let of_stage = |stage: &StageLayers<'_>| Some(ways(stage)).filter(|ways| stage.fits(ways));
+    stages.iter().map(of_stage).collect()
+}
+
 /// The rule of the least time within memory, stage by stage.
 pub(super) fn fastest(stages: &[StageLayers<'_>]) -> Option<Vec<Vec<usize>>> {
     let of_stage = |stage: &StageLayers<'_>| {

@@ -88,6 +88,17 @@ impl Folder {
     }
 }
 
+/// Exit code 2, nothing on stdout, and these parts of the message, whatever its line breaks.
+#[track_caller]
+pub fn refused(run: &Run, parts: &[&str]) {
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+    let words = run.stderr.split_whitespace().filter(|word| *word != "│");
+    let message = words.collect::<Vec<_>>().join(" ");
+    for part in parts {
+        assert!(message.contains(part), "no `{part}` in {message}");
+    }
+}
+
 /// Settings for snapshots in a folder below `snapshots/`.
 pub fn snapshots(folder: &str) -> insta::Settings {
     let mut settings = insta::Settings::clone_current();

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python wheel test-wheel bench-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -28,8 +28,17 @@ FUZZ_FROM ?= $(shell date +%s)000
 fuzz: setup ## Mutated inputs of every format, FUZZ_SECONDS each; FUZZ_FORMATS names some, FUZZ_FROM repeats a run
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FROM=$(FUZZ_FROM) cargo test --release --locked --test fuzz -- --nocapture mutated
 
-test-python: build ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
-	"$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
+test-python: build wheel ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
+	PYTHONPATH=target/wheels/unpacked "$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
+
+wheel: setup ## Build the Python wheel: target/wheels
+	@scripts/wheel
+
+test-wheel: wheel ## Install the wheel into an empty environment and test it there, the notebook of examples/ among it
+	scripts/test-wheel
+
+bench-python: wheel ## Time what a solve from Python costs beyond the library call; writes benches/PYTHON.md
+	benches/python
 
 test-study: build ## Check a report with numpy and scipy, and a study on Dask with a worker killed
 	scripts/test-study

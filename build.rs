@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of `src` that only carry results around.
-const CARRIERS: [&str; 3] = ["cli", "report", "study"];
+const CARRIERS: [&str; 4] = ["cli", "embedded", "report", "study"];
 
 fn main() {
     println!("cargo::rerun-if-changed=src");

@@ -38,6 +38,7 @@
 //! | build an instance | [`Instance::builder`], or [`Instance::read`] for a file: native TOML and JSON, ONNX, published profiles |
 //! | say what is asked | [`Options`], with the problem in [`PipelineOptions`] and a [`Method`] |
 //! | find a plan | [`fn@solve`], or [`fn@compare`] for those of all methods; every plan has passed the checker |
+//! | look at a search, or end it | [`solve_watched`], with a [`Watch`] |
 //! | read a plan | [`plan`]; from a file [`plan::read`] |
 //! | check a plan of whatever origin | [`fn@check`] |
 //! | cost stages that somebody else chose | [`fn@evaluate`], from [`plan::bare`] |
@@ -145,6 +146,9 @@ pub mod cost;
 pub mod degrees;
 #[doc(hidden)]
 pub mod device_levels;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod embedded;
 mod error;
 pub mod evaluate;
 #[doc(hidden)]
@@ -194,6 +198,8 @@ pub mod planning;
 mod precision;
 #[doc(hidden)]
 pub mod problem;
+#[doc(hidden)]
+pub mod program;
 mod quantity;
 mod read;
 pub mod recompute;
@@ -235,6 +241,8 @@ pub use crate::methods::Method;
 pub use crate::network::Network;
 pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
-pub use crate::planning::{Error, Options, check, compare, evaluate, formulate, solve};
+pub use crate::planning::{
+    Error, Options, Progress, Watch, bound, check, compare, evaluate, formulate, solve, solve_watched,
+};
 pub use crate::precision::Precision;
 pub use crate::solver::SolverError;

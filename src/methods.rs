@@ -175,6 +175,29 @@ impl Method {
     }
 }
 
+/// The bounds of a problem, as a plan without stages.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+#[doc(hidden)]
+pub fn bounded(instance: &Instance, problem: &Problem, control: &Control) -> Result<Plan, SolverError> {
+    let labels = item_labels(instance, problem);
+    let search = move |problem: &Problem, control: &Control| exact::bound(problem, &labels, control);
+    let outcome = in_time::run(problem, control, search)?;
+    Ok(Plan::new(instance, problem, BOUND, outcome))
+}
+
+/// Every method that is worth a place beside the others where nobody named any: `exact`, every heuristic, tied cuts, Piper.
+#[doc(hidden)]
+pub fn beside_each_other() -> Vec<Method> {
+    let is_default = |method: &Method| match method {
+        Method::Exact(method) => *method == exact::Method::Exact,
+        Method::Heuristic(_) | Method::TiedCuts | Method::Piper => true,
+    };
+    all().into_iter().filter(is_default).collect()
+}
+
 /// What came of asking a second exact method.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]

@@ -5,6 +5,8 @@ mod modal;
 mod read;
 pub mod split;
 
+#[cfg(feature = "cli")]
+pub(crate) use read::Form;
 pub use read::{parse, read};
 
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! The whole way in one call: from an instance and options to plans that the checker has accepted.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::check::{self, Violation};
-use crate::control::Control;
+use crate::control::{self, Control};
 pub use crate::error::Error;
 use crate::evaluate::{self, Evaluation};
 use crate::exact;
@@ -60,15 +61,63 @@ impl Default for Options {
     }
 }
 
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Wall-clock seconds since the start.
+    pub seconds: f64,
+    /// Objective of the best plan in ms; absent before the first.
+    pub objective_ms: Option<f64>,
+    /// The best bound in ms.
+    pub bound_ms: f64,
+}
+
+/// Who looks at a search while it runs, and may end it.
+#[derive(Clone, Copy, Default)]
+pub struct Watch<'a> {
+    /// Once set, the search stops with the best plan and bound, within a fifth of a second or so.
+    pub interrupt: Option<&'a AtomicBool>,
+    /// Called now and then, from any thread.
+    pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
+}
+
+impl Watch<'_> {
+    /// Whether somebody has ended the search.
+    #[cfg(feature = "cli")]
+    pub(crate) fn is_interrupted(self) -> bool {
+        self.interrupt
+            .is_some_and(|interrupt| interrupt.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
 impl Options {
-    fn control(&self) -> Control<'_> {
-        Control {
+    /// What `search` finds under these limits, while somebody watches.
+    pub(crate) fn watched<T>(
+        &self,
+        settings: &Settings,
+        watch: Watch,
+        search: impl FnOnce(&Control) -> T,
+    ) -> T {
+        let told = |progress: &control::Progress| {
+            if let Some(show) = watch.progress {
+                show(&Progress {
+                    seconds: progress.seconds,
+                    objective_ms: progress.incumbent_ns.map(|ns| settings.ms(ns)),
+                    bound_ms: settings.ms(progress.bound_ns),
+                });
+            }
+        };
+        let unlimited = Control::default();
+        search(&Control {
             time_limit: self.time_limit,
             memory_bytes: self.memory_bytes,
             gap: self.gap,
             seed: self.seed,
-            ..Control::default()
-        }
+            interrupt: watch.interrupt.unwrap_or(unlimited.interrupt),
+            progress: Some(&told),
+            ..unlimited
+        })
     }
 }
 
@@ -104,6 +153,36 @@ impl Options {
 ///
 /// [`Error`].
 pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
+    solve_watched(instance, options, Watch::default())
+}
+
+/// Solves like [`solve`], while somebody watches and may end the search.
+///
+/// ```
+/// use std::sync::atomic::AtomicBool;
+/// use stagecut::{Instance, Options, Status, Watch};
+///
+/// let instance = Instance::builder("two layers")
+///     .layer("conv", 3.0, 6.0)
+///     .layer("dense", 2.0, 4.0)
+///     .tensor("conv", ["dense"], 8e6)
+///     .devices("gpu", 2, 16e9)
+///     .build()?;
+/// // Another thread, or a handler of signals, would set it.
+/// let interrupt = AtomicBool::new(false);
+/// let watch = Watch {
+///     interrupt: Some(&interrupt),
+///     progress: Some(&|progress| println!("{progress:?}")),
+/// };
+/// let plan = stagecut::solve_watched(&instance, &Options::default(), watch)?;
+/// assert_eq!(plan.status, Status::Optimal);
+/// # Ok::<(), stagecut::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error`].
+pub fn solve_watched(instance: &Instance, options: &Options, watch: Watch) -> Result<Plan, Error> {
     let settings = Settings::resolve(instance, &options.pipeline)?;
     let problem = match Problem::new(instance, settings.clone()) {
         Ok(problem) => problem,
@@ -117,7 +196,39 @@ pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
         method: method.name(),
         reason: reason.to_string(),
     })?;
-    accepted(instance, &problem, method, options)
+    accepted(instance, &problem, (method, options), watch)
+}
+
+/// What no plan can be better than, without looking for one: a plan without stages.
+///
+/// ```
+/// use stagecut::{Instance, Options, Watch};
+///
+/// let instance = Instance::builder("two layers")
+///     .layer("conv", 3.0, 6.0)
+///     .layer("dense", 2.0, 4.0)
+///     .tensor("conv", ["dense"], 8e6)
+///     .devices("gpu", 2, 16e9)
+///     .build()?;
+/// let bound = stagecut::bound(&instance, &Options::default(), Watch::default())?;
+/// assert!(bound.bound_ms >= Some(7.5));
+/// # Ok::<(), stagecut::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error`].
+pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Plan, Error> {
+    let settings = Settings::resolve(instance, &options.pipeline)?;
+    let problem = match Problem::new(instance, settings.clone()) {
+        Ok(problem) => problem,
+        Err(error) if error.is_infeasible() => {
+            return Ok(Plan::infeasible(instance, &settings, methods::BOUND));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let search = |control: &Control| methods::bounded(instance, &problem, control);
+    Ok(options.watched(&settings, watch, search)?)
 }
 
 /// The plans of every method that applies to the problem, each with the limits of the options: `exact`, the heuristics, and
@@ -139,14 +250,10 @@ pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
 /// [`Error`].
 pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Error> {
     let problem = problem(instance, options)?;
-    let is_default = |method: &Method| match method {
-        Method::Exact(method) => *method == exact::Method::Exact,
-        Method::Heuristic(_) | Method::TiedCuts | Method::Piper => true,
-    };
-    let methods = methods::all().into_iter();
+    let methods = methods::beside_each_other().into_iter();
     methods
-        .filter(|method| is_default(method) && method.applies(&problem).is_ok())
-        .map(|method| accepted(instance, &problem, method, options))
+        .filter(|method| method.applies(&problem).is_ok())
+        .map(|method| accepted(instance, &problem, (method, options), Watch::default()))
         .collect()
 }
 
@@ -241,10 +348,11 @@ fn problem(instance: &Instance, options: &Options) -> Result<Problem, Error> {
 fn accepted(
     instance: &Instance,
     problem: &Problem,
-    method: Method,
-    options: &Options,
+    (method, options): (Method, &Options),
+    watch: Watch,
 ) -> Result<Plan, Error> {
-    let mut plan = method.run(instance, problem, &options.control())?;
+    let search = |control: &Control| method.run(instance, problem, control);
+    let mut plan = options.watched(&problem.settings, watch, search)?;
     let verdict = check::examine(instance, &problem.settings, &plan);
     if !verdict.violations.is_empty() {
         return Err(Error::Rejected {

@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
         "hybrid",
         "memory",
         "named_values",
+        "program",
         "quantity",
         "shares",
         "switches",
@@ -50,6 +51,7 @@ const LAYERS: &[&[&str]] = &[
     &["least_memory", "online", "planning", "report"],
     &["study"],
     &["cli"],
+    &["embedded"],
 ];
 
 /// Modules that see less than their layer allows.
@@ -68,7 +70,15 @@ const SEES_ONLY: &[(&str, &[&str])] = &[
     ("hybrid", &[]),
     (
         "import",
-        &["fault", "options", "precision", "source", "spec", "units"],
+        &[
+            "fault",
+            "options",
+            "precision",
+            "program",
+            "source",
+            "spec",
+            "units",
+        ],
     ),
     (
         "instance",

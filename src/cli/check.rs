@@ -116,7 +116,8 @@ impl From<&Violation> for Line {
     }
 }
 
-fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
+/// What a check found, for programs.
+pub(crate) fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
     let report = Report {
         schema: "stagecut-check/1",
         instance: &plan.instance,

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use crate::control::Progress;
-use crate::heuristics;
 use crate::methods::{self, Method};
 use crate::problem::Problem;
 use crate::report::{self, ComparisonRow, Standing};
@@ -71,20 +70,17 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
 }
 
 /// Exact, every heuristic, tied cuts if there are others, and Piper if there are modes.
-fn default_methods(problem: &Problem) -> Vec<Method> {
-    let exact = methods::find(methods::DEFAULT);
-    let baselines = [Method::TiedCuts, Method::Piper].into_iter();
-    let baseline = baselines.filter(|method| method.applies(problem).is_ok());
-    exact
+pub(crate) fn default_methods(problem: &Problem) -> Vec<Method> {
+    let is_baseline = |method: &Method| matches!(method, Method::TiedCuts | Method::Piper);
+    methods::beside_each_other()
         .into_iter()
-        .chain(heuristics::METHODS.iter().map(Method::Heuristic))
-        .chain(baseline)
+        .filter(|method| !is_baseline(method) || method.applies(problem).is_ok())
         .collect()
 }
 
 /// Why not all of these can be right, if so: all bounds hold for the same problem, whoever proved them, and every plan has been
 /// checked.
-fn contradiction(rows: &[ComparisonRow]) -> Option<String> {
+pub(crate) fn contradiction(rows: &[ComparisonRow]) -> Option<String> {
     let ns = |ms: f64| ms_to_ns(ms).unwrap_or(u64::MAX);
     let with_plan = rows.iter().filter_map(|row| Some((row.objective_ms?, row)));
     let (objective_ms, best) = with_plan.min_by(|a, b| a.0.total_cmp(&b.0))?;

@@ -66,11 +66,16 @@ impl CliError {
 
     /// The exit code that it means.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    /// The same as a number.
+    pub fn code(&self) -> u8 {
+        match self {
             Self::Input(input) if input.is_infeasible() => 3,
             Self::Input(_) | Self::Usage(_) | Self::Write { .. } => 2,
             Self::Solver(_) | Self::BadPlan(_) | Self::Contradiction(_) => 1,
-        })
+        }
     }
 
     /// Prints it to stderr, with every fault and its hint; colours follow the terminal and `NO_COLOR`.

@@ -1,5 +1,6 @@
 //! `check --evaluate`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,14 +11,16 @@ use crate::evaluate::{self, Evaluation};
 use crate::fault::{InputError, printable};
 use crate::instance::Instance;
 use crate::methods;
+use crate::options::PipelineOptions;
+use crate::plan::bare::BarePlan;
 use crate::plan::{Overrun, Plan, PlanStage, Status, bare};
 use crate::problem::Problem;
 use crate::report;
+use crate::solver::SolverError;
 
 use super::args::{CheckArgs, CheckFormat};
 use super::check::{Line, failed};
 use super::progress::{StatusLine, catch_interrupts, interrupt_control, of_search};
-use super::solve::bounded;
 use super::{CliError, Ending, output};
 
 /// Costs stages that somebody else chose, and lists what is wrong with them.
@@ -25,22 +28,10 @@ pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
     let instance = args.problem.read(args.quiet)?;
     let stages = bare::read(&args.plan)?;
-    let settings = evaluate::settings(&instance, &args.problem.options, &stages)?;
-    let problem = Problem::new(&instance, settings.clone());
-    let mut evaluation = evaluate::evaluate(&instance, &settings, problem.as_ref().ok(), &stages)
-        .map_err(|error| InputError::in_file(&args.plan, error.faults))?;
-    let bound = match (args.bound, problem) {
-        (false, _) => None,
-        (true, Ok(problem)) => Some(bound(args, &instance, &problem)?),
-        (true, Err(error)) if error.is_infeasible() => {
-            Some(Plan::infeasible(&instance, &settings, methods::BOUND))
-        }
-        (true, Err(error)) => return Err(error.into()),
-    };
-    if let Some(bound) = &bound {
-        contradiction(&evaluation, bound)?;
-        evaluation.hold_against(&settings, bound);
-    }
+    let search = |problem: &Problem| bound(args, &instance, problem);
+    let bounding: Option<Bounding> = if args.bound { Some(&search) } else { None };
+    let from_file = (&stages, Some(args.plan.as_path()));
+    let (evaluation, bound) = evaluated(&instance, &args.problem.options, from_file, bounding)?;
     let passes = evaluation.violations.is_empty();
     let text = match args.format {
         CheckFormat::Text => text(args, &instance, &evaluation, bound.as_ref()),
@@ -56,8 +47,41 @@ pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
+/// Finds a bound of a problem.
+pub(crate) type Bounding<'a> = &'a dyn Fn(&Problem) -> Result<Plan, SolverError>;
+
+/// What stages, from a file if that has a name, come to, held against a bound where one is to be found.
+pub(crate) fn evaluated(
+    instance: &Instance,
+    options: &PipelineOptions,
+    (stages, path): (&BarePlan, Option<&Path>),
+    bounding: Option<Bounding>,
+) -> Result<(Evaluation, Option<Plan>), CliError> {
+    let settings = evaluate::settings(instance, options, stages)?;
+    let problem = Problem::new(instance, settings.clone());
+    let in_file = |error: InputError| InputError {
+        path: path.map(Path::to_owned),
+        ..error
+    };
+    let evaluated = evaluate::evaluate(instance, &settings, problem.as_ref().ok(), stages);
+    let mut evaluation = evaluated.map_err(in_file)?;
+    let bound = match (bounding, problem) {
+        (None, _) => None,
+        (Some(bounding), Ok(problem)) => Some(bounding(&problem)?),
+        (Some(_), Err(error)) if error.is_infeasible() => {
+            Some(Plan::infeasible(instance, &settings, methods::BOUND))
+        }
+        (Some(_), Err(error)) => return Err(error.into()),
+    };
+    if let Some(bound) = &bound {
+        contradiction(&evaluation, bound)?;
+        evaluation.hold_against(&settings, bound);
+    }
+    Ok((evaluation, bound))
+}
+
 /// The best bound that the time allows.
-fn bound(args: &CheckArgs, instance: &Instance, problem: &Problem) -> Result<Plan, CliError> {
+fn bound(args: &CheckArgs, instance: &Instance, problem: &Problem) -> Result<Plan, SolverError> {
     catch_interrupts();
     let line = StatusLine::new(args.quiet);
     let show = |progress: &crate::control::Progress| line.show(|| of_search(progress, &problem.settings));
@@ -66,9 +90,9 @@ fn bound(args: &CheckArgs, instance: &Instance, problem: &Problem) -> Result<Pla
         progress: Some(&show),
         ..interrupt_control()
     };
-    let bound = bounded(instance, problem, &control);
+    let bound = methods::bounded(instance, problem, &control);
     line.clear();
-    Ok(bound?)
+    bound
 }
 
 /// A plan that can be run, and a proof that there is none so good, cannot both be right.
@@ -179,7 +203,8 @@ struct Report<'a> {
     stages: &'a [PlanStage],
 }
 
-fn json(evaluation: &Evaluation, with_bound: bool) -> Result<String, CliError> {
+/// What stages come to, for programs.
+pub(crate) fn json(evaluation: &Evaluation, with_bound: bool) -> Result<String, CliError> {
     let Evaluation { plan, violations, .. } = evaluation;
     let passes = violations.is_empty();
     let report = Report {

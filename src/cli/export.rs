@@ -1,8 +1,11 @@
 //! `export`.
 
+use std::path::Path;
+
+use crate::export::Target;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
-use crate::plan;
+use crate::plan::{self, Plan};
 
 use super::args::ExportArgs;
 use super::plans::accept;
@@ -19,7 +22,19 @@ pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
         instance.notes.iter().for_each(|note| output::note(note));
     }
     let plan = plan::read(&args.plan)?;
-    let in_plan = |fault: Fault| CliError::from(InputError::in_file(&args.plan, [fault]));
+    let text = exported(args.target, &instance, &plan, (&args.instance, &args.plan))?;
+    output::write(&text, path)?;
+    Ok(Ending::Done)
+}
+
+/// What a framework reads, of a plan that is known to be one of the instance.
+pub(crate) fn exported(
+    target: &Target,
+    instance: &Instance,
+    plan: &Plan,
+    (instance_path, plan_path): (&Path, &Path),
+) -> Result<String, CliError> {
+    let in_plan = |fault: Fault| CliError::from(InputError::in_file(plan_path, [fault]));
     if plan.stages.is_empty() {
         let kind = FaultKind::Missing {
             what: "stages".into(),
@@ -28,8 +43,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
         };
         return Err(in_plan(Fault::new("stages", kind)));
     }
-    accept(&instance, &args.instance, &plan, &args.plan)?;
-    let text = (args.target.write)(&instance, &plan).map_err(in_plan)?;
-    output::write(&text, path)?;
-    Ok(Ending::Done)
+    accept(instance, instance_path, plan, plan_path)?;
+    (target.write)(instance, plan).map_err(in_plan)
 }

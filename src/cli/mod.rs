@@ -4,23 +4,23 @@
 //! an internal error; 2 bad usage or input; 3 proved infeasible; 4 stopped by a limit without a plan.
 
 mod args;
-mod check;
-mod compare;
+pub(crate) mod check;
+pub(crate) mod compare;
 mod convert;
 mod documents;
 mod error;
-mod evaluate;
-mod export;
+pub(crate) mod evaluate;
+pub(crate) mod export;
 mod formulate;
 mod online;
 mod output;
-mod plans;
+pub(crate) mod plans;
 mod progress;
 mod schedule;
 mod show;
 mod simulate;
 mod solve;
-mod study;
+pub(crate) mod study;
 
 use std::process::ExitCode;
 
@@ -42,14 +42,21 @@ pub enum Ending {
     NothingFound,
 }
 
+impl Ending {
+    /// The exit code that it means.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::CheckFailed => 1,
+            Self::Infeasible => 3,
+            Self::NothingFound => 4,
+        }
+    }
+}
+
 impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
-        Self::from(match ending {
-            Ending::Done => 0,
-            Ending::CheckFailed => 1,
-            Ending::Infeasible => 3,
-            Ending::NothingFound => 4,
-        })
+        Self::from(ending.code())
     }
 }
 
@@ -59,9 +66,8 @@ impl From<Ending> for ExitCode {
 ///
 /// What the user must be told, with the exit code it means, see [`CliError::exit_code`].
 pub fn run(cli: Cli) -> Result<Ending, CliError> {
-    #[cfg(feature = "onnx")]
     if let Ok(program) = std::env::current_exe() {
-        crate::import::onnx::isolated::through(program);
+        crate::program::is(vec![program.into()]);
     }
     match cli.command {
         Command::Solve(args) => solve::solve(&args),

@@ -11,7 +11,7 @@ use crate::methods;
 use crate::plan::Plan;
 
 /// Everything that is wrong with a plan, its method among it, which the checker does not know: it never sees a solver.
-pub(super) fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdict {
+pub(crate) fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdict {
     let mut verdict = examine(instance, &posed.settings, plan);
     let confirmed_by = plan.statistics.confirmed_by.as_deref();
     let method = ("method", plan.method.as_str());
@@ -56,7 +56,7 @@ pub(super) fn accept(
 }
 
 /// Refuses a plan of another instance, before anything is made of it.
-pub(super) fn refuse_foreign(
+pub(crate) fn refuse_foreign(
     instance: &Instance,
     instance_path: &Path,
     plan: &Plan,

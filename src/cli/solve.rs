@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::check;
 use crate::control::{Control, Progress};
-use crate::exact;
-use crate::formulations::partition::item_labels;
-use crate::in_time;
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
@@ -137,7 +134,7 @@ pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     let mut plan = searched(args, &problem.settings, |control| {
-        bounded(&instance, &problem, control)
+        methods::bounded(&instance, &problem, control)
     })?;
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
     match format {
@@ -148,18 +145,6 @@ pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
         Status::Infeasible => Ending::Infeasible,
         _ => Ending::Done,
     })
-}
-
-/// The bounds of a problem, as a plan without stages.
-pub(super) fn bounded(
-    instance: &Instance,
-    problem: &Problem,
-    control: &Control,
-) -> Result<Plan, SolverError> {
-    let labels = item_labels(instance, problem);
-    let search = move |problem: &Problem, control: &Control| exact::bound(problem, &labels, control);
-    let outcome = in_time::run(problem, control, search)?;
-    Ok(Plan::new(instance, problem, methods::BOUND, outcome))
 }
 
 /// Runs a search with a progress line and Ctrl-C.

@@ -31,14 +31,15 @@
 //!
 //! The timetable: O(q) for q stages; `Standard` with links tries O(log) periods.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::streams::{Phase, Streams};
 use super::{Channels, Pipeline};
 use crate::options::Schedule;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum InFlight {

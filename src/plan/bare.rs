@@ -231,7 +231,7 @@ fn of_stage(value: &Value, at: &str) -> Result<BareStage, Vec<Fault>> {
             }
         }
         Value::Object(_) => {
-            let faults = Form::faults(value, &STAGE, at);
+            let faults = Form::faults(value, &STAGE, (at, "the plan"));
             if !faults.is_empty() {
                 return Err(faults);
             }

@@ -47,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Result<Plan, Vec<Fault>> {
         return from_structured(&source);
     };
     kind_of(&value)?;
-    let faults = Form::faults(&value, &DEFINITIONS, "");
+    let faults = Form::faults(&value, &DEFINITIONS, ("", "the plan"));
     match faults.is_empty() {
         true => from_structured(&source),
         false => Err(faults),
@@ -109,16 +109,26 @@ fn kind_of(value: &Value) -> Result<(), Vec<Fault>> {
 static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Plan).to_value());
 
 /// The form that a JSON Schema describes, and where a file departs from it.
-pub(super) struct Form {
+pub(crate) struct Form {
     definitions: &'static Value,
+    /// What the whole of it is called.
+    whole: &'static str,
     faults: Vec<Fault>,
 }
 
 impl Form {
     /// Every field that is missing or unknown, at its place in a file.
-    pub(super) fn faults(value: &Value, definitions: &'static Value, at: &str) -> Vec<Fault> {
+    ///
+    /// * `at`: the place of the value, empty for a whole file;
+    /// * `whole`: what such a file is called.
+    pub(crate) fn faults(
+        value: &Value,
+        definitions: &'static Value,
+        (at, whole): (&str, &'static str),
+    ) -> Vec<Fault> {
         let mut form = Self {
             definitions,
+            whole,
             faults: Vec::new(),
         };
         form.compare(value, definitions, at);
@@ -147,7 +157,7 @@ impl Form {
         let Some(known) = schema.get("properties").and_then(Value::as_object) else {
             return;
         };
-        let place = if at.is_empty() { "the plan" } else { at };
+        let place = if at.is_empty() { self.whole } else { at };
         for name in schema
             .get("required")
             .and_then(Value::as_array)

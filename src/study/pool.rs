@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::row::{Row, RowStatus};
 use super::task::{Task, json};
+use crate::program;
 
 /// How workers are started.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// The program.
-    pub program: PathBuf,
     /// The folder that paths of tasks are relative to.
     pub base: PathBuf,
     /// The folder of results.
@@ -23,17 +22,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// This program, for a study.
-    ///
-    /// # Errors
-    ///
-    /// Where the system does not tell which program this is.
-    pub(crate) fn this(base: &Path, results: &Path) -> io::Result<Self> {
-        Ok(Self {
-            program: std::env::current_exe()?,
+    /// For a study in a folder.
+    pub(crate) fn new(base: &Path, results: &Path) -> Self {
+        Self {
             base: base.to_owned(),
             results: results.to_owned(),
-        })
+        }
     }
 }
 
@@ -70,7 +64,7 @@ impl Worker {
     ///
     /// Where the program cannot be started.
     pub(crate) fn start(launch: &Launch) -> io::Result<Self> {
-        let mut command = Command::new(&launch.program);
+        let mut command = program::command()?;
         command
             .args(["study", "worker", "--base"])
             .arg(&launch.base)

@@ -42,7 +42,7 @@ fn works() {
             *last = panic.to_string().replace('\n', " ");
         }
     }));
-    stagecut::import::onnx::isolated::through(PathBuf::from(env!("CARGO_BIN_EXE_stagecut")));
+    stagecut::program::is(vec![env!("CARGO_BIN_EXE_stagecut").into()]);
     std::env::set_current_dir(&folder).expect("a folder");
     for (name, contents) in format.companions {
         std::fs::write(name, contents).expect("a file");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) use args::StudyCommand;
 
 use crate::study::store::Store;
+use crate::study::summary::Summary;
 use crate::study::{Study, collect, diff, html, outside, report, row, runner, worker};
 
 use super::{CliError, Ending, output};
@@ -94,21 +95,36 @@ fn report(args: &ReportArgs) -> Result<Ending, CliError> {
             .to_string_lossy()
             .into_owned(),
     };
-    let summary = crate::study::summary::Summary::new(&rows);
+    let summary = Summary::new(&rows);
     let text = report::text(&summary, &source);
     let Some(folder) = &args.output else {
         output::write(&text, None)?;
         return Ok(Ending::Done);
     };
+    report_into(folder, &summary, &source)?;
+    Ok(Ending::Done)
+}
+
+/// Where the results of a study come from.
+pub(crate) fn source_of<'a>(study: &'a Study, results: &Path) -> report::Source<'a> {
+    report::Source {
+        study: Some(study),
+        store: Some(Store::new(results)),
+        name: study.name.clone(),
+    }
+}
+
+/// Writes the page, the text and the tables of a report.
+pub(crate) fn report_into(folder: &Path, summary: &Summary, source: &report::Source) -> Result<(), CliError> {
     std::fs::create_dir_all(folder).map_err(|error| CliError::write(folder, error))?;
     let write = |name: &str, text: &str| output::write(text, Some(&folder.join(name)));
-    write("report.txt", &text)?;
-    write("report.html", &html::page(&summary, &source))?;
-    let tables = report::tables(&summary, &source).map_err(|error| CliError::Usage(error.to_string()))?;
+    write("report.txt", &report::text(summary, source))?;
+    write("report.html", &html::page(summary, source))?;
+    let tables = report::tables(summary, source).map_err(|error| CliError::Usage(error.to_string()))?;
     for (name, table) in tables {
         write(&format!("{name}.csv"), &table)?;
     }
-    Ok(Ending::Done)
+    Ok(())
 }
 
 fn diff(args: &DiffArgs) -> Result<Ending, CliError> {

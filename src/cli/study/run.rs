@@ -125,7 +125,7 @@ fn driven(
     catch_interrupts();
     let failed = |error| CliError::write(results, error);
     let request = Request {
-        launch: Launch::this(study.base(), results).map_err(failed)?,
+        launch: Launch::new(study.base(), results),
         jobs,
         stop: &is_interrupted,
         progress,

@@ -11,11 +11,22 @@ use crate::study::submit::{DASK_DRIVER, Engine, Submission, hyperqueue, slurm};
 use super::super::{CliError, Ending};
 use super::args::SubmitArgs;
 
+/// What the machines of the engine are to run: one word, whatever it is here.
+fn program() -> Result<PathBuf, CliError> {
+    match crate::program::words() {
+        None => std::env::current_exe().map_err(|error| CliError::write(Path::new("this program"), error)),
+        Some([program]) => Ok(program.into()),
+        Some(_) => Err(CliError::Usage(
+            "`study submit` writes down the program itself; call `stagecut` rather than `python -m stagecut`"
+                .into(),
+        )),
+    }
+}
+
 /// Hands a study to an engine.
 pub(super) fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
     let (study, results) = args.study.read()?;
-    let program =
-        std::env::current_exe().map_err(|error| CliError::write(Path::new("this program"), error))?;
+    let program = program()?;
     // Engines run elsewhere: nothing may depend on this folder.
     let (study_path, results) = (absolute(&study.path)?, absolute(&results)?);
     let asked = Submission {

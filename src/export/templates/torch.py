@@ -116,9 +116,13 @@ def arguments(inputs):
 def capture(model, inputs, training):
     """The model as a flat graph of operators in the order it runs them, for these inputs; parameters are shared."""
     args, kwargs = arguments(inputs)
-    model.train(training)
+    # A program that was exported before runs one way, whether it trains or not.
+    exported = getattr(model, "exported", None)
     try:
-        graph_module = torch.export.export(model, args, kwargs).module()
+        if not isinstance(exported, torch.export.ExportedProgram):
+            model.train(training)
+            exported = torch.export.export(model, args, kwargs)
+        graph_module = exported.module()
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Fault(f"torch.export cannot capture the model: {first}") from error

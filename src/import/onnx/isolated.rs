@@ -1,7 +1,7 @@
 //! Shape inference in a process of its own, with limits on memory, stack and time.
 //!
 //! tract trusts a model: a few bytes can make it allocate 86 GB, recurse without end or count to 2^60, and none of these can be
-//! caught in the process where they happen. So the program asks another copy of itself, see [`through`], which tells the node
+//! caught in the process where they happen. So the program asks another copy of itself, see [`program`], which tells the node
 //! that it works on. If it dies, the model is refused at that node and nothing else is lost.
 //!
 //! ```text
@@ -11,7 +11,6 @@
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -25,6 +24,7 @@ use tract_onnx::pb::{ModelProto, TypeProto, ValueInfoProto};
 use super::check::{Checked, node_name};
 use super::shapes::{self, Inferred};
 use crate::fault::{Fault, FaultKind};
+use crate::program;
 
 /// Address space of the child: the program itself, its threads' arenas, and what tract needs, which is a tenth of this for
 /// models of 10,000 nodes.
@@ -50,20 +50,11 @@ const OUT_OF_TIME: i32 = 75;
 /// The hidden command of the program that serves.
 pub(crate) const COMMAND: &str = "infer-shapes";
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-
 /// Children that wait for the next model, so that many imports cost one start.
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
 
-/// From now on, models of ONNX are inferred in processes of `program`, which must be `stagecut` itself.
-///
-/// The command line does so. A library cannot know such a program: until this is called, shapes are inferred in the calling
-/// process, and a hostile model can end it. The first call decides.
-pub fn through(program: PathBuf) {
-    let _ = PROGRAM.set(program);
-}
-
-/// Infers all it can, in a child where there is a program for it.
+/// Infers all it can, in a child where it is known how to start one: see [`program::is`], which the command line calls. A library
+/// cannot know; where nobody has told, shapes are inferred in the calling process, and a hostile model can end it.
 pub(crate) fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
     let refused = |reason: String| {
         vec![Fault::new(
@@ -74,18 +65,15 @@ pub(crate) fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
             },
         )]
     };
-    let Some(program) = PROGRAM.get() else {
+    let Some(command) = program::known() else {
         return shapes::infer(checked).map_err(refused);
     };
     let waiting = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let mut server = match waiting.map_or_else(|| Server::start(program), Ok) {
+    let mut server = match waiting.map_or_else(|| Server::start(command), Ok) {
         Ok(server) => server,
         Err(error) => {
             let kind = FaultKind::Unreadable {
-                reason: format!(
-                    "`{}`, which infers shapes, does not start: {error}",
-                    program.display()
-                ),
+                reason: format!("`stagecut`, which infers shapes, does not start: {error}"),
                 similar: None,
             };
             return Err(vec![Fault::new("the graph", kind)]);
@@ -169,8 +157,8 @@ struct Death {
 }
 
 impl Server {
-    fn start(program: &PathBuf) -> io::Result<Self> {
-        let mut child = Command::new(program)
+    fn start(mut command: Command) -> io::Result<Self> {
+        let mut child = command
             .arg(COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

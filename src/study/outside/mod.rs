@@ -29,6 +29,7 @@ use crate::methods;
 use crate::options::PipelineOptions;
 use crate::plan::{Plan, StoppedBy, bare};
 use crate::problem::Problem;
+use crate::settings::Settings;
 use crate::spec::InstanceSpec;
 
 /// The command that an entry of a study asks for, under its name; `None` where it names methods of the registry.
@@ -152,9 +153,26 @@ struct Question<'a> {
     /// The problem, with nothing left open.
     options: PipelineOptions,
     seed: u64,
-    time_limit_s: f64,
+    /// Absent where there is no limit.
+    time_limit_s: Option<f64>,
     /// The method's name in the study.
     method: &'a str,
+}
+
+/// What a method is asked, in JSON: seed, time limit in seconds, and its own name.
+pub(crate) fn question(
+    instance: &Instance,
+    settings: &Settings,
+    (seed, time_limit_s, method): (u64, Option<f64>, &str),
+) -> String {
+    json(&Question {
+        schema: "stagecut-question/1",
+        instance: instance.to_spec(),
+        options: settings.to_options(instance),
+        seed,
+        time_limit_s,
+        method,
+    })
 }
 
 /// Runs a command on a problem; its row with the plan, or a row without one.
@@ -166,16 +184,10 @@ pub(super) fn row(
 ) -> Result<(Row, Plan), Box<Row>> {
     let task = &row.task;
     let settings = &problem.settings;
-    let question = Question {
-        schema: "stagecut-question/1",
-        instance: instance.to_spec(),
-        options: settings.to_options(instance),
-        seed: task.seed,
-        time_limit_s: task.time_limit_s,
-        method: &task.method,
-    };
+    let asked = (task.seed, Some(task.time_limit_s), task.method.as_str());
+    let question = question(instance, settings, asked);
     row.status = RowStatus::Crashed;
-    let ran = match process::run(outside, base, json(&question), allowed(task)) {
+    let ran = match process::run(outside, base, question, allowed(task)) {
         Ok(ran) => ran,
         Err(error) => {
             row.note = Some(format!(

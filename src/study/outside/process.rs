@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::program;
 use crate::study::pool::{ended_by, tells_of_memory};
 use crate::study::row::RowStatus;
 use crate::study::task::Outside;
@@ -63,7 +64,7 @@ impl Ran {
 
 /// Runs a command to its end, or to its limit.
 pub(super) fn run(outside: &Outside, base: &Path, question: String, allowed: Duration) -> io::Result<Ran> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = program::command()?;
     command
         .args(["study", "outside", "--"])
         .args(&outside.command)

@@ -1,0 +1,122 @@
+"""Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
+
+    plan = stagecut.solve("model.onnx", stages=4, cluster="h100", time_limit=10)
+
+===========================  ==================================================================
+to                           call
+===========================  ==================================================================
+find a plan and prove it     :func:`solve`
+run methods side by side     :func:`compare`; functions of one's own among them
+know how good a plan can be  :func:`bound`
+cost stages of one's own     :func:`evaluate`
+check a plan                 :func:`check`, :meth:`Plan.check`
+run a plan event by event    :func:`simulate`, :meth:`Plan.simulate`
+write it for a framework     :meth:`Plan.export`
+run many methods on many     :class:`Study`
+read or measure a network    :func:`network`, :func:`profile`, :func:`generate`
+write the program            :func:`formulate`
+===========================  ==================================================================
+
+The names are those of the command line, which is here too: ``python -m stagecut --help``.
+"""
+
+from __future__ import annotations
+
+from . import _program, _stagecut
+from ._errors import (
+    Fault,
+    Inapplicable,
+    Infeasible,
+    InputError,
+    InternalError,
+    Interrupted,
+    NoPlan,
+    SolverError,
+    StagecutError,
+    Stop,
+    WriteError,
+)
+from ._network import Cluster, Network, generate, network
+from ._options import Problem
+from ._plan import (
+    Bound,
+    Check,
+    Comparison,
+    Evaluation,
+    Formulated,
+    Plan,
+    Row,
+    Simulation,
+    Stage,
+    Violation,
+    simulate,
+)
+from ._solve import (
+    Heuristic,
+    Stages,
+    bound,
+    check,
+    clusters,
+    compare,
+    evaluate,
+    export,
+    formulate,
+    methods,
+    serve,
+    solve,
+    targets,
+)
+from ._stagecut import Progress, __version__
+from ._study import Study, StudyProgress
+from ._torch import profile
+
+# Workers of studies, and what reads ONNX models, are processes of their own.
+_stagecut.started_by(_program.words())
+
+__all__ = [
+    "Bound",
+    "Check",
+    "Cluster",
+    "Comparison",
+    "Evaluation",
+    "Fault",
+    "Formulated",
+    "Heuristic",
+    "Inapplicable",
+    "Infeasible",
+    "InputError",
+    "InternalError",
+    "Interrupted",
+    "Network",
+    "NoPlan",
+    "Plan",
+    "Problem",
+    "Progress",
+    "Row",
+    "Simulation",
+    "SolverError",
+    "Stage",
+    "StagecutError",
+    "Stages",
+    "Stop",
+    "Study",
+    "StudyProgress",
+    "Violation",
+    "WriteError",
+    "__version__",
+    "bound",
+    "check",
+    "clusters",
+    "compare",
+    "evaluate",
+    "export",
+    "formulate",
+    "generate",
+    "methods",
+    "network",
+    "profile",
+    "serve",
+    "simulate",
+    "solve",
+    "targets",
+]

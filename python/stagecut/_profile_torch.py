@@ -1,0 +1,1 @@
+../../tools/profile_torch.py

@@ -1,0 +1,319 @@
+"""Finding, comparing, checking and costing plans."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _stagecut
+from ._errors import Infeasible, Interrupted, NoPlan, Stop, call
+from ._network import Cluster, Network, document, network
+from ._plan import Bound, Check, Comparison, Evaluation, Formulated, Plan, _text
+from ._stagecut import Progress
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import Problem
+
+Stages = Sequence[Union[Sequence[str], Mapping[str, Any]]]
+"""Stages in pipeline order: the layers of each, or a dict with ``layers`` and, where they are chosen, ``devices`` and ``mode``."""
+
+Heuristic = Callable[["dict[str, Any]"], Stages]
+"""A method of one's own: from a problem, as a dict with ``instance`` and ``options``, to stages."""
+
+
+def solve(
+    network: Any,
+    *,
+    cluster: Cluster | None = None,
+    method: str = "exact",
+    time_limit: float | None = None,
+    memory: float | str | None = None,
+    gap: float | None = None,
+    seed: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[Problem],
+) -> Plan:
+    """Finds the best plan of a network and proves it.
+
+    ``network`` is whatever :func:`stagecut.network` takes. The options are the flags of ``stagecut solve`` with ``_`` for ``-``:
+    ``stages``, ``schedule``, ``objective``, ``micro_batches``, ``memory_limit``, ``bandwidth`` and so on, see
+    :class:`stagecut.Problem`.
+
+    * ``cluster``: takes the place of the network's own: the name of a preset, a file, or a dict;
+    * ``method``: see :func:`stagecut.methods`;
+    * ``time_limit``: stop after so many seconds with the best plan so far;
+    * ``memory``: that the search may take, such as ``"8GB"``;
+    * ``gap``: stop at this relative gap between plan and bound;
+    * ``progress``: called now and then with a :class:`stagecut.Progress`, on this thread. What it raises ends the search;
+      :class:`stagecut.Stop` ends it with the best plan so far, which is returned.
+
+    The GIL is free while the search runs. Ctrl-C ends it within half a second: :class:`stagecut.Interrupted`, a
+    ``KeyboardInterrupt``, has the best plan so far.
+
+    Raises :class:`stagecut.InputError` with every fault of the network and the options, :class:`stagecut.Infeasible` where it
+    is proved that there is no plan, and :class:`stagecut.NoPlan` where a limit came before one.
+
+    >>> import stagecut
+    >>> net = {
+    ...     "network": {
+    ...         "layers": [
+    ...             {"id": "conv1", "forward_ms": 3, "backward_ms": 6},
+    ...             {"id": "conv2", "forward_ms": 1, "backward_ms": 2},
+    ...             {"id": "dense", "forward_ms": 2, "backward_ms": 4},
+    ...         ],
+    ...         "tensors": [
+    ...             {"producer": "conv1", "consumers": ["conv2"], "bytes": 8e6},
+    ...             {"producer": "conv2", "consumers": ["dense"], "bytes": 2e6},
+    ...         ],
+    ...     },
+    ...     "cluster": {"device_kinds": [{"name": "gpu", "count": 2}], "link": {"bandwidth_bytes_per_s": 100e9}},
+    ... }
+    >>> plan = stagecut.solve(net, stages=2)
+    >>> plan.status, [stage.layers for stage in plan.stages]
+    ('optimal', [('conv1',), ('conv2', 'dense')])
+    """
+    made = _network(network, cluster)
+    asked = _asked(options, method=method, time_limit=time_limit, memory=memory, gap=gap, seed=seed)
+    text, ended_by = call(_stagecut.solve, made._native, asked, progress)
+    return _settled(Plan(text, made), ended_by)
+
+
+def bound(
+    network: Any,
+    *,
+    cluster: Cluster | None = None,
+    time_limit: float | None = None,
+    memory: float | str | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[Problem],
+) -> Bound:
+    """What no plan can be better than, without looking for one. The arguments are those of :func:`solve`.
+
+    >>> import stagecut
+    >>> stagecut.bound({"network": {"layers": [{"id": "conv", "forward_ms": 3}, {"id": "dense", "forward_ms": 1}]}}, stages=2).bound_ms
+    3.0
+    """
+    made = _network(network, cluster)
+    asked = _asked(options, time_limit=time_limit, memory=memory)
+    text, ended_by = call(_stagecut.bound, made._native, asked, progress)
+    plan = Plan(text, made)
+    if plan.status == "infeasible":
+        raise Infeasible(_reason(plan), plan)
+    _raise(ended_by, None)
+    return Bound(plan.bound_ms or 0.0, plan.bound_source, dict(plan.statistics.get("bounds_ms", {})), plan.stopped_by)
+
+
+def compare(
+    network: Any,
+    *,
+    methods: Iterable[str | Heuristic] | None = None,
+    cluster: Cluster | None = None,
+    time_limit: float | None = None,
+    memory: float | str | None = None,
+    gap: float | None = None,
+    seed: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[Problem],
+) -> Comparison:
+    """Runs several methods on one network, best first; each has the limits for itself. The arguments are those of :func:`solve`.
+
+    ``methods`` are names, and functions of one's own: each is called with the problem, a dict as commands of studies get it,
+    and returns stages. What they cost and whether they can be run is found here.
+
+    >>> import stagecut
+    >>> def halves(problem):
+    ...     layers = [layer["id"] for layer in problem["instance"]["network"]["layers"]]
+    ...     return [layers[: len(layers) // 2], layers[len(layers) // 2 :]]
+    >>> net = {"network": {"layers": [{"id": name, "forward_ms": ms} for name, ms in [("a", 3), ("b", 1), ("c", 1), ("d", 1)]]}}
+    >>> [(row.method, row.ratio) for row in stagecut.compare(net, methods=["exact", halves], stages=2)]
+    [('exact', 1.0), ('halves', 1.3333333333333333)]
+    """
+    made = _network(network, cluster)
+    asked = _asked(options, time_limit=time_limit, memory=memory, gap=gap, seed=seed)
+    names, others = None, []
+    if methods is not None:
+        names = []
+        for method in methods:
+            if isinstance(method, str):
+                names.append(method)
+            else:
+                others.append(_run(method, made, asked))
+    text, ended_by = call(_stagecut.compare, made._native, asked, (names, json.dumps(others)), progress)
+    compared = Comparison(text, made)
+    _raise(ended_by, compared.best)
+    return compared
+
+
+def evaluate(
+    network: Any,
+    stages: Stages | Plan | str | os.PathLike[str],
+    *,
+    cluster: Cluster | None = None,
+    bound: bool = False,
+    time_limit: float | None = 10.0,
+    progress: Callable[[Progress], object] | None = None,
+    **options: Unpack[Problem],
+) -> Evaluation:
+    """What stages cost that somebody else chose, and everything that is wrong with them.
+
+    ``stages`` are the layers of each stage, a plan, or a file that ``stagecut check --evaluate`` reads. With ``bound`` they are
+    held against a lower bound, which may take ``time_limit`` seconds.
+
+    >>> import stagecut
+    >>> net = {"network": {"layers": [{"id": name, "forward_ms": ms} for name, ms in [("a", 3), ("b", 1), ("c", 2)]]}}
+    >>> stagecut.evaluate(net, [["a", "b"], ["c"]]).objective_ms
+    4.0
+    """
+    made = _network(network, cluster)
+    if isinstance(stages, (str, os.PathLike)):
+        text = Path(stages).read_text(encoding="utf-8")
+    elif isinstance(stages, Plan):
+        text = stages.to_json()
+    else:
+        text = document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages")
+    asked = _asked(options, time_limit=time_limit)
+    found, ended_by = call(_stagecut.evaluate, made._native, asked, (text, bound), progress)
+    evaluation = Evaluation(found, made)
+    _raise(ended_by, evaluation.plan)
+    return evaluation
+
+
+def check(
+    network: Any,
+    plan: Plan | str | Mapping[str, Any],
+    *,
+    cluster: Cluster | None = None,
+    **options: Unpack[Problem],
+) -> Check:
+    """Recomputes a plan and lists what is wrong with it, without the solver.
+
+    The network and the options decide the problem; what both leave open, the plan may say. ``plan`` is a plan, a dict, or JSON.
+
+    >>> import stagecut
+    >>> net = {"network": {"layers": [{"id": "conv", "forward_ms": 3}, {"id": "dense", "forward_ms": 1}]}}
+    >>> stated = stagecut.solve(net, stages=2).to_dict()
+    >>> stated["objective_ms"] = 2.0
+    >>> bool(stagecut.check(net, stated, stages=2))
+    False
+    """
+    made = _network(network, cluster)
+    return Check(call(_stagecut.check, made._native, _asked(options), _text(plan)))
+
+
+def formulate(
+    network: Any,
+    path: str | os.PathLike[str],
+    *,
+    cluster: Cluster | None = None,
+    **options: Unpack[Problem],
+) -> Formulated:
+    """Writes the mixed-integer program for other solvers: LP or MPS, by the extension of ``path``."""
+    made = _network(network, cluster)
+    written = json.loads(call(_stagecut.formulate, made._native, _asked(options), Path(path)))
+    return Formulated(**written)
+
+
+def export(plan: Plan, target: str, path: str | os.PathLike[str] | None = None) -> str:
+    """What a framework reads, see :meth:`Plan.export`; :func:`targets` lists them."""
+    return plan.export(target, path)
+
+
+def methods() -> tuple[str, ...]:
+    """The names of all methods."""
+    return tuple(json.loads(_stagecut.names())["methods"])
+
+
+def targets() -> tuple[str, ...]:
+    """The names of all targets of :func:`export`."""
+    return tuple(json.loads(_stagecut.names())["targets"])
+
+
+def clusters() -> tuple[str, ...]:
+    """The names of all presets of clusters."""
+    return tuple(json.loads(_stagecut.names())["clusters"])
+
+
+def serve(heuristic: Heuristic) -> None:
+    """Makes a script a method of studies: reads a problem from stdin and writes the stages that ``heuristic`` makes of it.
+
+    ::
+
+        # mine.py; in the study: [[methods]] name = "mine" command = ["python3", "mine.py"]
+        if __name__ == "__main__":
+            stagecut.serve(mine)
+    """
+    stages = heuristic(json.load(sys.stdin))
+    sys.stdout.write(document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages") + "\n")
+
+
+def _network(source: Any, cluster: Cluster | None) -> Network:
+    return network(source, cluster=cluster)
+
+
+def _asked(options: Mapping[str, Any], **search: Any) -> str:
+    """What is asked, in JSON; what is not said takes its default."""
+    given = {name: value for name, value in {**options, **search}.items() if value is not None}
+    if isinstance(given.get("device_kinds"), str):
+        given["device_kinds"] = given["device_kinds"].split(",")
+    return document(given, "the options")
+
+
+def _run(heuristic: Heuristic, made: Network, asked: str) -> dict[str, Any]:
+    """What a function of the caller finds, as the native half takes it."""
+    name = getattr(heuristic, "__name__", type(heuristic).__name__)
+    problem = json.loads(call(_stagecut.question, made._native, asked, name))
+    started = time.perf_counter()
+    stages = heuristic(problem)
+    seconds = time.perf_counter() - started
+    found = {"method": name, "plan": None, "seconds": seconds, "note": None}
+    stages = [stage if isinstance(stage, Mapping) else list(stage) for stage in stages]
+    if not stages:
+        return found
+    text, _ = call(_stagecut.evaluate, made._native, asked, (document(stages, "the stages"), False), None)
+    evaluation = Evaluation(text, made)
+    if evaluation.passes:
+        found["plan"] = evaluation.plan.to_dict()
+    else:
+        found["note"] = "its plan fails the check: " + "; ".join(map(str, evaluation.violations[:5]))
+    return found
+
+
+def _settled(plan: Plan, ended_by: BaseException | None) -> Plan:
+    """The plan of a search, or why there is none."""
+    _raise(ended_by, plan if plan.stages else None)
+    if plan.status == "infeasible":
+        raise Infeasible(_reason(plan), plan)
+    if not plan.stages:
+        raise NoPlan(_reason(plan), plan)
+    return plan
+
+
+def _raise(ended_by: BaseException | None, best: Plan | None) -> None:
+    """Raises what ended a search early, unless it was meant to."""
+    if ended_by is None or isinstance(ended_by, Stop):
+        return
+    if isinstance(ended_by, KeyboardInterrupt):
+        found = "no plan was found yet" if best is None else f"`.plan` has the best so far, {best._headline()}"
+        raise Interrupted(f"interrupted; {found}", best) from None
+    raise ended_by
+
+
+def _reason(plan: Plan) -> str:
+    if plan.status == "infeasible":
+        text = f"it is proved that `{plan.instance}` has no plan under these options"
+        needed = plan.least_memory
+        if needed is None:
+            return text
+        least = f"; every stage would need {needed['at_least_bytes']} bytes of memory at least"
+        most = needed.get("at_most_bytes")
+        return text + least + ("" if most is None else f", and {most} are enough")
+    if plan.stopped_by == "completed":
+        return f"`{plan.method}` finds no plan of `{plan.instance}`, which proves nothing; `method=\"exact\"` may"
+    return f"no plan of `{plan.instance}` was found before the search stopped ({plan.stopped_by}); give it more time"

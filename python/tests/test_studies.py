@@ -1,0 +1,78 @@
+"""Studies, and the program that the package brings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stagecut
+
+STUDY = {
+    "instances": [{"generator": "random", "parameters": {"layers": 10, "seed": [1, 2]}}],
+    "options": [{"stages": [2, 3]}],
+    "methods": [{"names": ["exact", "slicing"]}],
+}
+
+MINE = """
+import stagecut
+
+def halves(problem):
+    names = [layer["id"] for layer in problem["instance"]["network"]["layers"]]
+    return [names[: len(names) // 2], names[len(names) // 2 :]]
+
+if __name__ == "__main__":
+    stagecut.serve(halves)
+"""
+
+
+def test_a_study_runs_and_goes_on(tmp_path):
+    events = []
+    study = stagecut.Study(STUDY, folder=tmp_path)
+    assert len(study.tasks) == 8 and study.rows() == [] and study.results == tmp_path / "study.results"
+    rows = study.run(jobs=2, progress=events.append)
+    assert len(rows) == 8 and {row["status"] for row in rows} <= {"optimal", "feasible"}
+    assert events[-1].done == events[-1].total == 8
+    # A second run has nothing to do, also from the file.
+    again = stagecut.Study(tmp_path / "study.toml")
+    assert again.run(progress=lambda event: pytest.fail("nothing is missing")) == rows
+    assert "exact" in study.report(tmp_path / "report") and (tmp_path / "report" / "report.html").is_file()
+    assert "8 of them done" in repr(study)
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(study.to_pandas(), pandas.DataFrame)
+
+
+def test_a_method_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    study = dict(STUDY, methods=[{"names": ["exact"]}, {"name": "halves", "command": [sys.executable, "mine.py"]}])
+    rows = stagecut.Study(study, folder=tmp_path).run(jobs=2)
+    mine = [row for row in rows if row["method"] == "halves"]
+    assert len(rows) == 8 and len(mine) == 4
+    for row in mine:
+        assert row["status"] in ("feasible", "optimal", "crashed"), row
+    best = {(row["content"], row["stages"]): row["objective_ms"] for row in rows if row["method"] == "exact"}
+    assert all(row["objective_ms"] is None or row["objective_ms"] >= best[row["content"], row["stages"]] for row in mine)
+
+
+def test_a_study_that_is_wrong(tmp_path):
+    with pytest.raises(stagecut.InputError, match="did you mean `exact`"):
+        stagecut.Study(dict(STUDY, methods=[{"names": ["exat"]}]), folder=tmp_path)
+    with pytest.raises(TypeError, match="folder"):
+        stagecut.Study(STUDY)
+
+
+def run(*arguments, program=(sys.executable, "-m", "stagecut")):
+    return subprocess.run([*program, *arguments], capture_output=True, text=True)
+
+
+def test_the_program_is_here_too(tmp_path):
+    version = run("--version")
+    assert version.returncode == 0 and stagecut.__version__ in version.stdout
+    made = run("generate", "random", "--layers", "8", "--output", str(tmp_path / "net.json"))
+    assert made.returncode == 0, made.stderr
+    solved = run("solve", str(tmp_path / "net.json"), "--stages", "2")
+    assert solved.returncode == 0 and "optimal" in solved.stdout
+    assert run("solve", "nowhere.json").returncode == 2
+    script = Path(sys.executable).with_name("stagecut")
+    if script.exists():
+        assert run("--version", program=(script,)).stdout == version.stdout

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python wheel test-wheel bench-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -36,6 +36,9 @@ wheel: setup ## Build the Python wheel: target/wheels
 
 test-wheel: wheel ## Install the wheel into an empty environment and test it there, the notebook of examples/ among it
 	scripts/test-wheel
+
+python-options: ## Write the options of the Python package's stubs, once `make wheel` knows them
+	PYTHONPATH=target/wheels/unpacked python3 scripts/python-options
 
 bench-python: wheel ## Time what a solve from Python costs beyond the library call; writes benches/PYTHON.md
 	benches/python

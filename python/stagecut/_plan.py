@@ -85,6 +85,10 @@ class _Document:
         """All of it, as the command line writes it in JSON."""
         return self._text
 
+    def _number(self, name: str) -> float | None:
+        found: float | None = self._parts.get(name)
+        return found
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._parts == other._parts  # type: ignore[attr-defined]
 
@@ -141,12 +145,12 @@ class Plan(_Document):
     @property
     def objective_ms(self) -> float | None:
         """What it costs, in ms; ``None`` without a plan."""
-        return self._parts["objective_ms"]
+        return self._number("objective_ms")
 
     @property
     def bound_ms(self) -> float | None:
         """No plan can be better than this, in ms; ``None`` where there is none."""
-        return self._parts["bound_ms"]
+        return self._number("bound_ms")
 
     @property
     def bound_source(self) -> str:
@@ -156,7 +160,7 @@ class Plan(_Document):
     @property
     def gap(self) -> float | None:
         """(objective - bound) / objective: how far it can be from the best, as a fraction."""
-        return self._parts["gap"]
+        return self._number("gap")
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -195,9 +199,9 @@ class Plan(_Document):
         """The stage whose forward propagation a layer is in.
 
         >>> import stagecut
-        >>> net = {"network": {"layers": [{"id": "conv", "forward_ms": 1}, {"id": "dense", "forward_ms": 1}]}}
-        >>> stagecut.solve(net, stages=2).stage_of("dense").index
-        2
+        >>> gpt2 = stagecut.generate("transformer", preset="gpt2", granularity="block")
+        >>> stagecut.solve(gpt2, stages=4).stage_of(gpt2.layers[-1]).index
+        4
         """
         for stage in self.stages:
             if layer in stage.layers:
@@ -312,7 +316,7 @@ class _Judged(_Document):
     @property
     def objective_ms(self) -> float | None:
         """What it costs, recomputed, in ms; what it would cost, if it cannot be run."""
-        return self._parts["objective_ms"]
+        return self._number("objective_ms")
 
     def __bool__(self) -> bool:
         return self.passes
@@ -330,7 +334,7 @@ class Check(_Judged):
     @property
     def stated_objective_ms(self) -> float | None:
         """What the plan says it costs, in ms."""
-        return self._parts["stated_objective_ms"]
+        return self._number("stated_objective_ms")
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -352,12 +356,12 @@ class Evaluation(_Judged):
     @property
     def bound_ms(self) -> float | None:
         """No plan takes less, in ms; ``None`` unless asked for."""
-        return self._parts.get("bound_ms")
+        return self._number("bound_ms")
 
     @property
     def gap(self) -> float | None:
         """(objective - bound) / objective; ``None`` unless a bound was asked for."""
-        return self._parts.get("gap")
+        return self._number("gap")
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -428,10 +432,10 @@ class Comparison(Sequence[Row]):
     """Methods on one network, best first: a sequence of rows.
 
     >>> import stagecut
-    >>> net = {"network": {"layers": [{"id": name, "forward_ms": ms} for name, ms in [("a", 3), ("b", 1), ("c", 2)]]}}
-    >>> compared = stagecut.compare(net, methods=["exact", "uniform"], stages=2)
-    >>> [(row.method, row.objective_ms) for row in compared]
-    [('exact', 3.0), ('uniform', 4.0)]
+    >>> gpt2 = stagecut.generate("transformer", preset="gpt2", granularity="block")
+    >>> compared = stagecut.compare(gpt2, methods=["equal-layers", "exact"], stages=4)
+    >>> compared[0].method, compared.of("equal-layers").ratio > 1.0
+    ('exact', True)
     """
 
     __slots__ = ("_rows",)
@@ -440,7 +444,9 @@ class Comparison(Sequence[Row]):
         parts = json.loads(text)
         plans = {method: Plan(json.dumps(plan), network) for method, plan in parts["plans"].items()}
         names = [part.name for part in fields(Row) if part.name != "plan"]
-        self._rows = tuple(Row(*(row[name] for name in names), plan=plans.get(row["method"])) for row in parts["rows"])
+        self._rows = tuple(
+            Row(**{name: row[name] for name in names}, plan=plans.get(row["method"])) for row in parts["rows"]
+        )
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -522,7 +528,7 @@ class Simulation(_Document):
     @property
     def period_ms(self) -> float | None:
         """Time between micro-batches in steady state, in ms; ``None`` where there is none."""
-        return self._parts["period_ms"]
+        return self._number("period_ms")
 
     @property
     def bubble_share(self) -> float:

@@ -153,7 +153,8 @@ def compare(
 
 def evaluate(
     network: Any,
-    stages: Stages | Plan | str | os.PathLike[str],
+    plan: Stages | Plan | str | os.PathLike[str],
+    /,
     *,
     cluster: Cluster | None = None,
     bound: bool = False,
@@ -163,7 +164,7 @@ def evaluate(
 ) -> Evaluation:
     """What stages cost that somebody else chose, and everything that is wrong with them.
 
-    ``stages`` are the layers of each stage, a plan, or a file that ``stagecut check --evaluate`` reads. With ``bound`` they are
+    ``plan`` says the layers of each stage, or is a plan, or a file that ``stagecut check --evaluate`` reads. With ``bound`` it is
     held against a lower bound, which may take ``time_limit`` seconds.
 
     >>> import stagecut
@@ -172,12 +173,12 @@ def evaluate(
     4.0
     """
     made = _network(network, cluster)
-    if isinstance(stages, (str, os.PathLike)):
-        text = Path(stages).read_text(encoding="utf-8")
-    elif isinstance(stages, Plan):
-        text = stages.to_json()
+    if isinstance(plan, (str, os.PathLike)):
+        text = Path(plan).read_text(encoding="utf-8")
+    elif isinstance(plan, Plan):
+        text = plan.to_json()
     else:
-        text = document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages")
+        text = _stages(plan)
     asked = _asked(options, time_limit=time_limit)
     found, ended_by = call(_stagecut.evaluate, made._native, asked, (text, bound), progress)
     evaluation = Evaluation(found, made)
@@ -250,7 +251,7 @@ def serve(heuristic: Heuristic) -> None:
             stagecut.serve(mine)
     """
     stages = heuristic(json.load(sys.stdin))
-    sys.stdout.write(document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages") + "\n")
+    sys.stdout.write(_stages(stages) + "\n")
 
 
 def _network(source: Any, cluster: Cluster | None) -> Network:
@@ -265,6 +266,11 @@ def _asked(options: Mapping[str, Any], **search: Any) -> str:
     return document(given, "the options")
 
 
+def _stages(stages: Stages) -> str:
+    """Stages in JSON, whatever collections they are."""
+    return document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages")
+
+
 def _run(heuristic: Heuristic, made: Network, asked: str) -> dict[str, Any]:
     """What a function of the caller finds, as the native half takes it."""
     name = getattr(heuristic, "__name__", type(heuristic).__name__)
@@ -273,10 +279,9 @@ def _run(heuristic: Heuristic, made: Network, asked: str) -> dict[str, Any]:
     stages = heuristic(problem)
     seconds = time.perf_counter() - started
     found = {"method": name, "plan": None, "seconds": seconds, "note": None}
-    stages = [stage if isinstance(stage, Mapping) else list(stage) for stage in stages]
     if not stages:
         return found
-    text, _ = call(_stagecut.evaluate, made._native, asked, (document(stages, "the stages"), False), None)
+    text, _ = call(_stagecut.evaluate, made._native, asked, (_stages(stages), False), None)
     evaluation = Evaluation(text, made)
     if evaluation.passes:
         found["plan"] = evaluation.plan.to_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -66,8 +67,8 @@ def profile(
     """
     import torch
 
-    from . import _profile_torch as tool  # type: ignore[import-not-found, unused-ignore]
-
+    # It is a program too, and imports torch at its top.
+    tool: Any = importlib.import_module("._profile_torch", __package__)
     if isinstance(model, torch.export.ExportedProgram):
         model, inputs = _as_module(model, inputs)
     own_device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

@@ -34,9 +34,9 @@ def test_everything_public_is_described():
 
 
 def test_options_are_written_down_as_they_are():
-    generated = runpy.run_path(str(ROOT / "python/generate_options.py"))["text"]()
+    generated = runpy.run_path(str(ROOT / "scripts/python-options"))["text"]()
     written = (Path(stagecut.__file__).parent / "_options.py").read_text(encoding="utf-8")
-    assert generated == written, "run python/generate_options.py"
+    assert generated == written, "run `make wheel python-options`"
     assert set(stagecut.Problem.__annotations__) == set(json.loads(_stagecut.names())["problem"])
 
 

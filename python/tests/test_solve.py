@@ -42,7 +42,7 @@ def test_plans_are_those_of_brute_force(times, stages):
 def test_a_plan_says_everything(small):
     plan = stagecut.solve(small, stages=2)
     first = plan.stages[0]
-    assert (first.index, first.layers, first.devices) == (1, ("layer0", "layer1"), ("gpu:0",))
+    assert (first.index, first.layers, first.devices) == (1, ("layer0", "layer1"), ("gpu:1",))
     assert first.backward == first.layers
     assert first.in_flight == 2 and first.load_ms == pytest.approx(12.0, abs=0.1)
     assert plan.stage_of("layer3").index == 2
@@ -154,7 +154,7 @@ def test_comparisons_hold_functions_against_methods(small):
     compared = stagecut.compare(small, methods=["exact", "slicing", even, backwards, nothing], stages=2, seed=5)
     assert compared[0].method in ("exact", "slicing", "even") and compared[0].ratio == 1.0
     row = compared.of("even")
-    assert row.status == "optimal" and row.objective_ms == stagecut.evaluate(small, row.plan, stages=2).objective_ms
+    assert row.status in ("optimal", "feasible") and row.objective_ms == stagecut.evaluate(small, row.plan, stages=2).objective_ms
     assert compared.of("backwards").plan is None and "fails the check" in compared.of("backwards").note
     assert compared.of("nothing").status == "no-plan"
     assert compared.best.objective_ms == compared.of("exact").objective_ms
@@ -202,7 +202,7 @@ def test_runs_of_a_plan(small):
     assert 0 <= run.bubble_share < 1 and run.events[0]["stage"] == 1 and len(run.resources) >= 2
     steady = plan.simulate(micro_batches=16)
     assert steady.period_ms == pytest.approx(plan.objective_ms)
-    assert steady.svg().startswith("<svg") and steady.svg() in run._repr_html_() or "<svg" in run._repr_html_()
+    assert steady.svg().startswith("<svg") and "<svg" in run._repr_html_() and "4 micro-batches" in repr(run)
     with pytest.raises(stagecut.InputError, match="did you mean `schedule`"):
         plan.simulate(schedul="gpipe")
     with pytest.raises(stagecut.InputError, match="jitter"):
@@ -231,12 +231,14 @@ def test_frames(small):
 def test_exports_and_programs(gpt2, small, tmp_path):
     plan = stagecut.solve(gpt2, stages=2)
     assert set(stagecut.targets()) >= {"torch", "megatron", "vllm", "json"}
-    assert plan.export("vllm", tmp_path / "vllm.sh").startswith("#") or "VLLM_PP_LAYER_PARTITION" in plan.export("vllm")
+    assert "--pipeline-model-parallel-layout" in plan.export("megatron", tmp_path / "layout.txt")
+    assert (tmp_path / "layout.txt").read_text() == plan.export("megatron")
+    with pytest.raises(stagecut.InputError, match='mode="inference"'):
+        plan.export("vllm")
+    assert "VLLM_PP_LAYER_PARTITION" in stagecut.solve(gpt2, stages=2, mode="inference").export("vllm")
     assert json.loads(stagecut.export(plan, "json"))
     with pytest.raises(stagecut.InputError, match="did you mean"):
         plan.export("megatrn")
-    with pytest.raises(stagecut.InputError):
-        stagecut.solve(small, stages=2).export("megatron")
     written = stagecut.formulate(small, tmp_path / "chain.lp", stages=2)
     assert written.binaries > 0 and "unit of time" in (tmp_path / "chain.lp").read_text()
     with pytest.raises(stagecut.StagecutError):

@@ -1,0 +1,62 @@
+"""The options of a problem, as keywords. Written by `scripts/python-options`; do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict, Union
+
+
+class Problem(TypedDict, total=False):
+    """What may be asked of a network: the options of an instance file, and the flags of ``stagecut solve``.
+
+    What is left out, the network's own options and then the defaults decide.
+    """
+    all_stages: bool
+    """Ask for exactly that many non-empty stages"""
+    bandwidth: Union[float, str]
+    """Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s"""
+    communication: Literal["blocking", "overlapped", "ignored"]
+    """How transfers between stages cost time [default: blocking]"""
+    cuts: Literal["tied", "separate"]
+    """Whether a layer's forward and backward pass share a stage [default: tied]"""
+    device_kinds: Sequence[str]
+    """Use only these device kinds, separated by commas"""
+    devices: int
+    """Plan as if there were so many devices of the kind, alike [default: its count]"""
+    groups: Literal["given", "assign"]
+    """Which devices form a worker [default: given]"""
+    memory_limit: Union[Union[int, str], Literal["none"]]
+    """Memory of every stage in bytes, or with a unit such as 16GB, or `none` [default: that of the device kind]"""
+    micro_batches: int
+    """Micro-batches of one iteration, for `objective="iteration"` or `formula` and for the memory of GPipe"""
+    mode: Literal["training", "inference"]
+    """Train (forward and backward) or only infer [default: training where backward times exist]"""
+    objective: Literal["period", "iteration", "formula"]
+    """What to minimise [default: period]"""
+    optimizer: Literal["sgd", "momentum", "adam"]
+    """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
+    optimizer_sharding: Literal["none", "zero1"]
+    """Whether the replicas of a stage share out the state of the optimiser [default: none]"""
+    precision: Literal["uniform", "fp32", "bf16-mixed", "fp16-mixed"]
+    """Numbers that training keeps for each parameter [default: uniform; for networks of 16 bits whose stages have
+    modes: mixed]"""
+    recompute: str
+    """What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose`
+    [default: none]"""
+    replicas: Union[int, str, Sequence[object]]
+    """Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]"""
+    schedule: Literal["gpipe", "1f1b", "pipedream", "concurrent"]
+    """Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]"""
+    share_parts: int
+    """Allow shares in so many equal parts only, as GPU partitioning does [default: any share]"""
+    shares: Literal["even", "theorem", "global", "best"]
+    """How concurrent workers split their resources between the two [default: best]"""
+    stages: int
+    """Most stages the pipeline may have, a device each [default: the number of devices]"""
+    synchronization: Literal["none", "ring"]
+    """How the devices of a group keep their weights equal [default: none]"""
+    tensor: Union[int, str, Sequence[object]]
+    """Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for
+    [default: 1]"""
+    worker: Literal["sequential", "concurrent"]
+    """How a worker runs forward and backward propagation [default: sequential, or as the schedule says]"""

@@ -94,6 +94,8 @@
 //! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside` |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
 //! | a command | `cli` |
+//! | what the Python package calls | `embedded`: commands as functions of documents; the package itself is in `python/` |
+//! | how a copy of the program is started | [`program`] |
 //!
 //! # Four changes
 //!

@@ -4,7 +4,6 @@
 //! which words it becomes `stagecut`.
 
 use std::ffi::OsString;
-use std::io;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -34,7 +33,7 @@ pub(crate) fn known() -> Option<Command> {
 ///
 /// Where the system does not tell which program this is.
 #[cfg(feature = "cli")]
-pub(crate) fn command() -> io::Result<Command> {
+pub(crate) fn command() -> std::io::Result<Command> {
     match known() {
         Some(command) => Ok(command),
         None => Ok(Command::new(std::env::current_exe()?)),

@@ -53,9 +53,10 @@ test-slurm: build ## Run a study as a Slurm job array on this machine
 	scripts/test-slurm
 
 lint: setup ## Check format, warnings and docs
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- --deny warnings
 	cargo clippy --release --locked --no-default-features --features onnx --lib -- --deny warnings
+	cargo clippy --release --locked --package stagecut-python -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' cargo doc --release --locked --no-deps
 
 bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md

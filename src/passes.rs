@@ -21,11 +21,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Its part of a layer's times.
+    /// Its part of a layer's times. Nothing that is placed has a part of a backward pass alone.
     pub(crate) fn times(self, times: Times) -> Times {
         Times {
             forward_ns: if self.forward { times.forward_ns } else { 0 },
             backward_ns: if self.backward { times.backward_ns } else { 0 },
+            weight_ns: 0,
         }
     }
 }

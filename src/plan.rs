@@ -4,6 +4,7 @@ pub mod bare;
 mod modal;
 mod read;
 pub mod split;
+mod weights;
 
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
@@ -197,6 +198,10 @@ pub struct PlanStage {
     pub forward_ms: f64,
     /// Time of backward propagation, likewise.
     pub backward_ms: f64,
+    /// The part of `backward_ms` that is gradients of weights, for which no other stage waits: `backward_ms` includes it. Absent
+    /// where no layer of the network says, in inference, and for workers that run both phases at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_ms: Option<f64>,
     /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
     pub communication_ms: f64,
     /// The same transfers by phase and direction; absent where nothing is moved.
@@ -405,6 +410,8 @@ pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
 /// What runs a stage, and what it costs there.
 struct Staffed {
     devices: Vec<String>,
+    /// The kinds of these devices, and how fast all of a kind are in backward propagation.
+    rates: Vec<(usize, f64)>,
     shares: BTreeMap<String, f64>,
     load_ns: u64,
     cost: StageCost,
@@ -421,6 +428,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let settings = &problem.settings;
     let trains = settings.mode.trains();
+    let splits = weights::are_told(instance, settings);
     let mut layers = vec![[Vec::new(), Vec::new()]; used];
     for (item, &stage) in assignment.iter().enumerate() {
         layers[stage][0].extend(&problem.items[item].layers);
@@ -435,6 +443,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
     };
     let stage = |(k, ([forward, backward], staffed)): (usize, (&mut [Vec<usize>; 2], Staffed))| PlanStage {
         index: k + 1,
+        weight_ms: splits.then(|| settings.ms(weights::weight_ns(instance, backward, &staffed))),
         forward: names(forward),
         backward: names(backward),
         devices: staffed.devices,
@@ -459,6 +468,7 @@ fn homogeneous(instance: &Instance, problem: &Problem, assignment: &Assignment, 
     let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
     let stage = |(k, (cost, moved)): (usize, (StageCost, StageCost))| Staffed {
         devices: vec![format!("{kind}:{}", k + 1)],
+        rates: vec![(problem.settings.kind, 1.0)],
         shares: BTreeMap::new(),
         load_ns: cost.load_ns(),
         cost,
@@ -502,6 +512,7 @@ fn heterogeneous(problem: &Problem, workers: &Workers, allocation: &Allocation) 
         };
         Staffed {
             devices,
+            rates: weights::rates(workers, choice),
             shares: keys.zip(load.levels.iter().map(|level| level.share)).collect(),
             load_ns,
             cost: load.cost,

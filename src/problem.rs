@@ -400,6 +400,7 @@ fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
     Some(Times {
         forward_ns: sum.forward_ns + times.forward_ns,
         backward_ns: sum.backward_ns + times.backward_ns,
+        weight_ns: sum.weight_ns + times.weight_ns,
     })
 }
 

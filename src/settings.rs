@@ -220,6 +220,7 @@ impl Settings {
             Mode::Training => times,
             Mode::Inference => Times {
                 backward_ns: 0,
+                weight_ns: 0,
                 ..times
             },
         })
@@ -231,6 +232,7 @@ impl Settings {
         times.fold(Times::default(), |longest, times| Times {
             forward_ns: longest.forward_ns.max(times.forward_ns),
             backward_ns: longest.backward_ns.max(times.backward_ns),
+            weight_ns: longest.weight_ns.max(times.weight_ns),
         })
     }
 

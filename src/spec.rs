@@ -71,9 +71,13 @@ pub struct LayerSpec {
     /// Forward time in ms on every device kind not listed in `times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_ms: Option<f64>,
-    /// Backward time in ms on every device kind not listed in `times`.
+    /// Backward time in ms on every device kind not listed in `times`: the gradients of the input and of the weights together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<f64>,
+    /// The part of `backward_ms` that is gradients of weights, in ms: `backward_ms` includes it. Where nothing is said, the backward
+    /// pass is in one piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_ms: Option<f64>,
     /// Measured times by device kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, TimesSpec>,
@@ -123,6 +127,9 @@ pub struct ModeSpec {
     /// Backward time of a micro-batch in ms, with what is computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<f64>,
+    /// The part of `backward_ms` that is gradients of weights, in ms, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_ms: Option<f64>,
     /// Measured times by device kind, as of a layer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, TimesSpec>,
@@ -165,6 +172,9 @@ pub struct TimesSpec {
     /// Backward time in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ms: Option<f64>,
+    /// The part of `backward_ms` that is gradients of weights, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_ms: Option<f64>,
 }
 
 /// Work of a layer, for the roofline model: a pass takes as long as its arithmetic or its memory traffic, whichever is
@@ -184,6 +194,12 @@ pub struct WorkSpec {
     /// Bytes that the backward pass reads and writes.
     #[serde(default)]
     pub backward_bytes: f64,
+    /// Of `backward_flops`, those of the gradients of weights.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weight_flops: f64,
+    /// Of `backward_bytes`, those of the gradients of weights.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub weight_bytes: f64,
 }
 
 /// A tensor: one producer, many consumers.

@@ -374,7 +374,7 @@ fn chain(times_ms: &[f64], kinds: &[(f64, usize)], pipeline: PipelineOptions) ->
             .map(|&(rate, _)| {
                 let times = TimesSpec {
                     forward_ms: Some(ms / rate),
-                    backward_ms: None,
+                    ..TimesSpec::default()
                 };
                 (format!("rate {rate}"), times)
             })

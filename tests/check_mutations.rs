@@ -109,9 +109,12 @@ fn accepted(instance: &Instance, changed: &Value) -> Option<Plan> {
 fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
     let is_free = FREE.contains(&path.join(".").as_str())
         || path[0] == "statistics" && path.get(1).is_some_and(|name| name == "bounds_ms");
+    // A plan need not say what gradients of weights take.
+    let unsaid = |stage: usize| (changed.stages.get(stage)).is_some_and(|stage| stage.weight_ms.is_none());
     let plain = |plan: &Plan| {
         let mut plan = plan.clone();
-        for stage in &mut plan.stages {
+        for (k, stage) in plan.stages.iter_mut().enumerate() {
+            stage.weight_ms = stage.weight_ms.filter(|_| !unsaid(k));
             stage.forward.sort();
             stage.backward.sort();
             // A device of the same kind is as good, as long as no other stage has it.

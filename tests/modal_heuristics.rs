@@ -411,6 +411,7 @@ fn networks_without_modes_may_keep_inputs() {
     let times = Times {
         forward_ns: 3_000_000,
         backward_ns: 8_000_000,
+        weight_ns: 0,
     };
     assert_eq!((full.recompute.as_str(), full.times[0]), ("full", Some(times)));
     assert_eq!(

@@ -170,6 +170,21 @@ fn backward_is_twice_forward_only_for_inner_products() {
                 "Reshape" => assert_eq!((work.forward_bytes, work.backward_bytes), (0.0, 0.0)),
                 _ => {}
             }
+            // The first layer learns and hands nothing on; the others do both, where they have weights.
+            let weights = [
+                work.weight_flops / work.backward_flops,
+                work.weight_bytes / work.backward_bytes,
+            ];
+            match layer.operator.as_deref().unwrap() {
+                "Conv" | "Gemm" if i > 0 => assert_eq!(weights, [0.5; 2], "{name} {}", layer.id),
+                "Conv" => assert_eq!(weights, [1.0; 2], "{name}"),
+                _ => assert_eq!(
+                    (work.weight_flops, work.weight_bytes),
+                    (0.0, 0.0),
+                    "{name} {}",
+                    layer.id
+                ),
+            }
         }
         let instance = Instance::read(&model(name), None).unwrap();
         let first = instance.network.layers[0].times[0].unwrap();

@@ -34,6 +34,7 @@ fn plan(times: Times) -> Plan {
         load_ms: forward_ms + backward_ms,
         forward_ms,
         backward_ms,
+        weight_ms: None,
         communication_ms: 0.0,
         transfers: None,
         memory_bytes: 0,

@@ -108,8 +108,8 @@ def network(source: Any, *, cluster: Cluster | None = None, name: str | None = N
     ``cluster`` takes the place of its devices and links: the name of a preset, a file, or a dict. ``name`` is what reports
     call it, if it does not say itself.
 
-    Attributes of a node are those of a layer in a native instance: ``forward_ms``, ``backward_ms``, ``parameter_bytes``,
-    ``stash_bytes``, ``resident_bytes``, ``work``, ``times``, ``tie``, ``modes`` and so on, and beside them ``output_bytes``:
+    Attributes of a node are those of a layer in a native instance: ``forward_ms``, ``backward_ms`` and the ``weight_ms`` of
+    it, ``parameter_bytes``, ``stash_bytes``, ``resident_bytes``, ``work``, ``times``, ``tie``, ``modes`` and so on, and beside them ``output_bytes``:
     the size of one tensor that all successors read. An edge with ``bytes`` or ``transfer_ms`` is a tensor of its own; edges
     that leave a node with the same ``tensor`` are one. Attributes of the graph are ``name``, ``precision``, ``cluster`` and
     ``pipeline``.

@@ -51,6 +51,8 @@ class Stage:
     """Shares of forward propagation by resource; empty for sequential workers."""
     mode: Mapping[str, Any] | None = None
     """Tensor degree, replicas and recomputation; ``None`` where stages have no modes."""
+    weight_ms: float | None = None
+    """The part of ``backward_ms`` that is gradients of weights; ``None`` where no layer says what they take."""
 
     @staticmethod
     def _of(document: Mapping[str, Any]) -> Stage:

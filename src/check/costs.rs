@@ -79,8 +79,10 @@ fn elsewhere(home: usize, mut stages: BTreeSet<usize>) -> Vec<usize> {
 
 /// What the layers of every stage come to.
 pub(super) struct Sums {
-    /// Forward and backward times by kind, in ns.
+    /// Forward and backward times by kind, in ticks.
     times: Vec<BTreeMap<usize, [u128; 2]>>,
+    /// The part of the backward times that is gradients of weights.
+    weights: Vec<BTreeMap<usize, u128>>,
     pub(super) bytes: Vec<u128>,
     /// Parameters that lie with their backward pass.
     parameter_bytes: Vec<u128>,
@@ -113,7 +115,8 @@ impl Checker<'_> {
         }
         self.devices_at_work(&mut forward, &mut backward, &sums.parameter_bytes);
         for (k, stage) in plan.stages.iter().enumerate() {
-            self.stated_times((k, stage), &forward[k], &backward[k], is_known[k]);
+            let weights = self.weights(k, &sums, backward[k].work);
+            self.stated_times((k, stage), [&forward[k], &backward[k]], weights, is_known[k]);
             self.memory((k, stage), sums.bytes[k]);
         }
         if is_known.contains(&false) {
@@ -129,6 +132,7 @@ impl Checker<'_> {
     pub(super) fn sums(&self, stages: usize) -> Sums {
         let mut sums = Sums {
             times: vec![BTreeMap::new(); stages],
+            weights: vec![BTreeMap::new(); stages],
             bytes: vec![0; stages],
             parameter_bytes: vec![0; stages],
         };
@@ -145,6 +149,7 @@ impl Checker<'_> {
                     let times = self.layer(at).times[kind].unwrap_or_default();
                     let sum = sums.times[k].entry(kind).or_default();
                     sum[pass] += self.ticks([times.forward_ns, times.backward_ns][pass]);
+                    *sums.weights[k].entry(kind).or_default() += self.ticks([0, times.weight_ns][pass]);
                 }
             }
             self.hold(at, places, stages, &mut sums.bytes);
@@ -155,11 +160,56 @@ impl Checker<'_> {
         sums
     }
 
+    /// What of a stage's backward work is gradients of weights, in ms; `None` where no layer says or no pass is split.
+    ///
+    /// Each device spends the same part of its time on them as all layers of the stage do on its kind. Devices of several kinds share
+    /// every micro-batch by how fast they are, and count by these shares.
+    fn weights(&self, k: usize, sums: &Sums, work: u128) -> Option<f64> {
+        let (settings, kinds) = (self.settings, &self.instance.cluster.kinds);
+        let is_told = settings.mode.trains()
+            && settings.worker == WorkerMode::Sequential
+            && self.instance.network.splits_backward();
+        if !is_told {
+            return None;
+        }
+        if !settings.heterogeneous {
+            return Some(self.ms(sums.weights[k].values().sum()));
+        }
+        let sums_on = |kind: usize| {
+            let backward = sums.times[k].get(&kind).map_or(0, |times| times[BACKWARD]);
+            [sums.weights[k].get(&kind).copied().unwrap_or(0), backward]
+        };
+        if let (Some((&kind, _)), 1) = (self.staff[k].first_key_value(), self.staff[k].len()) {
+            let [weight, backward] = sums_on(kind);
+            return Some(
+                self.ms((work.saturating_mul(weight).saturating_add(backward / 2))
+                    .checked_div(backward)
+                    .unwrap_or(0)),
+            );
+        }
+        let (mut all, mut of_weights) = (0.0, 0.0);
+        for (&kind, &devices) in &self.staff[k] {
+            let [weight, backward] = sums_on(kind).map(|ticks| ticks as f64);
+            if backward == 0.0 {
+                return Some(0.0);
+            }
+            let resources = &kinds[kind].resources;
+            let rate: f64 = resources.iter().map(|resource| resource.backward_rate).sum();
+            let rate = if resources.is_empty() { 1.0 } else { rate };
+            let share = devices as f64 * rate / backward;
+            all += share;
+            of_weights += share * (weight / backward);
+        }
+        // A stage without devices has none to be told of.
+        let part = if all > 0.0 { of_weights / all } else { 0.0 };
+        Some(self.ms((work as f64 * part).round() as u128))
+    }
+
     fn stated_times(
         &mut self,
         (k, stage): (usize, &PlanStage),
-        forward: &Load,
-        backward: &Load,
+        [forward, backward]: [&Load; 2],
+        weights: Option<f64>,
         has_times: bool,
     ) {
         let moved = |load: &Load| Moved {
@@ -173,6 +223,7 @@ impl Checker<'_> {
         let figures = Figures {
             forward_ms: self.ms(forward.work),
             backward_ms: self.ms(backward.work),
+            weight_ms: weights,
             load_ms: self.ms(self.load(forward, backward)),
             communication_ms: self.ms(both.moved(self.settings.communication)),
             transfers: Transfers {
@@ -196,10 +247,13 @@ impl Checker<'_> {
         self.figures[k] = figures;
         let stated = stage.transfers.unwrap_or_default();
         let own = figures.transfers;
+        let weight_ms = figures.weight_ms.unwrap_or(0.0);
         let work = [
             ("forward_ms", stage.forward_ms, figures.forward_ms),
             ("backward_ms", stage.backward_ms, figures.backward_ms),
             ("load_ms", stage.load_ms, figures.load_ms),
+            // A plan need not say it.
+            ("weight_ms", stage.weight_ms.unwrap_or(weight_ms), weight_ms),
         ];
         let moved = [
             (

@@ -49,6 +49,8 @@ pub struct Figures {
     pub forward_ms: f64,
     /// Backward propagation in ms.
     pub backward_ms: f64,
+    /// The part of it that is gradients of weights, in ms; absent where nobody says.
+    pub weight_ms: Option<f64>,
     /// Work and blocking transfers in ms.
     pub load_ms: f64,
     /// Transfers in ms.

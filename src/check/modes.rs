@@ -27,6 +27,7 @@ struct Placed {
 struct Sum {
     forward_ns: f64,
     backward_ns: f64,
+    weight_ns: f64,
     /// Received and sent, forward and backward.
     moved_ns: [[f64; 2]; 2],
     gradient_bytes: f64,
@@ -259,6 +260,7 @@ impl Checker<'_> {
             let times = mode.times[settings.kind].unwrap_or_default();
             sum.forward_ns += times.forward_ns as f64;
             sum.backward_ns += if trains { times.backward_ns as f64 } else { 0.0 };
+            sum.weight_ns += if trains { times.weight_ns as f64 } else { 0.0 };
             let group = mode.tensor as f64;
             let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
             let [first, _] = placed[k].devices;
@@ -381,6 +383,7 @@ impl Checker<'_> {
         let figures = Figures {
             forward_ms: forward,
             backward_ms: backward,
+            weight_ms: (trains && self.instance.network.splits_backward()).then(|| shared(sum.weight_ns)),
             load_ms,
             communication_ms: moved,
             transfers: Transfers {

@@ -56,6 +56,7 @@ pub(super) fn stages(
             load_ms: 0.0,
             forward_ms: 0.0,
             backward_ms: 0.0,
+            weight_ms: None,
             communication_ms: 0.0,
             transfers: None,
             memory_bytes: 0,

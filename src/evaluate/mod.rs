@@ -134,6 +134,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         let Figures {
             forward_ms,
             backward_ms,
+            weight_ms,
             load_ms,
             communication_ms,
             transfers,
@@ -143,6 +144,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         } = *figures;
         stage.forward_ms = forward_ms;
         stage.backward_ms = backward_ms;
+        stage.weight_ms = weight_ms;
         stage.load_ms = load_ms;
         stage.communication_ms = communication_ms;
         stage.transfers = (transfers != Transfers::default()).then_some(transfers);

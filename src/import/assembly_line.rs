@@ -48,7 +48,7 @@ pub(super) fn read_workers(source: &Source) -> Imported {
             .map(|(worker, &forward_ms)| {
                 let times = TimesSpec {
                     forward_ms,
-                    backward_ms: None,
+                    ..TimesSpec::default()
                 };
                 (name(worker), times)
             })

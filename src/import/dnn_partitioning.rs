@@ -109,12 +109,12 @@ fn layer(node: &Node) -> LayerSpec {
     let backward = node.is_backward_node.is_set();
     let times = |ms: f64| match backward {
         true => TimesSpec {
-            forward_ms: None,
             backward_ms: Some(ms),
+            ..TimesSpec::default()
         },
         false => TimesSpec {
             forward_ms: Some(ms),
-            backward_ms: None,
+            ..TimesSpec::default()
         },
     };
     let mut by_kind = BTreeMap::from([("cpu".to_owned(), times(node.cpu_latency))]);

@@ -213,7 +213,7 @@ fn spec(rows: &[Row], memory: &[f64]) -> InstanceSpec {
             .map(|(k, &ms)| {
                 let times = TimesSpec {
                     forward_ms: Some(ms),
-                    backward_ms: None,
+                    ..TimesSpec::default()
                 };
                 (kind(k), times)
             })

@@ -4,7 +4,7 @@ use super::build::{Checks, Rates};
 use super::modes;
 use crate::fault::{FaultKind, closest};
 use crate::network::{Layer, Times};
-use crate::spec::{LayerSpec, WorkSpec};
+use crate::spec::{LayerSpec, TimesSpec, WorkSpec};
 
 impl Checks {
     /// A layer with its times on every kind of device.
@@ -61,7 +61,7 @@ impl Checks {
 
     /// Names of device kinds: wrong where a layer has only times on kinds, and none of these is known.
     fn measured_kinds(&mut self, at: &str, spec: &LayerSpec, known: &[String]) {
-        let has_others = spec.forward_ms.is_some() || spec.backward_ms.is_some() || spec.work.is_some();
+        let has_others = has_times(spec) || spec.work.is_some();
         if has_others || spec.times.keys().any(|kind| known.contains(kind)) {
             return;
         }
@@ -84,6 +84,8 @@ impl Checks {
             ("forward_bytes", spec.forward_bytes),
             ("backward_flops", spec.backward_flops),
             ("backward_bytes", spec.backward_bytes),
+            ("weight_flops", spec.weight_flops),
+            ("weight_bytes", spec.weight_bytes),
         ];
         for (field, found) in amounts {
             if !(found.is_finite() && found >= 0.0) {
@@ -91,39 +93,80 @@ impl Checks {
                 self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
             }
         }
+        let parts = [
+            ("flops", spec.weight_flops, spec.backward_flops),
+            ("bytes", spec.weight_bytes, spec.backward_bytes),
+        ];
+        for (unit, weight, backward) in parts
+            .into_iter()
+            .filter(|(_, weight, backward)| weight > backward)
+        {
+            self.more_than_backward(at, unit, [weight, backward]);
+        }
+    }
+
+    /// Gradients of weights that are more than the backward pass which they are a part of.
+    fn more_than_backward(&mut self, at: &str, unit: &str, [weight, backward]: [f64; 2]) {
+        self.add(
+            format!("{at}.weight_{unit}"),
+            FaultKind::Conflict {
+                found: format!("{weight}, more than the {backward} of `backward_{unit}`"),
+                expected: format!("at most `backward_{unit}`, which includes the gradients of weights"),
+                remedy: format!("give in `backward_{unit}` both gradients together"),
+            },
+        );
     }
 
     /// Times on one kind: measured there, else measured for any kind, else from work and rates.
     pub(super) fn times(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Option<Times> {
         let profile = &rates.profiles[kind];
-        let (place, forward_ms, backward_ms) = match spec.times.get(profile) {
-            Some(times) => (
-                format!("{at}.times.{profile}"),
-                times.forward_ms,
-                times.backward_ms,
-            ),
-            None if spec.forward_ms.is_some() || spec.backward_ms.is_some() => {
-                (at.to_owned(), spec.forward_ms, spec.backward_ms)
-            }
+        let (place, said) = match spec.times.get(profile) {
+            Some(times) => (format!("{at}.times.{profile}"), times.clone()),
+            None if has_times(spec) => (at.to_owned(), own_times(spec)),
             None => {
                 let work = spec.work.as_ref()?;
                 let (flops_per_s, memory_bytes_per_s) =
                     (rates.flops_per_s[kind]?, rates.memory_bytes_per_s[kind]?);
-                let (forward_ms, backward_ms) = roofline_ms(work, flops_per_s, memory_bytes_per_s);
-                (format!("{at}.work"), Some(forward_ms), Some(backward_ms))
+                let times = roofline(work, flops_per_s, memory_bytes_per_s);
+                (format!("{at}.work"), times)
             }
         };
         let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
-        Some(Times {
-            forward_ns: read("forward_ms", forward_ms),
-            backward_ns: read("backward_ms", backward_ms),
-        })
+        let times = Times {
+            forward_ns: read("forward_ms", said.forward_ms),
+            backward_ns: read("backward_ms", said.backward_ms),
+            weight_ns: read("weight_ms", said.weight_ms),
+        };
+        let both = [said.weight_ms, said.backward_ms].map(Option::unwrap_or_default);
+        // A backward time that is none has been told so.
+        if times.weight_ns > times.backward_ns && both[1] >= 0.0 {
+            self.more_than_backward(&place, "ms", both);
+        }
+        Some(times)
     }
 }
 
-/// Forward and backward time in ms: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman,
-/// D. Patterson, *Roofline: an insightful visual performance model*, CACM 52(4), 2009).
-fn roofline_ms(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> (f64, f64) {
+/// Whether a layer says times of its own, for kinds that it does not name.
+pub(super) fn has_times(spec: &LayerSpec) -> bool {
+    let times = [spec.forward_ms, spec.backward_ms, spec.weight_ms];
+    times.iter().any(Option::is_some)
+}
+
+fn own_times(spec: &LayerSpec) -> TimesSpec {
+    TimesSpec {
+        forward_ms: spec.forward_ms,
+        backward_ms: spec.backward_ms,
+        weight_ms: spec.weight_ms,
+    }
+}
+
+/// The times of work: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman, D. Patterson, *Roofline: an
+/// insightful visual performance model*, CACM 52(4), 2009).
+///
+/// The gradients of weights have a roofline of their own, which is no longer than that of the whole backward pass, since neither
+/// their arithmetic nor their traffic is more. Those of the input take what is left: where one of the two is bound by arithmetic and
+/// the other by memory, that is less than they would take alone.
+fn roofline(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> TimesSpec {
     let ms = |flops: f64, bytes: f64| {
         let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
         // NaN must reach the check of the caller, and f64::max would drop it.
@@ -133,8 +176,10 @@ fn roofline_ms(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> (f
             seconds[1]
         }
     };
-    (
-        ms(work.forward_flops, work.forward_bytes),
-        ms(work.backward_flops, work.backward_bytes),
-    )
+    let weight_ms = ms(work.weight_flops, work.weight_bytes);
+    TimesSpec {
+        forward_ms: Some(ms(work.forward_flops, work.forward_bytes)),
+        backward_ms: Some(ms(work.backward_flops, work.backward_bytes)),
+        weight_ms: Some(weight_ms),
+    }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::build::{Checks, Rates};
+use super::layers::has_times;
 use crate::fault::FaultKind;
 use crate::network::LayerMode;
 use crate::recompute;
@@ -11,10 +12,7 @@ use crate::spec::{LayerSpec, ModeSpec};
 
 /// What a layer is without modes: where its own fields give no time, its first mode of degree 1, or else its first.
 pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
-    let has_times = spec.forward_ms.is_some()
-        || spec.backward_ms.is_some()
-        || spec.work.is_some()
-        || !spec.times.is_empty();
+    let has_times = has_times(spec) || spec.work.is_some() || !spec.times.is_empty();
     let on_one_device = |mode: &&ModeSpec| mode.tensor.unwrap_or(1) == 1;
     let Some(mode) = spec.modes.iter().find(on_one_device).or(spec.modes.first()) else {
         return Cow::Borrowed(spec);
@@ -37,6 +35,7 @@ fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
         operator: spec.operator.clone(),
         forward_ms: mode.forward_ms,
         backward_ms: mode.backward_ms,
+        weight_ms: mode.weight_ms,
         times: mode.times.clone(),
         work: mode.work.clone(),
         tie: spec.tie.clone(),

@@ -1,13 +1,13 @@
 //! Whether rates of devices hold for the numbers that a network computes with.
 
+use super::layers::has_times;
 use crate::precision::Precision;
 use crate::spec::{DeviceKindSpec, InstanceSpec, LayerSpec};
 
 /// Whether a layer's time on a kind comes from its work and the rates of the kind.
 pub(super) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {
     let profile = kind.profile.as_ref().unwrap_or(&kind.name);
-    let is_measured =
-        layer.times.contains_key(profile) || layer.forward_ms.is_some() || layer.backward_ms.is_some();
+    let is_measured = layer.times.contains_key(profile) || has_times(layer);
     layer.work.is_some() && kind.flops_per_s.is_some() && !is_measured
 }
 

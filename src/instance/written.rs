@@ -65,6 +65,7 @@ impl Instance {
                 .collect(),
             forward_ms: own.forward_ms,
             backward_ms: own.backward_ms,
+            weight_ms: own.weight_ms,
             times: by_kind,
             ..LayerSpec::default()
         }
@@ -75,6 +76,7 @@ impl Instance {
         let spec = |times: &Times| TimesSpec {
             forward_ms: (!backward).then_some(ns_to_ms(times.forward_ns)),
             backward_ms: Some(ns_to_ms(times.backward_ns)),
+            weight_ms: (times.weight_ns > 0).then_some(ns_to_ms(times.weight_ns)),
         };
         if let [Some(only)] = times {
             return (spec(only), BTreeMap::new());
@@ -98,6 +100,7 @@ impl Instance {
             recompute: Some(mode.recompute.clone()),
             forward_ms: own.forward_ms,
             backward_ms: own.backward_ms,
+            weight_ms: own.weight_ms,
             times: by_kind,
             work: None,
             parameter_bytes: mode.parameter_bytes as f64,

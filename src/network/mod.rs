@@ -111,8 +111,11 @@ impl Layer {
 pub struct Times {
     /// Forward propagation.
     pub forward_ns: u64,
-    /// Backward propagation.
+    /// Backward propagation: the gradients of the input and of the weights.
     pub backward_ns: u64,
+    /// The part of it that is gradients of weights; 0 for a backward pass in one piece. What finds a plan never asks for it: a
+    /// device does both parts for every micro-batch, whatever the order.
+    pub weight_ns: u64,
 }
 
 impl Times {
@@ -121,6 +124,7 @@ impl Times {
         Self {
             forward_ns: self.forward_ns * by,
             backward_ns: self.backward_ns * by,
+            weight_ns: self.weight_ns * by,
         }
     }
 }
@@ -148,6 +152,14 @@ pub enum Size {
 }
 
 impl Network {
+    /// Whether some layer says which part of its backward pass is gradients of weights, on some device kind.
+    pub fn splits_backward(&self) -> bool {
+        let splits = |times: &[Option<Times>]| times.iter().flatten().any(|times| times.weight_ns > 0);
+        let of_layer =
+            |layer: &Layer| splits(&layer.times) || layer.modes.iter().any(|mode| splits(&mode.times));
+        self.layers.iter().any(of_layer)
+    }
+
     /// Whether the file carries backward operators as layers of their own.
     pub fn has_explicit_backward(&self) -> bool {
         self.layers.iter().any(|layer| layer.backward)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Moved, PlanMode, PlanStage, Transfers};
+use super::{Moved, PlanMode, PlanStage, Transfers, weights};
 use crate::cost;
 use crate::cost::allocation::Allocation;
 use crate::instance::Instance;
@@ -81,6 +81,7 @@ impl Lift<'_> {
             load_ms: settings.ms(cost.period()),
             forward_ms: shared(cost.forward) + in_passes[0],
             backward_ms: shared(cost.backward) + in_passes[1],
+            weight_ms: weights::are_told(self.instance, settings).then(|| shared(self.weight_ticks(&all))),
             communication_ms: shared(cost.transfers()) + ring_ms,
             transfers: transfers(cost.moved, shared, ring_ms),
             memory_bytes: cost.memory_bytes,
@@ -92,6 +93,16 @@ impl Lift<'_> {
                 recomputed: self.recomputed(&all),
             }),
         }
+    }
+
+    /// Gradients of weights of these layers on a replica, in their modes.
+    fn weight_ticks(&self, layers: &[usize]) -> u64 {
+        let settings = &self.problem.settings;
+        let of = |&layer: &usize| {
+            let modes = self.instance.network.layers[layer].modes();
+            modes[self.chosen.layers[layer]].times[settings.kind].map_or(0, |times| times.weight_ns)
+        };
+        settings.ticks_per_ns * layers.iter().map(of).sum::<u64>()
     }
 
     fn names(&self, layers: &[usize]) -> Vec<String> {

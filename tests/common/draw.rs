@@ -46,7 +46,26 @@ pub fn draw(name: String, seed: u64, scope: Scope) -> InstanceSpec {
         separate: training && scope.cuts.map_or_else(|| may(0.3), |cuts| cuts == Cuts::Separate),
         rng,
     };
-    draw.instance(name)
+    let mut spec = draw.instance(name);
+    if seed.is_multiple_of(2) {
+        add_weights(&mut spec.network.layers);
+    }
+    spec
+}
+
+/// Gradients of weights: none of a backward pass, a part, or all of it. They are not drawn, so that problems are the same without them.
+pub fn add_weights(layers: &mut [LayerSpec]) {
+    let parts = [0.5, 0.0, 1.0, 0.3].into_iter().cycle();
+    for (layer, part) in layers.iter_mut().zip(parts) {
+        let of = |backward_ms: Option<f64>| backward_ms.map(|ms| (ms * part * 1e6).floor() / 1e6);
+        layer.weight_ms = of(layer.backward_ms);
+        for times in layer.times.values_mut() {
+            times.weight_ms = of(times.backward_ms);
+        }
+        for mode in &mut layer.modes {
+            mode.weight_ms = of(mode.backward_ms);
+        }
+    }
 }
 
 struct Draw {
@@ -243,6 +262,7 @@ impl Draw {
                 let times = TimesSpec {
                     forward_ms: Some(self.ms(6)),
                     backward_ms: trains.then(|| self.ms(9)),
+                    ..TimesSpec::default()
                 };
                 if self.may(if only_some { 0.7 } else { 0.9 }) {
                     layer.times.insert(kind.name.clone(), times);
@@ -256,6 +276,7 @@ impl Draw {
             let times = TimesSpec {
                 forward_ms: layer.forward_ms.take(),
                 backward_ms: layer.backward_ms.take(),
+                ..TimesSpec::default()
             };
             layer.times.insert(kinds[0].name.clone(), times);
         }

@@ -15,7 +15,11 @@ use stagecut::spec::{
 
 /// A small problem with anything in it that modes know.
 pub fn random_modal(seed: u64) -> InstanceSpec {
-    Draw(ChaCha8Rng::seed_from_u64(seed)).spec()
+    let mut spec = Draw(ChaCha8Rng::seed_from_u64(seed)).spec();
+    if seed.is_multiple_of(2) {
+        super::draw::add_weights(&mut spec.network.layers);
+    }
+    spec
 }
 
 /// The same, but of every seven that have nodes, one has slower links inside of nodes than between them.

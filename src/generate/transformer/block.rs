@@ -11,6 +11,8 @@ pub(super) struct Operator {
     pub parameter_bytes: f64,
     /// How many times the FLOPs and bytes of the forward pass the backward one takes.
     pub backward: f64,
+    /// How many of these are gradients of parameters, for which no operator waits.
+    pub weight: f64,
     pub group: Group,
     /// Whether selective recomputation computes it again.
     pub is_core: bool,
@@ -175,6 +177,7 @@ impl Shape {
             parameter_bytes: inputs * outputs * self.precision_bytes,
             // One product for the input and one for the parameters.
             backward: 2.0,
+            weight: 1.0,
             group: Group::Split,
             is_core: false,
         }
@@ -265,7 +268,9 @@ impl Shape {
         };
         vec![Operator {
             parameter_bytes: (f64::from(vocabulary) + positions) * self.hidden * self.precision_bytes,
+            // Words have no gradient.
             backward: 2.0,
+            weight: 2.0,
             group: Group::Reduced,
             ..plain("output", &[], self.tokens() * self.hidden, self.state())
         }]
@@ -292,6 +297,7 @@ fn plain(name: &'static str, reads: &'static [&'static str], flops: f64, output_
         output_bytes,
         parameter_bytes: 0.0,
         backward: 1.0,
+        weight: 0.0,
         group: Group::Whole,
         is_core: false,
     }

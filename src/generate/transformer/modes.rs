@@ -10,6 +10,10 @@
 //! in 16 bits, of which 24 are split, beside the attention matrices where they are written. Korthikanti et al. count 34 with masks of
 //! dropout (10 whole and 24 split, equations 1 and 2), and without the outputs of `project` and `contract`. Computed again is the
 //! attention core (`selective`, their section 5) or all of a block from its input (`full`).
+//!
+//! Gradients of weights are half of what a product with parameters does backward, `24 s b h²` in a block whose MLP is four times as wide
+//! (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Table 1), all of an embedding's, and the updates, which wait for
+//! nothing else. Attention has no weights, and scales of normalisations go with the gradients of their inputs.
 
 use super::block::{Group, Operator, Shape};
 use crate::recompute;
@@ -114,11 +118,16 @@ impl<'a> Pieces<'a> {
                 Pass::Backward => {
                     work.backward_flops += op.backward * flops;
                     work.backward_bytes += op.backward * bytes;
+                    work.weight_flops += op.weight * flops;
+                    work.weight_bytes += op.weight * bytes;
                 }
                 Pass::Update => {
                     let numbers = parameter_bytes / self.shape.precision_bytes;
-                    work.backward_flops += UPDATE_TRAFFIC * numbers;
-                    work.backward_bytes += UPDATE_TRAFFIC * parameter_bytes;
+                    let (flops, bytes) = (UPDATE_TRAFFIC * numbers, UPDATE_TRAFFIC * parameter_bytes);
+                    work.backward_flops += flops;
+                    work.backward_bytes += bytes;
+                    work.weight_flops += flops;
+                    work.weight_bytes += bytes;
                 }
             }
         }

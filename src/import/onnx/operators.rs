@@ -23,7 +23,10 @@
 //!
 //! The reasons. A product has one backward product for each operand: the gradient of the weights, and of the input if
 //! something before it learns. The first layer reads the data, which nobody differentiates: its backward pass is one
-//! product, not two. An element-wise operator does about the same again, and its time is that of its bytes: the forward
+//! product, not two. Of the backward products of a layer that learns weights one is the gradient of the weights, for which no layer
+//! waits; what the first layer does backward is nothing else; products of two activations have none, nor have other operators, whose
+//! scales and shifts go with the gradients of their inputs (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Figure 1).
+//! An element-wise operator does about the same again, and its time is that of its bytes: the forward
 //! pass reads its inputs and writes its outputs; the backward pass reads the gradient and what was kept, and writes a
 //! gradient for each operand that has one. A product moves the operands of the forward product once for each backward
 //! one. Normalisations count statistics (4), normalising (2), scale and shift (2); backward two sums (5) and the

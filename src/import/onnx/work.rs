@@ -105,11 +105,32 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
             output_bytes + stash_bytes + parameter_bytes + gradient_bytes,
         ),
     };
+    let weights = part_of_weights(rule.backward, inputs);
+    work.weight_flops = weights * work.backward_flops;
+    work.weight_bytes = weights * work.backward_bytes;
     Cost {
         work,
         stash_bytes,
         has_rule: found.is_some(),
     }
+}
+
+/// The part of a backward pass that is gradients of weights: of a product, one for each operand that is weights; all of it where
+/// nothing else has a gradient; and none where the few numbers that an operator learns are of no account beside its activations, such
+/// as a scale.
+fn part_of_weights(backward: Flops, inputs: &[Option<Operand>]) -> f64 {
+    let is_activation = |operand: &&Operand| operand.has_gradient() && operand.is_activation();
+    if !inputs.iter().flatten().any(|operand| is_activation(&operand)) {
+        return 1.0;
+    }
+    if !matches!(backward, Flops::Product) {
+        return 0.0;
+    }
+    let products = inputs.iter().take(2).flatten();
+    let products = products.filter(|operand| operand.has_gradient());
+    let of_activations = products.clone().filter(is_activation).count();
+    let all = products.count().max(1);
+    1.0 - of_activations as f64 / all as f64
 }
 
 /// Whether a constant input holds statistics, which are measured and not learned.

@@ -279,6 +279,11 @@ fn a_heuristic_of_your_own() {
     run("examples/own-heuristic.md", 6);
 }
 
+#[test]
+fn which_order() {
+    run("examples/orders.md", 10);
+}
+
 /// The other tests are there.
 #[test]
 fn what_runs_elsewhere() {

@@ -76,10 +76,11 @@ fn what_moves_in_a_small_plan() {
 #[test]
 fn programs_hold_the_stages_of_the_plan() {
     let folder = solved();
-    for (target, template) in [
-        ("torch", include_str!("../src/export/templates/torch.py")),
-        ("onnx", include_str!("../src/export/templates/onnx.py")),
-    ] {
+    let run = include_str!("../src/export/templates/torch_run.py");
+    let torch = include_str!("../src/export/templates/torch.py")
+        .replace("# --- Here stands templates/torch_run.py ---\n", run);
+    let onnx = include_str!("../src/export/templates/onnx.py");
+    for (target, template) in [("torch", torch.as_str()), ("onnx", onnx)] {
         let program = export(&folder, "net.toml", target);
         let plan = plan_of(&program);
         assert_eq!(plan["mode"], "training");

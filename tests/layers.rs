@@ -65,7 +65,15 @@ const SEES_ONLY: &[(&str, &[&str])] = &[
     ),
     (
         "export",
-        &["fault", "instance", "network", "options", "plan", "units"],
+        &[
+            "fault",
+            "instance",
+            "network",
+            "options",
+            "plan",
+            "schedules",
+            "units",
+        ],
     ),
     ("hybrid", &[]),
     (

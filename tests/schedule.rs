@@ -110,6 +110,103 @@ fn orders_and_timelines_are_written() {
     assert_eq!(titles, 1 + 2 + 36);
 }
 
+/// The order of a rule takes what the table of rules says, is held against the bound of the best, and is read again from its file.
+#[test]
+fn an_order_that_is_there_is_timed() {
+    let folder = Folder::new();
+    let chunks = ["--micro-batches", "6", "--format", "json"];
+    let with = |flags: &[&str]| json(&folder.succeed(&[&EVEN_V[..], &chunks, flags].concat()));
+    let best = with(&[]);
+    let rules = best["rules"].as_array().expect("a list");
+    let mut timed = 0;
+    for rule in rules {
+        let name = rule["name"].as_str().expect("a name");
+        let given = with(&["--rule", name]);
+        assert_eq!(given["given"], name);
+        let iteration = &given["iteration"];
+        assert_eq!(iteration["iteration_ms"], rule["iteration_ms"], "{name}");
+        assert!(iteration["bound_ms"].as_f64() <= best["iteration"]["iteration_ms"].as_f64());
+        let is_proved = iteration["bound_ms"] == iteration["iteration_ms"];
+        assert_eq!(given["status"] == "optimal", is_proved, "{name}");
+        folder.succeed(
+            &[
+                &EVEN_V[..],
+                &["--micro-batches", "6", "--rule", name, "-o", "order.csv"],
+            ]
+            .concat(),
+        );
+        let again =
+            json(&folder.succeed(&[&EVEN_V[..], &["--order", "order.csv", "--format", "json"]].concat()));
+        assert_eq!(again["given"], "order.csv");
+        assert_eq!(again["iteration"], given["iteration"], "{name}");
+        timed += 1;
+    }
+    assert!(timed > 3, "only {timed}");
+    let text = folder.succeed(&[&EVEN_V[..], &["--order", "order.csv"]].concat());
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("37.0000 ms by `order.csv`, proved optimal"),
+        "{text}"
+    );
+}
+
+#[test]
+fn orders_of_other_pipelines_are_refused() {
+    let folder = solved();
+    folder.write("deadlock.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+    folder.write("split.csv", "0F0,0I0,0W0\n1F0,1I0,1W0\n");
+    folder.write("words.csv", "0F0,0B0\n1F0,1X0\n");
+    folder.write("full.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["--order", "deadlock.csv"],
+            &[
+                "1 fault in `deadlock.csv`",
+                "device 0 waits with `0B0` for `1B0` of device 1",
+            ],
+        ),
+        (
+            &["--order", "split.csv"],
+            &["gradients of inputs and weights apart", "--weight-share"],
+        ),
+        (&["--order", "words.csv"], &["line 2, column 5", "found `1X0`"]),
+        (&["--order", "absent.csv"], &["no readable file"]),
+        (
+            &["--order", "full.csv", "--room", "1"],
+            &["found `0F1`, with which device 0 would hold 2, expected at most 1"],
+        ),
+        (
+            &["--order", "full.csv", "--micro-batches", "3"],
+            &["found no `0F2`"],
+        ),
+        (
+            &["--order", "full.csv", "--devices", "1"],
+            &["found 2 orders, expected one for each of 1 devices"],
+        ),
+        (&["--rule", "zb-h1"], &["--rule zb-h1", "--weight-share"]),
+        (
+            &["--rule", "zb-v"],
+            &["2 chunks in a loop on 2 devices", "two chunks a device in a V"],
+        ),
+        (&["--rule", "zb-h3"], &["zb-h1"]),
+        (
+            &["--rule", "1f1b", "--order", "full.csv"],
+            &["cannot be used with"],
+        ),
+        (
+            &["--rule", "1f1b", "--objective", "peak"],
+            &["cannot be used with"],
+        ),
+        (&["--rule", "1f1b", "--time-limit", "3"], &["cannot be used with"]),
+    ];
+    for (flags, expected) in cases {
+        let run = folder.run(&[&["schedule", "plan.json"], *flags].concat());
+        command::refused(&run, expected);
+    }
+}
+
 #[test]
 fn memory_comes_from_the_instance() {
     let folder = solved();

@@ -237,7 +237,7 @@ fn orders_that_cannot_be_run_are_named() {
     let cases: [(String, &str); 7] = [
         (
             fault(&|_| {}, Some(1)),
-            "device 0 would hold 2 with `0F1`, expected at most 1",
+            "found `0F1`, with which device 0 would hold 2, expected at most 1",
         ),
         (
             fault(&|order| order.devices[1].truncate(3), None),
@@ -310,7 +310,8 @@ fn devices_that_wait_for_each_other_are_named() {
     let text = OrderFault::Deadlock(waits).to_string();
     assert_eq!(
         text,
-        "found a deadlock: device 0 waits with `0B0` for `1B0` of device 1, device 1 waits with `1F1` for `0F1` of device 0"
+        "found a deadlock (device 0 waits with `0B0` for `1B0` of device 1, device 1 waits with `1F1` for `0F1` of device 0), expected \
+an order in which no device waits for itself"
     );
 }
 
@@ -325,4 +326,75 @@ fn torch_reads_a_line_a_device() {
         order("zb-h1", &chunks, 2).to_torch_csv(),
         "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n"
     );
+}
+
+/// Whatever a rule writes is read again as it was; torch itself writes the same with other ends of lines, and pauses.
+#[test]
+fn an_order_is_read_as_it_was_written() {
+    let mut compared = 0;
+    for rule in RULES {
+        for (p, v, placement) in [
+            (1, 1, Placement::Loop),
+            (4, 1, Placement::Loop),
+            (4, 3, Placement::Loop),
+            (4, 2, Placement::V),
+        ] {
+            let chunks = even(p, v, placement, [1, 1, 1]);
+            let Some(order) = Shape::of(&chunks, 12).and_then(|shape| rule.order(&shape)) else {
+                continue;
+            };
+            let csv = order.to_torch_csv();
+            assert_eq!(Order::from_torch_csv(&csv).as_ref(), Ok(&order), "{csv}");
+            let by_torch = csv.replace('\n', "\r\n").replace(",0", ",, 0");
+            assert_eq!(
+                Order::from_torch_csv(&by_torch).as_ref(),
+                Ok(&order),
+                "{by_torch}"
+            );
+            assert_eq!(
+                (order.micro_batches(), order.splits()),
+                (12, rule.splits),
+                "{}",
+                rule.name
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 12, "only {compared}");
+}
+
+/// Every line with a fault is named, with the place of its first one.
+#[test]
+fn cells_that_are_no_operations_are_pointed_at() {
+    let faults = |text: &str| -> Vec<String> {
+        let faults = Order::from_torch_csv(text).expect_err("no order");
+        faults.iter().map(ToString::to_string).collect()
+    };
+    let expected = "expected chunk, phase and micro-batch, such as `0F0`";
+    assert_eq!(
+        faults("0F0,0SEND_F0\n1F0,1B0\n2F0, 2B,2C0\n"),
+        [
+            format!("line 1, column 5: found `0SEND_F0`, {expected}"),
+            format!("line 3, column 6: found `2B`, {expected}"),
+        ]
+    );
+    for word in [
+        "F0",
+        "0F",
+        "0f0",
+        "0F-1",
+        "+0F1",
+        "0F0B0",
+        "0ß0",
+        "(0F0;1B1)OVERLAP_F_B",
+        "0F99999999999999999999",
+    ] {
+        assert_eq!(
+            faults(word),
+            [format!("line 1, column 1: found `{word}`, {expected}")]
+        );
+    }
+    for nothing in ["", "\n\n", ",,\n,"] {
+        assert!(faults(nothing)[0].contains("found no operations"), "{nothing:?}");
+    }
 }

@@ -33,6 +33,9 @@ pub struct Answer {
     pub of: String,
     /// What was minimised.
     pub objective: Objective,
+    /// Whose order it is: a rule's name, or a file; absent where the best was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
     /// What was found.
     pub status: Status,
     /// Why the search stopped.
@@ -147,6 +150,7 @@ impl Answer {
             schema: SCHEMA,
             of: of.into(),
             objective,
+            given: None,
             status,
             stopped_by,
             placement: chunks.placement,
@@ -208,6 +212,32 @@ impl Answer {
         };
         answer.rules = found.rules.iter().map(rule).collect();
         Ok(answer)
+    }
+
+    /// What becomes of an order that is there already, held against what no order falls below.
+    ///
+    /// # Errors
+    ///
+    /// An order that cannot be run.
+    pub fn of_order(
+        of: &str,
+        chunks: &Chunks,
+        (given, order): (&str, &Order),
+        micro_batches: usize,
+    ) -> Result<Self, OrderFault> {
+        let ran = run(chunks, order, micro_batches)?;
+        let bound_ns = iteration::bound_ns(chunks, micro_batches);
+        let status = match ran.makespan_ns <= bound_ns {
+            true => Status::Optimal,
+            false => Status::Feasible,
+        };
+        let found = (status, StoppedBy::Completed);
+        Ok(Self {
+            given: Some(given.into()),
+            iteration: Some(Iteration::new(&ran, micro_batches, Some(bound_ns))),
+            splits_backward: order.splits(),
+            ..Self::new(of, chunks, Objective::Iteration, found)
+        })
     }
 
     /// The order of every device, where there is one.

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::export::Target;
+use crate::export::{Ordered, TARGETS, Target};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::plan::{self, Plan};
+use crate::schedules::read_order;
 
 use super::args::ExportArgs;
 use super::plans::accept;
@@ -22,7 +23,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
         instance.notes.iter().for_each(|note| output::note(note));
     }
     let plan = plan::read(&args.plan)?;
-    let text = exported(args.target, &instance, &plan, (&args.instance, &args.plan))?;
+    let paths = (args.instance.as_path(), args.plan.as_path());
+    let text = exported(args.target, &instance, &plan, paths, args.order.as_deref())?;
     output::write(&text, path)?;
     Ok(Ending::Done)
 }
@@ -33,6 +35,7 @@ pub(crate) fn exported(
     instance: &Instance,
     plan: &Plan,
     (instance_path, plan_path): (&Path, &Path),
+    order: Option<&Path>,
 ) -> Result<String, CliError> {
     let in_plan = |fault: Fault| CliError::from(InputError::in_file(plan_path, [fault]));
     if plan.stages.is_empty() {
@@ -44,5 +47,25 @@ pub(crate) fn exported(
         return Err(in_plan(Fault::new("stages", kind)));
     }
     accept(instance, instance_path, plan, plan_path)?;
-    (target.write)(instance, plan).map_err(in_plan)
+    let Some(path) = order else {
+        return (target.write)(instance, plan).map_err(in_plan);
+    };
+    let Some(write) = target.write_ordered else {
+        return Err(no_order(target));
+    };
+    let order = read_order(path)?;
+    let ordered = Ordered::new(plan, path.display().to_string(), order)
+        .map_err(|fault| InputError::in_file(path, [fault]))?;
+    write(instance, plan, &ordered).map_err(in_plan)
+}
+
+/// The refusal of an order by a framework that has one of its own.
+fn no_order(target: &Target) -> CliError {
+    let takers = TARGETS.iter().filter(|other| other.write_ordered.is_some());
+    let known: Vec<String> = takers.map(|other| format!("`{}`", other.name)).collect();
+    CliError::Usage(format!(
+        "found `--order` with `--to {}`, which takes no order, expected one of {}",
+        target.name,
+        known.join(", ")
+    ))
 }

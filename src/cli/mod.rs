@@ -12,6 +12,7 @@ mod error;
 pub(crate) mod evaluate;
 pub(crate) mod export;
 mod formulate;
+mod given_order;
 mod online;
 mod output;
 pub(crate) mod plans;

@@ -17,6 +17,7 @@ use crate::solver::SolverError;
 use crate::units::ms_to_ns;
 
 use super::args::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
+use super::given_order::{Given, GivenOrder};
 use super::plans::accept;
 use super::progress::{catch_interrupts, interrupt_control};
 use super::{CliError, Ending, output};
@@ -75,6 +76,8 @@ struct Question {
     slot_ns: u64,
     /// In slots, for the least peak.
     period: u64,
+    /// An order in place of the best.
+    given: Option<GivenOrder>,
 }
 
 impl Question {
@@ -95,13 +98,17 @@ impl Question {
             ));
         }
         let asked = &args.asked;
-        let objective = asked.objective.unwrap_or(match asked.micro_batches {
-            Some(_) => Objective::Iteration,
-            None => Objective::Peak,
-        });
+        let given = Given::read(&args.given)?;
+        let objective = asked
+            .objective
+            .unwrap_or(match asked.micro_batches.is_some() || given.is_some() {
+                true => Objective::Iteration,
+                false => Objective::Peak,
+            });
         refuse(asked, objective)?;
         let of_plan = plan.and_then(|plan| plan.problem.micro_batches);
-        let micro_batches = asked.micro_batches.map(u64::from).or(of_plan);
+        let of_order = given.as_ref().and_then(Given::micro_batches);
+        let micro_batches = asked.micro_batches.map(u64::from).or(of_order).or(of_plan);
         let micro_batches = micro_batches
             .unwrap_or_else(|| default_micro_batches(chunks.devices()))
             .max(1);
@@ -119,6 +126,9 @@ impl Question {
                 "found `--period` of {period} slots, expected {least} at least, which the busiest device needs for a micro-batch"
             )));
         }
+        let given = given
+            .map(|given| given.order(&chunks, micro_batches as usize))
+            .transpose()?;
         let question = Self {
             of: plan.map_or_else(|| "even chunks".into(), |plan| plan.instance.clone()),
             chunks,
@@ -126,6 +136,7 @@ impl Question {
             micro_batches: micro_batches as usize,
             slot_ns,
             period,
+            given,
         };
         question.check_size()?;
         Ok(question)
@@ -157,6 +168,9 @@ impl Question {
 
     fn answer(&self, control: &Control) -> Result<Answer, CliError> {
         let chunks = &self.chunks;
+        if let Some(given) = &self.given {
+            return Ok(given.run(&self.of, chunks, self.micro_batches)?);
+        }
         let found = match self.objective {
             Objective::Peak => cyclic::least_peak(chunks, self.slot_ns, self.period, control)?,
             Objective::Period => cyclic::least_period_within_room(chunks, self.slot_ns, control)?,

@@ -307,7 +307,7 @@ pub fn export(instance: &Instance, plan: &str, target: &str) -> Result<String, F
         InputError::option("target", FaultKind::UnknownValue { found, known })
     })?;
     let places = (Path::new("the network"), Path::new("the plan"));
-    Ok(cli::export::exported(target, instance, &plan, places)?)
+    Ok(cli::export::exported(target, instance, &plan, places, None)?)
 }
 
 /// What a program looks like in a file.

@@ -5,17 +5,36 @@
 //! Megatron builds the model itself, so the network must be a stack of equal blocks.
 
 use super::framework::{Stages, unsupported};
-use super::{Exported, megatron_modes, stack};
+use super::{Exported, Ordered, megatron_modes, stack};
 use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::network::Stack;
 use crate::plan::Plan;
+use crate::schedules::rules;
 
 /// The networks that Megatron builds.
 const BUILDS: &str = "one stack of equal transformer blocks, which is what Megatron builds";
 
 /// Writes the flags.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    flags(instance, plan, plan.stages.len())
+}
+
+/// Writes the flags where devices run several stages in turn. Megatron takes no order: it runs 1F1B, or interleaved 1F1B once its
+/// layout has more stages than there are devices.
+pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
+    let is_own = |name: &str| rules::find(name).is_some_and(|rule| ordered.is_of(rule));
+    match ["1f1b", "interleaved"].into_iter().any(is_own) {
+        true => flags(instance, plan, ordered.devices()),
+        false => Err(unsupported(
+            "the order".into(),
+            "another order than `1f1b` and `interleaved` of `stagecut schedule --rule`",
+            "one of these two, which is what Megatron runs; `--to torch` takes any",
+        )),
+    }
+}
+
+fn flags(instance: &Instance, plan: &Plan, devices: usize) -> Exported {
     let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
         true => Stages::in_modes(instance, plan)?,
         false => Stages::of(instance, plan)?,
@@ -42,7 +61,7 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     Ok(format!(
         "--num-layers {} --pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\"{modes}\n",
         stack.blocks.len(),
-        stages.count,
+        devices,
         symbols.join("|")
     ))
 }

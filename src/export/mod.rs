@@ -10,11 +10,14 @@ mod json;
 mod megatron;
 mod megatron_modes;
 mod onnx;
+mod ordered;
 mod served;
 mod stack;
 mod template;
 mod torch;
 mod torchtitan;
+
+pub use ordered::Ordered;
 
 use crate::fault::Fault;
 use crate::instance::Instance;
@@ -34,6 +37,8 @@ pub struct Target {
     pub extensions: &'static [&'static str],
     /// Writes a plan that has stages and passes the checker.
     pub write: fn(&Instance, &Plan) -> Exported,
+    /// The same with an order of operations, where the framework can be told one.
+    pub write_ordered: Option<fn(&Instance, &Plan, &Ordered) -> Exported>,
 }
 
 /// Every target.
@@ -43,54 +48,63 @@ pub const TARGETS: &[Target] = &[
         summary: "Python program that splits a PyTorch model for torch.distributed.pipelining",
         extensions: &["py"],
         write: torch::write,
+        write_ordered: Some(torch::write_ordered),
     },
     Target {
         name: "deepspeed",
         summary: "Python module with a DeepSpeed `PipelineModule` of the plan's partition",
         extensions: &["py"],
         write: deepspeed::write,
+        write_ordered: None,
     },
     Target {
         name: "megatron",
         summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of equal transformer blocks",
         extensions: &["txt"],
         write: megatron::write,
+        write_ordered: Some(megatron::write_ordered),
     },
     Target {
         name: "torchtitan",
         summary: "torchtitan's `module_fqns_per_model_part`, for stacks of transformer blocks",
         extensions: &["toml"],
         write: torchtitan::write,
+        write_ordered: Some(torchtitan::write_ordered),
     },
     Target {
         name: "vllm",
         summary: "vLLM's `VLLM_PP_LAYER_PARTITION`, for stacks of transformer blocks",
         extensions: &["sh"],
         write: served::vllm,
+        write_ordered: None,
     },
     Target {
         name: "sglang",
         summary: "SGLang's `SGLANG_PP_LAYER_PARTITION`, likewise",
         extensions: &["sh"],
         write: served::sglang,
+        write_ordered: None,
     },
     Target {
         name: "accelerate",
         summary: "device map of Hugging Face Accelerate, as JSON",
         extensions: &["json"],
         write: accelerate::write,
+        write_ordered: None,
     },
     Target {
         name: "onnx",
         summary: "Python program that writes one ONNX file a stage",
         extensions: &["py"],
         write: onnx::write,
+        write_ordered: None,
     },
     Target {
         name: "json",
         summary: "stages and the transfers between them, for programs of one's own; takes every plan",
         extensions: &["json"],
         write: json::write,
+        write_ordered: None,
     },
 ];
 

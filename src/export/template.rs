@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::Ordered;
 use crate::plan::Plan;
 
 /// The line of a template that the plan takes the place of.
@@ -12,6 +13,12 @@ const PLACE: &str = "\nPLAN = {}\n";
 pub(super) struct Planned<'a> {
     pub instance: &'a str,
     pub mode: String,
+    /// Those of the order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_batches: Option<usize>,
+    /// A line a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<Vec<String>>,
     pub stages: Vec<PlannedStage<'a>>,
 }
 
@@ -19,6 +26,9 @@ pub(super) struct Planned<'a> {
 #[derive(Serialize)]
 pub(super) struct PlannedStage<'a> {
     pub index: usize,
+    /// The line of the order that runs it, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
     pub devices: &'a [String],
     pub layers: &'a [String],
 }
@@ -28,6 +38,7 @@ impl<'a> Planned<'a> {
     pub(super) fn of(plan: &'a Plan) -> Self {
         let stages = plan.stages.iter().map(|stage| PlannedStage {
             index: stage.index,
+            rank: None,
             devices: &stage.devices,
             layers: &stage.forward,
         });
@@ -37,8 +48,22 @@ impl<'a> Planned<'a> {
                 .problem
                 .mode
                 .map_or_else(|| "training".into(), |mode| mode.to_string()),
+            micro_batches: None,
+            order: None,
             stages: stages.collect(),
         }
+    }
+
+    /// The same with an order.
+    pub(super) fn in_order(plan: &'a Plan, ordered: &Ordered) -> Self {
+        let mut planned = Self::of(plan);
+        for (stage, &rank) in planned.stages.iter_mut().zip(&ordered.ranks) {
+            stage.rank = Some(rank);
+        }
+        let csv = ordered.order.to_torch_csv();
+        planned.micro_batches = Some(ordered.micro_batches);
+        planned.order = Some(csv.lines().map(str::to_owned).collect());
+        planned
     }
 }
 

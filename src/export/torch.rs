@@ -1,13 +1,26 @@
 //! PyTorch: a program that captures the model with torch.export, as the profiler does, and cuts it at the plan's stages.
 
-use super::Exported;
 use super::framework::Stages;
 use super::template::{Planned, fill};
+use super::{Exported, Ordered};
 use crate::instance::Instance;
 use crate::plan::Plan;
+
+/// The line of the program that the part which runs it takes the place of.
+const RUN: &str = "# --- Here stands templates/torch_run.py ---\n";
 
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     Stages::of(instance, plan)?;
-    Ok(fill(include_str!("templates/torch.py"), &Planned::of(plan)))
+    Ok(fill(&program(), &Planned::of(plan)))
+}
+
+/// Writes the program with an order, which it hands to `_PipelineScheduleRuntime` of torch.distributed.pipelining.
+pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
+    Stages::of(instance, plan)?;
+    Ok(fill(&program(), &Planned::in_order(plan, ordered)))
+}
+
+fn program() -> String {
+    include_str!("templates/torch.py").replace(RUN, include_str!("templates/torch_run.py"))
 }

@@ -4,13 +4,47 @@
 //! `tok_embeddings`, `layers.0` and so on, `norm` and `output`; so the network must be a stack of blocks, of whatever names.
 
 use super::framework::{Stages, unsupported};
-use super::{Exported, stack};
+use super::{Exported, Ordered, stack};
 use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::Plan;
+use crate::schedules::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    lines(instance, plan, plan.stages.len(), &[])
+}
+
+/// The same with the file of an order. torchtitan lays stages in a loop, or in a V where the schedule that it is told besides is one
+/// of those (`stage_ids_this_rank`); the file replaces that schedule.
+pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
+    let is_even = ordered.ranks.len().is_multiple_of(ordered.devices());
+    let schedule = match ordered.placement().filter(|_| is_even) {
+        Some(Placement::Loop) if ordered.ranks.len() == ordered.devices() => "1F1B",
+        Some(Placement::Loop) => "Interleaved1F1B",
+        Some(Placement::V) if ordered.ranks.len() == 2 * ordered.devices() => "ZBVZeroBubble",
+        Some(Placement::V) | None => {
+            return Err(unsupported(
+                "the order".into(),
+                "stages that lie neither in a loop nor, two a device, in a V",
+                "one of these, which is how torchtitan lays them; `--to torch` takes any",
+            ));
+        }
+    };
+    // Names of files are text of TOML as they are of JSON.
+    let file = serde_json::Value::from(ordered.name.as_str());
+    let settings = [
+        format!("pipeline_parallel_schedule = \"{schedule}\"  # how stages lie; the file says the order"),
+        format!("pipeline_parallel_schedule_csv = {file}"),
+        format!(
+            "# training.local_batch_size / pipeline_parallel_microbatch_size must be {}.",
+            ordered.micro_batches
+        ),
+    ];
+    lines(instance, plan, ordered.devices(), &settings)
+}
+
+fn lines(instance: &Instance, plan: &Plan, devices: usize, settings: &[String]) -> Exported {
     let stages = Stages::of(instance, plan)?;
     if plan.problem.mode == Some(Mode::Inference) {
         return Err(unsupported(
@@ -25,9 +59,10 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     let mut lines = vec![
         "# Later versions call the head `lm_head` instead of `output`.".to_owned(),
         "[parallelism]".to_owned(),
-        format!("pipeline_parallel_degree = {}", stages.count),
-        "module_fqns_per_model_part = [".to_owned(),
+        format!("pipeline_parallel_degree = {devices}"),
     ];
+    lines.extend_from_slice(settings);
+    lines.push("module_fqns_per_model_part = [".to_owned());
     let mut begin = 0;
     for (stage, count) in counts.iter().enumerate() {
         let mut names: Vec<String> = (begin..begin + count)

@@ -55,8 +55,8 @@ fn headline(answer: &Answer) -> String {
 
 fn result(answer: &Answer) -> String {
     let proved = match answer.status {
-        Status::Optimal => "proved optimal",
-        Status::Feasible => "not proved",
+        Status::Optimal => "proved optimal".into(),
+        Status::Feasible => not_proved(answer),
         Status::Infeasible => {
             return "proved infeasible: the devices have no room for one micro-batch".into();
         }
@@ -71,11 +71,30 @@ fn result(answer: &Answer) -> String {
         ),
         (Objective::Period, Some(pattern), _) => format!("period of {}, {proved}", ms(pattern.period_ms)),
         (_, _, Some(iteration)) => format!(
-            "{} in {}, {proved}",
+            "{} in {}{}, {proved}",
             micro_batches(iteration.micro_batches as u64),
-            ms(iteration.iteration_ms)
+            ms(iteration.iteration_ms),
+            answer
+                .given
+                .as_ref()
+                .map_or_else(String::new, |given| format!(" by `{given}`"))
         ),
-        (_, _, None) => proved.into(),
+        (_, _, None) => proved,
+    }
+}
+
+/// How far an order that was given may be from the best; of one that was looked for, the gap is told below.
+fn not_proved(answer: &Answer) -> String {
+    let bound = answer
+        .iteration
+        .as_ref()
+        .and_then(|iteration| Some((iteration.iteration_ms, iteration.bound_ms?)));
+    match (&answer.given, bound) {
+        (Some(_), Some((ms, bound_ms))) if bound_ms > 0.0 => {
+            let above = percent((ms - bound_ms) / bound_ms);
+            format!("at most {above} longer than the best")
+        }
+        _ => "not proved".into(),
     }
 }
 
@@ -191,7 +210,7 @@ fn facts(answer: &Answer) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    if matches!(answer.status, Status::Feasible | Status::Unknown) {
+    if answer.given.is_none() && matches!(answer.status, Status::Feasible | Status::Unknown) {
         facts.push(("stopped by", answer.stopped_by.to_string()));
     }
     facts

@@ -16,12 +16,14 @@ mod memory;
 mod pattern;
 pub mod rules;
 mod run;
+mod torch_csv;
 
 pub use chunks::{Chunk, Chunks, Placement};
 pub use from_plan::{Moves, busy_link, chunks_of_plan};
 pub use memory::take_memory;
 pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Wait, run};
+pub use torch_csv::read_order;
 
 use std::fmt;
 
@@ -50,6 +52,17 @@ impl Phase {
             Self::InputGradient => 'I',
             Self::WeightGradient => 'W',
         }
+    }
+
+    /// The phase of a letter.
+    pub fn of_letter(letter: char) -> Option<Self> {
+        let all = [
+            Self::Forward,
+            Self::Backward,
+            Self::InputGradient,
+            Self::WeightGradient,
+        ];
+        all.into_iter().find(|phase| phase.letter() == letter)
     }
 }
 
@@ -89,6 +102,21 @@ pub struct Order {
 }
 
 impl Order {
+    /// Micro-batches, as far as the order names them: one more than the last.
+    pub fn micro_batches(&self) -> usize {
+        let all = self.devices.iter().flatten();
+        all.map(|operation| operation.micro_batch.saturating_add(1))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether it runs the two gradients of some backward pass apart.
+    pub fn splits(&self) -> bool {
+        let all = self.devices.iter().flatten();
+        all.into_iter()
+            .any(|operation| matches!(operation.phase, Phase::InputGradient | Phase::WeightGradient))
+    }
+
     /// The same order with every backward pass as its two gradients, the weights' right after the input's: no operation ends
     /// later, since the chunk before waits for the first of the two alone.
     pub fn split(&self) -> Self {
@@ -105,14 +133,5 @@ impl Order {
                 .map(|order| order.iter().flat_map(parts).collect())
                 .collect(),
         }
-    }
-
-    /// A line a device, as `torch.distributed.pipelining` reads schedules of computations (`_load_csv`, `compute_only`).
-    pub fn to_torch_csv(&self) -> String {
-        let line = |order: &Vec<Operation>| {
-            let cells: Vec<String> = order.iter().map(ToString::to_string).collect();
-            cells.join(",") + "\n"
-        };
-        self.devices.iter().map(line).collect()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::{Chunks, Operation, Order, Phase};
+use crate::fault::FaultKind;
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,53 +83,68 @@ pub enum OrderFault {
     },
 }
 
-impl fmt::Display for OrderFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl OrderFault {
+    /// What was found, and what was expected.
+    fn words(&self) -> (String, String) {
         match self {
-            Self::Devices { found, expected } => {
-                write!(
-                    f,
-                    "found {found} orders, expected one for each of {expected} devices"
-                )
-            }
-            Self::Unknown(operation) => {
-                write!(
-                    f,
-                    "found `{operation}`, expected chunks and micro-batches that there are"
-                )
-            }
+            Self::Devices { found, expected } => (
+                format!("{found} orders"),
+                format!("one for each of {expected} devices"),
+            ),
+            Self::Unknown(operation) => (
+                format!("`{operation}`"),
+                "chunks and micro-batches that there are".into(),
+            ),
             Self::Elsewhere {
                 operation,
                 device,
                 expected,
-            } => write!(
-                f,
-                "found `{operation}` on device {device}, expected it on device {expected}"
+            } => (
+                format!("`{operation}` on device {device}"),
+                format!("it on device {expected}"),
             ),
-            Self::Twice(operation) => write!(f, "found `{operation}` a second time, expected it once"),
-            Self::Missing(operation) => write!(f, "found no `{operation}`, expected it once"),
+            Self::Twice(operation) => (format!("`{operation}` a second time"), "it once".into()),
+            Self::Missing(operation) => (format!("no `{operation}`"), "it once".into()),
             Self::Deadlock(waits) => {
-                let waits: Vec<String> = waits
-                    .iter()
-                    .map(|wait| {
-                        format!(
-                            "device {} waits with `{}` for `{}` of device {}",
-                            wait.device, wait.next, wait.waits_for, wait.on
-                        )
-                    })
-                    .collect();
-                write!(f, "found a deadlock: {}", waits.join(", "))
+                let waits: Vec<String> = waits.iter().map(ToString::to_string).collect();
+                (
+                    format!("a deadlock ({})", waits.join(", ")),
+                    "an order in which no device waits for itself".into(),
+                )
             }
             Self::Memory {
                 device,
                 operation,
                 held,
                 room,
-            } => write!(
-                f,
-                "device {device} would hold {held} with `{operation}`, expected at most {room}"
+            } => (
+                format!("`{operation}`, with which device {device} would hold {held}"),
+                format!("at most {room}"),
             ),
         }
+    }
+
+    /// The same as a fault of an input.
+    pub fn kind(&self) -> FaultKind {
+        let (found, expected) = self.words();
+        FaultKind::Contradiction { found, expected }
+    }
+}
+
+impl fmt::Display for OrderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (found, expected) = self.words();
+        write!(f, "found {found}, expected {expected}")
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "device {} waits with `{}` for `{}` of device {}",
+            self.device, self.next, self.waits_for, self.on
+        )
     }
 }
 

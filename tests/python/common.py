@@ -89,6 +89,7 @@ def plan_literal(stages, mode="training"):
 def filled(template, plan, path):
     """A template with a plan in it, as a script."""
     text = (TEMPLATES / template).read_text()
+    text = text.replace("# --- Here stands templates/torch_run.py ---\n", (TEMPLATES / "torch_run.py").read_text())
     if text.count("PLAN = {}\n") != 1:
         raise AssertionError(f"{template} must have one line `PLAN = {{}}`")
     path.write_text(text.replace("PLAN = {}\n", f"PLAN = {json.dumps(plan, indent=4)}\n"))

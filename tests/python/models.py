@@ -64,6 +64,45 @@ def residual():
     return nn.Sequential(*(Residual() for _ in range(6))), torch.randn(4, 8)
 
 
+class Block(nn.Module):
+    """Normalisation and two linear layers, added to what they read."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.widen, self.narrow = nn.Linear(8, width), nn.Linear(width, 8)
+
+    def forward(self, x):
+        return x + self.narrow(F.gelu(self.widen(self.norm(x))))
+
+
+class Tower(nn.Module):
+    """Eight blocks. What the second gives is read again by the seventh, and the labels are read in the middle, where what they
+    become meets nothing that gradients come through before the last block."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(8 * (1 + k % 3)) for k in range(8))
+        self.label = nn.Embedding(5, 8)
+
+    def forward(self, x, label):
+        skip = said = None
+        for k, block in enumerate(self.blocks):
+            x = block(x)
+            if k == 1:
+                skip = x
+            if k == 4:
+                said = torch.tanh(self.label(label))
+            if k == 6:
+                x = x + skip
+        return x * said
+
+
+def tower():
+    torch.manual_seed(1)
+    return Tower().double(), {"x": torch.randn(2, 8).double(), "label": torch.randint(5, (2,))}
+
+
 class Shared(nn.Module):
     """One linear layer, used twice."""
 

@@ -87,6 +87,46 @@ class Frameworks(unittest.TestCase):
                 blocks = sorted((name for name in stage["forward"] if name[1:].isdigit()), key=lambda name: int(name[1:]))
                 self.assertEqual(blocks, [f"b{i}" for i in range(start, start + length)], flags)
 
+    def test_megatron_runs_the_interleaved_order_itself(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from megatron.core.pipeline_parallel.schedules import get_pp_rank_microbatches, get_schedule_table
+            from megatron.core.transformer.enums import LayerType
+            from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+        instance, plan, order = (self.folder / name for name in ("net.json", "plan.json", "order.csv"))
+        options = ("--preset", "gpt2", "--granularity", "block", "--output", instance)
+        common.stagecut("generate", "transformer", *options)
+        for devices, chunks, micro_batches in ((2, 2, 2), (2, 3, 6), (4, 2, 8)):
+            common.solved(instance, devices * chunks, plan)
+            asked = ("--devices", devices, "--micro-batches", micro_batches, "--rule", "interleaved")
+            common.stagecut("schedule", plan, *asked, "--output", order)
+            flags = shlex.split(common.stagecut("export", instance, plan, "--to", "megatron", "--order", order))
+            values = dict(zip(flags[::2], flags[1::2]))
+            self.assertEqual(values["--pipeline-model-parallel-size"], str(devices))
+            layout = PipelineParallelLayerLayout(values["--pipeline-model-parallel-layout"], devices)
+            stages = json.loads(plan.read_text())["stages"]
+            table = get_schedule_table(micro_batches, chunks, devices)
+            for rank, line in enumerate(order.read_text().splitlines()):
+                own = [stages[chunk * devices + rank]["forward"] for chunk in range(chunks)]
+                counts = [layout.layout[rank][chunk].count(LayerType.decoder) for chunk in range(chunks)]
+                self.assertEqual(counts, [sum(name[1:].isdigit() for name in names) for names in own])
+                asks = Rank(devices, rank, chunks)
+                total, _, ahead, left = get_pp_rank_microbatches(micro_batches, chunks, devices, p2p_communicator=asks)
+                forward = [f"{chunk * devices + rank}F{number}" for number, chunk in table]
+                backward = [f"{(chunks - 1 - chunk) * devices + rank}B{number}" for number, chunk in table]
+                # As `forward_backward_pipelining_with_interleaving` goes through its table.
+                turns = sum(zip(forward[ahead:], backward[:left], strict=True), ())
+                self.assertEqual(line.split(","), [*forward[:ahead], *turns, *backward[left:total]])
+
+
+class Rank:
+    """What Megatron asks its communicator."""
+
+    def __init__(self, size, rank, chunks):
+        self.pp_group = self
+        self.size, self.rank = (lambda: size), (lambda: rank)
+        self.virtual_pipeline_model_parallel_size = chunks
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -53,8 +53,7 @@ pub type FindPattern<'a> = &'a dyn Fn() -> Option<Pattern>;
 /// still a gap.
 pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>, control: &Control) -> Found {
     let tasks = Tasks::new(chunks, micro_batches);
-    let has_room = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
-    if !(0..chunks.devices()).all(has_room) {
+    if !has_room(chunks) {
         return Found {
             order: None,
             iteration_ns: None,
@@ -93,6 +92,20 @@ pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>,
         stopped_by,
         rules,
     }
+}
+
+/// What no order of so many micro-batches falls below, without a search; 0 where devices have no room for one micro-batch.
+pub fn bound_ns(chunks: &Chunks, micro_batches: usize) -> u64 {
+    match has_room(chunks) {
+        true => Bound::new(&Tasks::new(chunks, micro_batches)).least_ns,
+        false => 0,
+    }
+}
+
+/// Whether a micro-batch can pass all chunks.
+fn has_room(chunks: &Chunks) -> bool {
+    let fits = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
+    (0..chunks.devices()).all(fits)
 }
 
 /// The best lists so far.

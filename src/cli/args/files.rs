@@ -29,11 +29,16 @@ pub(super) fn export_help() -> String {
     let lines: Vec<String> = targets
         .map(|target| format!("  {:<10}  {}", target.name, target.summary))
         .collect();
+    let ordered = TARGETS.iter().filter(|target| target.write_ordered.is_some());
+    let ordered: Vec<&str> = ordered.map(|target| target.name).collect();
     format!(
-        "Targets:\n{}\n\nA plan that a target cannot represent is refused, with the reason and exit code 2.\n\n\
+        "Targets:\n{}\n\nA plan that a target cannot represent is refused, with the reason and exit code 2. Orders of operations go to {}.\n\n\
 Examples:\n  stagecut solve net.json --stages 4 --format json --output plan.json\n  \
-stagecut export net.json plan.json --to torch --output split.py",
-        lines.join("\n")
+stagecut export net.json plan.json --to torch --output split.py\n  \
+stagecut schedule plan.json --devices 2 --placement v --weight-share 0.5 --rule zb-v --output order.csv\n  \
+stagecut export net.json plan.json --to torch --order order.csv --output split.py",
+        lines.join("\n"),
+        ordered.join(", ")
     )
 }
 
@@ -53,6 +58,10 @@ pub struct ExportArgs {
     /// Replace the cluster, as when the plan was made: a preset's name or a file
     #[arg(long, value_name = "FILE|PRESET")]
     pub cluster: Option<String>,
+
+    /// Order of operations, as `schedule --format csv` writes it: every stage is a chunk, on the device whose line names it
+    #[arg(long, value_name = "FILE")]
+    pub order: Option<PathBuf>,
 
     /// Write there instead of to stdout
     #[arg(long, short, value_name = "FILE")]

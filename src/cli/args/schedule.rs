@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::shared::seconds;
 use crate::best_schedule::answer::Objective;
 use crate::schedules::Placement;
-use crate::schedules::rules::RULES;
+use crate::schedules::rules::{self, RULES, Rule};
 
 pub(in crate::cli) fn help() -> String {
     let lines: Vec<String> = RULES
@@ -21,7 +22,9 @@ input and weights. The CSV is a line a device, as torch.distributed.pipelining a
 Examples:\n  stagecut schedule plan.json --micro-batches 16 --weight-share 0.5 --room 4 --output timeline.svg\n  \
 stagecut schedule plan.json --devices 4 --placement v --weight-share 0.5\n  \
 stagecut schedule --devices 4 --placement v --forward 1 --backward 1 --weight 1\n  \
-stagecut schedule --devices 4 --forward 1 --backward 1 --weight 1 --micro-batches 8 --room 4 --output order.csv",
+stagecut schedule --devices 4 --forward 1 --backward 1 --weight 1 --micro-batches 8 --room 4 --output order.csv\n  \
+stagecut schedule plan.json --devices 4 --rule interleaved --micro-batches 8 --output order.csv\n  \
+stagecut schedule plan.json --devices 4 --order order.csv",
         lines.join("\n")
     )
 }
@@ -56,6 +59,9 @@ pub struct ScheduleArgs {
 
     #[command(flatten)]
     pub asked: AskedArgs,
+
+    #[command(flatten)]
+    pub given: GivenArgs,
 
     /// Format of the result [default: by the extension of --output, else text]
     #[arg(long, value_enum, help_heading = "Output")]
@@ -146,6 +152,22 @@ pub struct AskedArgs {
     pub seed: u64,
 }
 
+/// Flags that say how to look for an order, and nothing of one that is there.
+const SEARCH: [&str; 5] = ["objective", "period", "slot", "time_limit", "seed"];
+
+/// An order that is there already.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Instead of the best order")]
+pub struct GivenArgs {
+    /// Run the order of a published rule, and hold it against a bound on all orders
+    #[arg(long, value_name = "NAME", value_parser = rules(), conflicts_with_all = SEARCH)]
+    pub rule: Option<&'static Rule>,
+
+    /// Run the order of a file, a line a device as `--format csv` writes it, likewise; faults are named
+    #[arg(long, value_name = "FILE", conflicts_with = "rule", conflicts_with_all = SEARCH)]
+    pub order: Option<PathBuf>,
+}
+
 /// Formats of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleFormat {
@@ -157,6 +179,11 @@ pub enum ScheduleFormat {
     Csv,
     /// The timeline, as a picture.
     Svg,
+}
+
+fn rules() -> impl TypedValueParser<Value = &'static Rule> {
+    let names = PossibleValuesParser::new(RULES.iter().map(|rule| rule.name));
+    names.map(|name| rules::find(&name).expect("one of the rules"))
 }
 
 fn part(text: &str) -> Result<f64, String> {

@@ -5,13 +5,14 @@ newer, and 2.10 for --pipeline without GPUs.
     python THIS.py torchvision:googlenet --check               # stages against the whole model, on the CPU
     python THIS.py model.py:build --check                      # your own: `build()` returns (model, example inputs)
     torchrun --nproc-per-node STAGES THIS.py torchvision:googlenet --pipeline --micro-batches 8
+    torchrun --nproc-per-node STAGES THIS.py model.py:build --pipeline --check    # loss and gradients against the whole
 
 From a program of your own:
 
     stages = split(model, inputs)                              # one module a stage; they share the model's parameters
     outputs = run(stages, inputs)                              # one after the other
-    stage = pipeline(stages, rank, device)                     # a torch.distributed.pipelining.PipelineStage
-    schedule = torch.distributed.pipelining.Schedule1F1B(stage, micro_batches, loss)
+    stage = pipeline(stages, index, device)                    # a torch.distributed.pipelining.PipelineStage
+    schedule = scheduled(stages, rank, device, micro_batches, loss)    # 1F1B, or the order that was exported
 
 The model is captured with torch.export, so a stage holds for the shapes of `inputs`, which are one micro-batch. A stage
 takes, in order, the tensors that cross the boundary before it, and returns those that cross the boundary after it; a
@@ -348,32 +349,6 @@ def run(stages, inputs):
     return values
 
 
-class Carrier(torch.nn.Module):
-    """A stage for torch's schedules, which want a gradient of all that crosses a boundary: integers travel as doubles, which
-    hold them exactly up to 2^53, and get the gradient zero."""
-
-    def __init__(self, stage, is_last):
-        super().__init__()
-        self.stage, self.is_last = stage, is_last
-
-    def forward(self, *carried):
-        values = [v if v.dtype == t else v.detach().to(t) for v, t in zip(carried, self.stage.types, strict=True)]
-        made = list(self.stage(*values))
-        nothing = sum(0 * v.sum() for v, t in zip(carried, self.stage.types) if v.dtype != t)
-        learned = [i for i, value in enumerate(made) if value.requires_grad]
-        if learned:
-            made[learned[0]] = made[learned[0]] + nothing
-        return tuple(made) if self.is_last else tuple(v if v.is_floating_point() else v.double() for v in made)
-
-
-def pipeline(stages, rank, device, group=None):
-    """The stage of one rank for the schedules of torch.distributed.pipelining; `group` is for all but the default group."""
-    from torch.distributed.pipelining import PipelineStage
-
-    stage = Carrier(stages[rank], rank == len(stages) - 1).to(device)
-    return PipelineStage(stage, rank, len(stages), torch.device(device), group=group)
-
-
 def check(model, inputs, training):
     """The largest difference between the model's outputs and those of its stages, relative to the largest output."""
     stages = split(model, inputs, training)
@@ -390,54 +365,23 @@ def check(model, inputs, training):
     return stages, max(differences) / scale
 
 
-def run_pipeline(model, inputs, micro_batches):
-    """One training iteration of 1F1B over the processes that torchrun started: equal micro-batches, mean square as loss."""
-    import torch.distributed
-    from torch.distributed.pipelining import Schedule1F1B
-
-    cuda = torch.cuda.is_available()
-    torch.distributed.init_process_group("nccl" if cuda else "gloo")
-    rank = torch.distributed.get_rank()
-    device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
-    stages = split(model, inputs, True)
-    last = len(stages) - 1
-    if torch.distributed.get_world_size() != len(stages):
-        raise Fault(f"the plan has {len(stages)} stages; start torchrun with --nproc-per-node {len(stages)}")
-
-    def loss(outputs, _):
-        return sum(tensor.square().mean() for tensor in tree_leaves(outputs))
-
-    schedule = Schedule1F1B(pipeline(stages, rank, device), micro_batches, loss_fn=loss)
-    flat = [leaf.repeat(micro_batches, *[1] * (leaf.dim() - 1)).to(device) for leaf in tree_leaves(arguments(inputs))]
-    losses = []
-    if rank == last:
-        schedule.step(*(flat if last == 0 else ()), target=torch.zeros(micro_batches, device=device), losses=losses)
-    else:
-        schedule.step(*(flat if rank == 0 else ()))
-    gradients = [parameter.grad for parameter in stages[rank].parameters() if parameter.grad is not None]
-    square = sum((gradient.square().sum() for gradient in gradients), torch.zeros((), device=device))
-    torch.distributed.all_reduce(square)
-    if rank == last:
-        mean = float(torch.stack(losses).detach().mean())
-        print(
-            f"loss {mean:.6g}, norm of all gradients {float(square.sqrt()):.6g}, over {micro_batches} micro-batches in "
-            f"{len(stages)} stages"
-        )
-    torch.distributed.destroy_process_group()
+# --- Here stands templates/torch_run.py ---
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="torchvision:NAME, transformers:NAME or FILE.py:FUNCTION")
     parser.add_argument(
-        "--check", action="store_true", help="compare the stages with the whole model; exit 1 if they differ"
+        "--check", action="store_true", help="compare with the whole model; exit 1 if it differs"
     )
     parser.add_argument("--pipeline", action="store_true", help="run one training iteration under torchrun")
     parser.add_argument("--batch", type=int, default=4, help="samples in a micro-batch [default: 4]")
     parser.add_argument(
         "--sequence", type=int, default=128, help="tokens in a sample, for transformers [default: 128]"
     )
-    parser.add_argument("--micro-batches", type=int, default=4, help="for --pipeline [default: 4]")
+    parser.add_argument(
+        "--micro-batches", type=int, help="for --pipeline [default: those of the exported order, else 4]"
+    )
     parser.add_argument(
         "--mode", choices=["training", "inference"], help="as the model was profiled [default: the plan's]"
     )
@@ -446,7 +390,8 @@ def main():
     torch.manual_seed(0)
     model, inputs = load(options.model, options.batch, options.sequence)
     if options.pipeline:
-        return run_pipeline(model, inputs, options.micro_batches)
+        micro_batches = options.micro_batches or PLAN.get("micro_batches", 4)
+        return run_pipeline(model, inputs, micro_batches, options.tolerance if options.check else None)
     training = (options.mode or PLAN["mode"]) == "training"
     stages, difference = check(model, inputs, training)
     for planned, stage in zip(PLAN["stages"], stages):

@@ -18,6 +18,7 @@ mod zero_bubble;
 use super::{Chunks, Operation, Order, Phase, Placement};
 
 /// A published schedule.
+#[derive(Debug)]
 pub struct Rule {
     /// Its name.
     pub name: &'static str,

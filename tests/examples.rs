@@ -1,147 +1,23 @@
-//! Every command shown in the README and in `examples/` is run, in the order of the page and in one folder a page, and what
+//! Every command that a page of the checkout shows is run, in the order of the page and in one folder a page, and what
 //! is shown is compared with what comes out.
 //!
-//! In a `console` block, a line that begins with `$ stagecut` is a command, continued by a backslash at its end, and what
-//! follows is its output. `...` on a line of its own stands for lines left out, at the end of a line for the rest of it.
-//! Numbers with three decimals are seconds of a search, or rounded; they need only be numbers. A comment names the exit code, or
-//! numbers that the output must hold. A block of TOML, CSV or Python begins with `# NAME` and is a file as it is, which some command
-//! or another such file names. `ELSEWHERE` says who runs the other commands, and those in `sh` blocks; a command that nobody runs fails. What
-//! `tools/profile_torch.py` would write is the file of that name in `instances/measured`. There is nothing else: an empty home, the
-//! instances of the clone, and what the page shows.
+//! `common/pages.rs` says how a page is read; `PAGE=docs/online.md` runs one alone. `...` on a line of its own stands for lines left
+//! out, at the end of a line for the rest of it. Numbers with three decimals are seconds of a search, or rounded; they need only be
+//! numbers. What `tools/profile_torch.py` would write is the file of that name in `instances/measured`. There is nothing else: an empty
+//! home, the instances and studies of the clone, and what the page shows.
 
 #![cfg(unix)]
 
 #[path = "common/command.rs"]
 mod command;
+#[path = "common/pages.rs"]
+mod pages;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use command::Folder;
-
-/// How commands begin that this test does not run, the file that does or stands for it, and words of that file that show it.
-const ELSEWHERE: [(&str, &str, &str); 4] = [
-    ("make demo", "tests/examples.rs", "fn make_demo"),
-    ("make test", ".ci/run", "make test"),
-    // Every one of a page, in order, with the commands of `stagecut` between them.
-    ("python ", "tests/python/test_pages.py", "PAGES"),
-    ("torchrun ", "tests/python/test_pages.py", "PAGES"),
-];
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A command of a page, and what the page shows of its output.
-#[derive(Debug, Default)]
-struct Example {
-    command: String,
-    code: i32,
-    /// Numbers in a comment behind the command.
-    numbers: Vec<String>,
-    shown: Vec<String>,
-}
-
-impl Example {
-    fn new(line: &str) -> Self {
-        let (command, comment) = line.split_once(" # ").unwrap_or((line, ""));
-        let words: Vec<&str> = comment.split_whitespace().collect();
-        let is_code = comment.contains("exit code");
-        let numbers = words.iter().filter(|word| word.parse::<f64>().is_ok());
-        Self {
-            command: command.trim().to_owned(),
-            code: match is_code {
-                true => words.last().and_then(|word| word.parse().ok()).expect("a code"),
-                false => 0,
-            },
-            numbers: match is_code {
-                true => Vec::new(),
-                false => numbers.map(|word| word.to_string()).collect(),
-            },
-            shown: Vec::new(),
-        }
-    }
-}
-
-/// A page: files that it shows, and its examples.
-struct Page {
-    files: Vec<(String, String)>,
-    /// Files that a profiler would write.
-    profiles: Vec<String>,
-    examples: Vec<Example>,
-}
-
-impl Page {
-    fn read(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).expect("a page");
-        let mut page = Self {
-            files: Vec::new(),
-            profiles: Vec::new(),
-            examples: Vec::new(),
-        };
-        let mut blocks = text.split("\n```");
-        blocks.next();
-        // Every other part lies between fences.
-        for block in blocks.step_by(2) {
-            let (kind, body) = block.split_once('\n').expect("a block");
-            match kind {
-                "console" => page.console(body),
-                "sh" => body.lines().for_each(ran_elsewhere),
-                "toml" | "csv" | "python" => {
-                    let first = body.lines().next().expect("lines");
-                    let name = first.strip_prefix("# ").expect("the name of the file");
-                    page.files.push((name.to_owned(), format!("{body}\n")));
-                }
-                // Such lines stand in the library's own examples, which `cargo test --doc` compiles.
-                "rust" => body
-                    .lines()
-                    .for_each(|line| assert!(is_shown_by_the_library(line), "{line}")),
-                _ => panic!("{}: nobody runs a block of `{kind}`", path.display()),
-            }
-        }
-        for (name, _) in &page.files {
-            let in_commands = page.examples.iter().any(|example| example.command.contains(name));
-            let mut others = page.files.iter().filter(|(other, _)| other != name);
-            let is_used = in_commands || others.any(|(_, contents)| contents.contains(name));
-            assert!(is_used, "{}: nothing reads `{name}`", path.display());
-        }
-        page
-    }
-
-    fn console(&mut self, body: &str) {
-        let body = body.replace("\\\n", "");
-        let mut is_ours = false;
-        for line in body.lines() {
-            if let Some(command) = line.strip_prefix("$ ") {
-                is_ours = command.starts_with("stagecut ");
-                if command.contains("tools/profile_torch.py") {
-                    let (_, file) = command.split_once(" -o ").expect("a file to write");
-                    self.profiles.push(file.trim().to_owned());
-                }
-                match is_ours {
-                    true => self.examples.push(Example::new(command)),
-                    false => ran_elsewhere(command),
-                }
-            } else if is_ours && let Some(example) = self.examples.last_mut() {
-                example.shown.push(line.to_owned());
-            }
-        }
-    }
-}
-
-/// Whether a line of code stands in the examples of the library's front page.
-fn is_shown_by_the_library(line: &str) -> bool {
-    let shown = include_str!("../src/lib.rs");
-    shown
-        .lines()
-        .any(|own| own.trim_start_matches("//!").trim() == line.trim())
-}
-
-/// Fails for a command that `ELSEWHERE` does not know.
-fn ran_elsewhere(command: &str) {
-    let known = ELSEWHERE.iter().find(|(start, ..)| command.starts_with(start));
-    assert!(known.is_some(), "nobody runs `{command}`");
-}
+use pages::{ELSEWHERE, Example, Page, root};
 
 /// Whether a word of the output is what the page shows.
 fn is_same(shown: &str, found: &str) -> bool {
@@ -194,94 +70,129 @@ fn missing(example: &Example, stdout: &str) -> Option<String> {
     has_more.then(|| "nothing more".into())
 }
 
-fn run(page: &str, least: usize) {
-    let page_path = root().join(page);
-    let page_read = Page::read(&page_path);
-    let folder = Folder::new();
-    let instances = root().join("instances");
-    std::os::unix::fs::symlink(&instances, folder.path("instances")).expect("a link");
-    for file in &page_read.profiles {
-        let measured = std::fs::read(instances.join("measured").join(file));
-        folder.write(
-            file,
-            measured.unwrap_or_else(|error| panic!("{page}: {file}: {error}")),
-        );
+/// Runs the pages that are asked for, and fails with what is wrong with any of them.
+fn run(is_asked: impl Fn(&str) -> bool) {
+    let only = std::env::var("PAGE").ok();
+    let mut failures = Vec::new();
+    for page in pages::pages() {
+        let is_chosen = only.as_ref().is_none_or(|only| *only == page.name);
+        if !is_asked(&page.name) || !is_chosen {
+            continue;
+        }
+        let started = std::time::Instant::now();
+        failures.extend(run_page(&page).err());
+        if !page.examples.is_empty() {
+            let (count, seconds) = (page.examples.len(), started.elapsed().as_secs());
+            println!("{}: {count} commands in {seconds} s", page.name);
+        }
     }
-    let home = Folder::new();
-    for (name, contents) in &page_read.files {
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+fn run_page(page: &Page) -> Result<(), String> {
+    let folder = Folder::new();
+    for name in ["instances", "studies"] {
+        std::os::unix::fs::symlink(root().join(name), folder.path(name)).expect("a link");
+    }
+    for file in &page.profiles {
+        let measured = root().join("instances/measured").join(file);
+        let contents = std::fs::read(measured).map_err(|error| format!("{}: {file}: {error}", page.name))?;
+        folder.write(file, contents);
+    }
+    for (name, contents) in &page.files {
+        let path = folder.path(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         folder.write(name, contents);
     }
+    let home = Folder::new();
+    for example in &page.examples {
+        run_example(example, &folder, &home)
+            .map_err(|what| format!("{}: {}\n{what}", page.name, example.command))?;
+    }
+    Ok(())
+}
+
+fn run_example(example: &Example, folder: &Folder, home: &Folder) -> Result<(), String> {
     let program = Path::new(env!("CARGO_BIN_EXE_stagecut"));
     let search = std::env::var("PATH").unwrap_or_default();
     let search = format!("{}:{search}", program.parent().expect("a folder").display());
-    for example in &page_read.examples {
-        let command = &example.command;
-        let output = Command::new("bash")
-            .args(["-c", command])
-            .current_dir(folder.path("."))
-            .env("PATH", &search)
-            .env("HOME", home.path("."))
-            .output()
-            .expect("bash");
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(
-            output.status.code(),
-            Some(example.code),
-            "{page}: {command}\n{stderr}"
-        );
-        if let Some(line) = missing(example, &stdout) {
-            panic!("{page}: {command}\nexpected: {line}\nin:\n{stdout}{stderr}");
-        }
-        for number in &example.numbers {
-            assert!(
-                stdout.contains(number.as_str()),
-                "{page}: {command}: {number}\n{stdout}"
-            );
-        }
+    let output = Command::new("bash")
+        .args(["-c", &example.command])
+        .current_dir(folder.path("."))
+        .env("PATH", &search)
+        .env("HOME", home.path("."))
+        .output()
+        .expect("bash");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(example.code) {
+        return Err(format!("{:?}\n{stderr}", output.status));
     }
-    let count = page_read.examples.len();
-    assert!(count >= least, "{page}: only {count} examples");
+    if let Some(line) = missing(example, &stdout) {
+        return Err(format!("expected: {line}\nin:\n{stdout}{stderr}"));
+    }
+    let absent = example
+        .numbers
+        .iter()
+        .find(|number| !stdout.contains(number.as_str()));
+    absent.map_or(Ok(()), |number| Err(format!("no {number} in:\n{stdout}")))
 }
 
 #[test]
 fn the_readme() {
-    run("README.md", 9);
+    run(|page| page == "README.md");
 }
 
 #[test]
-fn how_many_stages_for_a_resnet() {
-    run("examples/resnet-stages.md", 11);
+fn documentation() {
+    run(|page| page.starts_with("docs/"));
 }
 
 #[test]
-fn a_network_on_a_few_phones() {
-    run("examples/phones.md", 8);
+fn worked_stories() {
+    run(|page| page.starts_with("examples/"));
 }
 
 #[test]
-fn a_transformer_of_96_layers() {
-    run("examples/transformer-96.md", 12);
+fn all_other_pages() {
+    run(|page| page != "README.md" && !page.starts_with("docs/") && !page.starts_with("examples/"));
 }
 
+/// The test would pass if it found nothing.
 #[test]
-fn the_layers_of_sapp() {
-    run("examples/sapp.md", 6);
+fn no_command_is_lost() {
+    let mut examples = 0;
+    for page in pages::pages() {
+        let shown = page.text.lines().filter(|line| line.starts_with("$ ")).count();
+        let found = page.examples.len() + page.elsewhere.len() + page.excused.len();
+        assert_eq!(shown, found, "{}", page.name);
+        examples += page.examples.len();
+    }
+    assert!(examples >= 90, "{examples}");
 }
 
+/// Commands that nobody runs exist all the same, with their options, and the page says what they need.
 #[test]
-fn a_llama_on_gpus_in_nodes() {
-    run("examples/gpus-in-nodes.md", 7);
-}
-
-#[test]
-fn a_heuristic_of_your_own() {
-    run("examples/own-heuristic.md", 6);
-}
-
-#[test]
-fn which_order() {
-    run("examples/orders.md", 10);
+fn what_is_not_run_exists() {
+    for page in pages::pages() {
+        for (command, excuse) in &page.excused {
+            assert!(excuse.len() > 10, "{}: {excuse}", page.name);
+            let mut words = command.split_whitespace();
+            if words.next() != Some("stagecut") {
+                continue;
+            }
+            let (flags, names): (Vec<&str>, Vec<&str>) = words.partition(|word| word.starts_with("--"));
+            let depth = if names[0] == "study" || names[0] == "generate" {
+                2
+            } else {
+                1
+            };
+            let help = Folder::new().succeed(&[&names[..depth], &["--help"]].concat());
+            for flag in flags {
+                assert!(help.contains(flag), "{}: {command}: {flag}", page.name);
+            }
+        }
+    }
 }
 
 /// The other tests are there.
@@ -308,22 +219,6 @@ fn make_demo() {
         .expect("stagecut");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.contains("It is proved that"), "{stdout}");
-}
-
-/// A page that no test runs is no worked example.
-#[test]
-fn every_page_is_run() {
-    let own = include_str!("examples.rs");
-    for entry in std::fs::read_dir(root().join("examples"))
-        .expect("examples/")
-        .flatten()
-    {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        assert!(
-            !name.ends_with(".md") || name == "README.md" || own.contains(&format!("examples/{name}")),
-            "{name}"
-        );
-    }
 }
 
 #[test]

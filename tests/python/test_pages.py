@@ -1,4 +1,5 @@
-"""The commands of the pages that need Python: every console block with one is run from its first command to its last."""
+"""What pages show for PyTorch: every console block with a command in Python is run from its first command to its last, and so are the
+examples of the Python package."""
 
 import os
 import pathlib
@@ -10,7 +11,7 @@ import unittest
 
 import common
 
-PAGES = [common.ROOT / "README.md", *sorted((common.ROOT / "examples").glob("*.md"))]
+PAGES = [common.ROOT / "README.md", *sorted((common.ROOT / "docs").glob("*.md")), *sorted((common.ROOT / "examples").glob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -41,6 +42,16 @@ class Pages(unittest.TestCase):
                         self.assertEqual(done.returncode, 0, f"{page.name}: {command}\n{done.stdout}{done.stderr}")
                         ran += 1
         self.assertGreaterEqual(ran, 5)
+
+    def test_every_example_of_the_package_with_torch(self):
+        pages = [page for page in PAGES if "\n```python torch\n" in page.read_text()]
+        self.assertTrue(pages)
+        script = common.ROOT / "python" / "tests" / "documents.py"
+        for page in pages:
+            with tempfile.TemporaryDirectory() as folder:
+                (pathlib.Path(folder) / "instances").symlink_to(common.ROOT / "instances")
+                code, stdout, stderr = common.python(script, "--torch", folder, page)
+                self.assertEqual(code, 0, f"{page.name}: {stdout}{stderr}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-//! What the program prints about itself for shells and `man`.
+//! What the program prints about itself for shells and `man`, and what the pages of the checkout say of it.
 
 #[path = "common/command.rs"]
 mod command;
+#[path = "common/pages.rs"]
+mod pages;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use command::Folder;
+use pages::Page;
 
 /// Every command, as the main help lists them.
 fn commands() -> Vec<String> {
@@ -73,4 +77,89 @@ fn manual_pages() {
     }
     assert!(folder.read("man1/stagecut-solve.1").contains("time\\-limit"));
     assert_eq!(folder.run(&["man", "--output", "nowhere/at/all"]).code, 2);
+}
+
+/// The rows of the README's table, and nothing else: a new command goes there, with a link to its page.
+#[test]
+fn the_readme_lists_every_command() {
+    let readme = Page::read("README.md");
+    let rows = readme.text.lines().filter_map(|line| line.strip_prefix("| "));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    let mut listed: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let mut commands = commands();
+    listed.sort_unstable();
+    commands.sort_unstable();
+    assert_eq!(listed, commands, "the table of commands in README.md");
+}
+
+/// What stands on the first page is read; what is long is not.
+#[test]
+fn the_readme_is_one_screen() {
+    let lines = Page::read("README.md").text.lines().count();
+    assert!(
+        lines <= 66,
+        "README.md has {lines} lines: the rest belongs in docs/"
+    );
+}
+
+/// Whatever a page shows is run by somebody: reading it fails otherwise.
+#[test]
+fn every_page_can_be_run() {
+    let pages = pages::pages();
+    assert!(pages.len() > 80, "{}", pages.len());
+    for folder in ["docs", "examples"] {
+        let index = Page::read(&format!("{folder}/README.md")).links();
+        let start = format!("{folder}/");
+        let names = pages.iter().filter_map(|page| page.name.strip_prefix(&start));
+        for name in names.filter(|name| *name != "README.md") {
+            assert!(
+                index.iter().any(|link| link == name),
+                "{folder}/README.md: no link to `{name}`"
+            );
+        }
+    }
+}
+
+/// Links inside the checkout lead to files, and to headings where they name one. Those to items of the crate are for rustdoc.
+#[test]
+fn links_lead_somewhere() {
+    for page in pages::pages() {
+        let own = Path::new(&page.name).parent().expect("a folder").to_path_buf();
+        for link in page
+            .links()
+            .iter()
+            .filter(|link| !link.contains("::") && !link.contains("://"))
+        {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                PathBuf::from(&page.name)
+            } else {
+                own.join(path)
+            };
+            assert!(pages::root().join(&target).exists(), "{}: `{link}`", page.name);
+            if !anchor.is_empty() && target.extension().is_some_and(|extension| extension == "md") {
+                let anchors = Page::read(&target.to_string_lossy()).anchors();
+                assert!(
+                    anchors.iter().any(|own| own == anchor),
+                    "{}: `{link}`: {anchors:?}",
+                    page.name
+                );
+            }
+        }
+    }
+}
+
+/// `make TARGET`, wherever a page says so.
+#[test]
+fn targets_of_make_exist() {
+    let makefile = include_str!("../Makefile");
+    for page in pages::pages() {
+        for part in page.text.split("`make ").skip(1) {
+            let word = part.split(['`', ' ', '\n']).next().expect("a word");
+            let known = makefile.contains(&format!("\n{word}:"));
+            assert!(known, "{}: `make {word}`", page.name);
+        }
+    }
 }

@@ -32,7 +32,7 @@ macro_rules! sources {
 sources! {
     /// All work over the number of stages.
     WorkPerStage = "work per stage",
-    /// All work over all devices, where these differ.
+    /// All work over all devices, where these differ or hold several chunks.
     WorkOverDevices = "work over devices",
     /// The item that takes longest.
     LargestItem = "largest item",

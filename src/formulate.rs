@@ -11,6 +11,7 @@ use crate::formulations::Program;
 use crate::formulations::modal_program::{self, Asked, ModalProgram};
 use crate::formulations::partition::{Interest, Partition, item_labels};
 use crate::formulations::staging::Windows;
+use crate::formulations::virtual_stages::ChunkProgram;
 use crate::instance::Instance;
 use crate::problem::Problem;
 use crate::solver::{self, SolverError};
@@ -96,6 +97,10 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         modal_program::too_large(problem, modes).map_err(|reason| Error::NoProgram { reason })?;
         let asked = Asked::anything(modes);
         return Ok(ModalProgram::build(problem, modes, asked, labels).program);
+    }
+    if let Some(of) = &problem.virtual_stages {
+        let most_ns = bounds::all_in_one_ns(problem) as f64;
+        return Ok(ChunkProgram::build(problem, of, most_ns, labels).program);
     }
     if problem.settings.is_simulated() {
         let reason = "no program tells the time of an iteration; `--objective formula` comes near it";

@@ -5,6 +5,7 @@
 //! lowers the upper end to what its fullest stage holds; a proof that there is none raises the lower end. What is known when
 //! time is up is still a range that is proved.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::check;
@@ -112,13 +113,13 @@ fn ask(
     })
 }
 
-/// What the fullest stage of a plan holds, in bytes.
+/// What the fullest stage of a plan holds, in bytes; where devices have several chunks, the fullest device.
 fn held_bytes(plan: &Plan) -> u64 {
-    plan.stages
-        .iter()
-        .map(|stage| stage.memory_bytes)
-        .max()
-        .unwrap_or(0)
+    let mut held: HashMap<&[String], u64> = HashMap::new();
+    for stage in &plan.stages {
+        *held.entry(&stage.devices).or_default() += stage.memory_bytes;
+    }
+    held.into_values().max().unwrap_or(0)
 }
 
 /// The same problem with this limit for every stage; `u64::MAX` is none.

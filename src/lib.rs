@@ -78,6 +78,7 @@
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
 //! | stages that say no more than their layers | [`plan::bare`] (their files), [`mod@evaluate`] (their cost) |
 //! | which devices may form a worker | [`workers`] |
+//! | devices of several chunks | [`virtual_stages`], and the files of that name: costs, program, search, checker |
 //! | what lies between the passes of a layer | [`settings`] (counts), [`plan::split`] (layers whose passes lie apart) |
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
@@ -86,7 +87,7 @@
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
 //! | the best order of operations, proved | [`best_schedule`] |
-//! | a published order of operations: interleaved, zero bubble, V | [`schedules::rules`]: one file and one row of [`schedules::rules::RULES`] |
+//! | a published order of operations: interleaved, zero bubble, V | [`schedule::rules`]: one file and one row of [`schedule::rules::RULES`] |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |
@@ -230,6 +231,8 @@ pub mod switches;
 mod tied_cuts;
 #[doc(hidden)]
 pub mod units;
+#[doc(hidden)]
+pub mod virtual_stages;
 mod whole;
 #[doc(hidden)]
 pub mod workers;

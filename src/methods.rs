@@ -115,6 +115,9 @@ impl Method {
                     "no formula tells the time of an iteration; `exact` simulates it, and `--objective formula` comes near it",
                 )
             }
+            Self::Exact(exact::Method::Ideals) if problem.virtual_stages.is_some() => {
+                Err("devices have several chunks; `exact` and `milp` solve the program")
+            }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
                     (Some(modes), _) => modal_program::too_large(problem, modes),

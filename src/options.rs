@@ -10,7 +10,7 @@ pub use crate::communication::Communication;
 pub use crate::degrees::Degrees;
 pub use crate::objective::Objective;
 pub use crate::recompute::Recompute;
-pub use crate::schedule::{Schedule, WorkerMode};
+pub use crate::schedule::{Placement, Schedule, WorkerMode};
 pub use crate::states::{Optimizer, OptimizerSharding, StatePrecision};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::settings::Settings`] states.
@@ -58,7 +58,7 @@ pub struct PipelineOptions {
     #[schemars(range(min = 1))]
     pub micro_batches: Option<u64>,
 
-    /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]
+    /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b, or that of the virtual stages]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
@@ -148,11 +148,22 @@ pub struct PipelineOptions {
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAMES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+
+    /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub virtual_stages: Option<usize>,
+
+    /// Which device holds which chunk, where devices hold several [default: loop]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
 }
 
 impl PipelineOptions {
     /// Names of the options in files, in the order of the fields.
-    pub(crate) const NAMES: [&str; 23] = [
+    pub(crate) const NAMES: [&str; 25] = [
         "mode",
         "stages",
         "devices",
@@ -176,6 +187,8 @@ impl PipelineOptions {
         "tensor",
         "replicas",
         "recompute",
+        "virtual_stages",
+        "placement",
     ];
 
     /// An option's name on the command line, as errors and reports write it.
@@ -212,6 +225,8 @@ impl PipelineOptions {
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
+            virtual_stages: self.virtual_stages.or(fallback.virtual_stages),
+            placement: self.placement.or(fallback.placement),
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod bare;
 mod modal;
 mod read;
 pub mod split;
+mod virtual_stages;
 mod weights;
 
 #[cfg(feature = "cli")]
@@ -181,7 +182,7 @@ pub struct LeastMemory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStage {
-    /// Position in the pipeline, from 1.
+    /// Position in the pipeline, from 1. Where devices hold several chunks, each chunk is a stage, and may be empty.
     pub index: usize,
     /// Layers whose forward propagation runs here.
     pub forward: Vec<String>,
@@ -207,10 +208,10 @@ pub struct PlanStage {
     /// The same transfers by phase and direction; absent where nothing is moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
-    /// Memory in use.
+    /// Memory in use; of a chunk, its part when its device holds most.
     pub memory_bytes: u64,
-    /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; absent in
-    /// inference.
+    /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; of a chunk, the
+    /// most at any time. Absent in inference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
     /// Versions of the weights that such a layer keeps: a gradient meets weights that are this less one updates newer than
@@ -343,9 +344,10 @@ impl Plan {
         };
         let stages = match &outcome.allocation {
             None => Vec::new(),
-            Some(allocation) => match &problem.modes {
-                Some(modes) => modal::stages(instance, problem, modes, allocation),
-                None => plan_stages(instance, problem, allocation),
+            Some(allocation) => match (&problem.modes, &problem.virtual_stages) {
+                (Some(modes), _) => modal::stages(instance, problem, modes, allocation),
+                (None, Some(of)) => virtual_stages::stages(instance, problem, of, allocation),
+                (None, None) => plan_stages(instance, problem, allocation),
             },
         };
         let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();

@@ -19,6 +19,7 @@ pub use crate::passes::Pair;
 use crate::passes::{Passes, TransferCosts};
 use crate::settings::Settings;
 use crate::units::LARGEST_EXACT;
+use crate::virtual_stages::VirtualStages;
 use crate::workers::{Choice, Workers};
 
 /// Stage of every item, from 0; stages may be empty.
@@ -29,7 +30,8 @@ pub type Assignment = Vec<usize>;
 pub struct Problem {
     /// The options it came from.
     pub settings: Settings,
-    /// Most stages a plan may have: those of the settings, but never more than there are items to fill them.
+    /// Most stages a plan may have: those of the settings, but never more than there are items to fill them. Where devices have several
+    /// chunks, the chunks, all of which keep their places.
     stages: usize,
     /// The items, numbered in a topological order of the order pairs.
     pub items: Vec<Item>,
@@ -47,6 +49,8 @@ pub struct Problem {
     pub workers: Option<Workers>,
     /// Modes of stages and layers, where there are any to choose from, or links have two levels.
     pub modes: Option<Modes>,
+    /// Chunks of devices that have several; `None` where each has one, which is a stage.
+    pub virtual_stages: Option<VirtualStages>,
     /// For each layer of the network the rank of its block, where the network is a stack of equal blocks; empty elsewhere, and in
     /// problems made of others.
     pub blocks: Vec<Option<usize>>,
@@ -171,7 +175,11 @@ impl Problem {
         let transfers = passes.transfers(instance, &settings, item_of);
         let pairs = summed(passes.pairs(instance, item_of));
         let ties = apart(passes.tied(instance), item_of);
-        let stages = settings.stages.min(items.len());
+        let virtual_stages = VirtualStages::of(&settings);
+        let stages = match &virtual_stages {
+            Some(virtual_stages) => virtual_stages.chunks(),
+            None => settings.stages.min(items.len()),
+        };
         let modes = settings.modal.then(|| {
             let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
             Modes::new(instance, &settings, &layers)
@@ -179,6 +187,7 @@ impl Problem {
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
             modes,
+            virtual_stages,
             workers,
             pairs,
             ties,
@@ -222,6 +231,7 @@ impl Problem {
             ties: Vec::new(),
             workers: None,
             modes: None,
+            virtual_stages: None,
             blocks: Vec::new(),
         }
     }
@@ -281,6 +291,11 @@ impl Problem {
 
     /// More than any stage of any plan holds, in bytes.
     fn most_bytes(&self) -> u64 {
+        if let Some(virtual_stages) = &self.virtual_stages {
+            let [in_flight, _] = virtual_stages.extremes();
+            let of_item = |item: &Item| item.base_bytes + in_flight * item.stash_bytes;
+            return self.items.iter().map(of_item).sum();
+        }
         let together = self
             .items
             .iter()
@@ -311,11 +326,11 @@ impl Problem {
         if self.items.is_empty() {
             faults.push(Fault::new("--mode inference", FaultKind::EmptyNetwork));
         }
-        if self.settings.all_stages && self.settings.stages > self.items.len() {
+        if self.settings.all_stages && self.settings.chunks() > self.items.len() {
             faults.push(Fault::new(
                 "--stages",
                 FaultKind::TooManyStages {
-                    stages: self.settings.stages,
+                    stages: self.settings.chunks(),
                     items: self.items.len(),
                 },
             ));
@@ -333,13 +348,17 @@ impl Problem {
             false => 0.0,
         };
         let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0 + longer;
+        let in_flight = match &self.virtual_stages {
+            Some(virtual_stages) => virtual_stages.extremes()[0],
+            None => self.settings.in_flight(self.stages()),
+        };
         let held: f64 = self
             .items
             .iter()
             .map(|i| {
                 i.base_bytes as f64
                     + self.settings.weight_versions(self.stages()) as f64 * i.parameter_bytes as f64
-                    + self.settings.in_flight(self.stages()) as f64 * i.stash_bytes as f64
+                    + in_flight as f64 * i.stash_bytes as f64
             })
             .sum();
         let slowest = self.workers.as_ref().map_or(1.0, Workers::slowest);
@@ -410,11 +429,11 @@ fn plus(sum: Option<Times>, times: Option<Times>) -> Option<Times> {
 pub struct TooLarge {
     /// The layer.
     pub layer: String,
-    /// What it needs alone on the last stage, in bytes.
+    /// What it needs alone on the stage that holds fewest micro-batches in flight, the last one, in bytes.
     pub needs_bytes: u64,
 }
 
-/// Layers that need more memory, alone on the last stage, than any stage has. None is told where layers have modes, of which each takes
+/// Layers that need more memory, alone on the stage that holds fewest micro-batches in flight, than any stage has. None is told where layers have modes, of which each takes
 /// another share of a device.
 pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
     if settings.modal {
@@ -444,11 +463,15 @@ fn beyond(instance: &Instance, settings: &Settings, most_bytes: u64) -> Vec<TooL
         .layers
         .iter()
         .filter(|layer| settings.includes(layer));
+    let in_flight = match VirtualStages::of(settings) {
+        Some(virtual_stages) => virtual_stages.extremes()[1],
+        None => settings.in_flight(1),
+    };
     let needs = |layer: &Layer| TooLarge {
         layer: layer.id.clone(),
         needs_bytes: settings
             .base_bytes(layer)
-            .saturating_add(settings.in_flight(1).saturating_mul(layer.stash_bytes)),
+            .saturating_add(in_flight.saturating_mul(layer.stash_bytes)),
     };
     layers
         .map(needs)

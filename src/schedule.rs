@@ -2,6 +2,22 @@
 //!
 //! Each fact about a schedule is one exhaustive match here: a new schedule is a variant, and the compiler lists the facts.
 //! [`mod@crate::check`] states on its own what a plan of a schedule holds and costs.
+//!
+//! Schedules of several chunks a device, and most others, are [rules](rules) that write down what every device does, one
+//! operation after the other. [`in_flight`] reads off such an order what devices hold.
+
+mod chunks;
+#[doc(hidden)]
+pub mod in_flight;
+mod order;
+#[doc(hidden)]
+pub mod rules;
+
+pub use chunks::Placement;
+#[doc(hidden)]
+pub use chunks::{Chunk, Chunks};
+#[doc(hidden)]
+pub use order::{Operation, Order, Phase};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +36,14 @@ named_values! {
         Pipedream = "pipedream",
         /// Forward and backward at once, on shares of each worker.
         Concurrent = "concurrent",
+        /// 1F1B over several chunks a device in a loop.
+        Interleaved = "interleaved",
+        /// Two chunks a device in a V, with the memory of 1F1B.
+        ZbV = "zb-v",
+        /// Two chunks a device in a V, with half the memory of 1F1B.
+        VHalf = "v-half",
+        /// Two chunks a device in a V, with a third of the memory of 1F1B.
+        VMin = "v-min",
     }
 }
 
@@ -48,10 +72,11 @@ impl Schedule {
     ///
     /// A micro-batch passes the last `forward` stages forwards and the last `backward` ones backwards. Where phases take
     /// turns, no stage is busy with both for more than a period, so that it is away for as many periods as the longer way
-    /// has stages; where they run at once, each phase of a stage takes up to a period. GPipe holds all there are.
+    /// has stages; where they run at once, each phase of a stage takes up to a period. GPipe holds all there are. What devices of
+    /// several chunks hold is no matter of stages: [`in_flight`]; here it is all there are, which is never too few.
     pub fn in_flight(self, forward: u64, backward: u64, all: u64) -> u64 {
         match self {
-            Self::Gpipe => all,
+            Self::Gpipe | Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => all,
             Self::OneFOneB | Self::Pipedream => forward.max(backward),
             Self::Concurrent => forward + backward,
         }
@@ -61,16 +86,18 @@ impl Schedule {
     /// stashing one for each micro-batch in flight.
     pub fn weight_versions(self, from_end: u64) -> u64 {
         match self {
-            Self::Gpipe | Self::OneFOneB | Self::Concurrent => 1,
             Self::Pipedream => from_end,
+            Self::Gpipe | Self::OneFOneB | Self::Concurrent => 1,
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => 1,
         }
     }
 
     /// Whether micro-batches come in iterations, with an update of the weights and an empty pipeline between two.
     pub fn flushes(self) -> bool {
         match self {
-            Self::Gpipe | Self::OneFOneB | Self::Concurrent => true,
             Self::Pipedream => false,
+            Self::Gpipe | Self::OneFOneB | Self::Concurrent => true,
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => true,
         }
     }
 
@@ -79,6 +106,26 @@ impl Schedule {
         match self {
             Self::Gpipe => true,
             Self::OneFOneB | Self::Pipedream | Self::Concurrent => false,
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => false,
+        }
+    }
+
+    /// Whether it is for devices of several chunks and no others.
+    pub fn needs_virtual_stages(self) -> bool {
+        match self {
+            Self::Gpipe | Self::OneFOneB | Self::Pipedream | Self::Concurrent => false,
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => true,
+        }
+    }
+
+    /// The rule that writes its orders, under the same name; `None` for what is no order of one operation after the other, or never
+    /// ends.
+    #[doc(hidden)]
+    pub fn rule(self) -> Option<&'static rules::Rule> {
+        match self {
+            Self::Pipedream | Self::Concurrent => None,
+            Self::Gpipe | Self::OneFOneB => rules::find(&self.to_string()),
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => rules::find(&self.to_string()),
         }
     }
 
@@ -93,8 +140,9 @@ impl Schedule {
     /// How its workers run the two phases.
     pub fn worker(self) -> WorkerMode {
         match self {
-            Self::Gpipe | Self::OneFOneB | Self::Pipedream => WorkerMode::Sequential,
             Self::Concurrent => WorkerMode::Concurrent,
+            Self::Gpipe | Self::OneFOneB | Self::Pipedream => WorkerMode::Sequential,
+            Self::Interleaved | Self::ZbV | Self::VHalf | Self::VMin => WorkerMode::Sequential,
         }
     }
 
@@ -103,6 +151,14 @@ impl Schedule {
         match worker {
             WorkerMode::Sequential => Self::OneFOneB,
             WorkerMode::Concurrent => Self::Concurrent,
+        }
+    }
+
+    /// Where nothing is said and devices have several chunks: the schedule for such a placement.
+    pub fn default_for_chunks(placement: Placement) -> Self {
+        match placement {
+            Placement::Loop => Self::Interleaved,
+            Placement::V => Self::ZbV,
         }
     }
 

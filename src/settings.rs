@@ -2,6 +2,7 @@
 
 mod faults;
 mod modal;
+mod virtual_stages;
 
 use self::modal::Asked;
 use crate::cluster::{Cluster, DeviceKind, Link};
@@ -11,7 +12,7 @@ use crate::network::{Layer, Size, Tensor, Times};
 use crate::objective::Formula;
 use crate::options::{
     Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
-    PipelineOptions, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
+    PipelineOptions, Placement, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
 };
 use crate::states::StateBytes;
 use crate::units::{LARGEST_EXACT, NS_PER_MS, transfer_ns};
@@ -31,7 +32,7 @@ pub struct Settings {
     pub objective: Objective,
     /// Micro-batches of an iteration; given where objective or schedule need it.
     pub micro_batches: Option<u64>,
-    /// The schedule. Default: 1F1B.
+    /// The schedule. Default: 1F1B; with virtual stages interleaved 1F1B in a loop, ZB-V in a V.
     pub schedule: Schedule,
     /// How transfers cost time. Default: blocking; ignored on a kind that does not pay.
     pub communication: Communication,
@@ -76,6 +77,10 @@ pub struct Settings {
     pub recompute: Recompute,
     /// Whether stages have [modes](crate::modes): degrees or recomputation are asked for, or links have two levels.
     pub modal: bool,
+    /// Chunks that every device holds. Default: 1.
+    pub virtual_stages: usize,
+    /// Which device holds which chunk, where devices hold several. Default: in a loop.
+    pub placement: Placement,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
     /// what happens once an iteration is shared out over micro-batches: then as many as make a micro-batch's part whole, or
     /// as many as `LARGEST_EXACT` has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
@@ -105,18 +110,15 @@ impl Settings {
             || !instance.cluster.groups.is_empty()
             || in_play(|kind| !kind.resources.is_empty());
         let asked = Asked::new(&options, &instance.cluster, heterogeneous);
-        let schedule = Schedule::default_for(worker);
+        let placement = options.placement.unwrap_or(Placement::Loop);
+        let schedule = default_schedule(&options, worker, placement);
         let communication = schedule.default_communication();
         let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
         let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
         let mut settings = Self {
             ticks_per_ns: 1,
             mode,
-            stages: options
-                .stages
-                .or(options.devices.filter(|&devices| devices > 0))
-                .or(workers(instance, &kinds))
-                .unwrap_or(1),
+            stages: stages(instance, &options, &kinds),
             devices: options.devices,
             all_stages: options.all_stages.unwrap_or(false),
             objective: options.objective.unwrap_or(Objective::Period),
@@ -150,9 +152,12 @@ impl Settings {
             replicas: asked.replicas,
             recompute: asked.recompute,
             modal: asked.modal,
+            virtual_stages: options.virtual_stages.unwrap_or(1),
+            placement,
         };
         let mut faults = settings.faults(instance, &options);
         faults.extend(settings.modal_faults(instance));
+        faults.extend(settings.virtual_stage_faults(&options));
         settings.ticks_per_ns = settings.ticks(instance);
         match faults.is_empty() {
             true => Ok(settings),
@@ -200,6 +205,8 @@ impl Settings {
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
+            virtual_stages: self.has_virtual_stages().then_some(self.virtual_stages),
+            placement: self.has_virtual_stages().then_some(self.placement),
         }
     }
 
@@ -390,6 +397,21 @@ fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<u
                 remedy: format!("try `--device-kinds {}`", names[0]),
             },
         )),
+    }
+}
+
+/// As many stages as are asked for, or else as many as there are devices, or workers.
+fn stages(instance: &Instance, options: &PipelineOptions, kinds: &[usize]) -> usize {
+    let devices = options.devices.filter(|&devices| devices > 0);
+    let asked = options.stages.or(devices);
+    asked.or(workers(instance, kinds)).unwrap_or(1)
+}
+
+/// Where nothing is said: the schedule of such workers, or of their chunks.
+fn default_schedule(options: &PipelineOptions, worker: WorkerMode, placement: Placement) -> Schedule {
+    match (options.virtual_stages, worker) {
+        (Some(2..), WorkerMode::Sequential) => Schedule::default_for_chunks(placement),
+        _ => Schedule::default_for(worker),
     }
 }
 

@@ -14,8 +14,10 @@ use stagecut::formulations::cyclic;
 use stagecut::formulations::modal_program::{Asked, Excluded, ModalProgram};
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
 use stagecut::formulations::staging::Windows;
+use stagecut::formulations::virtual_stages::ChunkProgram;
 use stagecut::instance::Instance;
 use stagecut::modes::StageMode;
+use stagecut::options::Objective;
 use stagecut::problem::Problem;
 use stagecut::schedules::{Chunk, Chunks, Placement};
 
@@ -215,13 +217,55 @@ fn page_and_code_of_the_cyclic_program_name_the_same_families() {
     );
 }
 
+/// The programs of small problems with virtual stages, with a solution left out.
+fn chunk_programs() -> Vec<(Problem, Program)> {
+    let mut programs = Vec::new();
+    for seed in 0..200 {
+        let mut spec = common::random_spec(seed, seed % 2 == 0);
+        spec.pipeline.objective = Some(Objective::Period);
+        spec.pipeline.virtual_stages = Some(2);
+        spec.pipeline.schedule = None;
+        spec.pipeline.micro_batches = None;
+        let Some((instance, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        let of = problem.virtual_stages.as_ref().expect("virtual stages");
+        let labels = item_labels(&instance, &problem);
+        let most_ns = bounds::all_in_one_ns(&problem) as f64;
+        let program = ChunkProgram::build(&problem, of, most_ns, &labels).program;
+        programs.push((problem, program));
+    }
+    programs
+}
+
+#[test]
+fn page_and_code_of_virtual_stages_name_the_same_families() {
+    let on_page = families_on(include_str!("../formulations/virtual_stages.md"));
+    let programs = chunk_programs();
+    let in_code: BTreeSet<String> = programs
+        .iter()
+        .flat_map(|(_, program)| program.families())
+        .collect();
+    assert_eq!(on_page, in_code);
+    for (problem, program) in &programs {
+        let of = problem.virtual_stages.as_ref().expect("virtual stages");
+        let (n, c, q) = (problem.items.len(), problem.stages(), of.devices);
+        assert!(program.binaries() <= (c - 1) * n);
+        let ends: usize = problem.transfers.iter().map(|t| t.consumers.len()).sum();
+        let counts: usize = of.in_flight.iter().map(Vec::len).sum();
+        let staging = (c - 2) * n + (c - 1) * problem.order.edge_count() + c;
+        assert!(program.rows.len() <= staging + 2 * q * ends + 3 * q + counts);
+    }
+}
+
 #[test]
 fn every_row_and_column_has_a_name_of_its_own() {
     let alike = (0..200).filter_map(random_problem);
     let alike = alike.map(|(instance, problem)| program(&instance, &problem));
     let modal = (0..200).filter_map(modal_program).map(|(_, program)| program);
     let others = (0..200).flat_map(mixed_programs).chain(cyclic_programs());
-    for program in alike.chain(others).chain(modal) {
+    let chunks = chunk_programs().into_iter().map(|(_, program)| program);
+    for program in alike.chain(others).chain(modal).chain(chunks) {
         let rows: Vec<&str> = program
             .rows
             .iter()

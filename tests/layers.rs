@@ -31,7 +31,7 @@ const LAYERS: &[&[&str]] = &[
     &["import", "instance"],
     &["generate", "read"],
     &["settings"],
-    &["modes", "passes", "workers"],
+    &["modes", "passes", "virtual_stages", "workers"],
     &["problem"],
     // What a plan costs, and what it is.
     &["cost"],

@@ -37,6 +37,8 @@ class Problem(TypedDict, total=False):
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
     optimizer_sharding: Literal["none", "zero1"]
     """Whether the replicas of a stage share out the state of the optimiser [default: none]"""
+    placement: Literal["loop", "v"]
+    """Which device holds which chunk, where devices hold several [default: loop]"""
     precision: Literal["uniform", "fp32", "bf16-mixed", "fp16-mixed"]
     """Numbers that training keeps for each parameter [default: uniform; for networks of 16 bits whose stages have
     modes: mixed]"""
@@ -45,8 +47,9 @@ class Problem(TypedDict, total=False):
     [default: none]"""
     replicas: Union[int, str, Sequence[object]]
     """Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]"""
-    schedule: Literal["gpipe", "1f1b", "pipedream", "concurrent"]
-    """Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b]"""
+    schedule: Literal["gpipe", "1f1b", "pipedream", "concurrent", "interleaved", "zb-v", "v-half", "v-min"]
+    """Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b, or that of the virtual
+    stages]"""
     share_parts: int
     """Allow shares in so many equal parts only, as GPU partitioning does [default: any share]"""
     shares: Literal["even", "theorem", "global", "best"]
@@ -58,5 +61,7 @@ class Problem(TypedDict, total=False):
     tensor: Union[int, str, Sequence[object]]
     """Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for
     [default: 1]"""
+    virtual_stages: int
+    """Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]"""
     worker: Literal["sequential", "concurrent"]
     """How a worker runs forward and backward propagation [default: sequential, or as the schedule says]"""

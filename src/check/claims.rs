@@ -4,7 +4,7 @@
 
 use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
-use crate::plan::{Plan, Status, StoppedBy};
+use crate::plan::{Plan, PlanStage, Status, StoppedBy};
 use crate::settings::Settings;
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
@@ -99,7 +99,8 @@ impl Checker<'_> {
         let (items, after) = (statistics.items, statistics.items_after_presolve);
         // Passes that may lie apart are items of their own; a plan that no search made has counted none.
         let most = 2 * self.instance.network.layers.len();
-        let used = plan.stages.len();
+        let is_used = |stage: &&PlanStage| !stage.forward.is_empty() || !stage.backward.is_empty();
+        let used = plan.stages.iter().filter(is_used).count();
         self.claim(items == 0 || (used..=most).contains(&items), || {
             format!(
                 "statistics: {items} items for {used} stages of {} layers",

@@ -25,8 +25,23 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// Adds the work of a layer.
+    pub(super) fn add_work(&mut self, ticks: u128) {
+        self.work += ticks;
+    }
+
+    /// The work of its layers.
+    pub(super) fn work(&self) -> u128 {
+        self.work
+    }
+
+    /// What is received and sent.
+    pub(super) fn ends(&self) -> [u128; 2] {
+        [self.received, self.sent]
+    }
+
     /// What the worker is busy with.
-    fn worker(&self, mode: Communication) -> u128 {
+    pub(super) fn worker(&self, mode: Communication) -> u128 {
         match mode {
             Communication::Blocking => self.work + self.moved(mode),
             Communication::Overlapped | Communication::Ignored => self.work,
@@ -34,7 +49,7 @@ impl Load {
     }
 
     /// Transfers as they cost time: one after the other, or side by side on two links.
-    fn moved(&self, mode: Communication) -> u128 {
+    pub(super) fn moved(&self, mode: Communication) -> u128 {
         match mode {
             Communication::Ignored => 0,
             Communication::Blocking => self.received + self.sent,
@@ -42,7 +57,7 @@ impl Load {
         }
     }
 
-    fn busiest(&self, mode: Communication) -> u128 {
+    pub(super) fn busiest(&self, mode: Communication) -> u128 {
         self.worker(mode).max(self.moved(mode))
     }
 
@@ -56,7 +71,7 @@ impl Load {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
             work: self.work + other.work,
             received: self.received + other.received,
@@ -345,7 +360,7 @@ impl Checker<'_> {
         u128::from(ns) * u128::from(self.settings.ticks_per_ns)
     }
 
-    fn ms(&self, ticks: u128) -> f64 {
+    pub(super) fn ms(&self, ticks: u128) -> f64 {
         ticks as f64 / (self.settings.ticks_per_ns as f64 * NS_PER_MS)
     }
 
@@ -415,6 +430,7 @@ impl Checker<'_> {
         let round = match self.settings.schedule {
             Schedule::Gpipe => busiest(forward) + busiest(backward),
             Schedule::OneFOneB | Schedule::Pipedream | Schedule::Concurrent => period,
+            Schedule::Interleaved | Schedule::ZbV | Schedule::VHalf | Schedule::VMin => period,
         };
         whole_ns(once + again * round)
     }

@@ -76,6 +76,8 @@ impl Checker<'_> {
             (false, _) => own,
             (true, Schedule::Pipedream) => [needed, needed],
             (true, Schedule::Gpipe | Schedule::OneFOneB | Schedule::Concurrent) => [needed, own[1]],
+            // Chunks are counted by their order: see `virtual_stages`.
+            (true, Schedule::Interleaved | Schedule::ZbV | Schedule::VHalf | Schedule::VMin) => own,
         }
     }
 }

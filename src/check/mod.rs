@@ -12,6 +12,7 @@ mod passes;
 mod problem;
 mod states;
 mod violation;
+mod virtual_stages;
 mod workers;
 
 pub use problem::{Posed, pose};
@@ -100,8 +101,13 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.together();
         check.order();
         check.order_of_ties();
+        if settings.has_virtual_stages() {
+            check.chunks_in_place(plan);
+        }
         check.stage_count(plan);
-        if settings.modal {
+        if settings.has_virtual_stages() {
+            objective_ms = check.virtual_costs(plan);
+        } else if settings.modal {
             objective_ms = check.modal_costs(plan);
         } else {
             overruns = check.overruns(plan);
@@ -387,7 +393,7 @@ impl Checker<'_> {
     }
 
     fn stage_count(&mut self, plan: &Plan) {
-        let (found, most) = (plan.stages.len(), self.settings.stages);
+        let (found, most) = (plan.stages.len(), self.settings.chunks());
         let is_empty = |stage: &PlanStage| stage.forward.is_empty() && stage.backward.is_empty();
         let used = plan.stages.iter().filter(|stage| !is_empty(stage)).count();
         if found > most || (self.settings.all_stages && used != most) {

@@ -17,6 +17,8 @@ impl Checker<'_> {
         match (settings.mode, settings.schedule) {
             (Mode::Inference, _) => [0, 1],
             (_, Schedule::Gpipe) => [all, 1],
+            // Chunks are counted by their order: see `virtual_stages`.
+            (_, Schedule::Interleaved | Schedule::ZbV | Schedule::VHalf | Schedule::VMin) => [all, 1],
             (_, Schedule::OneFOneB) => [longer.min(all), 1],
             (_, Schedule::Pipedream) => [longer, longer],
             (_, Schedule::Concurrent) => [(forward + backward).min(all), 1],
@@ -60,9 +62,13 @@ impl Checker<'_> {
         let ns = |bytes: u64| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
         let updates_every = match self.settings.schedule {
             Schedule::Pipedream => 1,
-            Schedule::Gpipe | Schedule::OneFOneB | Schedule::Concurrent => {
-                u128::from(self.settings.micro_batches.unwrap_or(1))
-            }
+            Schedule::Gpipe
+            | Schedule::OneFOneB
+            | Schedule::Concurrent
+            | Schedule::Interleaved
+            | Schedule::ZbV
+            | Schedule::VHalf
+            | Schedule::VMin => u128::from(self.settings.micro_batches.unwrap_or(1)),
         };
         let layer = self.layer(at);
         charge(forward, &[f], &[b], self.ticks(ns(layer.stash_bytes)));

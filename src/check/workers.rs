@@ -52,7 +52,8 @@ pub(super) fn staff(
             if number == 0 || too_many {
                 wrong(k, device, "is beyond the count of its kind");
             }
-            if !seen.insert((kind, number)) {
+            let is_new = seen.insert((kind, number));
+            if !is_new && !settings.has_virtual_stages() {
                 wrong(k, device, "is used twice");
             }
             *staff[k].entry(kind).or_insert(0) += 1;

@@ -8,6 +8,7 @@ pub mod allocation;
 pub(crate) mod global;
 mod iteration;
 mod modal;
+pub mod virtual_stages;
 
 pub use modal::{modal_ns, modal_stages};
 
@@ -182,23 +183,33 @@ pub(crate) fn stage_costs_under(
     assignment: &Assignment,
     mode: Communication,
 ) -> Vec<StageCost> {
-    let mut costs = vec![StageCost::default(); problem.stages()];
-    for (item, &stage) in assignment.iter().enumerate() {
-        costs[stage].add_item(problem, item);
+    costs_of_places(problem, assignment, problem.stages(), mode)
+}
+
+/// The same for stages, devices or whatever else items may lie in; of each item its place among so many.
+fn costs_of_places(
+    problem: &Problem,
+    place_of: &[usize],
+    places: usize,
+    mode: Communication,
+) -> Vec<StageCost> {
+    let mut costs = vec![StageCost::default(); places];
+    for (item, &place) in place_of.iter().enumerate() {
+        costs[place].add_item(problem, item);
     }
     let mut consuming = Vec::new();
     for transfer in &problem.transfers {
-        let home = assignment[transfer.producer];
+        let home = place_of[transfer.producer];
         consuming.clear();
-        consuming.extend(transfer.consumers.iter().map(|&to| assignment[to]));
+        consuming.extend(transfer.consumers.iter().map(|&to| place_of[to]));
         consuming.sort_unstable();
         consuming.dedup();
-        consuming.retain(|&stage| stage != home);
+        consuming.retain(|&place| place != home);
         if !consuming.is_empty() {
             costs[home].add_transfer(mode, transfer, Side::Producer);
         }
-        for &stage in &consuming {
-            costs[stage].add_transfer(mode, transfer, Side::Consumer);
+        for &place in &consuming {
+            costs[place].add_transfer(mode, transfer, Side::Consumer);
         }
     }
     costs
@@ -231,6 +242,9 @@ pub(crate) fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u6
 
 /// The objective of an assignment, in ns.
 pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
+    if let Some(of) = &problem.virtual_stages {
+        return virtual_stages::period_ns(problem, of, assignment);
+    }
     match problem.settings.is_simulated() {
         true => iteration::simulated_ns(problem, assignment),
         false => objective_ns(problem, &stage_costs(problem, assignment)),
@@ -275,6 +289,9 @@ pub fn keeps_order(problem: &Problem, assignment: &Assignment) -> bool {
 
 /// Whether an assignment is a plan: order kept, memory held, every stage used where asked.
 pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
+    if let Some(of) = &problem.virtual_stages {
+        return virtual_stages::is_feasible(problem, of, assignment);
+    }
     let (compact, used) = without_empty_stages(assignment);
     let enough = !problem.settings.all_stages || used == problem.stages();
     let fits = problem.settings.memory_limit.is_none_or(|limit| {

@@ -10,7 +10,7 @@ mod shares;
 use crate::bound_source::BoundSource;
 use crate::check::{self, Figures, Verdict, Violation};
 use crate::exact;
-use crate::fault::InputError;
+use crate::fault::{FaultKind, InputError};
 use crate::instance::Instance;
 use crate::methods;
 use crate::options::{Cuts, PipelineOptions};
@@ -61,13 +61,20 @@ pub fn settings(
 /// # Errors
 ///
 /// What keeps the stages from being a plan at all: layers that are unknown, named twice or left out, empty stages, devices
-/// that would have to be chosen.
+/// that would have to be chosen; and virtual stages, which it does not know.
 pub fn evaluate(
     instance: &Instance,
     settings: &Settings,
     problem: Option<&Problem>,
     bare: &BarePlan,
 ) -> Result<Evaluation, InputError> {
+    if settings.has_virtual_stages() {
+        let kind = FaultKind::Unsupported {
+            found: format!("{} virtual stages on every device", settings.virtual_stages),
+            expected: "stages that are a device each".into(),
+        };
+        return Err(InputError::option("--virtual-stages", kind));
+    }
     let stages =
         form::stages(instance, settings, bare).map_err(|faults| InputError { path: None, faults })?;
     let mut plan = unknown(instance, settings, stages);

@@ -7,6 +7,7 @@
 //! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
 //! | `modal` | the same where stages have modes: ideals, devices and replicas |
 //! | `modal_program` | the mixed-integer program of modes |
+//! | `virtual_stages` | the same where devices have several chunks |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
 //! | `halves` | two searches at the same time |
@@ -49,6 +50,7 @@ pub mod presolve;
 pub mod stage_diagram;
 mod tuning;
 mod unordered_items;
+mod virtual_stages;
 pub mod windows;
 
 pub(crate) use self::method::METHODS;
@@ -79,6 +81,9 @@ pub(crate) fn solve(
             Method::Milp | Method::Textbook => modal_program::solve(problem, modes, method, labels, control),
         };
     }
+    if let Some(of) = &problem.virtual_stages {
+        return virtual_stages::solve(problem, of, method, labels, control);
+    }
     match &problem.workers {
         None if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
         None => homogeneous::solve(problem, method, labels, control),
@@ -102,6 +107,9 @@ pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     if let Some(modes) = &problem.modes {
         return Ok(modal::bound(problem, modes, control));
+    }
+    if let Some(of) = &problem.virtual_stages {
+        return Ok(virtual_stages::bound(problem, of, control));
     }
     match &problem.workers {
         None if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
@@ -127,6 +135,9 @@ pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource,
 /// The best bound on the busiest stage that takes no search, and what it says of the objective in ns: for workers that differ,
 /// one that counts all their devices.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    if let Some(of) = &problem.virtual_stages {
+        return virtual_stages::simple_bound(problem, of);
+    }
     if problem.settings.is_simulated() {
         return iteration::simple_bound(problem);
     }

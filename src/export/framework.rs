@@ -55,6 +55,13 @@ impl Stages {
 
     /// The same whatever devices and shares a stage has, for targets that look at them.
     pub(super) fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+        if let Some(chunks) = plan.problem.virtual_stages.filter(|&chunks| chunks > 1) {
+            return Err(unsupported(
+                "the plan".into(),
+                format!("{chunks} virtual stages on every device"),
+                "one stage a device; `--to json` takes virtual stages",
+            ));
+        }
         let layers = &instance.network.layers;
         let position: HashMap<&str, usize> = layers
             .iter()

@@ -107,7 +107,11 @@ fn transfers<'a>(instance: &'a Instance, plan: &Plan, mode: Mode) -> Vec<Transfe
             Size::TransferNs(ns) => (None, Some(crate::units::ns_to_ms(ns))),
         };
         let mut moved = |kind: Kind, pairs: BTreeSet<(usize, usize)>| {
-            for (from, to) in pairs.into_iter().filter(|(from, to)| from != to) {
+            let pairs = match kind {
+                Kind::Gradient => between_devices(plan, pairs, |(from, _)| from),
+                _ => between_devices(plan, pairs, |(_, to)| to),
+            };
+            for (from, to) in pairs {
                 transfers.push(Transfer {
                     kind,
                     layer: &layers[tensor.producer].id,
@@ -149,6 +153,28 @@ fn transfers<'a>(instance: &'a Instance, plan: &Plan, mode: Mode) -> Vec<Transfe
         }
     }
     transfers
+}
+
+/// Pairs of stages on different devices. Where devices have several chunks, the consumers' end of a tensor is the first chunk of a device
+/// that consumes it, which keeps it for the others.
+fn between_devices(
+    plan: &Plan,
+    pairs: BTreeSet<(usize, usize)>,
+    consumer: fn((usize, usize)) -> usize,
+) -> Vec<(usize, usize)> {
+    let device = |stage: usize| &plan.stages[stage - 1].devices;
+    let has_chunks = plan.problem.virtual_stages.is_some_and(|chunks| chunks > 1);
+    if !has_chunks {
+        return pairs.into_iter().filter(|(from, to)| from != to).collect();
+    }
+    let mut met = BTreeSet::new();
+    let mut pairs: Vec<(usize, usize)> = pairs.into_iter().collect();
+    pairs.sort_unstable_by_key(|&pair| consumer(pair));
+    pairs.retain(|&pair| {
+        let (from, to) = pair;
+        device(from) != device(to) && met.insert(device(consumer(pair)))
+    });
+    pairs
 }
 
 /// Stage of every layer's forward and backward pass.

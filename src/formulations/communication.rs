@@ -53,6 +53,24 @@ impl Charges {
         Self { sent, received }
     }
 
+    /// Declares the charges of every transfer at every one of so many devices, which hold several stages each.
+    pub(crate) fn at_devices(program: &mut Program, problem: &Problem, devices: usize) -> Self {
+        let mut of_side = |name: &str| -> Vec<Vec<Option<Column>>> {
+            let transfers = 0..problem.transfers.len();
+            let mut at = |t: usize, device: usize| {
+                let charge = variable().bounds(0.0..=1.0);
+                program.declare(charge.name(format!("{name}[{t},{}]", device + 1)))
+            };
+            transfers
+                .map(|t| (0..devices).map(|device| Some(at(t, device))).collect())
+                .collect()
+        };
+        Self {
+            sent: of_side("sent"),
+            received: of_side("received"),
+        }
+    }
+
     /// The charge of a transfer at a stage, on one side.
     pub(crate) fn at(&self, transfer: usize, stage: usize, side: Side) -> Option<Column> {
         match side {
@@ -93,7 +111,7 @@ pub(crate) fn charges(
 }
 
 /// The same for any measure of one item being inside a stage and another not, given in this order, such as that of `groups`
-/// less what makes the stage's transfers free.
+/// less what makes the stage's transfers free, or for charges of devices in place of stages.
 pub(crate) fn charges_of(
     program: &mut Program,
     problem: &Problem,
@@ -102,7 +120,7 @@ pub(crate) fn charges_of(
     apart: &dyn Fn(usize, usize, usize) -> Expression,
 ) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
-        for k in 0..problem.stages() {
+        for k in 0..charges.sent[t].len() {
             for &to in &transfer.consumers {
                 let from = transfer.producer;
                 let indices = format!("{t},{},{}", labels[to], k + 1);

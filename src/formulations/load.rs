@@ -43,9 +43,9 @@ impl Phase {
 }
 
 /// One of the things a stage can be busy with.
-type Resource = fn(&PhaseCost) -> u64;
+pub(super) type Resource = fn(&PhaseCost) -> u64;
 
-const RESOURCES: [(&str, Resource); 3] = [
+pub(super) const RESOURCES: [(&str, Resource); 3] = [
     ("load", PhaseCost::load_ns),
     ("link_in", |cost| cost.link_in_ns),
     ("link_out", |cost| cost.link_out_ns),

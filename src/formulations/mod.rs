@@ -18,6 +18,7 @@ pub(crate) mod pools;
 pub(crate) mod splits;
 pub mod staging;
 pub mod three_block;
+pub mod virtual_stages;
 
 use crate::units::NS_PER_MS;
 use good_lp::variable::VariableDefinition;

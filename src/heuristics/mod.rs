@@ -115,6 +115,9 @@ type Estimate = fn(&Problem, &Modes, &Allocation) -> Option<u128>;
 impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
+        if problem.virtual_stages.is_some() {
+            return Err("it knows no devices of several chunks");
+        }
         if let Some(modes) = &problem.modes {
             return match self.run {
                 Run::Modal { applies, .. } => applies(problem, modes),

@@ -20,7 +20,7 @@ impl Problem {
         let graph = contract(self.items.len(), together.iter().copied(), &order);
         let items: Vec<Item> = graph.members.iter().map(|members| self.joined(members)).collect();
         let costs = self.carried(|item| Some(graph.item_of[item]));
-        let stages = match self.settings.all_stages {
+        let stages = match self.settings.all_stages || self.virtual_stages.is_some() {
             true => self.stages,
             false => self.stages.min(items.len()),
         };
@@ -32,6 +32,7 @@ impl Problem {
         let pairs = self.pairs.iter().map(pair).collect();
         let merged = Self {
             workers: self.workers.clone(),
+            virtual_stages: self.virtual_stages.clone(),
             pairs: summed(pairs),
             ties: apart(self.ties.clone(), |item| graph.item_of[item]),
             ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)

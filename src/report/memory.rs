@@ -1,9 +1,10 @@
 //! What a report says of memory: limits that nobody gave, and how much a plan would need.
 
 use super::format::{bytes, count};
+use super::virtual_stages;
 use crate::instance::Instance;
 use crate::options::{MemoryLimit, Mode, Optimizer, OptimizerSharding, StatePrecision};
-use crate::plan::{LeastMemory, Plan};
+use crate::plan::{LeastMemory, Plan, PlanStage};
 use crate::precision::Precision;
 use crate::problem::TooLarge;
 use crate::states::StateBytes;
@@ -37,6 +38,15 @@ pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> 
         }
     };
     let fullest = plan.stages.iter().max_by_key(|stage| stage.memory_bytes);
+    if virtual_stages::is_asked(plan) {
+        let held = |stage: &PlanStage| virtual_stages::device(plan, &stage.devices).memory_bytes;
+        let fullest = plan.stages.iter().max_by_key(|stage| held(stage))?;
+        return Some(format!(
+            "memory: {reason}; {} would hold {}",
+            fullest.devices.join(", "),
+            bytes(held(fullest))
+        ));
+    }
     Some(match fullest {
         None => format!("memory: {reason}"),
         Some(stage) if stage.memory_bytes == 0 => format!("memory: {reason}, and no layer states bytes"),

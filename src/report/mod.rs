@@ -28,6 +28,7 @@ mod svg;
 pub(crate) mod table;
 mod text;
 mod timeline;
+mod virtual_stages;
 
 pub(crate) use self::bounds::bounds;
 pub use self::comparison::{ComparisonRow, Standing, comparison};

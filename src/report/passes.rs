@@ -9,6 +9,7 @@ use super::Style;
 use super::format::{bytes, count, shorten, wrap};
 use super::table::{Column, GAP, draw, table_width};
 use super::text::micro_batches;
+use super::virtual_stages;
 use crate::instance::Instance;
 use crate::plan::Plan;
 use crate::plan::split::{SplitLayer, stages_by_layer};
@@ -21,6 +22,11 @@ pub(super) fn in_flight(plan: &Plan) -> Option<String> {
     let first = plan.stages.first()?.in_flight?;
     let last = plan.stages.last()?.in_flight?;
     let in_flight = match first == last {
+        _ if virtual_stages::is_asked(plan) => {
+            let of_chunks = plan.stages.iter().filter_map(|stage| stage.in_flight);
+            let [least, most] = [of_chunks.clone().min()?, of_chunks.max()?];
+            format!("at most {least} to {most} micro-batches of a chunk")
+        }
         true => format!("{} on every stage", micro_batches(first)),
         false => format!("{first} micro-batches on the first stage, {last} on the last"),
     };

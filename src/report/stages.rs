@@ -6,6 +6,7 @@ use super::Style;
 use super::format::{Digits, bytes, devices, shorten, width};
 use super::ranges::Ranges;
 use super::table::{Column, GAP, draw, table_width};
+use super::virtual_stages;
 use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::{Plan, PlanStage};
@@ -60,18 +61,23 @@ pub(super) fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &St
 
 /// Time in ms for which a stage holds up the pipeline: its work and transfers, or its busier link where transfers are
 /// overlapped. Blocking transfers are part of the load, so that there the load is always the larger.
-pub(super) fn busy_ms(stage: &PlanStage) -> f64 {
-    stage.load_ms.max(stage.communication_ms)
+/// Of a chunk of a device that has several, its device's.
+pub(super) fn busy_ms(plan: &Plan, stage: &PlanStage) -> f64 {
+    match virtual_stages::is_asked(plan) {
+        true => virtual_stages::device(plan, &stage.devices).busy_ms,
+        false => stage.load_ms.max(stage.communication_ms),
+    }
 }
 
 /// The largest [`busy_ms`] of a plan; 0 without stages.
 pub(super) fn bottleneck_ms(plan: &Plan) -> f64 {
-    plan.stages.iter().map(busy_ms).fold(0.0, f64::max)
+    let busy = plan.stages.iter().map(|stage| busy_ms(plan, stage));
+    busy.fold(0.0, f64::max)
 }
 
-/// Whether no stage is busier. Equal times are equal numbers, for all come from whole nanoseconds.
+/// Whether no stage is busier. Equal times are equal numbers, for all come from whole nanoseconds, also in sums as they are rounded.
 pub(super) fn is_bottleneck(plan: &Plan, stage: &PlanStage) -> bool {
-    busy_ms(stage) == bottleneck_ms(plan)
+    busy_ms(plan, stage) == bottleneck_ms(plan)
 }
 
 /// All columns but the layers.
@@ -120,7 +126,7 @@ fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
 fn share(plan: &Plan, stage: &PlanStage) -> f64 {
     match bottleneck_ms(plan) {
         0.0 => 1.0,
-        most => busy_ms(stage) / most,
+        most => busy_ms(plan, stage) / most,
     }
 }
 

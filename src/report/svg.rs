@@ -108,7 +108,7 @@ impl Legend {
             let x = MARGIN + (at / rows) as f64 * entry;
             let y = MARGIN + 46.0 + (at % rows) as f64 * ENTRY_HEIGHT;
             let colors = Colors::stage(stage.index);
-            let share = busy_ms(stage) / bottleneck_ms(plan).max(f64::MIN_POSITIVE);
+            let share = busy_ms(plan, stage) / bottleneck_ms(plan).max(f64::MIN_POSITIVE);
             let weight = if is_bottleneck(plan, stage) {
                 " font-weight=\"700\""
             } else {

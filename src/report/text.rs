@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style as Ink};
 use super::Style;
 use super::cut_points::cut_points;
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
-use super::{memory, modes, passes, stages};
+use super::{memory, modes, passes, stages, virtual_stages};
 use crate::bound_source::BoundSource;
 use crate::instance::Instance;
 use crate::options::{
@@ -95,6 +95,7 @@ fn sentences(plan: &Plan, digits: Digits) -> String {
         source => format!(", by `{source}`"),
     };
     let limit = match plan.problem.stages {
+        _ if virtual_stages::is_asked(plan) => virtual_stages::limit(plan).unwrap_or_default(),
         Some(1) => "in 1 stage".to_owned(),
         Some(q) if plan.problem.all_stages == Some(true) => format!("in exactly {q} stages"),
         Some(q) => format!("in at most {q} stages"),
@@ -173,6 +174,10 @@ fn hint(plan: &Plan) -> Option<String> {
 
 fn legend(plan: &Plan) -> &'static str {
     match plan.problem.communication {
+        _ if virtual_stages::is_asked(plan) => {
+            "> marks the chunks of the busiest device. Share: how busy a chunk's device is, of the busiest. Memory: a chunk's part \
+             when its device holds most."
+        }
         Some(Communication::Overlapped) => {
             "> marks the bottleneck. Share: the busier of load and transfers, of the bottleneck's; transfers are those \
              of the busier link."
@@ -219,6 +224,7 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
     facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
     facts.extend(modes::recomputation(instance, plan, digits).map(|again| ("recomputed", again)));
+    facts.extend(virtual_stages::devices(plan, digits).map(|devices| ("by device", devices)));
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
     facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));
     facts.extend(shares(plan).map(|shares| ("shares", shares)));
@@ -239,6 +245,10 @@ fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec
 /// Which plans were compared. Other tools mean other regions by the same words, so every report says it.
 fn region(plan: &Plan) -> String {
     let used = match (plan.problem.stages, plan.stages.len()) {
+        _ if virtual_stages::is_asked(plan) => {
+            let limit = virtual_stages::limit(plan);
+            limit.map_or_else(String::new, |limit| format!("; {limit}"))
+        }
         (None, _) => String::new(),
         (Some(q), 0) => format!("; at most {}", count(q, "stage")),
         (Some(q), used) => format!("; {used} of at most {} used", count(q, "stage")),
@@ -262,6 +272,7 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
                 .map(|schedule: Schedule| format!("schedule {schedule}")),
         );
     }
+    words.extend(virtual_stages::shape(plan));
     words.extend(problem.micro_batches.map(micro_batches));
     words.extend(problem.communication.map(|c| format!("{c} communication")));
     if problem.communication.is_none_or(Communication::takes_time) {

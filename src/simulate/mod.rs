@@ -161,10 +161,15 @@ fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result
     let order = asked
         .or(plan.problem.schedule)
         .unwrap_or(Schedule::default_for(worker));
-    if order.worker() == worker {
+    let of_chunks = order.needs_virtual_stages();
+    if order.worker() == worker && !of_chunks {
         return Ok(order);
     }
     let (found, expected) = match worker {
+        WorkerMode::Sequential if of_chunks => (
+            "one chunk a device",
+            "`--schedule gpipe`, `1f1b` or `pipedream`, or a plan with virtual stages",
+        ),
         WorkerMode::Concurrent => ("workers that run both phases at once", "`--schedule concurrent`"),
         WorkerMode::Sequential => (
             "workers without shares",

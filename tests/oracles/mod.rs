@@ -18,3 +18,4 @@ pub mod orders;
 pub mod patterns;
 mod shares;
 pub mod two_chains;
+pub mod virtual_stages;

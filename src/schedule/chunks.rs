@@ -79,7 +79,7 @@ impl Chunks {
     }
 
     /// Nothing is moved between chunks of one device.
-    pub(super) fn drop_transfers_within_devices(&mut self) {
+    pub(crate) fn drop_transfers_within_devices(&mut self) {
         for c in 1..self.chunks.len() {
             if self.chunks[c - 1].device == self.chunks[c].device {
                 self.chunks[c - 1].forward_transfer_ns = 0;

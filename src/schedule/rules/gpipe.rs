@@ -1,7 +1,6 @@
 //! GPipe: all forward passes, then all backward passes.
 
-use super::{Order, Phase, Rule, Shape};
-use crate::schedules::Operation;
+use super::{Operation, Order, Phase, Rule, Shape};
 
 pub(super) const RULE: Rule = Rule {
     name: "gpipe",
@@ -15,10 +14,7 @@ pub(super) const RULE: Rule = Rule {
 /// Backward begins with the last micro-batch, as in the paper's figure.
 fn write(shape: &Shape) -> Order {
     let device = |device: usize| {
-        let chunks = 0..shape.devices * shape.virtual_stages;
-        let own: Vec<usize> = chunks
-            .filter(|&c| shape.placement.device(c, shape.devices) == device)
-            .collect();
+        let own: Vec<usize> = shape.chunks_of(device).collect();
         let all = 0..shape.micro_batches;
         let forward = own
             .iter()

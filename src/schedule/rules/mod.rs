@@ -79,6 +79,18 @@ impl Shape {
         })
     }
 
+    /// The chunks of a device, in the order of the pipeline.
+    pub fn chunks_of(&self, device: usize) -> impl Iterator<Item = usize> + use<> {
+        let shape = *self;
+        (0..shape.virtual_stages).map(move |round| {
+            let first = round * shape.devices;
+            match shape.placement.device(first, shape.devices) == 0 {
+                true => first + device,
+                false => first + shape.devices - 1 - device,
+            }
+        })
+    }
+
     /// One chunk a device.
     fn is_plain(&self) -> bool {
         self.virtual_stages == 1

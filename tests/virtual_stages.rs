@@ -1,0 +1,359 @@
+//! Devices of several chunks: plans against brute force and the simulator, and what is refused.
+
+mod common;
+mod oracles;
+
+use common::draw::{Scope, draw};
+use common::{link, problem_of};
+use oracles::virtual_stages as brute_force;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use stagecut::check;
+use stagecut::control::Control;
+use stagecut::cost::virtual_stages::chunk_bytes;
+use stagecut::instance::Instance;
+use stagecut::methods::{self, Method};
+use stagecut::options::{Cuts, Objective, Placement, Schedule};
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::schedule::in_flight::{most_of_rule, steady};
+use stagecut::schedules::rules::{RULES, Shape};
+use stagecut::schedules::{Chunk, Chunks, run};
+use stagecut::settings::Settings;
+use stagecut::spec::InstanceSpec;
+
+/// The most assignments that brute force looks at.
+const MOST_ASSIGNMENTS: f64 = 3e5;
+
+/// A problem with any options that go with virtual stages: transfers of either kind, memory, both placements, every schedule, skip tensors,
+/// ties, explicit backward graphs, inference.
+fn virtual_spec(seed: u64) -> InstanceSpec {
+    let scope = Scope {
+        layers: [[2, 4], [3, 6], [4, 7]][seed as usize % 3],
+        chain: seed.is_multiple_of(4),
+        mixed: false,
+        cuts: Some(Cuts::Tied),
+    };
+    let mut spec = draw(format!("virtual-{seed}"), seed, scope);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
+    let stages = rng.random_range(1..=3);
+    let virtual_stages = rng.random_range(2..=if stages == 3 { 2 } else { 3 });
+    let placement = [Placement::Loop, Placement::V][rng.random_range(0..2)];
+    let schedules: &[Option<Schedule>] = match (placement, virtual_stages) {
+        (Placement::V, 2) => &[
+            None,
+            Some(Schedule::ZbV),
+            Some(Schedule::VHalf),
+            Some(Schedule::VMin),
+            Some(Schedule::Gpipe),
+        ],
+        (Placement::V, _) => &[Some(Schedule::Gpipe)],
+        _ => &[None, Some(Schedule::Interleaved), Some(Schedule::Gpipe)],
+    };
+    let schedule = schedules[rng.random_range(0..schedules.len())];
+    let pipeline = &mut spec.pipeline;
+    pipeline.stages = Some(stages);
+    pipeline.virtual_stages = Some(virtual_stages);
+    pipeline.placement = Some(placement);
+    pipeline.schedule = schedule;
+    pipeline.objective = Some(Objective::Period);
+    let needs_count = schedule == Some(Schedule::Gpipe);
+    pipeline.micro_batches = match needs_count || rng.random_bool(0.5) {
+        true => Some((stages * rng.random_range(1..=4)) as u64),
+        false => None,
+    };
+    spec
+}
+
+/// The problem, if it is valid and small enough.
+fn virtual_problem(seed: u64) -> Option<(Instance, Problem)> {
+    let (instance, problem) = problem_of(&virtual_spec(seed))?;
+    let plans = (problem.stages() as f64).powi(problem.items.len() as i32);
+    (plans <= MOST_ASSIGNMENTS).then_some((instance, problem))
+}
+
+fn method(name: &str) -> Method {
+    methods::find(name).expect("a registered method")
+}
+
+fn solve(name: &str, instance: &Instance, problem: &Problem) -> Plan {
+    method(name)
+        .run(instance, problem, &Control::default())
+        .expect("HiGHS works")
+}
+
+/// A method finds what brute force finds, with a proof, and every plan passes the checker; how many there were.
+fn agrees_with_brute_force(name: &str, seeds: std::ops::Range<u64>) -> usize {
+    let solved = seeds.into_par_iter().map(|seed| {
+        let Some((instance, problem)) = virtual_problem(seed) else {
+            return 0;
+        };
+        let truth = brute_force::solve(&problem);
+        let plan = solve(name, &instance, &problem);
+        let truth_ms = truth.as_ref().map(|(_, ns)| problem.settings.ms(*ns));
+        assert_eq!(plan.objective_ms, truth_ms, "seed {seed}: {:?}", problem.settings);
+        let proved = match truth {
+            Some(_) => Status::Optimal,
+            None => Status::Infeasible,
+        };
+        assert_eq!(plan.status, proved, "seed {seed}: {plan:?}");
+        let violations = check::check(&instance, &problem.settings, &plan);
+        assert_eq!(violations, [], "seed {seed}: {plan:?}");
+        1
+    });
+    solved.sum()
+}
+
+#[test]
+fn milp_agrees_with_brute_force() {
+    let solved = agrees_with_brute_force("milp", 0..2500);
+    assert!(solved >= 2000, "only {solved} valid problems");
+}
+
+#[test]
+fn textbook_agrees_with_brute_force() {
+    assert!(agrees_with_brute_force("textbook", 2500..2900) > 200);
+}
+
+#[test]
+fn exact_agrees_with_brute_force() {
+    let solved = agrees_with_brute_force("exact", 0..2500);
+    assert!(solved >= 2000, "only {solved} valid problems");
+}
+
+#[test]
+fn one_virtual_stage_is_the_problem_without() {
+    for seed in 0..300 {
+        let mut spec = virtual_spec(seed);
+        spec.pipeline.virtual_stages = None;
+        spec.pipeline.placement = None;
+        spec.pipeline.schedule = spec
+            .pipeline
+            .schedule
+            .filter(|&schedule| schedule == Schedule::Gpipe);
+        let without = problem_of(&spec);
+        spec.pipeline.virtual_stages = Some(1);
+        let with = problem_of(&spec);
+        let (Some((instance, without)), Some((_, with))) = (without, with) else {
+            continue;
+        };
+        assert_eq!(with.settings, without.settings, "seed {seed}");
+        let [with, without] = [with, without].map(|problem| solve("exact", &instance, &problem));
+        assert_eq!(with.stages, without.stages, "seed {seed}");
+        assert_eq!(with.problem, without.problem, "seed {seed}");
+    }
+}
+
+/// What devices hold as the simulator runs the schedule, with random times.
+fn simulated_peaks(problem: &Problem, bytes: &[[u64; 2]], rng: &mut ChaCha8Rng) -> Vec<u64> {
+    let of = problem.virtual_stages.as_ref().expect("virtual stages");
+    let micro_batches = problem.settings.micro_batches.unwrap_or(6 * of.devices as u64);
+    let shape = Shape {
+        devices: of.devices,
+        virtual_stages: problem.settings.virtual_stages,
+        placement: of.placement,
+        micro_batches: micro_batches as usize,
+    };
+    let rule = problem.settings.schedule.rule().expect("a rule");
+    let mut chunks = Chunks::even(of.devices, shape.virtual_stages, of.placement, Chunk::default());
+    for (chunk, &[_, stash]) in chunks.chunks.iter_mut().zip(bytes) {
+        chunk.forward_ns = rng.random_range(0..5);
+        chunk.input_ns = rng.random_range(0..5);
+        chunk.weight_ns = rng.random_range(0..5);
+        chunk.forward_transfer_ns = rng.random_range(0..3);
+        (chunk.stash, chunk.kept) = (stash, stash);
+    }
+    let order = rule.order(&shape).expect("an order");
+    let ran = run(&chunks, &order, shape.micro_batches).expect("no deadlock");
+    let base = |device: usize| -> u64 { of.chunks_of[device].iter().map(|&c| bytes[c][0]).sum() };
+    ran.peak
+        .iter()
+        .enumerate()
+        .map(|(device, peak)| base(device) + peak)
+        .collect()
+}
+
+#[test]
+fn memory_is_what_the_simulator_shows() {
+    let mut checked = 0;
+    for seed in 0..1000 {
+        let Some((_, problem)) = virtual_problem(seed).filter(|(_, p)| p.settings.mode.trains()) else {
+            continue;
+        };
+        let of = problem.virtual_stages.as_ref().expect("virtual stages");
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let assignment: Vec<usize> = (0..problem.items.len())
+            .map(|_| rng.random_range(0..of.chunks()))
+            .collect();
+        let mut bytes = vec![[0; 2]; of.chunks()];
+        for (item, &chunk) in problem.items.iter().zip(&assignment) {
+            bytes[chunk][0] += item.base_bytes;
+            bytes[chunk][1] += item.stash_bytes;
+        }
+        let stated = chunk_bytes(&problem, of, &assignment);
+        let own = of.chunks_of.iter();
+        let stated: Vec<u64> = own.map(|own| own.iter().map(|&c| stated[c]).sum()).collect();
+        assert_eq!(stated, simulated_peaks(&problem, &bytes, &mut rng), "seed {seed}");
+        checked += 1;
+    }
+    assert!(checked > 500, "only {checked}");
+}
+
+/// More micro-batches show no larger counts, from the number on that the page states.
+#[test]
+fn counts_settle() {
+    let names = [
+        ("interleaved", Placement::Loop),
+        ("zb-v", Placement::V),
+        ("v-half", Placement::V),
+        ("v-min", Placement::V),
+    ];
+    for (name, placement) in names {
+        let rule = RULES.iter().find(|rule| rule.name == name).expect("a rule");
+        for devices in 1..=16 {
+            for virtual_stages in if placement == Placement::Loop {
+                2..=4
+            } else {
+                2..=2
+            } {
+                let counts = |micro_batches: usize| {
+                    let shape = Shape {
+                        devices,
+                        virtual_stages,
+                        placement,
+                        micro_batches,
+                    };
+                    let mut counts = most_of_rule(rule, shape).expect("a rule for the shape");
+                    counts.iter_mut().for_each(|of_device| of_device.sort_unstable());
+                    counts
+                };
+                let enough = steady(devices) as usize;
+                let step = if placement == Placement::Loop { devices } else { 1 };
+                for more in 1..=4 {
+                    assert_eq!(
+                        counts(enough),
+                        counts(enough + more * step),
+                        "{name} on {devices}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// More chunks allow all that fewer do, where memory has room: those of the last round stay empty.
+#[test]
+fn more_chunks_are_never_worse() {
+    for seed in 0..200 {
+        let mut spec = virtual_spec(seed);
+        spec.pipeline.memory_limit = None;
+        spec.pipeline.all_stages = None;
+        spec.pipeline.schedule = Some(Schedule::Gpipe);
+        spec.pipeline.micro_batches = Some(1);
+        let mut last = None;
+        for virtual_stages in 1..=3 {
+            spec.pipeline.virtual_stages = Some(virtual_stages);
+            spec.pipeline.placement = (virtual_stages > 1).then_some(Placement::V);
+            let Some((instance, problem)) = problem_of(&spec) else {
+                continue;
+            };
+            let plan = solve("exact", &instance, &problem);
+            assert!(
+                plan.objective_ms <= last.unwrap_or(plan.objective_ms),
+                "seed {seed}"
+            );
+            last = Some(plan.objective_ms);
+        }
+    }
+}
+
+fn three_layers() -> Instance {
+    Instance::builder("three layers")
+        .layer("a", 3.0, 3.0)
+        .layer("b", 2.0, 2.0)
+        .layer("c", 1.0, 1.0)
+        .tensor("a", ["b"], 1e6)
+        .tensor("b", ["c"], 1e6)
+        .devices("gpu", 2, 16e9)
+        .link(link().bandwidth_bytes_per_s, 0.0)
+        .build()
+        .expect("an instance")
+}
+
+#[test]
+fn a_plan_lists_all_chunks_and_changes_are_found() {
+    let instance = three_layers();
+    let options = stagecut::PipelineOptions {
+        virtual_stages: Some(2),
+        ..Default::default()
+    };
+    let settings = Settings::resolve(&instance, &options).expect("settings");
+    let problem = Problem::new(&instance, settings.clone()).expect("a problem");
+    let plan = solve("exact", &instance, &problem);
+    assert_eq!(check::check(&instance, &settings, &plan), []);
+    assert_eq!(plan.stages.len(), 4);
+    let devices: Vec<&str> = plan
+        .stages
+        .iter()
+        .map(|stage| stage.devices[0].as_str())
+        .collect();
+    assert_eq!(devices, ["gpu:1", "gpu:2", "gpu:1", "gpu:2"]);
+    let wrong = |change: &dyn Fn(&mut Plan)| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        let violations = check::check(&instance, &settings, &changed);
+        assert!(!violations.is_empty(), "{changed:?}");
+    };
+    wrong(&|plan| plan.stages.swap(0, 1));
+    wrong(&|plan| plan.stages[2].devices = vec!["gpu:2".into()]);
+    wrong(&|plan| drop(plan.stages.pop()));
+    wrong(&|plan| plan.stages[0].memory_bytes += 1);
+    wrong(&|plan| plan.stages[0].in_flight = Some(99));
+    wrong(&|plan| plan.stages[3].weight_versions = None);
+    wrong(&|plan| plan.stages[0].load_ms += 1.0);
+    wrong(&|plan| plan.objective_ms = Some(1.0));
+    wrong(&|plan| plan.problem.placement = Some(Placement::V));
+}
+
+/// What is refused, and the option that the fault names.
+#[test]
+fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
+    let instance = three_layers();
+    let refused = |at: &str, text: &str| {
+        let toml: String = text
+            .split_whitespace()
+            .map(|line| line.to_owned() + "\n")
+            .collect();
+        let options: stagecut::PipelineOptions = toml::from_str(&toml).expect("options");
+        let error = Settings::resolve(&instance, &options).expect_err(text);
+        assert!(error.faults.iter().any(|fault| fault.at == at), "{text}: {error}");
+    };
+    refused("--virtual-stages", "virtual_stages=0");
+    refused("--virtual-stages", "virtual_stages=1001");
+    refused("--placement", "placement='v'");
+    refused("--schedule", "schedule='interleaved'");
+    refused("--schedule", "schedule='v-min' virtual_stages=1");
+    refused("--schedule", "schedule='1f1b' virtual_stages=2");
+    refused("--schedule", "schedule='pipedream' virtual_stages=2");
+    refused("--schedule", "schedule='zb-v' virtual_stages=2");
+    refused(
+        "--schedule",
+        "schedule='interleaved' virtual_stages=2 placement='v'",
+    );
+    refused("--schedule", "virtual_stages=3 placement='v'");
+    refused("--micro-batches", "virtual_stages=2 micro_batches=3");
+    refused("--micro-batches", "virtual_stages=2 schedule='gpipe'");
+    refused(
+        "--objective",
+        "virtual_stages=2 objective='iteration' micro_batches=4",
+    );
+    refused(
+        "--objective",
+        "virtual_stages=2 objective='formula' micro_batches=4",
+    );
+    refused("--cuts", "virtual_stages=2 cuts='separate'");
+    refused("--device-kinds", "virtual_stages=2 worker='concurrent'");
+    refused("--device-kinds", "virtual_stages=2 groups='assign'");
+    refused("--tensor", "virtual_stages=2 replicas=2 micro_batches=4");
+}

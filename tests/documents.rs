@@ -43,10 +43,22 @@ fn completions_know_every_command() {
 #[test]
 fn bash_completes() {
     let script = Folder::new().succeed(&["completions", "bash"]);
-    let ask = "COMP_WORDS=(stagecut solve --objective it); COMP_CWORD=3; \
-_stagecut stagecut it --objective; echo \"${COMPREPLY[@]}\"
-COMP_WORDS=(stagecut simu); COMP_CWORD=1; _stagecut stagecut simu stagecut; echo \"${COMPREPLY[@]}\"\n";
+    let words = [
+        ("solve --objective it", "iteration"),
+        ("solve --method duan-wu-e", "duan-wu-exact-groups"),
+        ("compare --methods torchgpipe-t", "torchgpipe-time"),
+        ("solve --cluster a100-", "a100-nodes a100-of-mine.toml"),
+        ("export --to torcht", "torchtitan"),
+        ("schedule --rule zb-v", "zb-v"),
+        ("online --policies myo", "myopic"),
+        ("generate transformer --preset llama3-8", "llama3-8b"),
+        ("simu", "simulate"),
+    ];
+    let ask: String = words.iter().map(|(line, _)| bash_asks(line)).collect();
+    let expected: String = words.iter().map(|(_, answer)| format!("{answer}\n")).collect();
+    let folder = Folder::with("a100-of-mine.toml", "");
     let bash = Command::new("bash")
+        .current_dir(folder.path("."))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
@@ -60,7 +72,41 @@ COMP_WORDS=(stagecut simu); COMP_CWORD=1; _stagecut stagecut simu stagecut; echo
         .expect("bash reads");
     drop(input);
     let output = bash.wait_with_output().expect("bash ends");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "iteration\nsimulate\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+/// What bash does when somebody presses the tab key behind these words.
+fn bash_asks(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let at = words.len();
+    let last = words[at - 1];
+    let before = words.iter().rev().nth(1).unwrap_or(&"stagecut");
+    format!(
+        "COMP_WORDS=(stagecut {line}); COMP_CWORD={at}; _stagecut stagecut {last} {before}
+echo $(printf '%s\\n' \"${{COMPREPLY[@]}}\" | sort -u)\n"
+    )
+}
+
+/// The names of every registry stand in the scripts of shells that complete values, and files beside the presets of clusters.
+#[test]
+fn completions_know_every_name() {
+    let methods = stagecut::methods::all().into_iter().map(|method| method.name());
+    let targets = stagecut::export::TARGETS.iter().map(|target| target.name);
+    let rules = stagecut::schedules::rules::RULES.iter().map(|rule| rule.name);
+    let clusters = stagecut::import::CLUSTER_PRESETS.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = methods.chain(targets).chain(rules).chain(clusters).collect();
+    assert!(names.len() > 60, "{names:?}");
+    for (shell, files) in [
+        ("bash", "compgen -f -W \"v100 "),
+        ("zsh", "{compadd v100 "),
+        ("fish", "-F -a \"v100"),
+    ] {
+        let script = Folder::new().succeed(&["completions", shell]);
+        let absent = names.iter().find(|name| !script.contains(**name));
+        assert_eq!(absent, None, "{shell}");
+        let count = script.matches(files).count();
+        assert!(count >= 7, "{shell}: {count} commands complete clusters");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `schema`, `completions` and `man`: what is printed about the program itself.
+//! `schema` and `man`: what is printed about the program itself.
 
 use std::path::Path;
 
@@ -18,14 +18,6 @@ pub(super) fn schema(of: Described) -> Result<Ending, CliError> {
         Described::Scenario => online::spec::json_schema(),
     };
     output::write(&format!("{schema:#}\n"), None)?;
-    Ok(Ending::Done)
-}
-
-/// Prints a script that completes commands and options.
-pub(super) fn completions(shell: clap_complete::Shell) -> Result<Ending, CliError> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "stagecut", &mut script);
-    output::write(&String::from_utf8_lossy(&script), None)?;
     Ok(Ending::Done)
 }
 

@@ -6,6 +6,7 @@
 mod args;
 pub(crate) mod check;
 pub(crate) mod compare;
+mod completions;
 mod convert;
 mod documents;
 mod error;
@@ -88,7 +89,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         #[cfg(feature = "onnx")]
         Command::InferShapes => convert::infer_shapes(),
         Command::Schema { of } => documents::schema(of),
-        Command::Completions { shell } => documents::completions(shell),
+        Command::Completions { shell } => completions::completions(shell),
         Command::Man { output } => documents::man(output.as_deref()),
     }
 }

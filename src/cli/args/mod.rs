@@ -104,7 +104,7 @@ stagecut generate transformer --operators 10000 --output transformer.json"
         #[arg(value_enum, default_value = "instance")]
         of: Described,
     },
-    /// Print a script that completes commands and options in a shell
+    /// Print a script that completes commands, options and names in a shell
     #[command(
         after_help = "Examples:\n  stagecut completions bash > ~/.local/share/bash-completion/completions/stagecut\n  \
 stagecut completions fish > ~/.config/fish/completions/stagecut.fish"

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A `Task` is known by a hash of everything that decides its result, the program's version among it, so a second run does what
-//! is missing and nothing else. A [`Row`] is written whole or not at all, see [`store`]. The page
-#![doc = "[studies/README.md](https://docs.rs/crate/stagecut/latest/source/studies/README.md) describes both formats."]
+//! is missing and nothing else. A [`Row`] is written whole or not at all, see [`store`]. `studies/README.md` of the repository describes
+//! both formats.
 
 pub(crate) mod cells;
 pub mod collect;

@@ -88,6 +88,7 @@
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
 //! | the best order of operations, proved | [`best_schedule`] |
 //! | a published order of operations: interleaved, zero bubble, V | [`schedule::rules`]: one file and one row of [`schedule::rules::RULES`] |
+//! | an order of somebody else | [`schedules::read_order`] reads it, [`export::Ordered`] holds it against a plan |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report` |

@@ -188,6 +188,18 @@ fn orders_of_other_plans_are_refused() {
         "torch",
         &["found an order of 1 micro-batches, expected the plan's 4"],
     );
+    // A stage has room for what 1F1B holds of it, not for all micro-batches.
+    let plain = ["--memory-limit", "2.5GB", "--micro-batches", "8"];
+    folder.succeed(&[&solve[..], &plain].concat());
+    ordered(&folder, &["--rule", "1f1b"]);
+    export(&folder, "torch");
+    ordered(&folder, &["--rule", "gpipe"]);
+    refused(
+        &folder,
+        "torch",
+        &["with which device 0 would hold", "expected at most"],
+    );
     folder.succeed(&[&solve[..], &["--mode", "inference"]].concat());
+    folder.write("order.csv", "0F0,0B0\n1F0,1B0\n");
     refused(&folder, "torch", &["found one for a plan for inference"]);
 }

@@ -125,8 +125,15 @@ fn show(py: Python<'_>, network: &Network, plan: Option<&str>, format: &str) -> 
 }
 
 #[pyfunction]
-fn export(py: Python<'_>, network: &Network, plan: &str, target: &str) -> PyResult<String> {
-    py.detach(|| embedded::export(network.instance(), plan, target))
+#[pyo3(signature = (network, plan, target, order=None))]
+fn export(
+    py: Python<'_>,
+    network: &Network,
+    plan: &str,
+    target: &str,
+    order: Option<PathBuf>,
+) -> PyResult<String> {
+    py.detach(|| embedded::export(network.instance(), plan, target, order.as_deref()))
         .map_err(error)
 }
 

@@ -218,12 +218,15 @@ class Plan(_Document):
         """Runs it micro-batch by micro-batch: see :func:`stagecut.simulate`."""
         return simulate(self, **options)
 
-    def export(self, target: str, path: str | os.PathLike[str] | None = None) -> str:
+    def export(
+        self, target: str, path: str | os.PathLike[str] | None = None, *, order: str | os.PathLike[str] | None = None
+    ) -> str:
         """What a framework reads, such as ``torch``, ``megatron`` or ``vllm``; written to ``path`` where that is given.
 
-        A plan that the framework cannot represent is refused.
+        ``order`` is a file with the order of operations, as ``stagecut schedule --format csv`` writes it and
+        torch.distributed.pipelining reads it. A plan or order that the framework cannot represent is refused.
         """
-        text = call(_stagecut.export, self.network._native, self._text, target)
+        text = call(_stagecut.export, self.network._native, self._text, target, order)
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text

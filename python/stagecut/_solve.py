@@ -221,9 +221,15 @@ def formulate(
     return Formulated(**written)
 
 
-def export(plan: Plan, target: str, path: str | os.PathLike[str] | None = None) -> str:
+def export(
+    plan: Plan,
+    target: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    order: str | os.PathLike[str] | None = None,
+) -> str:
     """What a framework reads, see :meth:`Plan.export`; :func:`targets` lists them."""
-    return plan.export(target, path)
+    return plan.export(target, path, order=order)
 
 
 def methods() -> tuple[str, ...]:

@@ -239,6 +239,14 @@ def test_exports_and_programs(gpt2, small, tmp_path):
     assert json.loads(stagecut.export(plan, "json"))
     with pytest.raises(stagecut.InputError, match="did you mean"):
         plan.export("megatrn")
+    order = tmp_path / "order.csv"
+    order.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    assert '"micro_batches": 2' in plan.export("torch", order=order)
+    order.write_text("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")
+    with pytest.raises(stagecut.InputError, match="deadlock"):
+        stagecut.export(plan, "torch", order=order)
+    with pytest.raises(stagecut.StagecutError, match="takes no order"):
+        plan.export("deepspeed", order=order)
     written = stagecut.formulate(small, tmp_path / "chain.lp", stages=2)
     assert written.binaries > 0 and "unit of time" in (tmp_path / "chain.lp").read_text()
     with pytest.raises(stagecut.StagecutError):

@@ -54,7 +54,7 @@ pub(crate) fn exported(
         return Err(no_order(target));
     };
     let order = read_order(path)?;
-    let ordered = Ordered::new(plan, path.display().to_string(), order)
+    let ordered = Ordered::new(instance, plan, path.display().to_string(), order)
         .map_err(|fault| InputError::in_file(path, [fault]))?;
     write(instance, plan, &ordered).map_err(in_plan)
 }

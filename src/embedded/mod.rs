@@ -294,12 +294,17 @@ pub fn show(instance: &Instance, plan: Option<&str>, format: &str) -> Result<Str
     }
 }
 
-/// `export`: what a framework reads.
+/// `export`: what a framework reads; with the order of a file, where that is given.
 ///
 /// # Errors
 ///
 /// [`Failure`].
-pub fn export(instance: &Instance, plan: &str, target: &str) -> Result<String, Failure> {
+pub fn export(
+    instance: &Instance,
+    plan: &str,
+    target: &str,
+    order: Option<&Path>,
+) -> Result<String, Failure> {
     let plan = read_plan(plan)?;
     let target = export::find(target).ok_or_else(|| {
         let known = export::TARGETS.iter().map(|target| target.name.into()).collect();
@@ -307,7 +312,7 @@ pub fn export(instance: &Instance, plan: &str, target: &str) -> Result<String, F
         InputError::option("target", FaultKind::UnknownValue { found, known })
     })?;
     let places = (Path::new("the network"), Path::new("the plan"));
-    Ok(cli::export::exported(target, instance, &plan, places, None)?)
+    Ok(cli::export::exported(target, instance, &plan, places, order)?)
 }
 
 /// What a program looks like in a file.

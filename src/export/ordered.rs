@@ -1,10 +1,11 @@
 //! The order in which devices run the passes of a plan's stages, for frameworks that take one.
 
 use crate::fault::{Fault, FaultKind};
+use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::Plan;
 use crate::schedules::rules::{Rule, Shape};
-use crate::schedules::{Chunk, Chunks, Order, Phase, Placement, run};
+use crate::schedules::{Chunk, Chunks, Order, Phase, Placement, run, take_memory};
 
 /// An order of operations that is one of a plan and can be run: its chunks are the stages, and each lies on the device whose line
 /// has its forward passes.
@@ -26,8 +27,8 @@ impl Ordered {
     /// # Errors
     ///
     /// An order of another plan: of other chunks, micro-batches or devices; and one that cannot be run, with the operations that
-    /// wait for each other.
-    pub fn new(plan: &Plan, name: String, order: Order) -> Result<Self, Fault> {
+    /// wait for each other, or with the one that devices have no room for, where [`take_memory`] knows what stages hold.
+    pub fn new(instance: &Instance, plan: &Plan, name: String, order: Order) -> Result<Self, Fault> {
         let at_order = |kind| Fault::new("the order", kind);
         let stages = plan.stages.len();
         refuse_other(plan, &order).map_err(at_order)?;
@@ -36,7 +37,7 @@ impl Ordered {
             let forward = list.iter().filter(|operation| operation.phase == Phase::Forward);
             forward.for_each(|operation| ranks[operation.chunk] = device);
         }
-        let chunks = Chunks {
+        let mut chunks = Chunks {
             placement: Placement::Loop,
             chunks: ranks
                 .iter()
@@ -48,6 +49,8 @@ impl Ordered {
             room: vec![None; order.devices.len()],
             may_split: true,
         };
+        // Other plans have no bytes by stage: modes, separate cuts, workers that differ.
+        let _ = take_memory(&mut chunks, plan, instance);
         let micro_batches = order.micro_batches();
         run(&chunks, &order, micro_batches).map_err(|fault| at_order(fault.kind()))?;
         refuse_other_devices(plan, &ranks).map_err(at_order)?;

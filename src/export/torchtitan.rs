@@ -16,7 +16,7 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
 }
 
 /// The same with the file of an order. torchtitan lays stages in a loop, or in a V where the schedule that it is told besides is one
-/// of those (`stage_ids_this_rank`); the file replaces that schedule.
+/// of those (`pipeline_module_split`); the file replaces that schedule (`build_pipeline_schedule`).
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
     let is_even = ordered.ranks.len().is_multiple_of(ordered.devices());
     let schedule = match ordered.placement().filter(|_| is_even) {

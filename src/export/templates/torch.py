@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Splits a PyTorch model into the stages of a plan. Written by `stagecut export --to torch`; needs torch 2.6 or
-newer, and 2.10 for --pipeline without GPUs.
+newer, and 2.10 for --pipeline without GPUs or with an order.
 
     python THIS.py torchvision:googlenet --check               # stages against the whole model, on the CPU
     python THIS.py model.py:build --check                      # your own: `build()` returns (model, example inputs)

@@ -195,6 +195,27 @@ fn what_is_not_run_exists() {
     }
 }
 
+/// A reader without PyTorch is told before the first command that needs it.
+#[test]
+fn what_needs_pytorch_is_said() {
+    for page in pages::pages() {
+        let starts = ["$ python ", "$ torchrun ", "```python torch"];
+        let lines = page.text.lines();
+        let before: Vec<&str> = lines
+            .take_while(|line| !starts.iter().any(|start| line.starts_with(start)))
+            .collect();
+        let needs = before.len() < page.text.lines().count();
+        let words: Vec<&str> = before.iter().flat_map(|line| line.split_whitespace()).collect();
+        let words = words.join(" ");
+        let said = ["need PyTorch", "needs PyTorch", "PyTorch 2"];
+        assert!(
+            !needs || said.iter().any(|said| words.contains(said)),
+            "{}",
+            page.name
+        );
+    }
+}
+
 /// The other tests are there.
 #[test]
 fn what_runs_elsewhere() {

@@ -84,6 +84,7 @@
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
 //! | what is said where no plan fits the memory | `least_memory` |
+//! | how the optimum changes with bandwidth, memory, stages or devices | [`what_if`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
 //! | the best order of operations, proved | [`best_schedule`] |
@@ -234,6 +235,7 @@ mod tied_cuts;
 pub mod units;
 #[doc(hidden)]
 pub mod virtual_stages;
+pub mod what_if;
 mod whole;
 #[doc(hidden)]
 pub mod workers;

@@ -14,6 +14,7 @@ const COMMANDS: &[&str] = &[
     "solve",
     "bound",
     "compare",
+    "what-if",
     "check",
     "formulate",
     "show",

@@ -47,7 +47,7 @@ const LAYERS: &[&[&str]] = &[
     &["methods", "narrower"],
     // What is made of it.
     &["error"],
-    &["evaluate", "formulate"],
+    &["evaluate", "formulate", "what_if"],
     &["least_memory", "online", "planning", "report"],
     &["study"],
     &["cli"],

@@ -23,6 +23,7 @@ mod show;
 mod simulate;
 mod solve;
 pub(crate) mod study;
+mod what_if;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::WhatIf(args) => what_if::what_if(&args),
         Command::Check(args) if args.evaluate => evaluate::evaluate(&args),
         Command::Check(args) => check::check(&args),
         Command::Export(args) => export::export(&args),

@@ -29,6 +29,7 @@ pub(crate) mod table;
 mod text;
 mod timeline;
 mod virtual_stages;
+mod what_if;
 
 pub(crate) use self::bounds::bounds;
 pub use self::comparison::{ComparisonRow, Standing, comparison};
@@ -41,6 +42,7 @@ pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
 pub use self::text::text;
 pub(crate) use self::timeline::timeline;
+pub(crate) use self::what_if::{what_if, what_if_csv, what_if_json, what_if_svg};
 
 /// How reports look: what the terminal can do, and what the reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

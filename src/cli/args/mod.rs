@@ -5,6 +5,7 @@ mod plans;
 mod runs;
 mod schedule;
 mod shared;
+mod what_if;
 
 use std::path::PathBuf;
 
@@ -16,7 +17,8 @@ pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
 pub(super) use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
-pub(super) use shared::{Format, OutputArgs, SearchArgs};
+pub(super) use shared::{Format, OutputArgs, SearchArgs, read_instance};
+pub(super) use what_if::{Varied, WhatIfArgs, WhatIfFormat};
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.
 #[derive(Debug, Parser)]
@@ -45,6 +47,9 @@ pub enum Command {
 stagecut compare net.toml --methods exact,slicing --format csv"
     )]
     Compare(CompareArgs),
+    /// Follow the optimum as bandwidth, memory, stages or devices change, with proved breakpoints
+    #[command(after_help = what_if::EXAMPLES)]
+    WhatIf(WhatIfArgs),
     /// Check a plan against its instance, without the solver; with `--evaluate`, cost stages of somebody else
     #[command(
         after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \

@@ -1,6 +1,6 @@
 //! What many commands take: the problem, where results go, limits of a search.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -33,15 +33,7 @@ pub struct ProblemArgs {
 impl ProblemArgs {
     /// Reads the instance; what its importer assumed goes to stderr unless `quiet`, what must not be missed always.
     pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
-        let instance = Instance::read(&self.instance, self.cluster.as_deref())?;
-        if !quiet {
-            instance.notes.iter().for_each(|note| output::note(note));
-        }
-        instance
-            .warnings
-            .iter()
-            .for_each(|warning| output::warning(warning));
-        Ok(instance)
+        read_instance(&self.instance, self.cluster.as_deref(), quiet)
     }
 
     /// What is asked of the instance.
@@ -55,6 +47,23 @@ impl ProblemArgs {
         let problem = Problem::new(&instance, self.settings(&instance)?)?;
         Ok((instance, problem))
     }
+}
+
+/// Reads an instance: see [`ProblemArgs::read`].
+pub(in crate::cli) fn read_instance(
+    path: &Path,
+    cluster: Option<&str>,
+    quiet: bool,
+) -> Result<Instance, CliError> {
+    let instance = Instance::read(path, cluster)?;
+    if !quiet {
+        instance.notes.iter().for_each(|note| output::note(note));
+    }
+    instance
+        .warnings
+        .iter()
+        .for_each(|warning| output::warning(warning));
+    Ok(instance)
 }
 
 /// How results are written.

@@ -117,7 +117,8 @@ fn manual_pages() {
     std::fs::create_dir(folder.path("man1")).expect("a folder");
     folder.succeed(&["man", "--output", "man1"]);
     for command in commands() {
-        assert!(page.contains(&format!("stagecut\\-{command}(1)")), "{command}");
+        let shown = command.replace('-', "\\-");
+        assert!(page.contains(&format!("stagecut\\-{shown}(1)")), "{command}");
         let own = folder.read(&format!("man1/stagecut-{command}.1"));
         assert!(own.contains(".TH") && own.contains(&command), "{command}");
     }

@@ -335,6 +335,30 @@ fn all_violations_stand_beside_the_cost() {
     }
 }
 
+/// Shares are those of an assignment, which more stages than may be are not.
+#[test]
+fn too_many_concurrent_stages_are_told() {
+    let concurrent = [
+        "--worker",
+        "concurrent",
+        "--communication",
+        "overlapped",
+        "--stages",
+        "2",
+    ];
+    for shares in ["best", "even", "theorem", "global"] {
+        let options = [&concurrent[..], &["--shares", shares]].concat();
+        let run = cost_of("s.json", r#"[["conv1"], ["conv2"], ["fc"]]"#, &options);
+        assert_eq!(run.code, 1, "{shares}: {}", run.stderr);
+        let told = "found 3 stages, expected at most 2";
+        assert!(run.stdout.contains(told), "{shares}: {}", run.stdout);
+        assert_eq!(
+            cost_of("s.json", r#"[["conv1", "conv2"], ["fc"]]"#, &options).code,
+            0
+        );
+    }
+}
+
 #[test]
 fn what_is_no_plan_is_told_at_once() {
     let text = r#"[["conv1", "conv4", "conv1"], [], ["nowhere", "conv1"]]"#;

@@ -4,6 +4,7 @@
 mod command;
 mod common;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use command::{Folder, NET, snapshots};
@@ -342,6 +343,20 @@ fn unproved_values_carry_bounds() {
     .expect("an answer");
     assert_eq!(answer.stopped_by, StoppedBy::TimeLimit);
     assert!(!answer.has_plan() && !answer.is_infeasible());
+    let interrupt = AtomicBool::new(true);
+    let interrupted = Control {
+        interrupt: &interrupt,
+        ..Control::default()
+    };
+    let answer = ask(
+        &instance,
+        &PipelineOptions::default(),
+        &question,
+        &interrupted,
+        &|_| {},
+    )
+    .expect("an answer");
+    assert_eq!(answer.stopped_by, StoppedBy::Interrupt);
 }
 
 fn json(text: &str) -> Value {

@@ -11,6 +11,16 @@ use crate::problem::{Assignment, Problem};
 /// How many blocks each stage takes, for numbers of blocks and stages, or why the framework refuses.
 type Rule = fn(usize, usize) -> Result<Vec<usize>, &'static str>;
 
+/// A rule as what a heuristic runs: functions that hold no rule can be told none, so that each rule has two of its own.
+macro_rules! counted {
+    ($rule:ident) => {
+        Run::Homogeneous(
+            |problem| applies(problem, $rule),
+            |problem, _, _| plan(problem, $rule),
+        )
+    };
+}
+
 /// vLLM's even split: the remainder goes to the stages before the last.
 pub(crate) const VLLM: Heuristic = entry(
     [
@@ -19,10 +29,7 @@ pub(crate) const VLLM: Heuristic = entry(
     ],
     "vLLM, W. Kwon et al., SOSP 2023: `get_pp_indices` of vllm/distributed/utils.py",
     BLOCKS_ALONE,
-    Run::Homogeneous(
-        |problem| applies(problem, vllm),
-        |problem, _, _| plan(problem, vllm),
-    ),
+    counted!(vllm),
 );
 
 /// SGLang's even split: the remainder goes to the last stages.
@@ -33,10 +40,7 @@ pub(crate) const SGLANG: Heuristic = entry(
     ],
     "SGLang, L. Zheng et al., NeurIPS 2024: `get_pp_indices` of python/sglang/srt/distributed/utils.py",
     BLOCKS_ALONE,
-    Run::Homogeneous(
-        |problem| applies(problem, sglang),
-        |problem, _, _| plan(problem, sglang),
-    ),
+    counted!(sglang),
 );
 
 /// Megatron-LM's default.
@@ -44,10 +48,7 @@ pub(crate) const MEGATRON: Heuristic = entry(
     ["megatron-even", "equally many blocks a stage, without remainder"],
     "Megatron-LM, D. Narayanan et al., SC 2021: `get_num_layers_to_build` of megatron/core/transformer/transformer_block.py",
     BLOCKS_ALONE,
-    Run::Homogeneous(
-        |problem| applies(problem, megatron_even),
-        |problem, _, _| plan(problem, megatron_even),
-    ),
+    counted!(megatron_even),
 );
 
 /// Megatron-LM told to count embedding and loss.
@@ -58,10 +59,7 @@ pub(crate) const MEGATRON_COUNTED: Heuristic = entry(
     ],
     "Megatron-LM: `--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`",
     ENDS_LIKE_BLOCKS,
-    Run::Homogeneous(
-        |problem| applies(problem, megatron_counted),
-        |problem, _, _| plan(problem, megatron_counted),
-    ),
+    counted!(megatron_counted),
 );
 
 /// Megatron-LM told how many blocks the first and the last stage take, as well as can be.
@@ -89,10 +87,7 @@ pub(crate) const TORCHTITAN: Heuristic = entry(
     ],
     "torchtitan, W. Liang et al., ICLR 2025: `generate_llm_fqn_per_model_part` of torchtitan/distributed/pipeline_parallel.py",
     ENDS_LIKE_BLOCKS,
-    Run::Homogeneous(
-        |problem| applies(problem, torchtitan_default),
-        |problem, _, _| plan(problem, torchtitan_default),
-    ),
+    counted!(torchtitan_default),
 );
 
 /// What the rules are exact for that count blocks alone.

@@ -1,5 +1,7 @@
 //! An answer: curves in stretches of one plan each.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Question;
@@ -216,8 +218,12 @@ impl Lift<'_> {
         (ns < u64::MAX).then(|| self.settings.ms(ns))
     }
 
+    /// Stages that a plan uses; virtual ones of the same devices are one.
     fn stages(&self, plan: Option<usize>) -> Option<usize> {
-        plan.map(|plan| self.plans[plan].stages.len())
+        let devices: BTreeSet<&[String]> = (self.plans[plan?].stages.iter())
+            .map(|stage| &stage.devices[..])
+            .collect();
+        Some(devices.len())
     }
 
     fn point(&self, point: &Point) -> AnswerPoint {

@@ -213,7 +213,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Plans of the neighbours, and of the curve of more stages if they use few enough.
+    /// Plans of the neighbours, and of the curve of more stages, which may use few enough.
     fn plans_near(&self, at: f64) -> Vec<usize> {
         let near = |curve: &Curve| {
             let right = curve.points.partition_point(|point| point.at < at);
@@ -223,8 +223,6 @@ impl Search<'_, '_> {
         };
         let mut plans = near(&self.curve);
         plans.extend(self.above.map(near).unwrap_or_default());
-        let most = self.curve.stages.unwrap_or(usize::MAX);
-        plans.retain(|&plan| self.prover.stages_of(plan) <= most);
         plans
     }
 

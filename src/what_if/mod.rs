@@ -104,8 +104,9 @@ pub fn ask(
         ];
         let law = Law::new(question.parameter, instance, &all, [&ends[0], &ends[1]])?;
         let [_, settings] = ends;
-        // Exactly so many stages are no plans of one more.
-        let above = curves.last().filter(|_| !settings.all_stages);
+        // Exactly so many stages are no plans of one more, and virtual ones lie elsewhere.
+        let is_apart = settings.all_stages || settings.has_virtual_stages();
+        let above = curves.last().filter(|_| !is_apart);
         let search = Search {
             prover: &mut prover,
             question,

@@ -111,15 +111,16 @@ impl Law {
             Parameter::Memory => Ok(Self::Falling),
             Parameter::Stages | Parameter::Devices => {
                 let is_fixed = parameter == Parameter::Devices && options.stages.is_some();
-                let law = if to.all_stages && !is_fixed {
-                    Self::Apart
-                } else {
-                    Self::Falling
+                // Chunks lie elsewhere, and more micro-batches are in flight, where a pipeline has more devices.
+                let is_apart = to.all_stages || to.has_virtual_stages();
+                let law = match is_apart && !is_fixed {
+                    true => Self::Apart,
+                    false => Self::Falling,
                 };
                 let values = (to.stages.max(to.devices.unwrap_or(0)) as f64) - 1.0;
                 match law == Self::Apart && values > MOST_APART {
                     true => refuse(
-                        "more than a thousand values with `--all-stages`",
+                        "more than a thousand values with `--all-stages` or `--virtual-stages`",
                         "a shorter range",
                     ),
                     false => Ok(law),
@@ -134,6 +135,7 @@ impl Law {
 fn linear(instance: &Instance, settings: &Settings) -> Law {
     let is_plain = settings.cuts == Cuts::Tied
         && !settings.modal
+        && !settings.has_virtual_stages()
         && settings.synchronization == Synchronization::None
         && settings.ticks_per_ns == 1;
     if !is_plain {

@@ -174,11 +174,6 @@ impl<'a> Prover<'a> {
         Ok(at)
     }
 
-    /// Stages that a plan uses.
-    pub(super) fn stages_of(&self, plan: usize) -> usize {
-        self.plans[plan].stages.len()
-    }
-
     /// The position of a plan, after those that are known already.
     fn known(&mut self, plan: Plan) -> usize {
         let same = |known: &Plan| {

@@ -398,3 +398,46 @@ fn cells_that_are_no_operations_are_pointed_at() {
         assert!(faults(nothing)[0].contains("found no operations"), "{nothing:?}");
     }
 }
+
+/// However a file was damaged: its reader names faults or returns what it says again, and running that ends one way or the other.
+#[test]
+fn damaged_orders_are_read_or_named() {
+    let chunks = even(2, 2, Placement::V, [1, 1, 1]);
+    let csv = order("zb-v", &chunks, 3).to_torch_csv();
+    let mut random = 1u64;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % most
+    };
+    let [mut named, mut deadlocked, mut ran] = [0; 3];
+    for _ in 0..3000 {
+        let mut bytes = csv.clone().into_bytes();
+        for _ in 0..1 + below(3) {
+            let at = below(bytes.len());
+            match below(3) {
+                0 => drop(bytes.remove(at)),
+                1 => bytes[at] = b"0123FBIW,\n x\xc3"[below(13)],
+                _ => {
+                    let to = below(bytes.len());
+                    bytes.swap(at, to);
+                }
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        match Order::from_torch_csv(&text) {
+            Err(faults) => named += usize::from(!faults.is_empty()),
+            Ok(order) => {
+                assert_eq!(Order::from_torch_csv(&order.to_torch_csv()).as_ref(), Ok(&order));
+                match run(&chunks, &order, 3) {
+                    Ok(_) => ran += 1,
+                    Err(OrderFault::Deadlock(waits)) => deadlocked += usize::from(!waits.is_empty()),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+    assert!(
+        named > 500 && deadlocked > 0 && ran > 10,
+        "{named} {deadlocked} {ran}"
+    );
+}

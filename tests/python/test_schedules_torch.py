@@ -127,6 +127,45 @@ class Orders(unittest.TestCase):
             self.assertIn(expected, " ".join(str(refused.exception).replace("│", " ").split()))
             self.assertFalse(script.exists())
 
+    def test_what_torch_cannot_run_is_refused_and_nothing_else(self):
+        """Random changes of an order: torch's own check and its own placing of sends and receives say whether it can be run."""
+        from torch.distributed.pipelining import schedules
+
+        file, chance = self.folder / "order.csv", random.Random(5)
+        # Two chunks on each of two devices, in a V.
+        even = ["--devices", 2, "--placement", "v", "--forward", 1, "--backward", 1, "--weight", 1]
+        accepted = 0
+        for trial in range(80):
+            rule = chance.choice(["zb-v", "gpipe", "v-half"])
+            common.stagecut("schedule", *even, "--rule", rule, "--micro-batches", 3, "--output", file)
+            lines = [line.split(",") for line in file.read_text().splitlines()]
+            for _ in range(chance.randrange(6)):
+                line = chance.choice(lines)
+                at = chance.randrange(len(line) - 1)
+                to = min(len(line) - 1, at + chance.randrange(1, 4))
+                line[at], line[to] = line[to], line[at]
+            if trial % 10 == 0:
+                chance.choice(lines).pop()
+            file.write_text("".join(",".join(line) + "\n" for line in lines))
+            done = subprocess.run(
+                list(map(str, [common.STAGECUT, "schedule", *even, "--order", file, "--micro-batches", 3])),
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            self.assertIn(done.returncode, (0, 2), done.stderr)
+            actions = {rank: list(map(schedules._Action.from_str, line)) for rank, line in enumerate(lines)}
+            try:
+                rank_of = schedules._validate_schedule(actions, 2, 4, 3)
+                schedules._add_send_recv(actions, rank_of.__getitem__, 4)
+                runs = True
+            except AssertionError:
+                runs = False
+            self.assertEqual(done.returncode == 0, runs, f"trial {trial}: {lines} {done.stderr}")
+            accepted += runs
+        self.assertGreater(accepted, 10)
+        self.assertLess(accepted, 70)
+
 
 def device_of(stage, placement):
     """The device of a stage where they lie in a loop, or in a V."""

@@ -92,7 +92,7 @@
 //! | an order of somebody else | [`schedules::read_order`] reads it, [`export::Ordered`] holds it against a plan |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
-//! | a report | `report` |
+//! | a report | `report`; the page of a plan in its `page`, script and style as files beside it |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside` |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |

@@ -19,6 +19,11 @@ impl Digits {
         Self((SIGNIFICANT - before_point).clamp(1, FINEST) as usize)
     }
 
+    /// Digits after the point.
+    pub(crate) fn after_point(self) -> usize {
+        self.0
+    }
+
     /// A time without its unit.
     pub(crate) fn ms(self, ms: f64) -> String {
         format!("{ms:.digits$}", digits = self.0)
@@ -174,6 +179,16 @@ pub(crate) fn escape_xml(text: &str) -> String {
         }
     }
     out
+}
+
+/// A sentence in which names stand in backticks, for HTML.
+pub(crate) fn prose(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let part = |(at, part): (usize, &str)| match at % 2 {
+        0 => escape_xml(part),
+        _ => format!("<code>{}</code>", escape_xml(part)),
+    };
+    parts.map(part).collect()
 }
 
 #[cfg(test)]

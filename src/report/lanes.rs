@@ -86,7 +86,7 @@ pub(super) fn draw(of: &Lanes) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"11\" \
          fill=\"{INK}\" role=\"img\" aria-labelledby=\"title desc\">\n<title id=\"title\">{title}</title>\n\
-         <desc id=\"desc\">{}</desc>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <desc id=\"desc\">{}</desc>\n<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
          <text x=\"{MARGIN}\" y=\"38\" font-size=\"16\" font-weight=\"600\">{title}</text>",
         escape_xml(&of.description),
         title = escape_xml(title),
@@ -179,7 +179,7 @@ impl<'a> Scene<'a> {
             let _ = writeln!(
                 out,
                 "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" font-size=\"{size}\">{}</text>\
-                 <rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{height:.1}\" fill=\"{IDLE}\" \
+                 <rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{height:.1}\" class=\"idle\" fill=\"{IDLE}\" \
                  fill-opacity=\"0.8\"><title>busy for {}</title></rect>",
                 self.x(0.0) - 8.0,
                 top + height / 2.0 + 0.35 * f64::from(size),
@@ -193,7 +193,7 @@ impl<'a> Scene<'a> {
     }
 
     fn boxes(&self) -> String {
-        let mut out = String::from("<g text-anchor=\"middle\" stroke-width=\"0.6\">\n");
+        let mut out = String::from("<g class=\"tasks\" text-anchor=\"middle\" stroke-width=\"0.6\">\n");
         for task in &self.of.boxes {
             out += &self.task(task);
         }
@@ -229,7 +229,7 @@ impl<'a> Scene<'a> {
         let total = self.of.total_ms;
         let step = round_step(total * 80.0 / self.width);
         let digits = (-step.log10().floor()).max(0.0) as usize;
-        let mut out = String::from("<g stroke=\"#bbbbbb\" stroke-width=\"0.8\">\n");
+        let mut out = String::from("<g class=\"axis\" stroke=\"#bbbbbb\" stroke-width=\"0.8\">\n");
         let mut numbers = String::from("<g text-anchor=\"middle\">\n");
         let ticks = (total / step).floor() as usize;
         for tick in 0..=ticks {

@@ -1,4 +1,4 @@
-//! Plans as people and programs read them: text, CSV, JSON, Graphviz, SVG; methods side by side; and simulated runs.
+//! Plans as people and programs read them: text, CSV, JSON, Graphviz, SVG, a page; methods side by side; and simulated runs.
 //!
 //! Everything here is a function from a plan to a string. Nothing is printed, and nothing is computed that the plan does
 //! not say, so that a report of a plan from a file is that of the search which found it. The same input gives the same
@@ -16,6 +16,7 @@ mod layout;
 mod memory;
 mod modes;
 mod order;
+mod page;
 pub(crate) mod palette;
 mod passes;
 mod picture;
@@ -37,6 +38,8 @@ pub(crate) use self::csv::to_csv;
 pub use self::csv::{comparison_csv, comparison_json, csv, json};
 pub use self::dot::dot;
 pub(crate) use self::memory::least as least_memory;
+pub use self::page::page;
+pub(crate) use self::page::{BASE_SCRIPT, BASE_STYLE};
 pub(crate) use self::schedule::{schedule, schedule_json, schedule_timeline};
 pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;

@@ -127,15 +127,28 @@ impl<'a> Picture<'a> {
             0 => String::new(),
             more => format!(", +{more} more"),
         };
+        let ms = self.digits.ms(self.tensor_ms(tensor));
         let size = match tensor.size {
-            Size::TransferNs(ns) => format!("{} ms", self.digits.ms(ns_to_ms(ns))),
-            Size::Bytes(size) => {
-                let latency_ns = self.instance.cluster.link.latency_ns;
-                let ns = transfer_ns(size, self.bandwidth_bytes_per_s, latency_ns);
-                format!("{}, {} ms", bytes(size), self.digits.ms(ns_to_ms(ns)))
-            }
+            Size::TransferNs(_) => format!("{ms} ms"),
+            Size::Bytes(size) => format!("{}, {ms} ms", bytes(size)),
         };
         format!("{} -> {}{more}: {size}", name(&tensor.producer), shown.join(", "))
+    }
+
+    /// What moving a tensor takes between two nodes, in ms.
+    pub(super) fn tensor_ms(&self, tensor: &Tensor) -> f64 {
+        ns_to_ms(match tensor.size {
+            Size::TransferNs(ns) => ns,
+            Size::Bytes(size) => {
+                let latency_ns = self.instance.cluster.link.latency_ns;
+                transfer_ns(size, self.bandwidth_bytes_per_s, latency_ns)
+            }
+        })
+    }
+
+    /// The kind of device that times are of where no stage says: the first of the plan, or of the cluster.
+    pub(super) fn kind(&self) -> usize {
+        self.kind
     }
 
     /// A line on a stage: its number, devices and load.

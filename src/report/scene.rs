@@ -85,12 +85,7 @@ impl<'a> Scene<'a> {
     /// Lays out the network, at least `least_width` wide.
     pub(super) fn new(picture: &'a Picture<'a>, least_width: f64) -> Self {
         let network = &picture.instance.network;
-        let inference = picture
-            .plan
-            .is_some_and(|plan| plan.problem.mode.is_some_and(|mode| !mode.trains()));
-        // Backward operators are no part of an inference plan.
-        let drawn = |&at: &usize| !(inference && network.layers[at].backward);
-        let shown: Vec<usize> = (0..network.layers.len()).filter(drawn).collect();
+        let shown = shown(picture);
         let layers: Vec<&Layer> = shown.iter().map(|&at| &network.layers[at]).collect();
         let sizes = Sizes::new(&layers);
         let fans = fans(picture, &shown);
@@ -157,8 +152,19 @@ fn rank_tops(graph: &Ranked, bands: &[Band], sizes: &Sizes) -> (Vec<f64>, f64) {
     (tops, y - sizes.rank_gap)
 }
 
+/// Positions in the network of the layers that are drawn: backward operators are no part of an inference plan.
+pub(super) fn shown(picture: &Picture) -> Vec<usize> {
+    let layers = &picture.instance.network.layers;
+    let inference = picture
+        .plan
+        .is_some_and(|plan| plan.problem.mode.is_some_and(|mode| !mode.trains()));
+    (0..layers.len())
+        .filter(|&at| !(inference && layers[at].backward))
+        .collect()
+}
+
 /// All consumers of each producer that are drawn, by position among the layers drawn.
-fn fans(picture: &Picture, shown: &[usize]) -> Vec<Fan> {
+pub(super) fn fans(picture: &Picture, shown: &[usize]) -> Vec<Fan> {
     let place = |at: &usize| shown.binary_search(at).ok();
     let mut merged: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for tensor in &picture.instance.network.tensors {
@@ -177,7 +183,7 @@ fn fans(picture: &Picture, shown: &[usize]) -> Vec<Fan> {
 /// The band of every layer. Backward operators have bands of their own, stages in reverse, below the forward ones; files
 /// whose backward edges run the way of the forward ones have both in one band a stage. `None` where some layer has no
 /// stage, or an edge goes up all the same; then stages show by colour alone.
-fn band_of(picture: &Picture, layers: &[&Layer], fans: &[Fan]) -> Option<Vec<usize>> {
+pub(super) fn band_of(picture: &Picture, layers: &[&Layer], fans: &[Fan]) -> Option<Vec<usize>> {
     let stages = &picture.plan?.stages;
     let place = |layer: &&Layer| {
         let index = picture.stage(layer)?;

@@ -89,7 +89,7 @@ fn objective(plan: &Plan, ms: &str) -> String {
 }
 
 /// What is proved, and why the search stopped.
-fn sentences(plan: &Plan, digits: Digits) -> String {
+pub(super) fn sentences(plan: &Plan, digits: Digits) -> String {
     let by = match plan.bound_source {
         BoundSource::None => String::new(),
         source => format!(", by `{source}`"),
@@ -172,7 +172,7 @@ fn hint(plan: &Plan) -> Option<String> {
     }
 }
 
-fn legend(plan: &Plan) -> &'static str {
+pub(super) fn legend(plan: &Plan) -> &'static str {
     match plan.problem.communication {
         _ if virtual_stages::is_asked(plan) => {
             "> marks the chunks of the busiest device. Share: how busy a chunk's device is, of the busiest. Memory: a chunk's part \
@@ -188,7 +188,12 @@ fn legend(plan: &Plan) -> &'static str {
     }
 }
 
-fn facts(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> Vec<(&'static str, String)> {
+pub(super) fn facts(
+    instance: &Instance,
+    plan: &Plan,
+    digits: Digits,
+    style: &Style,
+) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let meaning = match plan.problem.objective {
         Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",

@@ -163,4 +163,6 @@ pub enum Drawing {
     Svg,
     /// Graphviz.
     Dot,
+    /// A page for browsers, with groups that open and close, the stages as a table, and the timeline.
+    Html,
 }

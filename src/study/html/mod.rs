@@ -13,7 +13,8 @@ use super::report::{Source, headline, worst};
 use super::summary::Summary;
 use super::table::{Cell, Table};
 use super::tables::tables;
-use crate::report::format::escape_xml;
+use crate::report::format::{escape_xml, prose};
+use crate::report::{BASE_SCRIPT, BASE_STYLE};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -77,20 +78,11 @@ pub(crate) fn page(summary: &Summary, source: &Source) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"/><meta name=\"color-scheme\" content=\"light dark\"/><link rel=\"icon\" \
-         href=\"data:,\"/><title>{title}</title>\n<style>{STYLE}</style></head>\n<body><a class=\"skip\" href=\"#main\">Skip to \
-         the results</a>\n<header><h1>{title}</h1>{head}<nav aria-label=\"Contents\"><ul>{links}</ul></nav></header>\n\
-         <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n<script>//<![CDATA[\n{SCRIPT}\n//]]></script>\n</body></html>\n"
+         href=\"data:,\"/><title>{title}</title>\n<style>{BASE_STYLE}{STYLE}</style></head>\n<body><a class=\"skip\" href=\"#main\">Skip to \
+         the results</a>\n<header><div class=\"top\"><h1>{title}</h1><button type=\"button\" id=\"theme\" hidden=\"hidden\">\
+         Dark</button></div>{head}<nav aria-label=\"Contents\"><ul>{links}</ul></nav></header>\n\
+         <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n<script>//<![CDATA[\n\"use strict\";\n{BASE_SCRIPT}{SCRIPT}\n//]]></script>\n</body></html>\n"
     )
-}
-
-/// A sentence in which names stand in backticks.
-fn prose(text: &str) -> String {
-    let parts = text.split('`').enumerate();
-    let part = |(at, part): (usize, &str)| match at % 2 {
-        0 => escape_xml(part),
-        _ => format!("<code>{}</code>", escape_xml(part)),
-    };
-    parts.map(part).collect()
 }
 
 /// A table whose headings sort it.

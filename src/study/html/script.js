@@ -1,5 +1,3 @@
-"use strict";
-
 // Tables: a heading's button sorts its column; numbers by value, the rest by text.
 for (const table of document.querySelectorAll("table")) {
   const headings = [...table.tHead.rows[0].cells];

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use command::{Folder, NET, snapshots};
+use common::modal::random_modal_links;
 use common::{any_spec, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,7 +20,7 @@ use stagecut::options::PipelineOptions;
 use stagecut::plan::{Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::what_if::{Answer, Curve, Error, Kind, Law, Parameter, Question, ask};
+use stagecut::what_if::{Answer, Curve, Error, Kind, Law, Parameter, Point, Question, ask};
 use stagecut::{Options, solve};
 
 /// Three layers of 4 ms, with tensors of 2 MB and 1 MB: one stage is best up to 0.25 GB/s, two up to 0.5 GB/s, then three.
@@ -55,21 +56,20 @@ fn asked(instance: &Instance, options: &PipelineOptions, question: &Question) ->
     ask(instance, options, question, &Control::default(), &|_| {})
 }
 
-/// What a search says of a value, in ns of [`Curve::bounds_ns`]; infinite where there is no plan.
-fn optimum_ns(instance: &Instance, options: &PipelineOptions) -> f64 {
+/// What a search proves of a value, in ns; infinite where there is no plan.
+fn optimum_ns(instance: &Instance, options: &PipelineOptions) -> Option<f64> {
     let options = Options {
         pipeline: options.clone(),
         ..Options::default()
     };
     let plan = solve(instance, &options).expect("a problem");
-    let settings = Settings::resolve(instance, &options.pipeline).expect("settings");
     match plan.status {
-        Status::Infeasible => f64::INFINITY,
+        Status::Infeasible => Some(f64::INFINITY),
         Status::Optimal => {
             let ms = plan.objective_ms.expect("a plan");
-            (ms * 1e6 * settings.ticks_per_ns as f64).round()
+            Some((ms * 1e6).round())
         }
-        status => panic!("{status}"),
+        _ => None,
     }
 }
 
@@ -112,9 +112,12 @@ fn grid(parameter: Parameter, (from, to): (f64, f64), rng: &mut ChaCha8Rng) -> V
 #[test]
 fn curves_hold_at_every_value() {
     let mut held = [0; 4];
-    let mut apart = 0;
+    let [mut apart, mut unproved] = [0; 2];
     for seed in 0..480 {
-        let spec = any_spec(seed);
+        let spec = match seed % 10 < 7 {
+            true => any_spec(seed),
+            false => random_modal_links(seed),
+        };
         let Ok(instance) = Instance::from_spec(&spec) else {
             continue;
         };
@@ -142,17 +145,23 @@ fn curves_hold_at_every_value() {
         };
         let curve = &answer.curves[0].bounds;
         assert_eq!(answer.stopped_by, StoppedBy::Completed, "seed {seed}");
+        // Tensors that skip stages over two levels of links are not always proved.
+        let is_proved = curve.points.iter().all(Point::is_proved);
         assert!(
-            curve.gap() <= question.tolerance,
-            "seed {seed}, {parameter}: {}",
-            curve.gap()
+            !is_proved || curve.gap() <= question.tolerance,
+            "seed {seed}, {parameter}: {} {:?}",
+            curve.gap(),
+            curve.points
         );
+        unproved += usize::from(!is_proved);
         apart += usize::from(curve.law == Law::Apart);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         for at in grid(parameter, own, &mut rng) {
-            let optimum_ns = optimum_ns(&instance, &parameter.set(&options, at));
+            let Some(optimum_ns) = optimum_ns(&instance, &parameter.set(&options, at)) else {
+                continue;
+            };
             let [lower_ns, upper_ns] = curve.bounds_ns(at);
-            // Times on shares may be rounded either way.
+            // Times on shares may be rounded either way, and parts of a ns are not told apart.
             let holds = lower_ns <= optimum_ns + 1.0 && optimum_ns <= upper_ns + 1.0;
             assert!(
                 holds,
@@ -163,8 +172,8 @@ fn curves_hold_at_every_value() {
         held[seed as usize % 4] += 1;
     }
     assert!(
-        held.iter().all(|&held| held >= 8) && apart > 0,
-        "{held:?}, {apart}"
+        held.iter().all(|&held| held >= 8) && apart > 0 && unproved < 8,
+        "{held:?}, {apart}, {unproved}"
     );
 }
 

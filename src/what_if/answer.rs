@@ -14,6 +14,7 @@ use crate::instance::Instance;
 use crate::options::PipelineOptions;
 use crate::plan::{Plan, Status, StoppedBy};
 use crate::settings::Settings;
+use crate::units::ns_to_ms;
 
 /// The format of an answer.
 const SCHEMA: &str = "stagecut-what-if/1";
@@ -152,7 +153,7 @@ impl Answer {
             better: better.collect(),
             curves: curves
                 .iter()
-                .map(|curve| AnswerCurve::new(curve, &plans, settings))
+                .map(|curve| AnswerCurve::new(curve, &plans))
                 .collect(),
             plans,
         }
@@ -190,16 +191,11 @@ fn in_order(curves: &mut [Curve], plans: Vec<Plan>) -> Vec<Plan> {
 struct Lift<'a> {
     curve: &'a Curve,
     plans: &'a [Plan],
-    settings: &'a Settings,
 }
 
 impl AnswerCurve {
-    fn new(curve: &Curve, plans: &[Plan], settings: &Settings) -> Self {
-        let lift = Lift {
-            curve,
-            plans,
-            settings,
-        };
+    fn new(curve: &Curve, plans: &[Plan]) -> Self {
+        let lift = Lift { curve, plans };
         Self {
             stages: curve.stages,
             gap: Some(curve.gap()).filter(|gap| gap.is_finite() && !curve.points.is_empty()),
@@ -215,7 +211,7 @@ impl AnswerCurve {
 
 impl Lift<'_> {
     fn ms(&self, ns: u64) -> Option<f64> {
-        (ns < u64::MAX).then(|| self.settings.ms(ns))
+        (ns < u64::MAX).then(|| ns_to_ms(ns))
     }
 
     /// Stages that a plan uses; virtual ones of the same devices are one.

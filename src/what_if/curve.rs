@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Point, finite};
 use super::parameter::Law;
-use super::prover::{Found, Prover};
+use super::prover::Prover;
 use super::{Error, Question};
 use crate::plan::StoppedBy;
 
@@ -80,6 +80,8 @@ pub(super) struct Search<'a, 'b> {
     /// The curve of one stage more, whose plans and bounds may tell something.
     pub above: Option<&'a Curve>,
     pub curve: Curve,
+    /// Values that were asked.
+    pub asked: usize,
 }
 
 impl Search<'_, '_> {
@@ -158,7 +160,7 @@ impl Search<'_, '_> {
         let same = |point: &&Point| point.is_searched && point.upper_ns == cell.to.upper_ns;
         let again = self.curve.points[at + 1..].iter().filter(same).count() > 1;
         let may_halve = again || self.question.tolerance > 0.0 || !cell.to.is_proved();
-        match may_halve && self.prover.searches.is_multiple_of(2) {
+        match may_halve && self.asked.is_multiple_of(2) {
             true => cell.middle(),
             false => cell.to.at - 1.0,
         }
@@ -166,6 +168,7 @@ impl Search<'_, '_> {
 
     /// Learns what there is to know at a value, by a search unless known plans and bounds tell.
     fn ask(&mut self, at: f64) -> Result<(), Error> {
+        self.asked += 1;
         let stages = self.curve.stages;
         let mut point = Point {
             at,
@@ -182,6 +185,7 @@ impl Search<'_, '_> {
             let above = self.above.map_or(0.0, |above| above.bounds_ns(at)[0]);
             point.lower_ns = whole(self.curve.bounds_ns(at)[0].max(above));
         }
+        let mut equal = point.plan;
         if !point.is_proved() {
             let known = point;
             let found = self.prover.search(stages, at)?;
@@ -190,26 +194,27 @@ impl Search<'_, '_> {
             if found.upper_ns < known.upper_ns {
                 (point.upper_ns, point.plan) = (found.upper_ns, found.plan);
             }
-            if is_joined && self.curve.is_whole {
-                let least = self.prover.least(&found, stages, at)?;
-                self.insert_least(point, found, least);
-            }
+            equal = found.plan.filter(|_| found.upper_ns == point.upper_ns);
         }
         self.insert(point);
+        if is_joined && self.curve.is_whole {
+            for plan in [point.plan, equal].into_iter().flatten() {
+                let least = self.prover.least((plan, point.upper_ns), stages, at)?;
+                self.insert_least(Point {
+                    at: least.max(self.question.from),
+                    plan: Some(plan),
+                    is_searched: false,
+                    ..point
+                });
+            }
+        }
         self.settle()
     }
 
     /// The plan of a value is as good down to a smaller one, and nothing is better there.
-    fn insert_least(&mut self, point: Point, found: Found, least: f64) {
-        let least = least.max(self.question.from);
-        let is_known = self.curve.points.iter().any(|known| known.at == least);
-        if least < point.at && !is_known && found.upper_ns == point.upper_ns {
-            self.insert(Point {
-                at: least,
-                plan: found.plan,
-                is_searched: false,
-                ..point
-            });
+    fn insert_least(&mut self, point: Point) {
+        if !self.curve.points.iter().any(|known| known.at == point.at) {
+            self.insert(point);
         }
     }
 

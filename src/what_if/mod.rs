@@ -112,6 +112,7 @@ pub fn ask(
             question,
             above,
             curve: Curve::new(stages, law, is_whole),
+            asked: 0,
         };
         let curve = search.run(&|searches, curve| {
             show(&Progress {

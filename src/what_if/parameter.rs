@@ -103,7 +103,7 @@ impl Law {
                 "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work",
                 "`--objective period` or `formula`, or `--communication blocking`",
             ),
-            Parameter::Bandwidth if from.ticks_per_ns != to.ticks_per_ns => refuse(
+            Parameter::Bandwidth if !to.modal && from.ticks_per_ns != to.ticks_per_ns => refuse(
                 "a range over which shares of a ns are rounded in two ways",
                 "a shorter range, or fewer `--micro-batches`",
             ),

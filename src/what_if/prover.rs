@@ -116,13 +116,11 @@ impl<'a> Prover<'a> {
             self.left_open_by = Some(plan.stopped_by);
         }
         plan.statistics.seconds = 0.0;
-        let upper_ns = plan
-            .objective_ms
-            .map_or(u64::MAX, |ms| ns(ms, &settings).round() as u64);
+        let upper_ns = plan.objective_ms.map_or(u64::MAX, |ms| ns(ms).round() as u64);
         let lower_ns = match plan.status {
             Status::Optimal => upper_ns,
             Status::Infeasible => u64::MAX,
-            Status::Feasible | Status::Unknown => ns(plan.bound_ms.unwrap_or(0.0), &settings).floor() as u64,
+            Status::Feasible | Status::Unknown => ns(plan.bound_ms.unwrap_or(0.0)).floor() as u64,
         };
         Ok(Found {
             lower_ns,
@@ -156,18 +154,20 @@ impl<'a> Prover<'a> {
             |violation: &Violation| matches!(violation, Violation::Stated { .. } | Violation::Claim(_));
         let is_plan = verdict.violations.iter().all(is_number);
         let cost_ns = verdict.objective_ms.filter(|_| is_plan);
-        let cost_ns = cost_ns.map(|ms| ns(ms, &settings).round() as u64);
+        let cost_ns = cost_ns.map(|ms| ns(ms).round() as u64);
         self.costs_ns.insert(key, cost_ns);
         Ok(cost_ns)
     }
 
     /// The least whole value at which a plan of a value is one all the same, as far as its stages say, and at the same cost.
-    pub(super) fn least(&mut self, found: &Found, stages: Option<usize>, at: f64) -> Result<f64, Error> {
-        let Some(plan) = found.plan else {
-            return Ok(at);
-        };
+    pub(super) fn least(
+        &mut self,
+        (plan, cost_ns): (usize, u64),
+        stages: Option<usize>,
+        at: f64,
+    ) -> Result<f64, Error> {
         for least in needs(self.parameter, &self.plans[plan].stages) {
-            if least < at && self.cost_ns(plan, stages, least)? == Some(found.upper_ns) {
+            if least < at && self.cost_ns(plan, stages, least)? == Some(cost_ns) {
                 return Ok(least);
             }
         }
@@ -206,9 +206,9 @@ impl Found {
     }
 }
 
-/// A time in ticks: see [`Settings::ticks_per_ns`].
-fn ns(ms: f64, settings: &Settings) -> f64 {
-    ms * NS_PER_MS * settings.ticks_per_ns as f64
+/// A time in ns. Objectives are compared in whole ones, also those of replicas and micro-batches that share out what they are made of.
+fn ns(ms: f64) -> f64 {
+    ms * NS_PER_MS
 }
 
 /// Values that may be enough for stages, the least first; the checker tells which is.

@@ -6,6 +6,7 @@ use super::values::{Towards, value};
 use crate::report::format::{Digits, escape_xml};
 use crate::report::palette::Colors;
 use crate::report::scene::text_width;
+use crate::units::NS_PER_MS;
 use crate::what_if::{Answer, AnswerCurve, Curve, Kind, Parameter, Segment};
 
 /// Size of the drawing and of its frame, in pixels, as all lengths here.
@@ -313,7 +314,7 @@ impl<'a> Scene<'a> {
 
     /// Bounds in ms at values from one end to the other, in steps where values are whole: what is proved, and what is known.
     fn samples(&self, bounds: &Curve) -> Vec<(f64, [f64; 2])> {
-        let ms = |ns: f64| ns / self.ns_per_ms(bounds);
+        let ms = |ns: f64| ns / NS_PER_MS;
         let at = |at: f64| (at, bounds.bounds_ns(at).map(ms));
         if !bounds.is_whole {
             let place = |k: usize| self.x.at(k as f64 / SAMPLES as f64);
@@ -337,17 +338,6 @@ impl<'a> Scene<'a> {
             }
         }
         all
-    }
-
-    /// Ticks of times in a ms, by a point that says both.
-    fn ns_per_ms(&self, bounds: &Curve) -> f64 {
-        let curves = self.answer.curves.iter();
-        let points = curves.flat_map(|curve| curve.bounds.points.iter().zip(&curve.points));
-        let mut known = points.filter_map(|(point, shown)| Some((point.upper_ns, shown.objective_ms?)));
-        let _ = bounds;
-        known
-            .find(|&(ns, ms)| ns > 0 && ms > 0.0)
-            .map_or(crate::units::NS_PER_MS, |(ns, ms)| ns as f64 / ms)
     }
 
     /// Between what is proved and what is known.

@@ -210,3 +210,17 @@ fn targets_of_make_exist() {
         }
     }
 }
+
+/// `stagecut COMMAND`, wherever a page says so.
+#[test]
+fn commands_that_pages_name_exist() {
+    let commands = commands();
+    for page in pages::pages() {
+        for part in page.text.split("`stagecut ").skip(1) {
+            let word = part.split(['`', ' ', '\n']).next().expect("a word");
+            let is_other = ["COMMAND", "="].contains(&word);
+            let known = is_other || commands.iter().any(|command| command == word);
+            assert!(known, "{}: `stagecut {word}`", page.name);
+        }
+    }
+}

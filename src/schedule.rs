@@ -3,7 +3,7 @@
 //! Each fact about a schedule is one exhaustive match here: a new schedule is a variant, and the compiler lists the facts.
 //! [`mod@crate::check`] states on its own what a plan of a schedule holds and costs.
 //!
-//! Schedules of several chunks a device, and most others, are [rules](rules) that write down what every device does, one
+//! Schedules of several chunks a device, and most others, are [rules] that write down what every device does, one
 //! operation after the other. [`in_flight`] reads off such an order what devices hold.
 
 mod chunks;

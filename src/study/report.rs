@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::diff::Diff;
-use super::measures::Case;
+use super::measures::{Case, MethodRow};
 use super::row;
 use super::spec::Study;
 use super::store::Store;
 use super::summary::Summary;
 use super::table::{Cell, Table, Unit};
 use super::tables::{methods, tables as all_tables};
-use crate::report::format::wrap;
+use crate::report::format::{percent, wrap};
 use crate::report::table::{Column, draw};
 
 /// Columns of the text.
@@ -68,6 +68,53 @@ pub(crate) fn headline(summary: &Summary) -> Vec<String> {
         lines.push(format!("CONTRADICTION: {}, but {}.", found.claim, found.witness));
     }
     lines
+}
+
+/// What the study finds, in a sentence: of the methods that have a plan for every problem, those that always meet the best bound, and of
+/// the rest the one that comes closest and the one that stays furthest. Nothing where fewer than two have.
+pub(crate) fn finding(summary: &Summary) -> Option<String> {
+    let most = summary.table.iter().map(|row| row.runs).max()?;
+    let whole = |row: &&MethodRow| row.runs == most && row.without_plan == 0 && row.mean_gap_high.is_some();
+    let (solved, mut rest): (Vec<_>, Vec<_>) = summary
+        .table
+        .iter()
+        .filter(whole)
+        .partition(|row| row.solved == row.runs);
+    if solved.len() + rest.len() < 2 {
+        return None;
+    }
+    let gap = |row: &MethodRow| row.mean_gap_high.unwrap_or(f64::INFINITY);
+    rest.sort_by(|a, b| gap(a).total_cmp(&gap(b)));
+    let told = |row: &MethodRow| {
+        let most = if row.mean_gap_low == row.mean_gap_high {
+            ""
+        } else {
+            "at most "
+        };
+        format!("with a mean gap of {most}{}", percent(gap(row)))
+    };
+    let names: Vec<String> = solved.iter().map(|row| format!("`{}`", row.method)).collect();
+    let verb = if names.len() == 1 { "meets" } else { "meet" };
+    let of_all = format!("{} {verb} the best bound in every run", names.join(", "));
+    Some(match (names.is_empty(), &rest[..]) {
+        (_, []) => format!("{of_all}."),
+        (false, [only]) => format!("{of_all}; `{}` does not, {}.", only.method, told(only)),
+        (false, [first, .., last]) => format!(
+            "{of_all}; of the rest `{}` comes closest, {}, and `{}` stays furthest, {}.",
+            first.method,
+            told(first),
+            last.method,
+            told(last)
+        ),
+        (true, [first, .., last]) => format!(
+            "No method meets the best bound in every run; `{}` comes closest, {}, and `{}` stays furthest, {}.",
+            first.method,
+            told(first),
+            last.method,
+            told(last)
+        ),
+        (true, [_]) => return None,
+    })
 }
 
 /// The report for a terminal: methods, gaps by stages, the worst cases.

@@ -38,6 +38,30 @@
     svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
     check("the line moves", Number(figure.querySelector(".cursor").getAttribute("x1")) > 100);
   }
+  // Plots are saved with their titles and legends, and nothing of the page is needed to read them.
+  for (const figure of document.querySelectorAll(".plot")) {
+    check(`buttons of ${figure.id}`, figure.querySelectorAll(".save:not([hidden]) button").length === 2);
+    const saved = new DOMParser().parseFromString(picture(figure).text, "image/svg+xml");
+    const words = [...saved.querySelectorAll("text")].map((element) => element.textContent);
+    const names = [...figure.querySelectorAll(".legend li[data-name]")].map((entry) => entry.dataset.name);
+    check(`picture of ${figure.id}`, !saved.querySelector("parsererror") && !saved.querySelector("[class], [style]")
+      && [figure.querySelector("h3").textContent, ...names].every((name) => words.includes(name)));
+    await save(figure, "png");
+  }
+  // Curves that coincide differ in width, and a name that is pointed at makes its own stand out.
+  for (const figure of document.querySelectorAll(".plot")) {
+    const curves = [...figure.querySelectorAll("path[data-points]:not(.faint)")];
+    const widths = new Set(curves.map((curve) => getComputedStyle(curve).strokeWidth));
+    check(`widths in ${figure.id}`, curves.length < 2 || widths.size > 1);
+    const entry = figure.querySelector(".legend li[data-name]");
+    entry.dispatchEvent(new PointerEvent("pointerenter"));
+    check(`one stands out in ${figure.id}`, figure.querySelectorAll(".lit").length >= 1);
+    entry.dispatchEvent(new PointerEvent("pointerleave"));
+  }
+  // No column of the methods is lost: a desktop shows all, a phone says that there are more.
+  const methods = document.querySelector("[data-name=methods]").parentElement;
+  const isWhole = methods.scrollWidth <= methods.clientWidth + 1;
+  check("columns of the methods", isWhole || (window.innerWidth < 1000 && methods.closest(".more.right")));
   // Drawings unpack.
   const drawings = [...document.querySelectorAll("details.drawing")];
   for (const details of drawings) details.open = true;

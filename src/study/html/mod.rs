@@ -9,7 +9,7 @@ mod plots;
 use std::fmt::Write;
 
 use self::drawings::{Drawing, drawings, packed};
-use super::report::{Source, headline, worst};
+use super::report::{Source, finding, headline, worst};
 use super::summary::Summary;
 use super::table::{Cell, Table};
 use super::tables::tables;
@@ -67,6 +67,9 @@ pub(crate) fn page(summary: &Summary, source: &Source) -> String {
     }
     let description = source.study.map_or("", |study| &study.description);
     let mut head = format!("<p>{}</p>", escape_xml(description));
+    if let Some(finding) = finding(summary) {
+        let _ = write!(head, "<p class=\"finding\">{}</p>", prose(&finding));
+    }
     for line in headline(summary) {
         let class = if line.starts_with("CONTRADICTION") {
             " class=\"wrong\""

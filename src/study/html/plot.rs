@@ -11,6 +11,9 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
+/// Of the last curve and of the first.
+const THIN: f64 = 1.6;
+const WIDE: f64 = 5.0;
 
 /// A plot.
 pub(super) struct Plot<'a> {
@@ -133,8 +136,11 @@ impl Plot<'_> {
             escape_xml(self.y.title),
         );
         out += &self.axes();
-        for series in &self.series {
-            out += &self.curve(series);
+        // Where curves coincide, those below are wider and show on both sides of those above.
+        let most = self.series.len().max(2) - 1;
+        for (at, series) in self.series.iter().enumerate() {
+            let width = THIN + (WIDE - THIN) * (most - at.min(most)) as f64 / most as f64;
+            out += &self.curve(series, width);
         }
         out += "<line class=\"cursor\" hidden=\"hidden\"/>\n</svg>\n";
         out += "<ul class=\"legend\" aria-live=\"polite\"><li class=\"at\" aria-atomic=\"true\"></li>";
@@ -143,13 +149,14 @@ impl Plot<'_> {
             let name = escape_xml(&series.name);
             let _ = write!(
                 out,
-                "<li data-name=\"{name}\" aria-atomic=\"true\"><svg width=\"28\" height=\"10\" aria-hidden=\"true\"><path \
+                "<li data-name=\"{name}\" tabindex=\"0\" aria-atomic=\"true\"><svg width=\"28\" height=\"10\" aria-hidden=\"true\"><path \
                  class=\"line c{color} d{dash}\" d=\"M1 5H27\"/></svg> {name} <span class=\"value\"></span></li>"
             );
         }
         let _ = writeln!(
             out,
-            "</ul>\n<figcaption>{}</figcaption></figure>",
+            "</ul>\n<p class=\"save\" hidden=\"hidden\">Save as <button type=\"button\" data-save=\"svg\" aria-label=\"Save {title} as SVG\">SVG</button> \
+             <button type=\"button\" data-save=\"png\" aria-label=\"Save {title} as PNG\">PNG</button></p>\n<figcaption>{}</figcaption></figure>",
             escape_xml(&self.description)
         );
         out
@@ -194,7 +201,7 @@ impl Plot<'_> {
         out
     }
 
-    fn curve(&self, series: &Series) -> String {
+    fn curve(&self, series: &Series, width: f64) -> String {
         let mut path = String::new();
         let mut data = String::new();
         let mut marks = String::new();
@@ -229,12 +236,15 @@ impl Plot<'_> {
         if series.steps {
             let _ = write!(path, "H{}", WIDTH - RIGHT);
         }
-        let faint = if series.faint { " faint" } else { "" };
+        let (faint, width) = match series.faint {
+            true => (" faint", 1.0),
+            false => ("", width),
+        };
         let (color, dash) = (color(series.place), dash(series.place));
         let (name, steps) = (escape_xml(&series.name), u8::from(series.steps));
         let data = data.trim_end_matches(';');
         format!(
-            "<path class=\"line c{color} d{dash}{faint}\" d=\"{path}\" data-name=\"{name}\" data-steps=\"{steps}\" \
+            "<path class=\"line c{color} d{dash}{faint}\" style=\"stroke-width:{width:.1}\" d=\"{path}\" data-name=\"{name}\" data-steps=\"{steps}\" \
              data-points=\"{data}\"/>{marks}\n"
         )
     }

@@ -88,6 +88,83 @@ for (const figure of document.querySelectorAll(".plot")) {
   });
 }
 
+// A curve whose name is pointed at stands out; where curves coincide it is drawn last.
+for (const figure of document.querySelectorAll(".plot")) {
+  const svg = figure.querySelector("svg");
+  const choose = (name) => {
+    svg.classList.toggle("chosen", name !== null);
+    for (const path of svg.querySelectorAll("path[data-points]")) path.classList.toggle("lit", path.dataset.name === name);
+  };
+  for (const entry of figure.querySelectorAll(".legend li[data-name]")) {
+    for (const kind of ["pointerenter", "focus"]) entry.addEventListener(kind, () => choose(entry.dataset.name));
+    for (const kind of ["pointerleave", "blur"]) entry.addEventListener(kind, () => choose(null));
+  }
+}
+
+// Plots as files: styles become attributes, and the legend and the title go into the picture.
+function picture(figure) {
+  const svg = figure.querySelector("svg");
+  const copy = svg.cloneNode(true);
+  const own = [svg, ...svg.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((element, at) => {
+    const style = getComputedStyle(own[at]);
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size"]) element.setAttribute(name, style.getPropertyValue(name));
+    for (const name of ["style", "tabindex", "class", ...Object.keys(element.dataset).map((key) => `data-${key}`)]) element.removeAttribute(name);
+  });
+  copy.querySelector("line[hidden]")?.remove();
+  const space = "http://www.w3.org/2000/svg";
+  const { width, height } = svg.viewBox.baseVal;
+  const ink = getComputedStyle(document.body);
+  const entries = [...figure.querySelectorAll(".legend li[data-name]")];
+  const columns = 3, line = 20, top = 30;
+  const whole = top + height + Math.ceil(entries.length / columns) * line + 12;
+  const add = (name, attributes, text = "") => {
+    const element = document.createElementNS(space, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    copy.append(element);
+    return element;
+  };
+  const inner = document.createElementNS(space, "g");
+  inner.setAttribute("transform", `translate(0 ${top})`);
+  inner.append(...copy.childNodes);
+  add("rect", { width, height: whole, fill: ink.backgroundColor });
+  copy.append(inner);
+  add("text", { x: 12, y: 20, fill: ink.color, "font-size": 15, "font-weight": 600 }, figure.querySelector("h3").textContent);
+  entries.forEach((entry, at) => {
+    const [x, y] = [20 + (at % columns) * (width / columns - 6), top + height + Math.floor(at / columns) * line + 8];
+    const style = getComputedStyle(entry.querySelector("path"));
+    add("path", { d: `M${x} ${y}h26`, stroke: style.stroke, "stroke-width": 2, "stroke-dasharray": style.strokeDasharray });
+    add("text", { x: x + 32, y: y + 4, fill: ink.color, "font-size": 12 }, entry.dataset.name);
+  });
+  for (const [key, value] of Object.entries({ xmlns: space, viewBox: `0 0 ${width} ${whole}`, width, height: whole, "font-family": "system-ui, 'DejaVu Sans', sans-serif" })) copy.setAttribute(key, value);
+  return { text: new XMLSerializer().serializeToString(copy), width, height: whole };
+}
+
+async function save(figure, kind) {
+  const { text, width, height } = picture(figure);
+  let blob = new Blob([text], { type: "image/svg+xml" });
+  if (kind === "png") {
+    const image = new Image();
+    image.setAttribute("src", `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`);
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [2 * width, 2 * height];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    blob = await new Promise((done) => { canvas.toBlob(done, "image/png"); });
+  }
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = `${figure.id}.${kind}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+for (const button of document.querySelectorAll("[data-save]")) {
+  button.parentElement.hidden = false;
+  button.addEventListener("click", () => save(button.closest(".plot"), button.dataset.save));
+}
+
 // Drawings: unpacked when they are opened for the first time.
 let drawn = 0;
 for (const details of document.querySelectorAll("details.drawing")) {

@@ -374,6 +374,11 @@ impl Plan {
         }
     }
 
+    /// Whether it says what gradients of weights take.
+    pub fn says_weights(&self) -> bool {
+        self.stages.iter().any(|stage| stage.weight_ms.is_some())
+    }
+
     /// The plan that there is not, because some layer fits no stage.
     #[doc(hidden)]
     pub fn infeasible(instance: &Instance, settings: &Settings, method: &str) -> Self {

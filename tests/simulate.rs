@@ -404,6 +404,7 @@ fn can_happen(simulation: &Simulation, seed: u64) {
             Phase::Forward => (stage.wrapping_sub(1), phase, micro_batch),
             Phase::Backward if stage == simulation.stages.len() => (stage, Phase::Forward, micro_batch),
             Phase::Backward => (stage + 1, phase, micro_batch),
+            Phase::InputGradient | Phase::WeightGradient => panic!("whole backward passes"),
         };
         if let Some(&(_, end_ms)) = work.get(&before) {
             assert!(
@@ -484,6 +485,7 @@ fn jitter_depends_on_the_task_alone() {
         let planned = match phase {
             Phase::Forward => stage.forward_ms,
             Phase::Backward => stage.backward_ms,
+            Phase::InputGradient | Phase::WeightGradient => panic!("whole backward passes"),
         };
         assert!((ns as f64 * 1e-6 - planned).abs() <= 0.3 * planned + 1e-6);
     }

@@ -455,6 +455,7 @@ impl Checker<'_> {
             .map(|(forward, backward)| StageTimes {
                 forward: forward.times(),
                 backward: backward.times(),
+                weight_ns: 0,
             });
         let pipeline = Pipeline {
             stages: stages.collect(),

@@ -24,6 +24,7 @@ pub(super) fn simulated_ns(problem: &Problem, assignment: &Assignment) -> u64 {
     let stage = |cost: &super::StageCost| StageTimes {
         forward: times(cost.forward),
         backward: times(cost.backward),
+        weight_ns: 0,
     };
     let pipeline = Pipeline {
         stages: costs.iter().map(stage).collect(),

@@ -187,6 +187,7 @@ pub fn request(text: &str, plan: &Plan) -> Result<Request, Failure> {
     Ok(Request {
         micro_batches: run.micro_batches,
         order: run.schedule,
+        listed: None,
         in_flight: run.in_flight,
         trace: trace.unwrap_or_default(),
         jitter: run.jitter.map(|fraction| Jitter {

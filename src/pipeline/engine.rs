@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::Phase;
 use super::schedule::Leads;
-use super::streams::{Activity, Phase, Stream, Streams};
+use super::streams::{Activity, Stream, Streams};
 
 /// When a task took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,20 +27,33 @@ pub(crate) type Run = Vec<Vec<Task>>;
 /// The times of a task of a stream, for a micro-batch, that starts at a time in ns: to receive, work and send.
 pub(crate) type Parts<'a> = &'a dyn Fn(&Stream, usize, u64) -> [u64; 3];
 
-/// Runs so many micro-batches. `reversed` has backward propagation begin with the last one.
+/// In which order every lane works.
+#[derive(Clone, Copy)]
+pub(crate) enum Turns<'a> {
+    /// Forward and backward tasks in turn, so many forward ones ahead. `reversed` has backward propagation begin with the last
+    /// micro-batch.
+    Leads { leads: &'a Leads, reversed: bool },
+    /// As listed: for every lane, streams and micro-batches.
+    Listed(&'a [Vec<(usize, usize)>]),
+}
+
+/// Runs so many micro-batches, in an order that can be run: those of leads can.
 ///
 /// Events are the ends of tasks, in a heap. Time O(n log l) for n tasks on l lanes.
-pub(crate) fn run(
+pub(crate) fn run(streams: &Streams, turns: &Turns, micro_batches: usize, parts_of: Parts<'_>) -> Run {
+    try_run(streams, turns, micro_batches, parts_of).unwrap_or_default()
+}
+
+/// The same for any order; `None` where some task is not done in the end, since it is not listed or lanes wait for each other.
+pub(crate) fn try_run(
     streams: &Streams,
-    leads: &Leads,
-    reversed: bool,
+    turns: &Turns,
     micro_batches: usize,
     parts_of: Parts<'_>,
-) -> Run {
+) -> Option<Run> {
     let mut state = State {
         streams,
-        leads,
-        reversed,
+        turns: *turns,
         micro_batches,
         position_of: positions(streams),
         lanes_of_stage: lanes_of_stage(streams),
@@ -68,7 +82,8 @@ pub(crate) fn run(
             }
         }
         let Some(Reverse((end_ns, lane))) = ends.pop() else {
-            return state.run;
+            let mut all = state.progress.iter().flatten();
+            return all.all(|&task| task == Progress::Done).then_some(state.run);
         };
         now_ns = end_ns;
         if let Some((s, m)) = state.busy[lane].take() {
@@ -87,8 +102,7 @@ enum Progress {
 
 struct State<'a> {
     streams: &'a Streams,
-    leads: &'a Leads,
-    reversed: bool,
+    turns: Turns<'a>,
     micro_batches: usize,
     /// Position of every stream.
     position_of: Vec<usize>,
@@ -114,7 +128,10 @@ impl State<'_> {
     /// The task whose turn it is: forward while fewer than `lead` are ahead.
     fn next_of(&self, lane: usize) -> Option<(usize, usize)> {
         let [forward_done, backward_done] = self.next[lane];
-        let lead = self.leads.lanes[lane] as usize;
+        let (lead, reversed) = match self.turns {
+            Turns::Listed(lists) => return lists[lane].get(forward_done + backward_done).copied(),
+            Turns::Leads { leads, reversed } => (leads.lanes[lane] as usize, reversed),
+        };
         let of = |stream: Option<usize>, done: usize| stream.filter(|_| done < self.micro_batches);
         let forward = of(self.streams.lanes[lane].forward, forward_done);
         let backward = of(self.streams.lanes[lane].backward, backward_done);
@@ -123,7 +140,7 @@ impl State<'_> {
             (Some(s), Some(_)) if forward_done < backward_done.saturating_add(lead) => {
                 Some((s, forward_done))
             }
-            (_, Some(s)) if self.reversed => Some((s, self.micro_batches - 1 - backward_done)),
+            (_, Some(s)) if reversed => Some((s, self.micro_batches - 1 - backward_done)),
             (_, Some(s)) => Some((s, backward_done)),
             (None, None) => None,
         }
@@ -140,6 +157,7 @@ impl State<'_> {
                 Some(send) => self.progress[send][m] != Progress::Waiting,
                 None => is_done(before.compute),
             }),
+            Activity::Compute if position.weight == Some(s) => is_done(position.compute),
             Activity::Compute => {
                 before.is_none_or(|before| is_done(before.send.unwrap_or(before.compute)))
                     && position.receive.is_none_or(is_done)
@@ -151,8 +169,12 @@ impl State<'_> {
     /// Whether the stage may take one more micro-batch in flight.
     fn has_room(&self, s: usize, m: usize) -> bool {
         let stream = &self.streams.streams[s];
-        let limit = self.leads.in_flight[stream.stage] as usize;
-        if stream.phase == Phase::Backward || m < limit {
+        let Turns::Leads { leads, .. } = self.turns else {
+            // The order itself says how many there are.
+            return true;
+        };
+        let limit = leads.in_flight[stream.stage] as usize;
+        if stream.phase != Phase::Forward || m < limit {
             return true;
         }
         let backward = self.streams.positions.len() - 1 - self.position_of[s];
@@ -160,8 +182,8 @@ impl State<'_> {
     }
 
     fn start(&mut self, lane: usize, s: usize, m: usize, task: Task) {
-        let phase = self.streams.streams[s].phase as usize;
-        self.next[lane][phase] += 1;
+        let pass = usize::from(self.streams.streams[s].phase != Phase::Forward);
+        self.next[lane][pass] += 1;
         self.busy[lane] = Some((s, m));
         self.progress[s][m] = Progress::Started;
         self.run[s][m] = task;
@@ -182,7 +204,8 @@ impl State<'_> {
 fn positions(streams: &Streams) -> Vec<usize> {
     let mut position_of = vec![0; streams.streams.len()];
     for (at, position) in streams.positions.iter().enumerate() {
-        let of_position = [position.receive, Some(position.compute), position.send];
+        let compute = Some(position.compute);
+        let of_position = [position.receive, compute, position.send, position.weight];
         of_position
             .into_iter()
             .flatten()

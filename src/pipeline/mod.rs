@@ -7,9 +7,10 @@ mod engine;
 pub mod schedule;
 mod streams;
 
-pub(crate) use engine::{Run, Task, run};
+pub use crate::schedule::Phase;
+pub(crate) use engine::{Run, Task, Turns, run, try_run};
 pub(crate) use schedule::Leads;
-pub use streams::{Activity, Phase, Resource};
+pub use streams::{Activity, Resource};
 pub(crate) use streams::{Lane, Position, Stream, Streams};
 
 use crate::options::Schedule;
@@ -44,6 +45,8 @@ pub struct StageTimes {
     pub forward: PhaseTimes,
     /// Backward propagation.
     pub backward: PhaseTimes,
+    /// The part of its work that is gradients of weights, in ns; 0 where nobody says.
+    pub weight_ns: u64,
 }
 
 /// Times of one stage in one phase, in ns.
@@ -77,8 +80,11 @@ pub fn iteration_ns(pipeline: &Pipeline, order: Schedule, in_flight: InFlight, m
     let streams = Streams::new(pipeline);
     let leads = Leads::new(pipeline, &streams, order, in_flight, micro_batches);
     let undisturbed = |stream: &Stream, _: usize, _: u64| stream.parts;
-    let reversed = order.is_all_forward_first();
-    let run = run(&streams, &leads, reversed, micro_batches as usize, &undisturbed);
+    let turns = Turns::Leads {
+        leads: &leads,
+        reversed: order.is_all_forward_first(),
+    };
+    let run = run(&streams, &turns, micro_batches as usize, &undisturbed);
     makespan_ns(&run)
 }
 

@@ -34,8 +34,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::streams::{Phase, Streams};
-use super::{Channels, Pipeline};
+use super::streams::Streams;
+use super::{Channels, Phase, Pipeline};
 use crate::options::Schedule;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.

@@ -2,17 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Channels, PhaseTimes, Pipeline};
-
-/// Forward or backward propagation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// Forward propagation.
-    Forward,
-    /// Backward propagation.
-    Backward,
-}
+use super::{Channels, Phase, PhaseTimes, Pipeline, StageTimes};
+use crate::schedule::{Operation, Order};
 
 /// What a lane does during an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -62,7 +53,7 @@ impl Stream {
     }
 }
 
-/// A resource of a stage and the streams on it: at most one a phase.
+/// A resource of a stage and the streams on it: at most one a pass, and one for gradients of weights that are apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     /// Stage, from 0.
@@ -70,6 +61,7 @@ pub(crate) struct Lane {
     pub resource: Resource,
     pub forward: Option<usize>,
     pub backward: Option<usize>,
+    pub weight: Option<usize>,
 }
 
 /// All streams and lanes of a pipeline. A micro-batch passes *positions* one by one: the stages in order, and in training
@@ -81,12 +73,15 @@ pub(crate) struct Streams {
     pub positions: Vec<Position>,
 }
 
-/// The streams of one position; transfers that take no time, or the worker's own, have none.
+/// The streams of one position; transfers that take no time, or the worker's own, have none, nor have gradients of weights that
+/// are not apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub receive: Option<usize>,
     pub compute: usize,
     pub send: Option<usize>,
+    /// Behind the gradient of the input; no other position waits for it.
+    pub weight: Option<usize>,
 }
 
 impl Streams {
@@ -107,11 +102,51 @@ impl Streams {
         all
     }
 
+    /// The same in training, with the two gradients of every backward pass apart.
+    pub(crate) fn split(pipeline: &Pipeline) -> Self {
+        let whole = |times: &StageTimes| PhaseTimes {
+            work_ns: times.backward.work_ns - times.weight_ns,
+            ..times.backward
+        };
+        let mut all = Self::new(&Pipeline {
+            trains: false,
+            ..pipeline.clone()
+        });
+        for (stage, times) in pipeline.stages.iter().enumerate().rev() {
+            all.position(pipeline, stage, Phase::InputGradient, whole(times));
+            let worker = (stage, Resource::Worker);
+            let parts = [0, times.weight_ns, 0];
+            let weight = all.stream(worker, Phase::WeightGradient, Activity::Compute, parts);
+            if let Some(position) = all.positions.last_mut() {
+                position.weight = Some(weight);
+            }
+        }
+        all
+    }
+
+    /// What every lane does for an order of the stages' workers, of which each is a device and a chunk: streams and micro-batches.
+    ///
+    /// Links move things in the order in which the worker needs or makes them. So nothing waits for a link that would not wait for the
+    /// worker anyway, and an order that can be run without links can be run with them.
+    pub(crate) fn listed(&self, order: &Order) -> Vec<Vec<(usize, usize)>> {
+        let of_lane = |lane: &Lane| {
+            let stream = |phase: Phase| match phase {
+                Phase::Forward => lane.forward,
+                Phase::Backward | Phase::InputGradient => lane.backward,
+                Phase::WeightGradient => lane.weight,
+            };
+            let task = |operation: &Operation| Some((stream(operation.phase)?, operation.micro_batch));
+            let own = order.devices.get(lane.stage).into_iter().flatten();
+            own.filter_map(task).collect()
+        };
+        self.lanes.iter().map(of_lane).collect()
+    }
+
     fn position(&mut self, pipeline: &Pipeline, stage: usize, phase: Phase, times: PhaseTimes) {
         let worker = match (pipeline.channels, phase) {
             (Channels::Shared, _) => Resource::Worker,
             (Channels::Split, Phase::Forward) => Resource::Forward,
-            (Channels::Split, Phase::Backward) => Resource::Backward,
+            (Channels::Split, _) => Resource::Backward,
         };
         let PhaseTimes {
             in_ns,
@@ -133,6 +168,7 @@ impl Streams {
             receive,
             compute,
             send,
+            weight: None,
         });
     }
 
@@ -148,7 +184,8 @@ impl Streams {
         let lane = self.lane(stage, resource);
         match phase {
             Phase::Forward => self.lanes[lane].forward = Some(stream),
-            Phase::Backward => self.lanes[lane].backward = Some(stream),
+            Phase::Backward | Phase::InputGradient => self.lanes[lane].backward = Some(stream),
+            Phase::WeightGradient => self.lanes[lane].weight = Some(stream),
         }
         self.streams.push(Stream {
             stage,
@@ -169,6 +206,7 @@ impl Streams {
                 resource,
                 forward: None,
                 backward: None,
+                weight: None,
             });
             self.lanes.len() - 1
         })
@@ -177,7 +215,7 @@ impl Streams {
     /// The busiest lane's time for one micro-batch, in ns: no schedule keeps a shorter period.
     pub(crate) fn period_ns(&self) -> u64 {
         let time = |stream: Option<usize>| stream.map_or(0, |s| self.streams[s].total_ns());
-        let busy = |lane: &Lane| time(lane.forward) + time(lane.backward);
+        let busy = |lane: &Lane| time(lane.forward) + time(lane.backward) + time(lane.weight);
         self.lanes.iter().map(busy).max().unwrap_or(0)
     }
 }

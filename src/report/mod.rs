@@ -19,6 +19,7 @@ mod order;
 mod page;
 pub(crate) mod palette;
 mod passes;
+mod phases;
 mod picture;
 mod ranges;
 mod scene;

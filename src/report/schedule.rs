@@ -7,6 +7,7 @@ use super::csv::pretty;
 use super::format::{Digits, count, percent, wrap};
 use super::lanes::{self, Lanes, Task};
 use super::palette::Colors;
+use super::phases;
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
 use crate::best_schedule::answer::{Answer, Iteration, Objective, RepeatedPattern, Timed};
@@ -278,12 +279,8 @@ pub(crate) fn schedule_timeline(answer: &Answer) -> String {
 
 fn task(timed: &Timed, total_ms: f64) -> Task {
     let digits = Digits::for_ms(total_ms);
-    let (what, colors) = match timed.operation.phase {
-        Phase::Forward => ("forward", Colors::forward()),
-        Phase::Backward => ("backward", Colors::backward()),
-        Phase::InputGradient => ("gradient of the input", Colors::backward()),
-        Phase::WeightGradient => ("gradient of the weights", Colors::weight()),
-    };
+    let what = phases::name(timed.operation.phase);
+    let colors = phases::colors(timed.operation.phase);
     let tooltip = format!(
         "{what} of chunk {}, micro-batch {}&#10;{} to {} ms",
         timed.operation.chunk,

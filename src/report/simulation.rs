@@ -8,7 +8,7 @@ use super::format::{Digits, percent, shorten, wrap};
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
 use crate::options::Objective;
-use crate::simulate::{Resource, Simulation, StageInFlight};
+use crate::simulate::{OrderName, Resource, Simulation, StageInFlight};
 
 /// The text report of a simulation, at most `style.width` columns wide where that is enough for the numbers.
 pub(crate) fn simulation(simulation: &Simulation, style: &Style) -> String {
@@ -125,11 +125,16 @@ fn facts(simulation: &Simulation, digits: Digits) -> Vec<(&'static str, String)>
         .collect();
     if !beyond.is_empty() {
         let plural = if beyond.len() == 1 { "" } else { "s" };
+        let than = match simulation.schedule {
+            OrderName::Schedule(_) => {
+                "the schedule's standard, to hide transfers; `--in-flight standard` forbids it"
+            }
+            OrderName::Rule(_) => "the plan has counted memory for",
+        };
         facts.push((
             "in flight",
             format!(
-                "stage{plural} {} held more micro-batches than the schedule's standard, to hide transfers; \
-                 `--in-flight standard` forbids it",
+                "stage{plural} {} held more micro-batches than {than}",
                 beyond.join(", ")
             ),
         ));

@@ -3,8 +3,9 @@
 use super::format::{Digits, percent};
 use super::lanes::{self, Lanes, Task};
 use super::palette::Colors;
+use super::phases;
 use super::simulation::headline;
-use crate::simulate::{Activity, Event, Lane, Phase, Resource, Simulation};
+use crate::simulate::{Activity, Event, Lane, OrderName, Phase, Resource, Simulation};
 
 /// A self-contained SVG, micro-batches numbered from 1. Time O(events).
 pub(crate) fn timeline(simulation: &Simulation) -> String {
@@ -33,10 +34,16 @@ fn description(simulation: &Simulation) -> String {
 }
 
 fn legend(simulation: &Simulation) -> Vec<(&'static str, Colors)> {
-    let mut entries = vec![("forward", Colors::forward())];
+    let mut found = vec![Phase::Forward];
     if simulation.mode.trains() {
-        entries.push(("backward", Colors::backward()));
+        let splits = matches!(simulation.schedule, OrderName::Rule(_));
+        found.extend(match splits {
+            true => &[Phase::InputGradient, Phase::WeightGradient][..],
+            false => &[Phase::Backward],
+        });
     }
+    let entry = |phase: Phase| (phases::name(phase), phases::colors(phase));
+    let mut entries: Vec<_> = found.into_iter().map(entry).collect();
     if simulation
         .events
         .iter()
@@ -72,15 +79,11 @@ fn boxes(simulation: &Simulation) -> Vec<Task> {
 
 fn task(simulation: &Simulation, event: &Event, lane: usize) -> Task {
     let digits = Digits::for_ms(simulation.iteration_ms);
-    let colors = match (event.activity, event.phase) {
-        (Activity::Compute, Phase::Forward) => Colors::forward(),
-        (Activity::Compute, Phase::Backward) => Colors::backward(),
-        _ => Colors::transfer(),
+    let colors = match event.activity {
+        Activity::Compute => phases::colors(event.phase),
+        Activity::Receive | Activity::Send => Colors::transfer(),
     };
-    let phase = match event.phase {
-        Phase::Forward => "forward",
-        Phase::Backward => "backward",
-    };
+    let phase = phases::name(event.phase);
     let doing = match event.activity {
         Activity::Receive => ", receiving",
         Activity::Compute => "",

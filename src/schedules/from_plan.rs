@@ -13,7 +13,8 @@ pub struct Moves {
     pub devices: Option<usize>,
     /// How stages lie on them where there are fewer.
     pub placement: Placement,
-    /// The gradients of weights, as a part of every backward pass; whole backward passes where nothing is said.
+    /// The gradients of weights, as a part of every backward pass; what the plan says of them where nothing is said, and whole backward
+    /// passes where it says nothing either.
     pub weight_share: Option<f64>,
 }
 
@@ -57,9 +58,9 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
                 .map_or([0; 2], |next| between(times, next)),
         ];
         let backward_ns = times.backward.work_ns;
-        let weight_ns = moves
-            .weight_share
-            .map_or(0, |share| (share * backward_ns as f64).round() as u64);
+        let weight_ns = moves.weight_share.map_or(times.weight_ns, |share| {
+            (share * backward_ns as f64).round() as u64
+        });
         let blocks = |in_ns: u64, out_ns: u64, saved_ns: u64| match overlaps {
             true => 0,
             false => in_ns + out_ns - saved_ns,
@@ -83,7 +84,7 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
         placement: moves.placement,
         chunks: (0..stages).map(chunk).collect(),
         room: vec![None; devices],
-        may_split: moves.weight_share.is_some(),
+        may_split: moves.weight_share.is_some() || plan.says_weights(),
     })
 }
 

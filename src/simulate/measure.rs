@@ -44,13 +44,13 @@ const LONGEST_CYCLE: usize = 16;
 
 /// How long a lane was busy, in ns.
 pub(super) fn busy_ns(lane: &Lane, run: &Run) -> u64 {
-    let streams = [lane.forward, lane.backward].into_iter().flatten();
+    let streams = [lane.forward, lane.backward, lane.weight].into_iter().flatten();
     let tasks = streams.flat_map(|s| &run[s]);
     tasks.map(|task| task.parts.iter().sum::<u64>()).sum()
 }
 
-/// The most micro-batches that a stage had in flight: from the start of forward to the end of backward propagation, or of
-/// forward propagation in inference.
+/// The most micro-batches that a stage had in flight: from the start of forward to the end of backward propagation, gradients of
+/// weights included, or of forward propagation in inference.
 pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 {
     let of_stage = |position: &&Position| streams.streams[position.compute].stage == stage;
     let mut positions = streams.positions.iter().filter(of_stage);
@@ -59,7 +59,8 @@ pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 
     };
     let last = positions.next().unwrap_or(first);
     let mut starts: Vec<u64> = run[first.compute].iter().map(|task| task.start_ns).collect();
-    let mut ends: Vec<u64> = run[last.compute].iter().map(Task::end_ns).collect();
+    let end = last.weight.unwrap_or(last.compute);
+    let mut ends: Vec<u64> = run[end].iter().map(Task::end_ns).collect();
     starts.sort_unstable();
     ends.sort_unstable();
     let in_flight = starts.iter().enumerate().map(|(at, start)| {
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
     use crate::options::Schedule;
     use crate::pipeline::schedule::InFlight;
-    use crate::pipeline::{Channels, Leads, PhaseTimes, Pipeline, StageTimes, run};
+    use crate::pipeline::{Channels, Leads, PhaseTimes, Pipeline, StageTimes, Turns, run};
 
     /// The period in ns with one fewer in flight on every stage than a concurrent schedule has, or as many.
     fn period_ns(stages: usize, fewer: u64) -> f64 {
@@ -85,6 +86,7 @@ mod tests {
         let stage = StageTimes {
             forward: work,
             backward: work,
+            weight_ns: 0,
         };
         let pipeline = Pipeline {
             stages: vec![stage; stages],
@@ -95,7 +97,11 @@ mod tests {
         let streams = Streams::new(&pipeline);
         let mut leads = Leads::new(&pipeline, &streams, Schedule::Concurrent, InFlight::Standard, 100);
         leads.in_flight.iter_mut().for_each(|limit| *limit -= fewer);
-        let run = run(&streams, &leads, false, 100, &|stream, _, _| stream.parts);
+        let turns = Turns::Leads {
+            leads: &leads,
+            reversed: false,
+        };
+        let run = run(&streams, &turns, 100, &|stream, _, _| stream.parts);
         let period = period(&streams, &run, leads.in_flight[0] as usize);
         period.expect("the run is long enough").ns
     }

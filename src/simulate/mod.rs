@@ -21,6 +21,10 @@
 //! | `pipedream` | as 1F1B, for one stream of micro-batches: nothing is flushed, M is where the simulation stops |
 //! | `concurrent` | forward and backward each in order, side by side; 2(q-k+1) in flight |
 //!
+//! Published rules of the registry that hold one chunk a device and run the two gradients of a backward pass apart, `zb-h1` and `zb-h2`, are
+//! [`Listed`] orders: gradients of weights wait for those of the input on the same stage, nothing waits for them, and a micro-batch is in
+//! flight until they end. Transfers, traces and jitter are as for schedules; a link moves things in the worker's order.
+//!
 //! A link alternates as workers do. Overlapped transfers may need more micro-batches in flight than the table says:
 //! [`InFlight`]. Why these numbers are enough, and why no lane can deadlock, is argued in [`schedule`].
 //!
@@ -48,6 +52,7 @@
 //! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor.
 
 mod disturbance;
+mod listed;
 mod measure;
 mod outcome;
 mod pipeline;
@@ -58,15 +63,17 @@ pub use crate::pipeline::{
     Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, iteration_ns,
 };
 pub use disturbance::Jitter;
-pub use outcome::{Event, Lane, SCHEMA, Simulation, StageInFlight};
+pub use listed::Listed;
+pub use outcome::{Event, Lane, OrderName, SCHEMA, Simulation, StageInFlight};
 pub use trace::{COLUMNS, Trace};
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::options::{Schedule, WorkerMode};
-use crate::pipeline::{Leads, Streams, hiding_in_flight, run};
+use crate::pipeline::{Leads, Run, Streams, Turns, hiding_in_flight, try_run};
 use crate::plan::Plan;
 use crate::units::LARGEST_EXACT;
 use disturbance::Disturbance;
+use outcome::Simulated;
 
 /// What to simulate of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,6 +82,8 @@ pub struct Request {
     pub micro_batches: Option<u64>,
     /// The schedule. Default: the plan's.
     pub order: Option<Schedule>,
+    /// An order of operations in place of a schedule's.
+    pub listed: Option<Listed>,
     /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers, or the schedule's own number where the
     /// plan has no memory for these.
     pub in_flight: Option<InFlight>,
@@ -90,42 +99,63 @@ pub fn default_micro_batches(stages: usize) -> u64 {
     (4 * stages as u64).max(8)
 }
 
+/// Micro-batches that are run of a plan: those asked for, the plan's, or [`default_micro_batches`].
+pub fn micro_batches(plan: &Plan, asked: Option<u64>) -> u64 {
+    asked
+        .or(plan.problem.micro_batches)
+        .unwrap_or_else(|| default_micro_batches(plan.stages.len()))
+}
+
 /// Simulates a plan.
 ///
 /// # Errors
 ///
-/// A plan without stages or with times that are none ([`Pipeline::from_plan`]), a schedule that its workers cannot run, and
-/// more tasks or longer times than can be counted exactly.
+/// A plan without stages or with times that are none ([`Pipeline::from_plan`]), a schedule that its workers cannot run, an order
+/// that is not one of the plan's stages, and more tasks or longer times than can be counted exactly.
 pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError> {
     let pipeline = Pipeline::from_plan(plan)?;
+    if let Some(listed) = &request.listed {
+        return listed::simulate(plan, &pipeline, listed, request);
+    }
     let order = order_of(plan, &pipeline, request.order)?;
-    let stages = pipeline.stages.len();
-    let micro_batches = request
-        .micro_batches
-        .or(plan.problem.micro_batches)
-        .unwrap_or_else(|| default_micro_batches(stages));
+    let micro_batches = micro_batches(plan, request.micro_batches);
     let streams = Streams::new(&pipeline);
     check_size(&streams, micro_batches, request)?;
     let in_flight = request.in_flight.unwrap_or(in_flight_of(plan));
     let leads = Leads::new(&pipeline, &streams, order, in_flight, micro_batches);
+    let turns = Turns::Leads {
+        leads: &leads,
+        reversed: order.is_all_forward_first(),
+    };
+    // Orders of leads can always be run.
+    let run = disturbed(plan, &streams, &turns, micro_batches, request).unwrap_or_default();
+    let simulated = Simulated {
+        plan,
+        pipeline: &pipeline,
+        order: OrderName::Schedule(order),
+        micro_batches,
+        streams: &streams,
+        in_flight: leads.in_flight[0],
+        run: &run,
+    };
+    Ok(Simulation::new(&simulated))
+}
+
+/// A run under the trace and jitter that are asked for.
+fn disturbed(
+    plan: &Plan,
+    streams: &Streams,
+    turns: &Turns,
+    micro_batches: u64,
+    request: &Request,
+) -> Option<Run> {
     let disturbance = Disturbance {
         trace: &request.trace,
         devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
         jitter: request.jitter,
     };
-    let reversed = order.is_all_forward_first();
     let parts = |stream: &_, micro_batch, now_ns| disturbance.parts(stream, micro_batch, now_ns);
-    let run = run(&streams, &leads, reversed, micro_batches as usize, &parts);
-    let simulated = outcome::Simulated {
-        plan,
-        pipeline: &pipeline,
-        order,
-        micro_batches,
-        streams: &streams,
-        leads: &leads,
-        run: &run,
-    };
-    Ok(Simulation::new(&simulated))
+    try_run(streams, turns, micro_batches as usize, &parts)
 }
 
 /// How many micro-batches a plan lets be in flight: as many as hide overlapped transfers where every stage has memory for them, and the
@@ -168,7 +198,7 @@ fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result
     let (found, expected) = match worker {
         WorkerMode::Sequential if of_chunks => (
             "one chunk a device",
-            "`--schedule gpipe`, `1f1b` or `pipedream`, or a plan with virtual stages",
+            "`--schedule gpipe`, `1f1b`, `pipedream`, `zb-h1` or `zb-h2`, or a plan with virtual stages",
         ),
         WorkerMode::Concurrent => ("workers that run both phases at once", "`--schedule concurrent`"),
         WorkerMode::Sequential => (

@@ -6,13 +6,42 @@ use super::measure;
 use crate::cost::{PhaseCost, StageCost, formula_ns};
 use crate::options::{Mode, Objective, Schedule};
 use crate::pipeline::{
-    Activity, Channels, Leads, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns,
+    Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns,
 };
 use crate::plan::Plan;
 use crate::units::{NS_PER_MS, ns_to_ms};
 
 /// The value of `schema` in simulations of this version.
 pub const SCHEMA: &str = "stagecut-simulation/1";
+
+/// What fixed the order in which the stages worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum OrderName {
+    /// A schedule.
+    Schedule(Schedule),
+    /// A list, such as a published rule writes, by its name.
+    Rule(&'static str),
+}
+
+impl OrderName {
+    /// Whether every forward pass comes before every backward pass.
+    pub fn is_all_forward_first(self) -> bool {
+        match self {
+            Self::Schedule(schedule) => schedule.is_all_forward_first(),
+            Self::Rule(_) => false,
+        }
+    }
+}
+
+impl std::fmt::Display for OrderName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Schedule(schedule) => schedule.fmt(f),
+            Self::Rule(name) => f.pad(name),
+        }
+    }
+}
 
 /// A simulated run, with what the plan says beside it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,13 +52,13 @@ pub struct Simulation {
     pub instance: String,
     /// Training or inference.
     pub mode: Mode,
-    /// The schedule.
-    pub schedule: Schedule,
+    /// The schedule, or the rule that listed the order.
+    pub schedule: OrderName,
     /// Micro-batches that were run.
     pub micro_batches: u64,
     /// Time until all of them are done, in ms.
     pub iteration_ms: f64,
-    /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules.
+    /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules, and for rules.
     pub formula_iteration_ms: Option<f64>,
     /// Time between micro-batches in steady state, in ms; none for GPipe, which has no steady state, and for too few
     /// micro-batches.
@@ -62,7 +91,7 @@ pub struct StageInFlight {
     pub devices: Vec<String>,
     /// The most at any time.
     pub most_in_flight: u64,
-    /// As many as the schedule is known for; none in inference.
+    /// As many as the schedule is known for, or as the plan has counted where a rule listed the order; none in inference.
     pub standard_in_flight: Option<u64>,
 }
 
@@ -88,7 +117,7 @@ pub struct Event {
     pub stage: usize,
     /// The micro-batch, from 1.
     pub micro_batch: usize,
-    /// Forward or backward propagation.
+    /// Forward or backward propagation, or one of its two gradients.
     pub phase: Phase,
     /// What it did.
     pub activity: Activity,
@@ -102,10 +131,11 @@ pub struct Event {
 pub(super) struct Simulated<'a> {
     pub plan: &'a Plan,
     pub pipeline: &'a Pipeline,
-    pub order: Schedule,
+    pub order: OrderName,
     pub micro_batches: u64,
     pub streams: &'a Streams,
-    pub leads: &'a Leads,
+    /// Micro-batches in flight on the first stage.
+    pub in_flight: u64,
     pub run: &'a Run,
 }
 
@@ -151,14 +181,17 @@ impl Simulated<'_> {
     fn period(&self) -> Option<measure::Period> {
         let draining = match self.pipeline.trains {
             true if self.order.is_all_forward_first() => return None,
-            true => self.leads.in_flight[0] as usize,
+            true => self.in_flight as usize,
             false => 0,
         };
         measure::period(self.streams, self.run, draining)
     }
 
     fn formula_iteration_ns(&self) -> Option<u64> {
-        if !self.order.flushes() || self.pipeline.channels == Channels::Split {
+        let OrderName::Schedule(order) = self.order else {
+            return None;
+        };
+        if !order.flushes() || self.pipeline.channels == Channels::Split {
             return None;
         }
         let phase = |times: PhaseTimes| match self.pipeline.has_links {
@@ -183,7 +216,7 @@ impl Simulated<'_> {
                 backward: phase(stage.backward),
             })
             .collect();
-        let formula = Objective::Formula.formula(self.order, self.micro_batches);
+        let formula = Objective::Formula.formula(order, self.micro_batches);
         Some(formula_ns(formula, &stages))
     }
 
@@ -192,15 +225,18 @@ impl Simulated<'_> {
         let stages = self.plan.stages.iter().enumerate();
         let standard = |k: usize| {
             let from_end = (count - k) as u64;
-            let most = self.order.in_flight(from_end, from_end, self.micro_batches);
-            most.min(self.micro_batches)
+            let most = match self.order {
+                OrderName::Schedule(order) => order.in_flight(from_end, from_end, self.micro_batches),
+                OrderName::Rule(_) => self.plan.stages[k].in_flight?,
+            };
+            Some(most.min(self.micro_batches))
         };
         stages
             .map(|(k, stage)| StageInFlight {
                 stage: k + 1,
                 devices: stage.devices.clone(),
                 most_in_flight: measure::most_in_flight(self.streams, self.run, k),
-                standard_in_flight: self.pipeline.trains.then(|| standard(k)),
+                standard_in_flight: if self.pipeline.trains { standard(k) } else { None },
             })
             .collect()
     }

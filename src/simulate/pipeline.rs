@@ -75,8 +75,17 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         work_ns: ns(&format!("{name}_ms"), work_ms),
         out_ns: ns(&format!("transfers.{name}.out_ms"), moved.out_ms),
     };
-    StageTimes {
+    let times = StageTimes {
         forward: phase("forward", stage.forward_ms, forward),
         backward: phase("backward", stage.backward_ms, backward),
+        weight_ns: ns("weight_ms", stage.weight_ms.unwrap_or(0.0)),
+    };
+    if times.weight_ns > times.backward.work_ns {
+        let kind = FaultKind::Contradiction {
+            found: "more than `backward_ms`".into(),
+            expected: "a part of it: `backward_ms` includes the gradients of weights".into(),
+        };
+        faults.push(Fault::new(format!("stages[{k}].weight_ms"), kind));
     }
+    times
 }

@@ -15,7 +15,7 @@ use super::study::StudyCommand;
 
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
-pub(super) use runs::{OnlineArgs, SimulateArgs, SimulationFormat};
+pub(super) use runs::{AskedOrder, OnlineArgs, SimulateArgs, SimulationFormat};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
 pub(super) use shared::{Format, OutputArgs, SearchArgs, read_instance};
 pub(super) use what_if::{Varied, WhatIfArgs, WhatIfFormat};

@@ -2,17 +2,22 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::shared::unknown;
 use crate::online::policies::{self, POLICIES, Policy};
 use crate::options::Schedule;
+use crate::schedules::rules::{RULES, Rule};
 use crate::simulate::InFlight;
 
 pub(super) const SIMULATE_EXAMPLES: &str = "Examples:\n  stagecut simulate plan.json\n  \
 stagecut simulate plan.json --micro-batches 8 --schedule gpipe --output timeline.svg\n  \
+stagecut simulate plan.json --schedule zb-h1 --output timeline.svg\n  \
 stagecut simulate plan.json --jitter 0.1 --seed 7 --format json\n\n\
 A trace has the columns time_ms,device,multiplier: from that time on, the device's work takes so many times as long.\n\
+zb-h1 and zb-h2 need a plan that says what gradients of weights take, \
+and with --instance stages that have memory for what is in flight.\n\
 Times are the plan's; the instance is not needed, and refuses what is no plan of it where it is given.";
 
 pub(super) const ONLINE_EXAMPLES: &str = "Examples:\n  stagecut online instances/online/spot.toml --slots 20\n  \
@@ -39,8 +44,8 @@ pub struct SimulateArgs {
     pub micro_batches: Option<u64>,
 
     /// Order in which the stages work [default: the plan's]
-    #[arg(long)]
-    pub schedule: Option<Schedule>,
+    #[arg(long, value_parser = order())]
+    pub schedule: Option<AskedOrder>,
 
     /// Micro-batches in flight on a stage, where transfers are overlapped [default: hiding, or standard where a stage has no memory for it]
     #[arg(long)]
@@ -65,6 +70,37 @@ pub struct SimulateArgs {
     /// Write there instead of to stdout
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
+}
+
+/// An order in which stages work.
+#[derive(Clone, Copy, Debug)]
+pub enum AskedOrder {
+    /// That of a schedule.
+    Schedule(Schedule),
+    /// That of a published rule.
+    Rule(&'static Rule),
+}
+
+/// Schedules, and the rules for one chunk a device that are none of them.
+fn order() -> impl TypedValueParser<Value = AskedOrder> {
+    let schedules = Schedule::value_variants().iter();
+    let schedules = schedules.filter_map(|&schedule| {
+        let value = schedule.to_possible_value()?;
+        Some((value.get_name().to_owned(), value, AskedOrder::Schedule(schedule)))
+    });
+    let rules = RULES
+        .iter()
+        .filter(|rule| rule.splits && rule.is_for_plain_pipelines());
+    let rules = rules.map(|rule| {
+        let value = PossibleValue::new(rule.name).help(rule.summary);
+        (rule.name.to_owned(), value, AskedOrder::Rule(rule))
+    });
+    let known: Vec<(String, PossibleValue, AskedOrder)> = schedules.chain(rules).collect();
+    let values: Vec<PossibleValue> = known.iter().map(|(_, value, _)| value.clone()).collect();
+    PossibleValuesParser::new(values).try_map(move |name| {
+        let found = known.iter().find(|(known, ..)| *known == name);
+        found.map(|&(.., order)| order).ok_or("no such order")
+    })
 }
 
 /// Formats of simulations.

@@ -114,7 +114,8 @@ pub struct ChunkArgs {
     #[arg(long, value_name = "MS", conflicts_with = "plan")]
     pub transfer: Option<f64>,
 
-    /// Part of every backward pass of the plan that is gradients of weights, which may then run apart from the rest
+    /// Part of every backward pass of the plan that is gradients of weights, which may then run apart from the rest [default: what the
+    /// plan says of each stage, else whole backward passes]
     #[arg(long, value_name = "PART", requires = "plan", value_parser = part)]
     pub weight_share: Option<f64>,
 }

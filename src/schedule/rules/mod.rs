@@ -108,6 +108,17 @@ impl Shape {
 }
 
 impl Rule {
+    /// Whether it is for one chunk a device, whatever the number of devices.
+    pub fn is_for_plain_pipelines(&self) -> bool {
+        let plain = |devices: usize| Shape {
+            devices,
+            virtual_stages: 1,
+            placement: Placement::Loop,
+            micro_batches: 2 * devices,
+        };
+        (1..=4).all(|devices| (self.applies)(&plain(devices)))
+    }
+
     /// Its order for a pipeline, if it is for such.
     pub fn order(&self, shape: &Shape) -> Option<Order> {
         ((self.applies)(shape) && shape.micro_batches > 0).then(|| (self.write)(shape))

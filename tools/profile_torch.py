@@ -17,6 +17,9 @@ operator: module path, `/`, operator. A sweep runs all layers forward and then a
 inputs that are cut off from the layer before, and times each one; a layer's time is the median over the sweeps. Weight
 gradients accumulate, as over the micro-batches of an iteration. Parameters that several layers share tie these.
 
+weight_ms    The part of a layer's backward time that is gradients of weights, for which no other layer waits: what is left of it without
+             the gradients of the layer's inputs, which sweeps of their own measure (torch.autograd.grad), and all of it where no input
+             has one. As the difference of two medians it is kept from 0 to the whole. Layers without parameters have none.
 stash_bytes  What autograd saves in the layer, without parameters and buffers. A tensor that several layers save, such as
              the input of one that is the output of another, counts once, at the first of them; where a cut parts
              the two, both stages hold it, and the later one's copy is not counted.
@@ -302,11 +305,18 @@ class Layer:
         self.name, self.nodes = name, nodes
         self.part = None
         self.forward_ms, self.backward_ms = [], []
+        # Of the backward pass as far as it makes the gradients of inputs.
+        self.input_ms = []
         # Of the backward pass behind a forward one that is run again.
         self.again_ms = []
         self.stash_bytes = self.input_bytes = 0
-        self.flops = {"forward": 0, "backward": 0}
+        # Whether some of its inputs has a gradient.
+        self.hands_on = False
+        self.flops = {"forward": 0, "backward": 0, "inputs": 0}
 
+    def learns(self):
+        """Whether it has parameters, and a backward pass."""
+        return bool(self.backward_ms) and any(parameter.requires_grad for parameter in self.part.module.parameters())
 
     def can_run_again(self):
         """Whether running it twice gives the same, and there is something to gain."""
@@ -357,9 +367,11 @@ class Sweep:
         kept = [*graph_module.parameters(), *graph_module.buffers()]
         self.not_stashed = {tensor.untyped_storage().data_ptr() for tensor in kept}
 
-    def run(self, step, taking_inventory=False, again=False):
+    def run(self, step, taking_inventory=False, again=False, inputs_only=False):
         """One sweep; `step()` is called after each layer. An inventory counts stash and FLOPs instead of time; `again` runs the
-        layers that can forget what they made so, and times how long they are backward."""
+        layers that can forget what they made so, and times how long they are backward; `inputs_only` leaves out the gradients of
+        parameters."""
+        is_plain = not again and not inputs_only
         values, tape = dict(self.inputs), []
         for layer in self.layers:
             leaves = [cut_off(values[node]) for node in layer.part.inputs]
@@ -367,11 +379,12 @@ class Sweep:
             inputs = zip(layer.part.inputs, leaves)
             given = [leaf.clone() if node in layer.part.overwritten else leaf for node, leaf in inputs]
             forgets = again and layer.can_run_again()
-            with self.inventory(layer, "forward", taking_inventory):
+            with self.inventory(layer, "forward", taking_inventory and is_plain):
                 milliseconds, made = self.timed(lambda: checkpointed(layer, given) if forgets else layer.part.module(*given))
             if taking_inventory:
                 layer.input_bytes = tensor_bytes(leaves)
-            if not again:
+                layer.hands_on = any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
+            if is_plain:
                 layer.forward_ms.append(milliseconds)
             values.update(zip(layer.part.outputs, made, strict=True))
             tape.append((layer, leaves, made))
@@ -384,10 +397,13 @@ class Sweep:
             layer, leaves, made = tape.pop()
             pairs = [(value, gradients[node]) for node, value in zip(layer.part.outputs, made) if node in gradients]
             if pairs:
-                with self.inventory(layer, "backward", taking_inventory):
-                    milliseconds, _ = self.timed(lambda: backward(pairs, layer.part.inputs, leaves, gradients))
-                if not again:
+                run = input_gradients if inputs_only else backward
+                with self.inventory(layer, "inputs" if inputs_only else "backward", taking_inventory):
+                    milliseconds, _ = self.timed(lambda: run(pairs, layer.part.inputs, leaves, gradients))
+                if is_plain:
                     layer.backward_ms.append(milliseconds)
+                elif inputs_only:
+                    layer.input_ms.append(milliseconds)
                 elif layer.can_run_again():
                     layer.again_ms.append(milliseconds)
             step()
@@ -455,6 +471,18 @@ def backward(pairs, nodes, leaves, gradients):
             gradients[node] = gradients[node] + leaf.grad if node in gradients else leaf.grad
 
 
+def input_gradients(pairs, nodes, leaves, gradients):
+    """The same without the gradients of parameters."""
+    learned = [(node, leaf) for node, leaf in zip(nodes, leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if not learned:
+        return
+    tensors, outer = zip(*pairs)
+    found = torch.autograd.grad(tensors, [leaf for _, leaf in learned], outer, allow_unused=True)
+    for (node, _), gradient in zip(learned, found):
+        if gradient is not None:
+            gradients[node] = gradients[node] + gradient if node in gradients else gradient
+
+
 def whole_ms(model, inputs, training, sweep):
     """The time of the model as a whole, forward and, in training, backward."""
     args, kwargs = arguments(inputs)
@@ -474,7 +502,7 @@ def tensor_bytes(value):
 
 def traffic(layer, value_of):
     """Bytes that the layer's operators read and write, forward and backward."""
-    forward = backward = 0
+    forward = backward = weight = 0
     for node in layer.nodes:
         if is_view(node):
             continue
@@ -483,12 +511,16 @@ def traffic(layer, value_of):
             # Of the table the rows looked up; their gradient fills a whole table.
             forward += 2 * made
             backward += made + tensor_bytes(value_of(node.args[0]))
+            weight += made + tensor_bytes(value_of(node.args[0]))
             continue
         read = [value_of(parent) for parent in node.all_input_nodes]
         learned = [value for value in read if isinstance(value, torch.Tensor) and value.is_floating_point()]
         forward += made + tensor_bytes(read)
         backward += made + tensor_bytes(read) + tensor_bytes(learned)
-    return {"forward": forward, "backward": backward}
+        if any(isinstance(value, torch.nn.Parameter) for value in read):
+            # Gradients of parameters, which are as large as these, are made of that of the result and the other operands.
+            weight += made + tensor_bytes(read)
+    return {"forward": forward, "backward": backward, "weight": weight}
 
 
 def instance(name, provenance, kind, layers, graph_module, training):
@@ -513,6 +545,8 @@ def instance(name, provenance, kind, layers, graph_module, training):
         work.update((f"{phase}_bytes", moved[phase]) for phase in phases)
         if training and not layer.backward_ms:
             times["backward_ms"] = 0
+        if training and layer.learns():
+            add_weights(layer, times, work, moved)
         own = 0
         for parameter in layer.part.module.parameters():
             first = owner.setdefault(id(parameter), layer.name)
@@ -560,6 +594,14 @@ def instance(name, provenance, kind, layers, graph_module, training):
     }
 
 
+def add_weights(layer, times, work, moved):
+    """Adds to the times and the work of a layer the part of its backward pass that is gradients of weights."""
+    inputs_ms = statistics.median(layer.input_ms) if layer.hands_on else 0
+    times["weight_ms"] = round(max(times["backward_ms"] - inputs_ms, 0), 6)
+    work["weight_flops"] = max(work["backward_flops"] - layer.flops["inputs"], 0)
+    work["weight_bytes"] = min(moved["weight"], moved["backward"]) if layer.hands_on else moved["backward"]
+
+
 def modes(layer, written, kind):
     """The two modes of a layer that was measured with and without recomputation."""
     kept = {field: written[field] for field in ("times", "work", "parameter_bytes", "stash_bytes", "resident_bytes")}
@@ -567,6 +609,8 @@ def modes(layer, written, kind):
     for unit in ("flops", "bytes"):
         work[f"backward_{unit}"] = work.get(f"backward_{unit}", 0) + work[f"forward_{unit}"]
     times = {**kept["times"][kind], "backward_ms": round(statistics.median(layer.again_ms), 6)}
+    if "weight_ms" in times:
+        times["weight_ms"] = min(times["weight_ms"], times["backward_ms"])
     again = {
         "recompute": "full",
         "times": {kind: times},
@@ -652,15 +696,20 @@ def profile(model, inputs, options):
             raise Fault("the model runs no operator")
         clock = time.process_time if options.clock == "cpu" else time.perf_counter
         sweep = Sweep(graph_module, layers, inputs, training, device, clock)
-        sweeps = 1 + (options.warmup + options.repeats) * (2 if options.recompute else 1)
+        kinds = 1 + training + options.recompute
+        sweeps = 1 + training + (options.warmup + options.repeats) * kinds
         progress = Progress(sweeps * len(layers) * (2 if training else 1))
         sweep.run(progress.step, taking_inventory=True)
+        if training:
+            sweep.run(progress.step, taking_inventory=True, inputs_only=True)
         wholes = []
         for repeat in range(-options.warmup, options.repeats):
             if repeat <= 0:
                 for layer in layers:
-                    layer.forward_ms, layer.backward_ms, layer.again_ms = [], [], []
+                    layer.forward_ms, layer.backward_ms, layer.input_ms, layer.again_ms = [], [], [], []
             sweep.run(progress.step)
+            if training:
+                sweep.run(progress.step, inputs_only=True)
             if options.recompute:
                 sweep.run(progress.step, again=True)
             wholes.append(whole_ms(model, inputs, training, sweep))

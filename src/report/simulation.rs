@@ -147,6 +147,9 @@ fn period(simulation: &Simulation, ms: &dyn Fn(f64) -> String) -> String {
     match simulation.period_ms {
         Some(period) if simulation.period_is_exact => format!("{} in steady state; {least}", ms(period)),
         Some(period) => format!("{} on average, not periodic; {least}", ms(period)),
+        None if matches!(simulation.schedule, OrderName::Rule(_)) => {
+            format!("none, since the order is that of one iteration; {least}, which no order can beat")
+        }
         None if simulation.schedule.is_all_forward_first() => {
             format!("none, since every iteration is flushed; {least}, which no schedule can beat")
         }

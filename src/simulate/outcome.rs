@@ -60,8 +60,8 @@ pub struct Simulation {
     pub iteration_ms: f64,
     /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules, and for rules.
     pub formula_iteration_ms: Option<f64>,
-    /// Time between micro-batches in steady state, in ms; none for GPipe, which has no steady state, and for too few
-    /// micro-batches.
+    /// Time between micro-batches in steady state, in ms; none for GPipe and for listed orders, which are those of one iteration, and for
+    /// too few micro-batches.
     pub period_ms: Option<f64>,
     /// Whether that is the exact period of a periodic run, not an average.
     pub period_is_exact: bool,
@@ -179,6 +179,10 @@ fn bubble_share(resources: &[Lane]) -> f64 {
 
 impl Simulated<'_> {
     fn period(&self) -> Option<measure::Period> {
+        if let OrderName::Rule(_) = self.order {
+            // Stages run ahead of the busiest one as far as an order lets them: what they do meanwhile repeats, and is no period.
+            return None;
+        }
         let draining = match self.pipeline.trains {
             true if self.order.is_all_forward_first() => return None,
             true => self.in_flight as usize,

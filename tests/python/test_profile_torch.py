@@ -4,6 +4,7 @@ import json
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import common
 import torch
@@ -81,6 +82,47 @@ class Measuring(unittest.TestCase):
                 {"producer": "1/relu", "consumers": ["2/linear"], "bytes": 4 * 16 * 4},
             ],
         )
+
+    def test_gradients_of_weights_are_a_part_of_the_backward_pass(self):
+        layers, made = profiled("chain")
+        work = [layer["work"] for layer in layers.values()]
+        # The first layer hands no gradient on, ReLU has no parameters, and of the last one's two products one is of the weights.
+        self.assertEqual([w.get("weight_flops") for w in work], [2 * 4 * 8 * 16, None, 2 * 4 * 16 * 2])
+        self.assertEqual(work[0]["weight_bytes"], work[0]["backward_bytes"])
+        # Read: the gradient of the result, 4 x 2 numbers, and the input, 4 x 16; written: as much as the parameters.
+        self.assertEqual(work[2]["weight_bytes"], 4 * (4 * 2 + 4 * 16 + 2 * 16 + 2))
+        for function, granularity in (("chain", "operator"), ("branches", "operator"), ("branches", "module")):
+            layers, made = profiled(function, granularity=granularity, recompute=True)
+            for name, layer in layers.items():
+                for times in [layer["times"]["cpu"], *(mode["times"]["cpu"] for mode in layer.get("modes", []))]:
+                    self.assertEqual("weight_ms" in times, layer.get("parameter_bytes", 0) > 0, name)
+                    self.assertTrue(0 <= times.get("weight_ms", 0) <= times["backward_ms"], name)
+        # Gradients of weights take time where there are many and nothing else has one.
+        layers, _ = profiled("chain")
+        first = layers["0/linear"]["times"]["cpu"]
+        self.assertEqual(first["weight_ms"], first["backward_ms"])
+
+    def test_a_sweep_of_inputs_hands_on_the_same_gradients(self):
+        model, inputs = common.module(common.MODELS).branches()
+        graph_module = profile_torch.capture(model, inputs, True)
+        layers = profile_torch.group(graph_module, "operator", None)
+        sweep = profile_torch.Sweep(graph_module, layers, inputs, True, torch.device("cpu"))
+        handed_on = []
+        for name in ("backward", "input_gradients"):
+            run = getattr(profile_torch, name)
+
+            def watched(pairs, nodes, leaves, gradients, run=run):
+                run(pairs, nodes, leaves, gradients)
+                handed_on.append({node: gradients[node].clone() for node in nodes if node in gradients})
+
+            with unittest.mock.patch.object(profile_torch, name, watched):
+                sweep.run(lambda: None, inputs_only=name == "input_gradients")
+        half = len(handed_on) // 2
+        self.assertEqual(len(handed_on), 2 * half)
+        for whole, inputs_only in zip(handed_on[:half], handed_on[half:]):
+            self.assertEqual(whole.keys(), inputs_only.keys())
+            for node in whole:
+                torch.testing.assert_close(whole[node], inputs_only[node])
 
     def test_the_parts_of_a_split_are_tensors_of_their_own(self):
         _, made = profiled("branches")

@@ -88,6 +88,7 @@
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
 //! | the best order of operations, proved | [`best_schedule`] |
+//! | cut and order chosen together | [`joint`] |
 //! | a published order of operations: interleaved, zero bubble, V | [`schedule::rules`]: one file and one row of [`schedule::rules::RULES`] |
 //! | an order of somebody else | [`schedules::read_order`] reads it, [`export::Ordered`] holds it against a plan |
 //! | data and model parallelism of one slot | [`hybrid`] |
@@ -176,6 +177,8 @@ pub mod ideals;
 pub mod import;
 mod in_time;
 pub mod instance;
+#[doc(hidden)]
+pub mod joint;
 #[doc(hidden)]
 pub mod labels;
 #[cfg(feature = "cli")]

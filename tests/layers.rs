@@ -43,7 +43,7 @@ const LAYERS: &[&[&str]] = &[
     &["heuristics", "solver"],
     &["best_schedule", "in_time"],
     &["exact"],
-    &["tied_cuts"],
+    &["joint", "tied_cuts"],
     &["methods", "narrower"],
     // What is made of it.
     &["error"],

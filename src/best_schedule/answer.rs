@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{cyclic, iteration};
-use crate::plan::{Status, StoppedBy};
+use crate::plan::{Plan, Status, StoppedBy};
 use crate::schedules::rules;
 use crate::schedules::{Chunks, Operation, Order, OrderFault, Pattern, Phase, Placement, Ran, run};
 use crate::units::ns_to_ms;
@@ -56,6 +56,33 @@ pub struct Answer {
     pub iteration: Option<Iteration>,
     /// What published rules take for the same iteration; empty where none was asked for.
     pub rules: Vec<RuleTime>,
+    /// Where the cut was chosen with the order, the cut; absent where a plan was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<ChosenCut>,
+}
+
+/// A cut that was chosen together with its order. The bound of the iteration then holds for every cut.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChosenCut {
+    /// No order of this cut takes less, in ms.
+    pub bound_ms: f64,
+    /// How many cuts were run.
+    pub cuts: usize,
+    /// Where a gap comes from; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open: Option<Open>,
+    /// Its plan: every stage is a chunk. What it says of memory is under the order of its own schedule, without a limit.
+    pub plan: Plan,
+}
+
+/// Where the gap of a cut and its order comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Open {
+    /// A cut that was not looked at might be better.
+    Cuts,
+    /// Another order of a cut that was looked at might be better.
+    Orders,
 }
 
 /// A pattern and its bounds.
@@ -160,6 +187,7 @@ impl Answer {
             pattern: None,
             iteration: None,
             rules: Vec::new(),
+            cut: None,
         }
     }
 

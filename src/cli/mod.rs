@@ -14,6 +14,7 @@ pub(crate) mod evaluate;
 pub(crate) mod export;
 mod formulate;
 mod given_order;
+mod joint;
 mod online;
 mod output;
 pub(crate) mod plans;

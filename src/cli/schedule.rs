@@ -20,7 +20,7 @@ use super::args::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
 use super::given_order::{Given, GivenOrder};
 use super::plans::accept;
 use super::progress::{catch_interrupts, interrupt_control};
-use super::{CliError, Ending, output};
+use super::{CliError, Ending, joint, output};
 
 /// Operations of an iteration, and binaries of a program, that are refused before they are listed.
 const MOST_OPERATIONS: usize = 20_000;
@@ -40,15 +40,18 @@ pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
     ];
     let format = output::format(path, args.format, ScheduleFormat::Text, &known)?;
     let plan = args.plan.as_deref().map(plan::read).transpose()?;
-    let question = Question::new(args, plan.as_ref())?;
-    catch_interrupts();
-    let control = Control {
+    let limit = Duration::from_secs_f64(args.asked.time_limit);
+    let control = || Control {
         started: Instant::now(),
-        time_limit: Some(Duration::from_secs_f64(args.asked.time_limit)),
+        time_limit: Some(limit),
         seed: args.asked.seed,
         ..interrupt_control()
     };
-    let answer = question.answer(&control)?;
+    catch_interrupts();
+    let answer = match (&plan, &args.instance) {
+        (None, Some(path)) => joint::answer(args, path, &control())?,
+        _ => Question::new(args, plan.as_ref())?.answer(&control())?,
+    };
     let text = match format {
         ScheduleFormat::Text => report::schedule(&answer, &output::style(path)),
         ScheduleFormat::Json => report::schedule_json(&answer),
@@ -83,19 +86,22 @@ struct Question {
 impl Question {
     fn new(args: &ScheduleArgs, plan: Option<&Plan>) -> Result<Self, CliError> {
         let mut chunks = match plan {
-            Some(plan) => chunks_of_plan(plan, &moves(&args.chunks))?,
+            Some(plan) => chunks_of_plan(plan, &moves(&args.chunks, args.chunks.devices.map(usize::from)))?,
             None => even(&args.chunks)?,
         };
+        if plan.is_some() && args.instance.is_some() && args.asked.room.is_some() {
+            return Err(CliError::Usage(
+                "found `--room` in activations and `--instance` of a plan, which counts bytes; expected one of the two".into(),
+            ));
+        }
         chunks.room.iter_mut().for_each(|room| *room = args.asked.room);
         if let (Some(plan), Some(plan_path), Some(path)) = (plan, &args.plan, &args.instance) {
             let instance = Instance::read(path, args.cluster.as_deref())?;
             accept(&instance, path, plan, plan_path)?;
             take_memory(&mut chunks, plan, &instance)?;
         }
-        if let Some(stage) = plan.map(|plan| busy_link(plan, &chunks)).transpose()?.flatten() {
-            output::warning(&format!(
-                "a link of stage {stage} is busier than any device; schedules take transfers for delays, so that this one promises too much"
-            ));
+        if let Some(plan) = plan {
+            warn_of_busy_links(plan, &chunks)?;
         }
         let asked = &args.asked;
         let given = Given::read(&args.given)?;
@@ -145,17 +151,9 @@ impl Question {
     fn check_size(&self) -> Result<(), CliError> {
         let phases = if self.chunks.may_split { 3 } else { 2 };
         let kinds = phases * self.chunks.len();
-        if kinds > MOST_KINDS && self.objective == Objective::Iteration {
-            return Err(CliError::Usage(format!(
-                "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
-            )));
-        }
-        if kinds.saturating_mul(self.micro_batches) > MOST_OPERATIONS {
-            return Err(CliError::Usage(format!(
-                "found {} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \
-                 `--micro-batches`",
-                self.micro_batches
-            )));
+        match self.objective {
+            Objective::Iteration => check_operations(kinds, self.micro_batches)?,
+            Objective::Peak | Objective::Period => check_count(kinds, self.micro_batches)?,
         }
         if self.objective != Objective::Iteration && kinds as u64 * self.period > MOST_BINARIES {
             return Err(CliError::Usage(format!(
@@ -204,22 +202,58 @@ impl Question {
     }
 }
 
-fn moves(args: &ChunkArgs) -> Moves {
+/// Refuses iterations of too many operations before they are listed, `kinds` of them a micro-batch.
+pub(super) fn check_operations(kinds: usize, micro_batches: usize) -> Result<(), CliError> {
+    if kinds > MOST_KINDS {
+        return Err(CliError::Usage(format!(
+            "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
+        )));
+    }
+    check_count(kinds, micro_batches)
+}
+
+fn check_count(kinds: usize, micro_batches: usize) -> Result<(), CliError> {
+    if kinds.saturating_mul(micro_batches) > MOST_OPERATIONS {
+        return Err(CliError::Usage(format!(
+            "found {micro_batches} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \
+             `--micro-batches`"
+        )));
+    }
+    Ok(())
+}
+
+/// Says so where links are what everything waits for.
+pub(super) fn warn_of_busy_links(plan: &Plan, chunks: &Chunks) -> Result<(), CliError> {
+    if let Some(stage) = busy_link(plan, chunks)? {
+        output::warning(&format!(
+            "a link of stage {stage} is busier than any device; schedules take transfers for delays, so that this one promises too much"
+        ));
+    }
+    Ok(())
+}
+
+/// How the stages of a plan become chunks of so many devices.
+pub(super) fn moves(args: &ChunkArgs, devices: Option<usize>) -> Moves {
     Moves {
-        devices: args.devices.map(usize::from),
+        devices,
         placement: args.placement,
         weight_share: args.weight_share,
     }
 }
 
-/// Even chunks, as the flags say.
-fn even(args: &ChunkArgs) -> Result<Chunks, CliError> {
-    let devices = args.devices.map_or(1, usize::from);
+/// Chunks of every device.
+pub(super) fn virtual_stages(args: &ChunkArgs) -> usize {
     let by_placement = match args.placement {
         Placement::V => 2,
         Placement::Loop => 1,
     };
-    let virtual_stages = args.virtual_stages.map_or(by_placement, usize::from);
+    args.virtual_stages.map_or(by_placement, usize::from)
+}
+
+/// Even chunks, as the flags say.
+fn even(args: &ChunkArgs) -> Result<Chunks, CliError> {
+    let devices = args.devices.map_or(1, usize::from);
+    let virtual_stages = virtual_stages(args);
     let time = |name: &str, ms: Option<f64>| time_ns(name, ms.unwrap_or(0.0));
     let transfer_ns = time("--transfer", args.transfer)?;
     let chunk = Chunk {

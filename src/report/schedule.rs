@@ -10,7 +10,7 @@ use super::palette::Colors;
 use super::phases;
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
-use crate::best_schedule::answer::{Answer, Iteration, Objective, RepeatedPattern, Timed};
+use crate::best_schedule::answer::{Answer, Iteration, Objective, Open, RepeatedPattern, Timed};
 use crate::plan::Status;
 use crate::schedules::{Phase, Placement};
 
@@ -199,7 +199,12 @@ fn facts(answer: &Answer) -> Vec<(&'static str, String)> {
     if let Some(iteration) = &answer.iteration {
         let bound = iteration.bound_ms.map_or_else(String::new, |bound| {
             let gap = (iteration.iteration_ms - bound) / iteration.iteration_ms.max(f64::MIN_POSITIVE);
-            format!("; no order takes less than {}, gap {}", ms(bound), percent(gap))
+            let than = if answer.cut.is_some() {
+                "no cut and order take"
+            } else {
+                "no order takes"
+            };
+            format!("; {than} less than {}, gap {}", ms(bound), percent(gap))
         });
         facts.push((
             "iteration",
@@ -208,6 +213,21 @@ fn facts(answer: &Answer) -> Vec<(&'static str, String)> {
                 micro_batches(iteration.micro_batches as u64),
                 ms(iteration.iteration_ms),
                 ms(iteration.bubble_ms)
+            ),
+        ));
+    }
+    if let Some(cut) = &answer.cut {
+        let open = match cut.open {
+            None => "",
+            Some(Open::Cuts) => "; cuts that were not looked at leave the gap",
+            Some(Open::Orders) => "; orders of cuts that were looked at leave the gap",
+        };
+        facts.push((
+            "cut",
+            format!(
+                "the best of {} that were run; no order of it takes less than {}{open}",
+                cut.cuts,
+                ms(cut.bound_ms)
             ),
         ));
     }

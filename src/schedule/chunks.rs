@@ -88,6 +88,23 @@ impl Chunks {
         }
     }
 
+    /// The same chunks with the times of others, one by one.
+    #[cfg(feature = "cli")]
+    pub(crate) fn with_times_of(&self, others: &Self) -> Self {
+        let own = self.chunks.iter().zip(&others.chunks);
+        let with = |(own, other): (&Chunk, &Chunk)| Chunk {
+            stash: own.stash,
+            kept: own.kept,
+            ..*other
+        };
+        Self {
+            chunks: own.map(with).collect(),
+            room: self.room.clone(),
+            may_split: self.may_split,
+            ..others.clone()
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.chunks.len()

@@ -2,7 +2,7 @@
 
 use super::{Chunk, Chunks, Placement};
 use crate::fault::{Fault, FaultKind, InputError};
-use crate::options::{Communication, Mode, WorkerMode};
+use crate::options::{Mode, WorkerMode};
 use crate::plan::{Plan, PlanStage};
 use crate::simulate::{Pipeline, StageTimes};
 
@@ -42,8 +42,18 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
             },
         ));
     }
+    let chunks = chunks_of_pipeline(&pipeline, moves);
+    Ok(Chunks {
+        may_split: chunks.may_split || plan.says_weights(),
+        ..chunks
+    })
+}
+
+/// The chunks of a pipeline whose stages the devices share evenly: what [`chunks_of_plan`] says of a plan.
+pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves) -> Chunks {
+    let stages = pipeline.stages.len();
+    let devices = moves.devices.unwrap_or(stages);
     let device = |k: usize| moves.placement.device(k, devices);
-    let overlaps = plan.problem.communication.is_some_and(Communication::has_links);
     let chunk = |k: usize| {
         let times = &pipeline.stages[k];
         let next = pipeline.stages.get(k + 1);
@@ -61,7 +71,7 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
         let weight_ns = moves.weight_share.map_or(times.weight_ns, |share| {
             (share * backward_ns as f64).round() as u64
         });
-        let blocks = |in_ns: u64, out_ns: u64, saved_ns: u64| match overlaps {
+        let blocks = |in_ns: u64, out_ns: u64, saved_ns: u64| match pipeline.has_links {
             true => 0,
             false => in_ns + out_ns - saved_ns,
         };
@@ -74,18 +84,22 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
             forward_ns: forward.work_ns + blocks(forward.in_ns, forward.out_ns, saved(0)),
             input_ns: backward_ns - weight_ns + blocks(backward.in_ns, backward.out_ns, saved(1)),
             weight_ns,
-            forward_transfer_ns: if overlaps && !leaves { sent } else { 0 },
-            backward_transfer_ns: if overlaps && !enters { returned } else { 0 },
+            forward_transfer_ns: if pipeline.has_links && !leaves { sent } else { 0 },
+            backward_transfer_ns: if pipeline.has_links && !enters {
+                returned
+            } else {
+                0
+            },
             stash: 1,
             kept: 1,
         }
     };
-    Ok(Chunks {
+    Chunks {
         placement: moves.placement,
         chunks: (0..stages).map(chunk).collect(),
         room: vec![None; devices],
-        may_split: moves.weight_share.is_some() || plan.says_weights(),
-    })
+        may_split: moves.weight_share.is_some(),
+    }
 }
 
 /// The first stage, from 1, with a link that is busier than any device is for a micro-batch: schedules take transfers for delays, and

@@ -32,8 +32,17 @@ pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Res
         .collect();
     let mut resident = vec![0u64; chunks.devices()];
     for (chunk, stage) in chunks.chunks.iter_mut().zip(&plan.stages) {
+        // Operators of an explicit backward graph have bytes of their own.
+        let mut own: Vec<&str> = stage
+            .forward
+            .iter()
+            .chain(&stage.backward)
+            .map(String::as_str)
+            .collect();
+        own.sort_unstable();
+        own.dedup();
         let sum = |which: usize| -> u64 {
-            let own = stage.forward.iter().filter_map(|id| bytes.get(id.as_str()));
+            let own = own.iter().filter_map(|id| bytes.get(id));
             own.map(|bytes| bytes[which]).sum()
         };
         let (stash, parameters) = (sum(0), sum(1));

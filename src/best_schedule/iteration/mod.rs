@@ -64,12 +64,7 @@ pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>,
         };
     }
     let bound = Bound::new(&tasks);
-    let mut best = Best {
-        tasks: &tasks,
-        lists: greedy::one_by_one(&tasks),
-        makespan_ns: u64::MAX,
-    };
-    best.offer(best.lists.clone());
+    let mut best = Best::new(&tasks);
     let rules = rules(chunks, micro_batches, &mut best);
     best.search(&bound, control);
     if best.makespan_ns > bound.least_ns
@@ -102,7 +97,25 @@ pub fn bound_ns(chunks: &Chunks, micro_batches: usize) -> u64 {
     }
 }
 
-/// Whether a micro-batch can pass all chunks.
+/// A good order that is found at once, by rules and lists by urgency; `None` where devices have no room.
+pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option<Order> {
+    if !has_room(chunks) {
+        return None;
+    }
+    let tasks = Tasks::new(chunks, micro_batches);
+    let mut best = Best::new(&tasks);
+    rules(chunks, micro_batches, &mut best);
+    best.list(&Bound::new(&tasks), control);
+    Some(tasks.order(&best.lists))
+}
+
+/// What the published rules take that are for such chunks.
+pub fn rules_on(chunks: &Chunks, micro_batches: usize) -> Vec<OfRule> {
+    let tasks = Tasks::new(chunks, micro_batches);
+    rules(chunks, micro_batches, &mut Best::new(&tasks))
+}
+
+/// Whether every device has room for one micro-batch: then there is an order.
 fn has_room(chunks: &Chunks) -> bool {
     let fits = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
     (0..chunks.devices()).all(fits)
@@ -115,14 +128,30 @@ struct Best<'a> {
     makespan_ns: u64,
 }
 
-impl Best<'_> {
-    /// Lists by urgency, and local search from the best of all.
-    fn search(&mut self, bound: &Bound, control: &Control) {
+impl<'a> Best<'a> {
+    /// One micro-batch after the other.
+    fn new(tasks: &'a Tasks) -> Self {
+        let mut best = Self {
+            tasks,
+            lists: greedy::one_by_one(tasks),
+            makespan_ns: u64::MAX,
+        };
+        best.offer(best.lists.clone());
+        best
+    }
+
+    /// Lists by urgency.
+    fn list(&mut self, bound: &Bound, control: &Control) {
         for taste in tastes(self.tasks.devices) {
             if self.makespan_ns > bound.least_ns && control.must_stop().is_none() {
                 self.offer(greedy::list(self.tasks, &bound.tails, taste));
             }
         }
+    }
+
+    /// Lists by urgency, and local search from the best of all.
+    fn search(&mut self, bound: &Bound, control: &Control) {
+        self.list(bound, control);
         if self.makespan_ns > bound.least_ns {
             self.offer(local::improve(self.tasks, &self.lists, bound.least_ns, control));
         }

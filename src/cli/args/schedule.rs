@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::shared::seconds;
 use crate::best_schedule::answer::Objective;
+use crate::options::{Communication, MemoryLimit};
 use crate::schedules::Placement;
 use crate::schedules::rules::{self, RULES, Rule};
 
@@ -19,7 +20,8 @@ pub(in crate::cli) fn help() -> String {
         "Published rules that an iteration is held against, p devices and M micro-batches:\n{}\n\n\
 Operations are written as chunk, phase and micro-batch, from 0: F forward, B backward, or I and W for the gradients of \
 input and weights. The CSV is a line a device, as torch.distributed.pipelining and torchtitan read it.\n\n\
-Examples:\n  stagecut schedule plan.json --micro-batches 16 --weight-share 0.5 --room 4 --output timeline.svg\n  \
+Examples:\n  stagecut schedule --instance gpt2.json --devices 4 --micro-batches 16 --weight-share 0.5 --plan-output plan.json\n  \
+stagecut schedule plan.json --micro-batches 16 --weight-share 0.5 --room 4 --output timeline.svg\n  \
 stagecut schedule plan.json --devices 4 --placement v --weight-share 0.5\n  \
 stagecut schedule --devices 4 --placement v --forward 1 --backward 1 --weight 1\n  \
 stagecut schedule --devices 4 --forward 1 --backward 1 --weight 1 --micro-batches 8 --room 4 --output order.csv\n  \
@@ -32,20 +34,16 @@ stagecut schedule plan.json --devices 4 --order order.csv",
 /// `schedule`.
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {
-    /// Plan in JSON, as `solve --format json` writes it: every stage is a chunk [default: even chunks, by --forward and --backward]
+    /// Plan in JSON, as `solve --format json` writes it: every stage is a chunk [default: the best cut of --instance, or even chunks by
+    /// --forward and --backward]
     pub plan: Option<PathBuf>,
 
     #[command(flatten)]
     pub chunks: ChunkArgs,
 
-    /// The plan's instance: activations are then counted in bytes, and devices have the room that their memory leaves
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "plan",
-        conflicts_with = "room",
-        help_heading = "Chunks"
-    )]
+    /// The plan's instance: activations are then counted in bytes, and devices have the room that their memory leaves. Without a plan, the
+    /// instance to cut: cut and order are then chosen together, for the shortest iteration
+    #[arg(long, value_name = "FILE", help_heading = "Chunks")]
     pub instance: Option<PathBuf>,
 
     /// Replace the cluster of the instance, as when the plan was made: a preset's name or a file
@@ -56,6 +54,9 @@ pub struct ScheduleArgs {
         help_heading = "Chunks"
     )]
     pub cluster: Option<String>,
+
+    #[command(flatten)]
+    pub cut: CutArgs,
 
     #[command(flatten)]
     pub asked: AskedArgs,
@@ -70,6 +71,28 @@ pub struct ScheduleArgs {
     /// Write there instead of to stdout
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
+}
+
+/// How an instance is cut where no plan is given.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cut, with --instance and without a plan")]
+pub struct CutArgs {
+    /// How transfers between stages cost time [default: as the instance says, else blocking]
+    #[arg(long, ignore_case = true, requires = "instance", conflicts_with = "plan")]
+    pub communication: Option<Communication>,
+
+    /// Memory of a device, such as 16GB, or `none` [default: as the instance says, else that of the device kind]
+    #[arg(
+        long,
+        value_name = "BYTES|none",
+        requires = "instance",
+        conflicts_with_all = ["plan", "room"]
+    )]
+    pub memory_limit: Option<MemoryLimit>,
+
+    /// Write the plan of the cut there, as JSON
+    #[arg(long, value_name = "FILE", requires = "instance", conflicts_with = "plan")]
+    pub plan_output: Option<PathBuf>,
 }
 
 /// The chunks.
@@ -92,8 +115,8 @@ pub struct ChunkArgs {
     #[arg(
         long,
         value_name = "MS",
-        required_unless_present = "plan",
-        conflicts_with = "plan"
+        required_unless_present_any = ["plan", "instance"],
+        conflicts_with_all = ["plan", "instance"]
     )]
     pub forward: Option<f64>,
 
@@ -101,22 +124,22 @@ pub struct ChunkArgs {
     #[arg(
         long,
         value_name = "MS",
-        required_unless_present = "plan",
-        conflicts_with = "plan"
+        required_unless_present_any = ["plan", "instance"],
+        conflicts_with_all = ["plan", "instance"]
     )]
     pub backward: Option<f64>,
 
     /// Gradients of a chunk's weights in ms, which may then run apart from the rest of the backward pass
-    #[arg(long, value_name = "MS", conflicts_with = "plan")]
+    #[arg(long, value_name = "MS", conflicts_with_all = ["plan", "instance"])]
     pub weight: Option<f64>,
 
     /// From a chunk to one on another device, in ms
-    #[arg(long, value_name = "MS", conflicts_with = "plan")]
+    #[arg(long, value_name = "MS", conflicts_with_all = ["plan", "instance"])]
     pub transfer: Option<f64>,
 
-    /// Part of every backward pass of the plan that is gradients of weights, which may then run apart from the rest [default: what the
-    /// plan says of each stage, else whole backward passes]
-    #[arg(long, value_name = "PART", requires = "plan", value_parser = part)]
+    /// Part of every backward pass of the plan or instance that is gradients of weights, which may then run apart from the rest [default: what
+    /// the plan says of each stage, else whole backward passes]
+    #[arg(long, value_name = "PART", conflicts_with = "forward", value_parser = part)]
     pub weight_share: Option<f64>,
 }
 

@@ -1,0 +1,158 @@
+//! `schedule` of an instance: the cut is chosen together with the order.
+
+use std::path::Path;
+
+use crate::best_schedule::answer::{Answer, ChosenCut, Objective};
+use crate::check;
+use crate::control::Control;
+use crate::exact;
+use crate::fault::{Fault, FaultKind, InputError};
+use crate::formulations::partition::item_labels;
+use crate::instance::Instance;
+use crate::joint::{self, Found};
+use crate::methods;
+use crate::options::{MemoryLimit, PipelineOptions};
+use crate::plan::{Outcome, Plan, Statistics, StoppedBy};
+use crate::problem::Problem;
+use crate::report;
+use crate::schedules::{Chunks, chunks_of_plan};
+use crate::settings::Settings;
+use crate::simulate::default_micro_batches;
+use crate::units::ns_to_ms;
+
+use super::args::ScheduleArgs;
+use super::schedule::{check_operations, moves, virtual_stages, warn_of_busy_links};
+use super::{CliError, output};
+
+/// Chooses a cut of an instance and an order, and writes the plan if a file is named for it.
+pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Result<Answer, CliError> {
+    refuse(args)?;
+    let instance = Instance::read(path, args.cluster.as_deref())?;
+    instance
+        .warnings
+        .iter()
+        .for_each(|warning| output::warning(warning));
+    let settings = Settings::resolve(&instance, &options(args))?;
+    if let Some(found) = joint::refusal(&settings) {
+        let kind = FaultKind::Unsupported {
+            found: found.into(),
+            expected: "training on devices that are alike, with tied cuts".into(),
+        };
+        return Err(InputError::in_file(path, [Fault::new("the problem", kind)]).into());
+    }
+    let question = question(args, &settings);
+    let phases = if question.weight_share.is_some() { 3 } else { 2 };
+    check_operations(phases * settings.stages, question.micro_batches)?;
+    let problem = Problem::new(&instance, settings)?;
+    let labels = item_labels(&instance, &problem);
+    let found = joint::best(&problem, &question, &labels, control);
+    let Some((_, chunks)) = &found.cut else {
+        let none = Chunks {
+            placement: question.placement,
+            chunks: Vec::new(),
+            room: vec![None; question.devices],
+            may_split: question.weight_share.is_some(),
+        };
+        return Answer::of_iteration(&instance.name, &none, &found.of_cut, question.micro_batches)
+            .map_err(|fault| CliError::BadPlan(fault.to_string()));
+    };
+    let plan = plan(&instance, &problem, &found)?;
+    // The order is run once more, on times that are those of the plan.
+    let own = chunks_of_plan(&plan, &moves(&args.chunks, Some(chunks.devices())))?;
+    let own = chunks.with_times_of(&own);
+    warn_of_busy_links(&plan, &own)?;
+    let answer = Answer::of_iteration(&instance.name, &own, &found.of_cut, question.micro_batches);
+    let mut answer = answer.map_err(|fault| CliError::BadPlan(fault.to_string()))?;
+    let claimed_ms = found.of_cut.iteration_ns.map(ns_to_ms);
+    if answer.iteration.as_ref().map(|iteration| iteration.iteration_ms) != claimed_ms {
+        return Err(CliError::BadPlan(format!(
+            "its order does not take {claimed_ms:?} ms"
+        )));
+    }
+    if let Some(path) = args.cut.plan_output.as_deref() {
+        output::write(&report::json(&plan), Some(path))?;
+    }
+    answer.cut = Some(ChosenCut {
+        bound_ms: ns_to_ms(found.cut_bound_ns),
+        cuts: found.cuts,
+        open: found.open,
+        plan,
+    });
+    Ok(answer)
+}
+
+/// Flags that say nothing of a cut and its best order.
+fn refuse(args: &ScheduleArgs) -> Result<(), CliError> {
+    const PATTERN: &str = "an iteration, for which alone cut and order are chosen together";
+    const GIVEN: &str = "a plan that it is an order of";
+    let asked = &args.asked;
+    let is_other = |objective: Objective| objective != Objective::Iteration;
+    let flags = [
+        (asked.objective.is_some_and(is_other), "--objective", PATTERN),
+        (asked.period.is_some(), "--period", PATTERN),
+        (asked.slot.is_some(), "--slot", PATTERN),
+        (args.given.rule.is_some(), "--rule", GIVEN),
+        (args.given.order.is_some(), "--order", GIVEN),
+    ];
+    match flags.into_iter().find(|&(is_there, ..)| is_there) {
+        None => Ok(()),
+        Some((_, flag, expected)) => Err(CliError::Usage(format!(
+            "found `{flag}` with an instance in place of a plan, expected {expected}"
+        ))),
+    }
+}
+
+/// The problem whose cuts are looked at. Its objective and schedule do not matter, but what they ask for must be there.
+fn options(args: &ScheduleArgs) -> PipelineOptions {
+    let devices = args.chunks.devices.map_or(1, usize::from);
+    let virtual_stages = virtual_stages(&args.chunks);
+    PipelineOptions {
+        stages: Some(devices * virtual_stages),
+        // Several stages lie on a device: there are as many as stages need, for all that plans know.
+        devices: (virtual_stages > 1).then_some(devices * virtual_stages),
+        all_stages: (virtual_stages > 1).then_some(true),
+        objective: Some(crate::options::Objective::Period),
+        micro_batches: args.asked.micro_batches.map(u64::from),
+        communication: args.cut.communication,
+        memory_limit: args.cut.memory_limit,
+        ..PipelineOptions::default()
+    }
+}
+
+fn question(args: &ScheduleArgs, settings: &Settings) -> joint::Question {
+    let devices = args.chunks.devices.map_or(1, usize::from);
+    let micro_batches = settings
+        .micro_batches
+        .unwrap_or_else(|| default_micro_batches(devices));
+    joint::Question {
+        devices,
+        virtual_stages: virtual_stages(&args.chunks),
+        placement: args.chunks.placement,
+        micro_batches: micro_batches.max(1) as usize,
+        weight_share: args.chunks.weight_share,
+        room: args.asked.room,
+    }
+}
+
+/// The plan of a cut, once the checker has accepted it. Memory is a matter of the order, so that the plan itself has no limit.
+fn plan(instance: &Instance, problem: &Problem, found: &Found) -> Result<Plan, CliError> {
+    let options = PipelineOptions {
+        memory_limit: Some(MemoryLimit::from(None)),
+        ..problem.settings.to_options(instance)
+    };
+    let settings = Settings::resolve(instance, &options)?;
+    let problem = Problem::new(instance, settings)?;
+    let (bound, bound_ns) = exact::simple_bound(&problem);
+    let outcome = Outcome {
+        allocation: found.cut.clone().map(|(cut, _)| cut.into()),
+        bound_ns,
+        bound_source: bound.source,
+        stopped_by: StoppedBy::Completed,
+        statistics: Statistics::default(),
+    };
+    let plan = Plan::new(instance, &problem, methods::OTHER, outcome);
+    match check::check(instance, &problem.settings, &plan).first() {
+        None => Ok(plan),
+        Some(violation) => Err(CliError::BadPlan(violation.to_string())),
+    }
+}

@@ -1,0 +1,264 @@
+//! The cut of a network and the order of its operations, chosen together for the shortest iteration.
+#![doc = include_str!("../../formulations/joint.md")]
+
+mod alternate;
+mod question;
+mod relaxation;
+mod search;
+
+use std::time::{Duration, Instant};
+
+use crate::best_schedule::answer::Open;
+use crate::best_schedule::iteration;
+use crate::control::Control;
+use crate::cost::without_empty_stages;
+use crate::exact;
+use crate::options::{Cuts, WorkerMode};
+use crate::plan::{Status, StoppedBy};
+use crate::problem::{Assignment, Problem};
+use crate::schedules::{Chunks, Order, run};
+use crate::settings::Settings;
+
+pub use question::Question;
+use relaxation::Relaxation;
+
+/// The part of the time that is left which the plans to start from may take, each, and the order of one cut.
+const SHARE: f64 = 0.15;
+/// The part of the time after which better cuts are no longer looked for by moves: the rest goes into the proof.
+const SHARE_OF_MOVES: f64 = 0.6;
+/// What is taken for the time that is left where there is no limit.
+const NO_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a search for a cut and an order found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The best cut, and its chunks; `None` where there is none within the room of the devices, or none was found.
+    pub cut: Option<(Assignment, Chunks)>,
+    /// Its best order, rules on it, and the bound for every cut and order.
+    pub of_cut: iteration::Found,
+    /// No order of this cut takes less.
+    pub cut_bound_ns: u64,
+    /// How many cuts were run.
+    pub cuts: usize,
+    /// Where the gap comes from; `None` without one.
+    pub open: Option<Open>,
+}
+
+/// What keeps a problem from being one of cuts into chunks.
+pub fn refusal(settings: &Settings) -> Option<&'static str> {
+    if !settings.mode.trains() {
+        Some("inference, where every order is the same")
+    } else if settings.worker == WorkerMode::Concurrent {
+        Some("workers that run both phases at once")
+    } else if settings.modal {
+        Some("stages with modes")
+    } else if settings.heterogeneous {
+        Some("devices that differ, or groups of them")
+    } else if settings.cuts == Cuts::Separate {
+        Some("separate cuts")
+    } else {
+        None
+    }
+}
+
+/// The shortest iteration over all cuts into chunks, one stage each and none empty, and all orders within the room of the devices.
+///
+/// The problem is one that [`refusal`] has nothing against. Its limit of memory says how much room there is; how many stages it allows, its
+/// objective and its schedule do not matter.
+pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
+    let mut state = State::new(problem, question, control);
+    let period_ns = state.start(labels);
+    state.improve();
+    let least = |devices| relaxation::simple_ns(problem, question, devices);
+    let simple_ns = question.device_counts(problem).map(least).min().unwrap_or(0);
+    let proof = match Relaxation::new(&state) {
+        Ok(relaxation) => search::prove(&relaxation, &mut state),
+        Err(stopped_by) => search::Proof {
+            cuts_ns: 0,
+            stopped_by,
+        },
+    };
+    state.finish(simple_ns.max(period_ns), proof)
+}
+
+/// A cut, its chunks, and an order of theirs.
+#[derive(Clone, Debug)]
+struct Candidate {
+    cut: Assignment,
+    chunks: Chunks,
+    order: Order,
+    iteration_ns: u64,
+}
+
+/// What is known so far.
+struct State<'a> {
+    problem: &'a Problem,
+    question: &'a Question,
+    control: &'a Control<'a>,
+    best: Option<Candidate>,
+    /// How many cuts were run.
+    cuts: usize,
+    /// The least bound of a cut that was looked at whose best order is not proved.
+    orders_ns: u64,
+}
+
+impl<'a> State<'a> {
+    fn new(problem: &'a Problem, question: &'a Question, control: &'a Control<'a>) -> Self {
+        Self {
+            problem,
+            question,
+            control,
+            best: None,
+            cuts: 0,
+            orders_ns: u64::MAX,
+        }
+    }
+
+    fn best_ns(&self) -> u64 {
+        self.best.as_ref().map_or(u64::MAX, |best| best.iteration_ns)
+    }
+
+    /// A share of the time that is left.
+    fn within(&self, share: f64) -> Control<'a> {
+        let left = self.control.remaining().unwrap_or(NO_LIMIT);
+        Control {
+            started: Instant::now(),
+            time_limit: Some(left.mul_f64(share)),
+            gap: 0.0,
+            ..self.control.elsewhere()
+        }
+    }
+
+    /// Takes cuts of the exact engine: of least period, and of the shortest iteration under the problem's own schedule. Returns what the
+    /// period says of every cut and order.
+    fn start(&mut self, labels: &[String]) -> u64 {
+        let all = self.question.devices * self.question.virtual_stages;
+        let mut bound_ns = 0;
+        if self.question.is_plain() {
+            let period = self.question.at_most(self.problem, self.question.devices);
+            let outcome = self.take(&period, labels);
+            // Links are never what an order waits for, and so no more than work counts where there are some.
+            let bounds = outcome.filter(|_| !period.settings.communication.has_links());
+            bound_ns = bounds.map_or(0, |period_ns| self.question.micro_batches as u64 * period_ns);
+            self.take(&self.question.for_the_iteration(&period), labels);
+        }
+        let has_all = self.best.as_ref().is_some_and(|best| best.chunks.len() == all);
+        if !has_all && all <= self.problem.items.len() {
+            self.take(&self.question.exactly(self.problem, all), labels);
+        }
+        bound_ns
+    }
+
+    /// Takes the cut that is best for another problem of the same items; returns its bound, if that says anything.
+    fn take(&mut self, guide: &Problem, labels: &[String]) -> Option<u64> {
+        // A solver that breaks down does no harm: these are no more than starts.
+        let outcome = exact::solve(guide, exact::Method::Exact, labels, &self.within(SHARE)).ok()?;
+        if let Some(plan) = outcome.allocation {
+            self.look_at(without_empty_stages(&plan.assignment).0);
+        }
+        Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
+    }
+
+    /// Looks for the best order of a cut with some of the time, and takes both if that is better. Returns what is proved of the order, and
+    /// the bound of the cut; `None` where no order fits the devices.
+    fn look_at(&mut self, cut: Assignment) -> Option<(Status, u64)> {
+        let chunks = self.question.chunks(self.problem, &cut)?;
+        let micro_batches = self.question.micro_batches;
+        self.cuts += 1;
+        let found = iteration::best(&chunks, micro_batches, None, &self.within(SHARE));
+        let iteration_ns = found.iteration_ns?;
+        if let Some(order) = found.order
+            && iteration_ns < self.best_ns()
+        {
+            self.best = Some(Candidate {
+                cut,
+                chunks,
+                order,
+                iteration_ns,
+            });
+        }
+        Some((found.status, found.bound_ns))
+    }
+
+    /// Improves the cut under the best order, and the order of the best cut, in turns.
+    fn improve(&mut self) {
+        let limit = self.within(SHARE_OF_MOVES);
+        let mut searched_ns = u64::MAX;
+        while let Some(best) = self.best.clone() {
+            alternate::improve_cut(self, &limit);
+            if limit.must_stop().is_some() || self.best_ns() >= searched_ns.min(best.iteration_ns) {
+                return;
+            }
+            if let Some(best) = self.best.clone() {
+                self.look_at(best.cut);
+            }
+            searched_ns = self.best_ns();
+        }
+    }
+
+    /// Runs a known order on another cut, and takes it if that is better.
+    fn offer(&mut self, cut: &Assignment, chunks: Chunks, order: &Order) -> bool {
+        let Ok(ran) = run(&chunks, order, self.question.micro_batches) else {
+            return false;
+        };
+        let is_better = ran.makespan_ns < self.best_ns();
+        if is_better {
+            self.best = Some(Candidate {
+                cut: cut.clone(),
+                chunks,
+                order: order.clone(),
+                iteration_ns: ran.makespan_ns,
+            });
+        }
+        is_better
+    }
+
+    fn finish(self, simple_ns: u64, proof: search::Proof) -> Found {
+        let best_ns = self.best_ns();
+        let known_ns = proof.cuts_ns.max(simple_ns);
+        let bound_ns = known_ns.min(self.orders_ns).min(best_ns);
+        let stopped_by = self.control.must_stop().unwrap_or(proof.stopped_by);
+        let Some(best) = self.best else {
+            let status = if bound_ns == u64::MAX {
+                Status::Infeasible
+            } else {
+                Status::Unknown
+            };
+            return Found {
+                cut: None,
+                of_cut: iteration::Found {
+                    order: None,
+                    iteration_ns: None,
+                    bound_ns,
+                    status,
+                    stopped_by,
+                    rules: Vec::new(),
+                },
+                cut_bound_ns: bound_ns,
+                cuts: self.cuts,
+                open: (status == Status::Unknown).then_some(Open::Cuts),
+            };
+        };
+        let rules = iteration::rules_on(&best.chunks, self.question.micro_batches);
+        let is_proved = bound_ns >= best_ns;
+        let (status, stopped_by, open) = match (is_proved, self.orders_ns < known_ns) {
+            (true, _) => (Status::Optimal, StoppedBy::Completed, None),
+            (false, true) => (Status::Feasible, stopped_by, Some(Open::Orders)),
+            (false, false) => (Status::Feasible, stopped_by, Some(Open::Cuts)),
+        };
+        Found {
+            cut_bound_ns: iteration::bound_ns(&best.chunks, self.question.micro_batches).max(bound_ns),
+            of_cut: iteration::Found {
+                order: Some(best.order),
+                iteration_ns: Some(best_ns),
+                bound_ns,
+                status,
+                stopped_by,
+                rules,
+            },
+            cut: Some((best.cut, best.chunks)),
+            cuts: self.cuts,
+            open,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is asked of a network, and what a cut of it comes to.
+
+use crate::cost::{PhaseCost, StageCost, stage_costs, stage_costs_under};
+use crate::options::{Communication, Objective};
+use crate::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::{Assignment, Problem};
+use crate::schedules::{Chunks, Moves, Placement, chunks_of_pipeline};
+use crate::settings::Settings;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Devices.
+    pub devices: usize,
+    /// Chunks of every device.
+    pub virtual_stages: usize,
+    /// How they lie.
+    pub placement: Placement,
+    /// Micro-batches of an iteration, one at least.
+    pub micro_batches: usize,
+    /// The part of backward passes that is gradients of weights; whole backward passes where nothing is said.
+    pub weight_share: Option<f64>,
+    /// How many activations a device may hold; bytes within the problem's memory where nothing is said.
+    pub room: Option<u64>,
+}
+
+impl Question {
+    /// One chunk a device.
+    pub(super) fn is_plain(&self) -> bool {
+        self.virtual_stages == 1
+    }
+
+    /// What of a backward pass is gradients of weights, as [`chunks_of_pipeline`] rounds it.
+    pub(super) fn weight_ns(&self, backward_ns: u64) -> u64 {
+        self.weight_share
+            .map_or(0, |share| (share * backward_ns as f64).round() as u64)
+    }
+
+    /// How many devices cuts may use. With one chunk each and free transfers all of them: a stage that is parted in two can be run as before.
+    pub(super) fn device_counts(&self, problem: &Problem) -> std::ops::RangeInclusive<usize> {
+        let settings = &problem.settings;
+        let may_leave_some = self.is_plain() && settings.communication.takes_time() && !settings.all_stages;
+        let most = match self.is_plain() {
+            true => self.devices.min(problem.items.len()),
+            false => self.devices,
+        };
+        if may_leave_some { 1..=most } else { most..=most }
+    }
+
+    /// The problem with the period as its objective, no limit of memory, and so many stages at most.
+    pub(super) fn at_most(&self, problem: &Problem, stages: usize) -> Problem {
+        self.guide(problem, stages, problem.settings.all_stages)
+    }
+
+    /// The same with so many stages exactly.
+    pub(super) fn exactly(&self, problem: &Problem, stages: usize) -> Problem {
+        self.guide(problem, stages, true)
+    }
+
+    fn guide(&self, problem: &Problem, stages: usize, all_stages: bool) -> Problem {
+        let stages = stages.min(problem.items.len());
+        let mut guide = problem.homogeneous(stages, None);
+        guide.settings = Settings {
+            objective: Objective::Period,
+            stages,
+            all_stages,
+            micro_batches: Some(self.micro_batches as u64),
+            ..guide.settings
+        };
+        guide
+    }
+
+    /// The same with an iteration as its objective.
+    pub(super) fn for_the_iteration(&self, guide: &Problem) -> Problem {
+        let mut guide = guide.clone();
+        guide.settings.objective = Objective::Iteration;
+        guide
+    }
+
+    /// The chunks of a cut without empty stages, and the room of the devices; `None` where some device has none for its weights.
+    pub(super) fn chunks(&self, problem: &Problem, cut: &Assignment) -> Option<Chunks> {
+        let stages = cut.iter().max().map_or(0, |last| last + 1);
+        let moves = Moves {
+            devices: Some(stages / self.virtual_stages),
+            placement: self.placement,
+            weight_share: self.weight_share,
+        };
+        let mut chunks = chunks_of_pipeline(&pipeline(problem, cut, stages), &moves);
+        match (self.room, problem.settings.memory_limit) {
+            (None, Some(limit)) => take_bytes(problem, cut, limit, &mut chunks)?,
+            (room, _) => chunks.room.iter_mut().for_each(|own| *own = room),
+        }
+        Some(chunks)
+    }
+}
+
+/// The times of a cut.
+fn pipeline(problem: &Problem, cut: &Assignment, stages: usize) -> Pipeline {
+    let communication = problem.settings.communication;
+    let costs = stage_costs(problem, cut);
+    let moved = stage_costs_under(problem, cut, Communication::Overlapped);
+    let takes_time = communication.takes_time();
+    let times = |cost: PhaseCost, moved: PhaseCost| PhaseTimes {
+        in_ns: if takes_time { moved.link_in_ns } else { 0 },
+        work_ns: cost.work_ns,
+        out_ns: if takes_time { moved.link_out_ns } else { 0 },
+    };
+    let both = costs.iter().zip(&moved).take(stages);
+    let stage = |(cost, moved): (&StageCost, &StageCost)| StageTimes {
+        forward: times(cost.forward, moved.forward),
+        backward: times(cost.backward, moved.backward),
+        weight_ns: 0,
+    };
+    Pipeline {
+        stages: both.map(stage).collect(),
+        trains: true,
+        channels: Channels::Shared,
+        has_links: communication.has_links(),
+    }
+}
+
+/// Counts activations in bytes, in the room that weights and their like leave, if they leave any.
+fn take_bytes(problem: &Problem, cut: &Assignment, limit: u64, chunks: &mut Chunks) -> Option<()> {
+    for chunk in &mut chunks.chunks {
+        (chunk.stash, chunk.kept) = (0, 0);
+    }
+    let mut left = vec![Some(limit); chunks.devices()];
+    for (item, &stage) in problem.items.iter().zip(cut) {
+        let chunk = &mut chunks.chunks[stage];
+        chunk.stash += item.stash_bytes;
+        chunk.kept = chunk.stash;
+        let left = &mut left[chunk.device];
+        *left = left.and_then(|bytes| bytes.checked_sub(item.base_bytes));
+    }
+    for (room, left) in chunks.room.iter_mut().zip(left) {
+        *room = Some(left?);
+    }
+    Some(())
+}

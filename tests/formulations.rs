@@ -10,6 +10,7 @@ use common::{problem_of, random_problem, separate_problem};
 use stagecut::exact::bounds;
 use stagecut::exact::heterogeneous::program::{Form, Kind};
 use stagecut::formulations::Program;
+use stagecut::formulations::chunk_times;
 use stagecut::formulations::cyclic;
 use stagecut::formulations::modal_program::{Asked, Excluded, ModalProgram};
 use stagecut::formulations::partition::{Interest, Partition, item_labels};
@@ -201,6 +202,32 @@ fn cyclic_programs() -> Vec<Program> {
     programs
 }
 
+/// The programs of times of chunks, with all that they may know.
+fn chunk_times_programs() -> Vec<Program> {
+    let asked = |weight_share, room| chunk_times::Asked {
+        devices: 2,
+        virtual_stages: 2,
+        placement: Placement::V,
+        micro_batches: 3,
+        weight_share,
+        room,
+        work_ns: [10, 20],
+        uneven_ns: [-1.0, 1.0],
+    };
+    vec![
+        chunk_times::build(&asked(None, None)),
+        chunk_times::build(&asked(Some(0.5), Some(4))),
+    ]
+}
+
+#[test]
+fn page_and_code_of_times_of_chunks_name_the_same_families() {
+    let on_page = families_on(include_str!("../formulations/chunk_times.md"));
+    let programs = chunk_times_programs();
+    let in_code: BTreeSet<String> = programs.iter().flat_map(Program::families).collect();
+    assert_eq!(on_page, in_code);
+}
+
 #[test]
 fn page_and_code_of_the_cyclic_program_name_the_same_families() {
     let on_page = families_on(include_str!("../formulations/cyclic.md"));
@@ -263,7 +290,10 @@ fn every_row_and_column_has_a_name_of_its_own() {
     let alike = (0..200).filter_map(random_problem);
     let alike = alike.map(|(instance, problem)| program(&instance, &problem));
     let modal = (0..200).filter_map(modal_program).map(|(_, program)| program);
-    let others = (0..200).flat_map(mixed_programs).chain(cyclic_programs());
+    let others = (0..200)
+        .flat_map(mixed_programs)
+        .chain(cyclic_programs())
+        .chain(chunk_times_programs());
     let chunks = chunk_programs().into_iter().map(|(_, program)| program);
     for program in alike.chain(others).chain(modal).chain(chunks) {
         let rows: Vec<&str> = program

@@ -356,3 +356,48 @@ fn origins_of_gaps_are_named() {
         ("cuts".into(), "orders".into())
     );
 }
+
+/// The page's example: neither the best cut for 1F1B nor the best order of the cut of least period finds it.
+#[test]
+fn one_after_the_other_misses_the_example_of_the_page() {
+    let layer = |id: &str, ms: f64| {
+        format!(
+            "[[network.layers]]\nid = \"{id}\"\ntimes.gpu = {{ forward_ms = {ms}, backward_ms = {ms} }}\n"
+        )
+    };
+    let tensor = |from: &str, to: &str| {
+        format!("[[network.tensors]]\nproducer = \"{from}\"\nconsumers = [\"{to}\"]\nbytes = 1\n")
+    };
+    let layers: String = [("a", 3.0), ("b", 1.0), ("c", 1.0), ("d", 3.0)]
+        .iter()
+        .map(|&(id, ms)| layer(id, ms))
+        .collect();
+    let tensors: String = [("a", "b"), ("b", "c"), ("c", "d")]
+        .iter()
+        .map(|&(u, v)| tensor(u, v))
+        .collect();
+    let text = format!("name = \"example\"\n{layers}{tensors}[[cluster.device_kinds]]\nname = \"gpu\"\n");
+    let folder = Folder::with("example.toml", &text);
+    let asked = ["--micro-batches", "3", "--format", "json"];
+    let problem = ["--devices", "2", "--communication", "ignored"];
+    let iteration_ms = |answer: &Value| answer["iteration"]["iteration_ms"].as_f64();
+    let together =
+        json(&folder.succeed(&[&["schedule", "--instance", "example.toml"][..], &problem, &asked].concat()));
+    assert_eq!(
+        (&together["status"], iteration_ms(&together)),
+        (&"optimal".into(), Some(30.0))
+    );
+    let solve = ["solve", "example.toml", "--stages", "2"];
+    for (objective, expected) in [("period", 32.0), ("iteration", 32.0)] {
+        let more = ["--objective", objective, "--output", "plan.json"];
+        folder.succeed(&[&solve[..], &problem, &asked, &more].concat());
+        let plan = json(&folder.read("plan.json"));
+        let ms = match objective {
+            "period" => iteration_ms(&json(
+                &folder.succeed(&[&["schedule", "plan.json"][..], &asked].concat()),
+            )),
+            _ => plan["objective_ms"].as_f64(),
+        };
+        assert_eq!(ms, Some(expected), "{objective}");
+    }
+}

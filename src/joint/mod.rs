@@ -5,6 +5,7 @@ mod alternate;
 mod question;
 mod relaxation;
 mod search;
+mod simple;
 
 use std::time::{Duration, Instant};
 
@@ -69,16 +70,18 @@ pub fn best(problem: &Problem, question: &Question, labels: &[String], control: 
     let mut state = State::new(problem, question, control);
     let period_ns = state.start(labels);
     state.improve();
-    let least = |devices| relaxation::simple_ns(problem, question, devices);
-    let simple_ns = question.device_counts(problem).map(least).min().unwrap_or(0);
-    let proof = match Relaxation::new(&state) {
+    let ideals = relaxation::ideals(&state);
+    let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
+    let simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    let proof = match ideals.and_then(|ideals| Relaxation::new(&state, ideals, &simple)) {
         Ok(relaxation) => search::prove(&relaxation, &mut state),
         Err(stopped_by) => search::Proof {
             cuts_ns: 0,
             stopped_by,
         },
     };
-    state.finish(simple_ns.max(period_ns), proof)
+    let simple_ns = simple.iter().map(|&(_, ns)| ns).min();
+    state.finish(simple_ns.unwrap_or(0).max(period_ns), proof)
 }
 
 /// A cut, its chunks, and an order of theirs.

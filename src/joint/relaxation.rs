@@ -11,6 +11,20 @@ const MOST_IDEALS: usize = 20_000;
 /// The most chunks: a quarter of a gigabyte.
 const MOST_CHUNKS: usize = 2_000_000;
 
+/// All ideals.
+///
+/// # Errors
+///
+/// Too many of them, or a limit.
+pub(super) fn ideals(state: &State) -> Result<Ideals, StoppedBy> {
+    let control = state.control;
+    let stop = || control.must_stop().is_some();
+    Ideals::enumerate(state.problem, MOST_IDEALS, &stop).map_err(|error| match error {
+        IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
+        IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
+    })
+}
+
 /// What a chunk says of an iteration, from when a micro-batch gets to it: the page's `busy`, `behind` and `rounds`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -41,23 +55,28 @@ pub(super) struct Relaxation<'a> {
     pub ideals: Ideals,
     /// The chunks that begin at each ideal.
     pub chunks: Vec<Vec<Chunk>>,
-    /// By number of devices: by chunks left and ideal, the least of [`Terms::last_ns`] and [`Terms::back_ns`] with what lies before.
-    least: Vec<(usize, [Vec<Vec<u64>>; 2])>,
+    least: Vec<Least>,
+}
+
+/// The least bounds of cuts for a number of devices.
+struct Least {
+    devices: usize,
+    /// That of all of them, in ns.
+    least_ns: u64,
+    /// By chunks left and ideal, the least of [`Terms::last_ns`] and [`Terms::back_ns`] with what lies before.
+    tables: [Vec<Vec<u64>>; 2],
 }
 
 impl<'a> Relaxation<'a> {
-    /// Enumerates ideals and chunks, as far as cuts may be better than the best.
+    /// Lists chunks, as far as cuts may be better than the best.
+    ///
+    /// * `simple`: for every number of devices, what takes no search.
     ///
     /// # Errors
     ///
-    /// Too many of either, or a limit.
-    pub(super) fn new(state: &State<'a>) -> Result<Self, StoppedBy> {
-        let (problem, question, control) = (state.problem, state.question, state.control);
-        let stop = || control.must_stop().is_some();
-        let ideals = Ideals::enumerate(problem, MOST_IDEALS, &stop).map_err(|error| match error {
-            IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
-            IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
-        })?;
+    /// Too many chunks, or a limit.
+    pub(super) fn new(state: &State<'a>, ideals: Ideals, simple: &[(usize, u64)]) -> Result<Self, StoppedBy> {
+        let (question, control) = (state.question, state.control);
         let mut relaxation = Self {
             question,
             chunks: vec![Vec::new(); ideals.sets.len()],
@@ -65,10 +84,15 @@ impl<'a> Relaxation<'a> {
             least: Vec::new(),
         };
         relaxation.add_chunks(state)?;
-        for devices in question.device_counts(problem) {
+        for &(devices, simple_ns) in simple {
             control.check_limits()?;
             let tables = relaxation.tables(devices);
-            relaxation.least.push((devices, tables));
+            let left = devices * question.virtual_stages;
+            relaxation.least.push(Least {
+                devices,
+                least_ns: simple_ns.max(tables[0][left][0]).max(tables[1][left][0]),
+                tables,
+            });
         }
         Ok(relaxation)
     }
@@ -79,16 +103,8 @@ impl<'a> Relaxation<'a> {
     }
 
     /// How many devices cuts may have, and what no cut for so many falls below, in ns; `u64::MAX` where there is none.
-    pub(super) fn counts(&self, problem: &Problem) -> Vec<(usize, u64)> {
-        let least = |(devices, tables): &(usize, [Vec<Vec<u64>>; 2])| {
-            let left = devices * self.question.virtual_stages;
-            let of_chunks = tables[0][left][0].max(tables[1][left][0]);
-            (
-                *devices,
-                of_chunks.max(simple_ns(problem, self.question, *devices)),
-            )
-        };
-        self.least.iter().map(least).collect()
+    pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.least.iter().map(|least| (least.devices, least.least_ns))
     }
 
     /// What a chunk says as the one that so many come behind, for so many devices.
@@ -102,11 +118,10 @@ impl<'a> Relaxation<'a> {
 
     /// No cut for so many devices that goes on from an ideal with so many chunks, once its micro-batches have come so far, takes less.
     pub(super) fn least_ns(&self, devices: usize, left: usize, ideal: usize, came: [u64; 2]) -> u64 {
-        let of = |(count, _): &&(usize, _)| *count == devices;
-        let Some((_, tables)) = self.least.iter().find(of) else {
+        let Some(least) = self.least.iter().find(|least| least.devices == devices) else {
             return u64::MAX;
         };
-        let ns = |k: usize| tables[k][left][ideal].saturating_add(came[k]);
+        let ns = |k: usize| least.tables[k][left][ideal].saturating_add(came[k]);
         ns(0).max(ns(1))
     }
 
@@ -232,87 +247,4 @@ fn most_held(problem: &Problem, question: &Question, members: &[usize]) -> Optio
         }
     };
     (held > 0).then(|| held.min(usize::MAX as u64) as usize)
-}
-
-/// What takes no search: the page's `share`, `series` and `item`, for so many devices.
-pub(super) fn simple_ns(problem: &Problem, question: &Question, devices: usize) -> u64 {
-    let simple = Simple {
-        problem,
-        question,
-        devices,
-    };
-    let of = |ends: Ends| simple.share_ns(ends).max(simple.series_ns(ends));
-    of(Ends::Back).max(of(Ends::Weights)).max(simple.item_ns())
-}
-
-/// What an iteration ends with on a device.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    /// The way back of the last micro-batch, which gradients of weights are no part of.
-    Back,
-    /// Gradients of weights, behind which nothing comes.
-    Weights,
-}
-
-struct Simple<'a> {
-    problem: &'a Problem,
-    question: &'a Question,
-    devices: usize,
-}
-
-impl Simple<'_> {
-    /// The work that counts, in ns. Gradients of weights are rounded chunk by chunk, which loses half a ns each.
-    fn work_ns(&self, ends: Ends) -> u64 {
-        let items = &self.problem.items;
-        let work_ns: u64 = items.iter().map(Item::work_ns).sum();
-        let backward_ns = items.iter().map(|item| item.backward_ns).sum();
-        match (ends, self.question.weight_share) {
-            (Ends::Back, Some(_)) => {
-                let chunks = (self.devices * self.question.virtual_stages) as u64;
-                work_ns.saturating_sub(self.question.weight_ns(backward_ns) + chunks)
-            }
-            _ => work_ns,
-        }
-    }
-
-    /// The gradient of an item's input, in ns; a chunk that holds it takes no less.
-    fn input_ns(&self, item: &Item) -> u64 {
-        item.backward_ns - self.question.weight_ns(item.backward_ns)
-    }
-
-    /// All work, and what devices wait for at the least: device d for d chunks of an item each.
-    fn share_ns(&self, ends: Ends) -> u64 {
-        let pass_ns = |item: &Item| match ends {
-            Ends::Back => item.forward_ns + self.input_ns(item),
-            Ends::Weights => item.forward_ns,
-        };
-        let mut passes: Vec<u64> = self.problem.items.iter().map(pass_ns).collect();
-        passes.sort_unstable();
-        let waits = passes.iter().take(self.devices).enumerate();
-        let waits_ns: u64 = waits.map(|(d, ns)| (self.devices - 1 - d) as u64 * ns).sum();
-        let all_ns = self.question.micro_batches as u64 * self.work_ns(ends) + waits_ns;
-        all_ns.div_ceil(self.devices as u64)
-    }
-
-    /// With one chunk each, a device waits for all that the ones before have of a micro-batch: loads fall off like a geometric series.
-    fn series_ns(&self, ends: Ends) -> u64 {
-        if !self.question.is_plain() || ends == Ends::Weights {
-            return 0;
-        }
-        // Far more than what the power and the division lose.
-        const ROUNDING: f64 = 1e-9;
-        let left = (1.0 - 1.0 / self.question.micro_batches as f64).powi(self.devices as i32);
-        (self.work_ns(ends) as f64 / (1.0 - left) * (1.0 - ROUNDING)) as u64
-    }
-
-    /// A device does all of an item's work; and once a micro-batch has come back to it, the gradients of the others are to be done.
-    fn item_ns(&self) -> u64 {
-        let micro_batches = self.question.micro_batches as u64;
-        let through_ns = self.work_ns(Ends::Back);
-        let of = |item: &Item| {
-            let behind_ns = through_ns + (micro_batches - 1) * self.input_ns(item);
-            behind_ns.max(micro_batches * item.work_ns())
-        };
-        self.problem.items.iter().map(of).max().unwrap_or(0)
-    }
 }

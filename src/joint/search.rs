@@ -51,7 +51,7 @@ pub(super) fn prove(relaxation: &Relaxation, state: &mut State) -> Proof {
         nodes: Vec::new(),
         open: BinaryHeap::new(),
     };
-    for (devices, bound_ns) in relaxation.counts(state.problem) {
+    for (devices, bound_ns) in relaxation.counts() {
         search.push(Node {
             parent: search.nodes.len() as u32,
             ideal: 0,

@@ -9,30 +9,38 @@ use crate::problem::Assignment;
 const STEPS: [usize; 5] = [1, 2, 3, 5, 8];
 
 /// Moves items across boundaries while an iteration gets shorter: first under the order that is known, and where that helps no more, under
-/// lists by urgency for the moved cut.
+/// lists by urgency for the moved cut. A move that helps is made again before the next one is tried.
 pub(super) fn improve_cut(state: &mut State, limit: &Control) {
+    let Some(chunks) = state.best.as_ref().map(|best| best.chunks.len()) else {
+        return;
+    };
+    let moves = moves(chunks);
+    // One chunk has no boundary.
+    if moves.is_empty() {
+        return;
+    }
     let mut has_new_orders = false;
-    loop {
-        let Some(best) = state.best.clone() else {
-            return;
-        };
-        let mut is_better = false;
-        for cut in moved(&best.cut, best.chunks.len()) {
-            if limit.must_stop().is_some() {
+    // How many moves were tried since one has helped.
+    let (mut at, mut tried) = (0, 0);
+    while limit.must_stop().is_none() {
+        if tried == moves.len() {
+            if has_new_orders {
                 return;
             }
-            is_better |= match has_new_orders {
-                false => under_the_order(state, &cut),
-                true => under_a_new_order(state, &cut),
-            };
-            if is_better {
-                break;
-            }
+            (has_new_orders, tried) = (true, 0);
         }
-        if !is_better && has_new_orders {
+        let best = state.best.as_ref().filter(|best| best.chunks.len() == chunks);
+        let Some(cut) = best.map(|best| moves[at].of(&best.cut)) else {
             return;
+        };
+        let helps = cut.is_some_and(|cut| match has_new_orders {
+            false => under_the_order(state, &cut),
+            true => under_a_new_order(state, &cut),
+        });
+        match helps {
+            true => (has_new_orders, tried) = (false, 0),
+            false => (at, tried) = ((at + 1) % moves.len(), tried + 1),
         }
-        has_new_orders = !is_better;
     }
 }
 
@@ -60,28 +68,35 @@ fn under_a_new_order(state: &mut State, cut: &Assignment) -> bool {
     }
 }
 
-/// Cuts with a few items moved across one boundary. Items are numbered in a topological order, so that the last ones of a chunk may go to the
-/// next chunk, and its first ones to the chunk before.
-fn moved(cut: &Assignment, chunks: usize) -> Vec<Assignment> {
-    let mut members = vec![Vec::new(); chunks];
-    for (item, &chunk) in cut.iter().enumerate() {
-        members[chunk].push(item);
-    }
-    let mut found = Vec::new();
-    for (chunk, own) in members.iter().enumerate() {
-        for step in STEPS.into_iter().filter(|&step| step < own.len()) {
-            let mut add = |items: &[usize], to: usize| {
-                let mut moved = cut.clone();
-                items.iter().for_each(|&item| moved[item] = to);
-                found.push(moved);
-            };
-            if chunk > 0 {
-                add(&own[..step], chunk - 1);
-            }
-            if chunk + 1 < chunks {
-                add(&own[own.len() - step..], chunk + 1);
-            }
+/// A few items that move from a chunk to one beside it. Items are numbered in a topological order, so that the last ones of a chunk may go to
+/// the next chunk, and its first ones to the chunk before.
+#[derive(Clone, Copy)]
+struct Move {
+    from: usize,
+    to: usize,
+    step: usize,
+}
+
+/// All moves between so many chunks.
+fn moves(chunks: usize) -> Vec<Move> {
+    let pairs = (1..chunks).flat_map(|c| [(c - 1, c), (c, c - 1)]);
+    let moves = pairs.flat_map(|(from, to)| STEPS.map(|step| Move { from, to, step }));
+    moves.collect()
+}
+
+impl Move {
+    /// The moved cut; `None` where the chunk has no more items than that.
+    fn of(self, cut: &Assignment) -> Option<Assignment> {
+        let own: Vec<usize> = (0..cut.len()).filter(|&item| cut[item] == self.from).collect();
+        if own.len() <= self.step {
+            return None;
         }
+        let moved = match self.to > self.from {
+            true => &own[own.len() - self.step..],
+            false => &own[..self.step],
+        };
+        let mut cut = cut.clone();
+        moved.iter().for_each(|&item| cut[item] = self.to);
+        Some(cut)
     }
-    found
 }

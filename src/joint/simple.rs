@@ -105,7 +105,7 @@ impl Simple<'_> {
         let program = chunk_times::build(&asked);
         let scale_ns = program.scale_ns;
         let solved = solver::solve(program, None, None, &control.elsewhere(), &|_| ()).ok()?;
-        let ns = (solved.stop == Stop::Optimal).then(|| solved.bound * scale_ns * (1.0 - ROUNDING))?;
+        let ns = (solved.stop == Stop::Optimal).then_some(solved.bound * scale_ns * (1.0 - ROUNDING))?;
         Some((ns as u64).saturating_sub(chunk_times::rounding_ns(&asked)))
     }
 

@@ -119,6 +119,8 @@ fn chunks_of(
         weight_share: question.weight_share,
     };
     let mut chunks = chunks_of_plan(&plan, &moves).expect("a plan for training");
+    // What a plan says of gradients of weights is no part of the question: without a share backward passes are whole.
+    chunks.may_split = question.weight_share.is_some();
     match (question.room, problem.settings.memory_limit) {
         (None, Some(limit)) => {
             take_memory(&mut chunks, &plan, instance).expect("a plan of the instance");

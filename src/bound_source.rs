@@ -34,6 +34,8 @@ sources! {
     WorkPerStage = "work per stage",
     /// All work over all devices, where these differ or hold several chunks.
     WorkOverDevices = "work over devices",
+    /// How many items of a size devices have room for, where they hold several chunks.
+    RoomOfDevices = "room of devices",
     /// The item that takes longest.
     LargestItem = "largest item",
     /// The memory of a layer that fits no device.
@@ -60,6 +62,10 @@ sources! {
     IdealsAndModes = "ideals and modes",
     /// The search over chains of ideals, for iterations as simulated.
     ChainsOfIdeals = "chains of ideals",
+    /// The search over where devices of several chunks cut a chain.
+    ChainsOfChunks = "chains of chunks",
+    /// The search over ideals and the loads of devices, where these hold several chunks.
+    IdealsAndLoads = "ideals and loads",
     /// The search over stages as paths of a decision diagram, and its prices.
     StageDiagram = "stage diagram",
     /// The dynamic program over pairs of ideals.

@@ -115,8 +115,8 @@ impl Method {
                     "no formula tells the time of an iteration; `exact` simulates it, and `--objective formula` comes near it",
                 )
             }
-            Self::Exact(exact::Method::Ideals) if problem.virtual_stages.is_some() => {
-                Err("devices have several chunks; `exact` and `milp` solve the program")
+            Self::Exact(exact::Method::Ideals) if !exact::has_ideals_of_chunks(problem) => {
+                Err("more than 64 devices have several chunks, and items are no chain")
             }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
@@ -230,6 +230,8 @@ pub fn confirm(
         BoundSource::Ideals
         | BoundSource::IdealsAndDevices
         | BoundSource::IdealsAndModes
+        | BoundSource::ChainsOfChunks
+        | BoundSource::IdealsAndLoads
         | BoundSource::IdealPairs => Method::Exact(exact::Method::Milp),
         _ => Method::Exact(exact::Method::Ideals),
     };

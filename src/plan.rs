@@ -327,6 +327,11 @@ pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
 }
 
 impl Plan {
+    /// Chunks of every device where they are several; `None` where each stage is a device's own.
+    pub fn virtual_stages(&self) -> Option<usize> {
+        self.problem.virtual_stages.filter(|&chunks| chunks > 1)
+    }
+
     /// Lifts an outcome to layers, costs every stage again and states what is proved.
     #[doc(hidden)]
     pub fn new(instance: &Instance, problem: &Problem, method: &str, outcome: Outcome) -> Self {

@@ -37,7 +37,12 @@ fn periods(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Problem, W
 }
 
 fn methods() -> impl Iterator<Item = &'static Heuristic> {
-    let of_equals = |run: &Run| matches!(run, Run::Homogeneous(..) | Run::HomogeneousOrModal(..));
+    let of_equals = |run: &Run| {
+        matches!(
+            run,
+            Run::Homogeneous(..) | Run::HomogeneousOrModal(..) | Run::Chunks(_)
+        )
+    };
     METHODS
         .iter()
         .filter(move |method| !of_equals(&method.run) && method.effort != Effort::Baseline)

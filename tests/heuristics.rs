@@ -41,7 +41,7 @@ fn random_problems(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Pr
 fn methods(seed: u64) -> impl Iterator<Item = &'static Heuristic> {
     METHODS
         .iter()
-        .filter(|method| !matches!(method.run, Run::Heterogeneous(..)))
+        .filter(|method| !matches!(method.run, Run::Heterogeneous(..) | Run::Chunks(_)))
         .filter(move |method| match method.effort {
             Effort::Quick => true,
             Effort::Thorough => seed.is_multiple_of(10),

@@ -4,7 +4,7 @@ mod common;
 mod oracles;
 
 use common::draw::{Scope, draw};
-use common::{link, problem_of};
+use common::{link, plan_ns, problem_of};
 use oracles::virtual_stages as brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -117,9 +117,71 @@ fn textbook_agrees_with_brute_force() {
 }
 
 #[test]
+fn ideals_agree_with_brute_force() {
+    let solved = agrees_with_brute_force("ideals", 0..2500);
+    assert!(solved >= 2000, "only {solved} valid problems");
+}
+
+#[test]
 fn exact_agrees_with_brute_force() {
     let solved = agrees_with_brute_force("exact", 0..2500);
     assert!(solved >= 2000, "only {solved} valid problems");
+}
+
+/// The search over chains, alone.
+#[test]
+fn chains_agree_with_brute_force() {
+    let solved = (0..6000).into_par_iter().map(|seed| {
+        let chain = virtual_problem(4 * seed).filter(|(_, problem)| common::is_chain(problem));
+        let Some((instance, problem)) = chain else {
+            return 0;
+        };
+        let truth = brute_force::solve(&problem).map(|(_, ns)| problem.settings.ms(ns));
+        let plan = solve("ideals", &instance, &problem);
+        assert_eq!(plan.objective_ms, truth, "seed {seed}: {:?}", problem.settings);
+        let proved = match truth {
+            Some(_) => Status::Optimal,
+            None => Status::Infeasible,
+        };
+        assert_eq!(plan.status, proved, "seed {seed}");
+        assert_eq!(
+            check::check(&instance, &problem.settings, &plan),
+            [],
+            "seed {seed}"
+        );
+        1
+    });
+    let solved: usize = solved.sum();
+    assert!(solved >= 2000, "only {solved} chains");
+}
+
+/// No bound without search is above the optimum, and no heuristic below.
+#[test]
+fn bounds_and_heuristics_are_on_their_sides() {
+    let found: usize = (2900..5000)
+        .into_par_iter()
+        .map(|seed| {
+            let Some((instance, problem)) = virtual_problem(seed) else {
+                return 0;
+            };
+            let truth = brute_force::solve(&problem).map(|(_, ns)| ns);
+            let bound = methods::bounded(&instance, &problem, &Control::default()).expect("no solver");
+            let bound_ns = common::ns(bound.bound_ms);
+            assert!(bound_ns <= truth.unwrap_or(u64::MAX), "seed {seed}");
+            let plans = ["chunk-even", "chunk-greedy"].map(|name| solve(name, &instance, &problem));
+            for plan in plans.iter().filter(|plan| !plan.stages.is_empty()) {
+                let own = plan_ns(plan);
+                assert!(truth.is_some() && own >= truth, "seed {seed}: {own:?} {truth:?}");
+                assert_eq!(
+                    check::check(&instance, &problem.settings, plan),
+                    [],
+                    "seed {seed}"
+                );
+            }
+            usize::from(plan_ns(&plans[1]) == truth && truth.is_some())
+        })
+        .sum();
+    assert!(found > 800, "greedy chunks are best {found} times");
 }
 
 #[test]
@@ -268,6 +330,57 @@ fn more_chunks_are_never_worse() {
     }
 }
 
+/// 96 equal blocks between an embedding and a head, with the times and sizes of GPT-3 on A100.
+fn gpt3() -> Instance {
+    let mut builder = Instance::builder("96 blocks")
+        .layer("embedding", 0.07, 0.13)
+        .layer("head", 8.5, 15.9);
+    for block in 0..96 {
+        let next = match block {
+            95 => "head".to_owned(),
+            _ => format!("b{}", block + 1),
+        };
+        let own = format!("b{block}");
+        builder = builder
+            .layer(own.as_str(), 25.0, 50.0)
+            .tensor(own.as_str(), [next.as_str()], 50_331_648.0);
+    }
+    builder
+        .tensor("embedding", ["b0"], 50_331_648.0)
+        .devices("a100", 8, 80e9)
+        .link(300e9, 0.0)
+        .build()
+        .expect("an instance")
+}
+
+#[test]
+fn interleaved_gpt3_is_proved() {
+    let instance = gpt3();
+    for all_stages in [false, true] {
+        for virtual_stages in [1, 2, 4] {
+            let pipeline = stagecut::PipelineOptions {
+                stages: Some(8),
+                virtual_stages: Some(virtual_stages),
+                all_stages: Some(all_stages),
+                ..Default::default()
+            };
+            let options = stagecut::Options {
+                pipeline,
+                time_limit: Some(std::time::Duration::from_secs(10)),
+                ..stagecut::Options::default()
+            };
+            let plan = stagecut::solve(&instance, &options).expect("a plan");
+            let what = format!("{virtual_stages} chunks, {all_stages}: {:?}", plan.objective_ms);
+            assert_eq!(plan.status, Status::Optimal, "{what}, bound {:?}", plan.bound_ms);
+            // Twelve blocks, and a transfer each way at least.
+            assert!(
+                plan.objective_ms > Some(900.0) && plan.objective_ms < Some(976.0),
+                "{what}"
+            );
+        }
+    }
+}
+
 fn three_layers() -> Instance {
     Instance::builder("three layers")
         .layer("a", 3.0, 3.0)
@@ -355,5 +468,6 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     refused("--cuts", "virtual_stages=2 cuts='separate'");
     refused("--device-kinds", "virtual_stages=2 worker='concurrent'");
     refused("--device-kinds", "virtual_stages=2 groups='assign'");
+    refused("--synchronization", "virtual_stages=2 synchronization='ring'");
     refused("--tensor", "virtual_stages=2 replicas=2 micro_batches=4");
 }

@@ -21,7 +21,7 @@ use crate::simulate::default_micro_batches;
 use crate::units::ns_to_ms;
 
 use super::args::ScheduleArgs;
-use super::schedule::{check_operations, moves, virtual_stages, warn_of_busy_links};
+use super::schedule::{check_operations, moves, placement, virtual_stages, warn_of_busy_links};
 use super::{CliError, output};
 
 /// Chooses a cut of an instance and an order, and writes the plan if a file is named for it.
@@ -58,7 +58,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
     };
     let plan = plan(&instance, &problem, &found)?;
     // The order is run once more, on times that are those of the plan.
-    let own = chunks_of_plan(&plan, &moves(&args.chunks, Some(chunks.devices())))?;
+    let own = chunks_of_plan(&plan, &moves(&plan, &args.chunks, Some(chunks.devices())))?;
     let own = chunks.with_times_of(&own);
     warn_of_busy_links(&plan, &own)?;
     let answer = Answer::of_iteration(&instance.name, &own, &found.of_cut, question.micro_batches);
@@ -127,7 +127,7 @@ fn question(args: &ScheduleArgs, settings: &Settings) -> joint::Question {
     joint::Question {
         devices,
         virtual_stages: virtual_stages(&args.chunks),
-        placement: args.chunks.placement,
+        placement: placement(&args.chunks),
         micro_batches: micro_batches.max(1) as usize,
         weight_share: args.chunks.weight_share,
         room: args.asked.room,

@@ -24,6 +24,7 @@ mod show;
 mod simulate;
 mod solve;
 pub(crate) mod study;
+mod virtual_stages;
 mod what_if;
 
 use std::process::ExitCode;

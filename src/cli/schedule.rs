@@ -86,7 +86,10 @@ struct Question {
 impl Question {
     fn new(args: &ScheduleArgs, plan: Option<&Plan>) -> Result<Self, CliError> {
         let mut chunks = match plan {
-            Some(plan) => chunks_of_plan(plan, &moves(&args.chunks, args.chunks.devices.map(usize::from)))?,
+            Some(plan) => {
+                let devices = args.chunks.devices.map(usize::from);
+                chunks_of_plan(plan, &moves(plan, &args.chunks, devices))?
+            }
             None => even(&args.chunks)?,
         };
         if plan.is_some() && args.instance.is_some() && args.asked.room.is_some() {
@@ -232,18 +235,26 @@ pub(super) fn warn_of_busy_links(plan: &Plan, chunks: &Chunks) -> Result<(), Cli
     Ok(())
 }
 
-/// How the stages of a plan become chunks of so many devices.
-pub(super) fn moves(args: &ChunkArgs, devices: Option<usize>) -> Moves {
+/// How the stages of a plan become chunks of so many devices: as the plan says of its virtual stages, where the flags say nothing.
+pub(super) fn moves(plan: &Plan, args: &ChunkArgs, devices: Option<usize>) -> Moves {
     Moves {
         devices,
-        placement: args.placement,
+        placement: args
+            .placement
+            .or(plan.problem.placement)
+            .unwrap_or(Placement::Loop),
         weight_share: args.weight_share,
     }
 }
 
+/// How even chunks, and those of an instance, lie on devices.
+pub(super) fn placement(args: &ChunkArgs) -> Placement {
+    args.placement.unwrap_or(Placement::Loop)
+}
+
 /// Chunks of every device.
 pub(super) fn virtual_stages(args: &ChunkArgs) -> usize {
-    let by_placement = match args.placement {
+    let by_placement = match placement(args) {
         Placement::V => 2,
         Placement::Loop => 1,
     };
@@ -266,7 +277,7 @@ fn even(args: &ChunkArgs) -> Result<Chunks, CliError> {
         kept: 1,
         ..Chunk::default()
     };
-    let mut chunks = Chunks::even(devices, virtual_stages, args.placement, chunk);
+    let mut chunks = Chunks::even(devices, virtual_stages, placement(args), chunk);
     chunks.may_split = args.weight.is_some();
     Ok(chunks)
 }

@@ -10,7 +10,7 @@ use crate::simulate::{self, Jitter, Listed, Request, Trace};
 
 use super::args::{AskedOrder, SimulateArgs, SimulationFormat};
 use super::plans::accept;
-use super::{CliError, Ending, output};
+use super::{CliError, Ending, output, virtual_stages};
 
 /// Runs a plan and reports what came of it.
 pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
@@ -37,6 +37,11 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
         let read = Instance::read(path, args.cluster.as_deref())?;
         accept(&read, path, &plan, &args.plan)?;
         instance = Some(read);
+    }
+    if plan.virtual_stages().is_some() {
+        let text = virtual_stages::simulated(args, &plan, format)?;
+        output::write(&text, path)?;
+        return Ok(Ending::Done);
     }
     let trace = match &args.trace {
         Some(trace) => Trace::read(trace, &plan)?,

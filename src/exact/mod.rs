@@ -7,7 +7,7 @@
 //! | [`heterogeneous`] | the same where they are not: ideals and devices, programs, exhaustive search |
 //! | `modal` | the same where stages have modes: ideals, devices and replicas |
 //! | `modal_program` | the mixed-integer program of modes |
-//! | `virtual_stages` | the same where devices have several chunks |
+//! | `virtual_stages` | bounds, chains, ideals and the program where devices have several chunks |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
 //! | `halves` | two searches at the same time |
@@ -116,6 +116,12 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
     }
+}
+
+/// Whether a search without a program knows the chunks of devices; where each has one, they always do.
+pub(crate) fn has_ideals_of_chunks(problem: &Problem) -> bool {
+    let chunks = problem.virtual_stages.as_ref();
+    chunks.is_none_or(|of| virtual_stages::has_ideals(problem, of))
 }
 
 /// The best bound on the objective that takes no search, in ns, and what proves it.

@@ -242,6 +242,13 @@ tuning! {
     places_of_small_programs: usize = 300,
     /// Solutions that cost no less than the incumbent after all, after which the solver's tolerance is too wide for a proof.
     solutions_excluded: usize = 8,
+
+    // virtual_stages/
+
+    /// Steps of the search over chains where devices have more than two chunks, before the program: seconds. Not measured.
+    steps_of_chunk_chains: u64 = 1 << 26,
+    /// Steps of the search over ideals and loads before the program, a second or so. Not measured.
+    steps_of_chunk_ideals: u64 = 1 << 20,
     /// Stages with modes that make no better plan after all, after which the same is said. Each takes a run; not measured.
     modal_stages_excluded: usize = 500,
     /// Runs of a program of heterogeneous workers that found nothing better and proved nothing either, after which it gives up.

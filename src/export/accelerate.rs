@@ -10,13 +10,14 @@
 use std::collections::BTreeMap;
 
 use super::Exported;
-use super::framework::{Stages, unsupported};
+use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::plan::Plan;
 
 /// Writes the map.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    one_a_device(plan, ONE_A_DEVICE)?;
     let stages = Stages::of(instance, plan)?;
     let mut tree = Module::default();
     for layer in stages.in_order(instance) {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::Exported;
-use super::framework::{Stages, unsupported};
+use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::template::fill;
 use crate::fault::Fault;
 use crate::instance::Instance;
@@ -30,6 +30,7 @@ struct Partition<'a> {
 
 /// Writes the module.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    one_a_device(plan, ONE_A_DEVICE)?;
     let stages = Stages::of(instance, plan)?;
     let order = stages.in_order(instance);
     let mut open = Open::new(instance, &order);

@@ -14,6 +14,32 @@ pub(super) struct Stages {
     pub count: usize,
 }
 
+/// Refuses a plan whose devices hold several stages, for targets that know one a device.
+pub(super) fn one_a_device(plan: &Plan, expected: &str) -> Result<(), Fault> {
+    match plan.virtual_stages() {
+        None => Ok(()),
+        Some(chunks) => {
+            let found = format!("{chunks} virtual stages on every device");
+            Err(unsupported("the plan".into(), found, expected))
+        }
+    }
+}
+
+/// Refuses a stage without layers, which frameworks have no place for.
+pub(super) fn no_empty_stage(plan: &Plan) -> Result<(), Fault> {
+    match plan.stages.iter().find(|stage| stage.forward.is_empty()) {
+        None => Ok(()),
+        Some(stage) => Err(unsupported(
+            format!("stage {}", stage.index),
+            "no layer",
+            "one at least; ask for `--all-stages`",
+        )),
+    }
+}
+
+/// What targets say that know one stage a device.
+pub(super) const ONE_A_DEVICE: &str = "one stage a device; `--to json` and `megatron` take virtual stages, `torch` and `torchtitan` with `--order`";
+
 /// Something that a target cannot represent.
 pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl Into<String>) -> Fault {
     let (found, expected) = (found.into(), expected.into());
@@ -55,13 +81,6 @@ impl Stages {
 
     /// The same whatever devices and shares a stage has, for targets that look at them.
     pub(super) fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
-        if let Some(chunks) = plan.problem.virtual_stages.filter(|&chunks| chunks > 1) {
-            return Err(unsupported(
-                "the plan".into(),
-                format!("{chunks} virtual stages on every device"),
-                "one stage a device; `--to json` takes virtual stages",
-            ));
-        }
         let layers = &instance.network.layers;
         let position: HashMap<&str, usize> = layers
             .iter()

@@ -10,14 +10,27 @@ use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::network::Stack;
 use crate::plan::Plan;
-use crate::schedules::rules;
+use crate::schedules::{Placement, rules};
 
 /// The networks that Megatron builds.
 const BUILDS: &str = "one stack of equal transformer blocks, which is what Megatron builds";
 
 /// Writes the flags.
+///
+/// Virtual stages are the stages of the layout beyond the devices; Megatron lays them in a loop.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    flags(instance, plan, plan.stages.len())
+    let devices = match (plan.virtual_stages(), plan.problem.placement, plan.problem.stages) {
+        (None, ..) => plan.stages.len(),
+        (Some(_), Some(Placement::Loop), Some(devices)) => devices,
+        (Some(_), ..) => {
+            return Err(unsupported(
+                "the plan".into(),
+                "virtual stages in a V",
+                "`--placement loop`, which is how Megatron lays them",
+            ));
+        }
+    };
+    flags(instance, plan, devices)
 }
 
 /// Writes the flags where devices run several stages in turn. Megatron takes no order: it runs 1F1B, or interleaved 1F1B once its

@@ -3,7 +3,7 @@
 //! Sources: `get_pp_indices` of vllm/distributed/utils.py and of python/sglang/srt/distributed/utils.py. Both build the model
 //! themselves, with the embedding on the first stage and the head on the last. They serve and do not train.
 
-use super::framework::{Stages, unsupported};
+use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::{Exported, stack};
 use crate::instance::Instance;
 use crate::options::Mode;
@@ -25,6 +25,7 @@ pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
 
 /// The blocks a stage, as both write them, and the number of stages.
 fn partition(instance: &Instance, plan: &Plan, server: &str) -> Result<(String, usize), crate::fault::Fault> {
+    one_a_device(plan, ONE_A_DEVICE)?;
     let stages = Stages::of(instance, plan)?;
     if plan.problem.mode != Some(Mode::Inference) {
         let expected = format!("one for `--mode inference`, which is all that {server} runs");

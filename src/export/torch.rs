@@ -1,6 +1,6 @@
 //! PyTorch: a program that captures the model with torch.export, as the profiler does, and cuts it at the plan's stages.
 
-use super::framework::Stages;
+use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device};
 use super::template::{Planned, fill};
 use super::{Exported, Ordered};
 use crate::instance::Instance;
@@ -11,12 +11,14 @@ const RUN: &str = "# --- Here stands templates/torch_run.py ---\n";
 
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    one_a_device(plan, ONE_A_DEVICE)?;
     Stages::of(instance, plan)?;
     Ok(fill(&program(), &Planned::of(plan)))
 }
 
 /// Writes the program with an order, which it hands to `_PipelineScheduleRuntime` of torch.distributed.pipelining.
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
+    no_empty_stage(plan)?;
     Stages::of(instance, plan)?;
     Ok(fill(&program(), &Planned::in_order(plan, ordered)))
 }

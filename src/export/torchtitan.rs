@@ -3,7 +3,7 @@
 //! Source: torchtitan/distributed/pipeline_parallel.py, `generate_llm_fqn_per_model_part`. Its models name their parts alike:
 //! `tok_embeddings`, `layers.0` and so on, `norm` and `output`; so the network must be a stack of blocks, of whatever names.
 
-use super::framework::{Stages, unsupported};
+use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device, unsupported};
 use super::{Exported, Ordered, stack};
 use crate::instance::Instance;
 use crate::options::Mode;
@@ -12,12 +12,14 @@ use crate::schedules::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
+    one_a_device(plan, ONE_A_DEVICE)?;
     lines(instance, plan, plan.stages.len(), &[])
 }
 
 /// The same with the file of an order. torchtitan lays stages in a loop, or in a V where the schedule that it is told besides is one
 /// of those (`pipeline_module_split`); the file replaces that schedule (`build_pipeline_schedule`).
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
+    no_empty_stage(plan)?;
     let is_even = ordered.ranks.len().is_multiple_of(ordered.devices());
     let schedule = match ordered.placement().filter(|_| is_even) {
         Some(Placement::Loop) if ordered.ranks.len() == ordered.devices() => "1F1B",

@@ -11,6 +11,9 @@ pub(crate) mod binary_search;
 pub mod block_counts;
 pub(crate) mod block_partition;
 pub mod brkga;
+mod chunk_even;
+mod chunk_greedy;
+mod chunk_moves;
 pub mod deepspeed;
 pub mod duan_wu;
 pub mod duan_wu_exact_groups;
@@ -41,6 +44,7 @@ use crate::cost::allocation::Allocation;
 use crate::modes::Modes;
 use crate::problem::{Assignment, Problem};
 use crate::units::NS_PER_MS;
+use crate::virtual_stages::VirtualStages;
 use crate::workers::Workers;
 
 /// How long a heuristic takes, and so where it is worth running.
@@ -77,6 +81,9 @@ pub(crate) type MustStop<'a> = &'a (dyn Fn() -> bool + Sync);
 /// A method where stages have modes.
 type ModalRun = fn(&Problem, &Modes, u64, MustStop<'_>) -> Option<Allocation>;
 
+/// A method where devices have several chunks.
+type ChunkRun = fn(&Problem, &VirtualStages, u64, MustStop<'_>) -> Option<Assignment>;
+
 /// What a heuristic takes and returns: with a seed, a feasible plan or nothing, the same for the same problem and seed unless
 /// it is stopped.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +105,8 @@ pub enum Run {
     ),
     /// For problems whose workers are alike, without modes of stages and with them.
     HomogeneousOrModal(fn(&Problem, u64, MustStop<'_>) -> Option<Assignment>, ModalRun),
+    /// For problems whose devices have several chunks.
+    Chunks(ChunkRun),
     /// For problems whose stages have modes.
     Modal {
         /// What it asks of them beyond that.
@@ -115,20 +124,24 @@ type Estimate = fn(&Problem, &Modes, &Allocation) -> Option<u128>;
 impl Heuristic {
     /// Whether it can be asked at all, or why not.
     pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
-        if problem.virtual_stages.is_some() {
-            return Err("it knows no devices of several chunks");
+        match (self.run, &problem.virtual_stages) {
+            (Run::Chunks(_), Some(_)) => return Ok(()),
+            (Run::Chunks(_), None) => return Err("every device has one chunk"),
+            (_, Some(_)) => return Err("it knows no devices of several chunks"),
+            (_, None) => {}
         }
         if let Some(modes) = &problem.modes {
             return match self.run {
                 Run::Modal { applies, .. } => applies(problem, modes),
                 Run::HomogeneousOrModal(..) => Ok(()),
-                Run::Homogeneous(..) | Run::Heterogeneous(..) | Run::Any(..) => {
+                Run::Homogeneous(..) | Run::Heterogeneous(..) | Run::Any(..) | Run::Chunks(_) => {
                     Err("it knows no modes of stages")
                 }
             };
         }
         match (self.run, &problem.workers) {
             (Run::Modal { .. }, _) => Err("stages have no modes to choose from"),
+            (Run::Chunks(_), _) => Err("every device has one chunk"),
             (Run::HomogeneousOrModal(..), None) => Ok(()),
             (Run::Any(applies, _), _) | (Run::Homogeneous(applies, _), None) => applies(problem),
             (Run::Homogeneous(..) | Run::HomogeneousOrModal(..), Some(_)) => {
@@ -182,12 +195,16 @@ impl Heuristic {
                 None => run(problem, seed, must_stop).map(Allocation::from),
             },
             Run::Modal { run, .. } => run(problem, problem.modes.as_ref()?, seed, must_stop),
+            Run::Chunks(run) => {
+                let chunks = problem.virtual_stages.as_ref()?;
+                run(problem, chunks, seed, must_stop).map(Allocation::from)
+            }
         }
     }
 }
 
 /// All heuristics: those for workers that are alike, then those for workers that differ or of any kind, each the cheapest first and
-/// baselines last; then those for stages with modes.
+/// baselines last; then those for stages with modes, and those for devices of several chunks.
 pub const METHODS: &[Heuristic] = &[
     equal_layers::METHOD,
     block_partition::METHOD,
@@ -221,6 +238,8 @@ pub const METHODS: &[Heuristic] = &[
     recompute_all::METHOD,
     recompute_block::METHOD,
     sapp::METHOD,
+    chunk_even::METHOD,
+    chunk_greedy::METHOD,
 ];
 
 /// The heuristic of that name.

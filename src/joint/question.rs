@@ -85,7 +85,7 @@ impl Question {
             placement: self.placement,
             weight_share: self.weight_share,
         };
-        let mut chunks = chunks_of_pipeline(&pipeline(problem, cut, stages), &moves);
+        let mut chunks = chunks_of_pipeline(&pipeline(problem, cut, stages), &moves, true);
         match (self.room, problem.settings.memory_limit) {
             (None, Some(limit)) => take_bytes(problem, cut, limit, &mut chunks)?,
             (room, _) => chunks.room.iter_mut().for_each(|own| *own = room),

@@ -22,17 +22,20 @@ pub struct Moves {
 ///
 /// Where transfers block, a stage is busy with them, as in [`crate::simulate`]; where they overlap, they are delays between stages,
 /// and links are never what everything waits for. Between stages of one device nothing is moved: the transfer that
-/// drops out is the lesser of what both ends pay, which is exact where no tensor skips a stage.
+/// drops out is the lesser of what both ends pay, which is exact where no tensor skips a stage. A plan with virtual stages says itself how
+/// they lie, and has paid for none of these transfers.
 ///
 /// # Errors
 ///
-/// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; and devices that do not
-/// share its stages evenly.
+/// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; devices that do not
+/// share its stages evenly; and other devices or another placement than those of its virtual stages.
 pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
     let pipeline = Pipeline::from_plan(plan)?;
     refuse(plan)?;
     let stages = pipeline.stages.len();
-    let devices = moves.devices.unwrap_or(stages);
+    let chunked = plan.virtual_stages().and(plan.problem.stages);
+    refuse_other_devices(plan, moves, chunked)?;
+    let devices = moves.devices.or(chunked).unwrap_or(stages);
     if devices == 0 || !stages.is_multiple_of(devices) {
         return Err(InputError::option(
             "--devices",
@@ -42,15 +45,20 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
             },
         ));
     }
-    let chunks = chunks_of_pipeline(&pipeline, moves);
+    let moves = Moves {
+        devices: Some(devices),
+        ..*moves
+    };
+    let chunks = chunks_of_pipeline(&pipeline, &moves, chunked.is_none());
     Ok(Chunks {
         may_split: chunks.may_split || plan.says_weights(),
         ..chunks
     })
 }
 
-/// The chunks of a pipeline whose stages the devices share evenly: what [`chunks_of_plan`] says of a plan.
-pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves) -> Chunks {
+/// The chunks of a pipeline whose stages the devices share evenly: what [`chunks_of_plan`] says of a plan. `pays_within` says whether the
+/// times of stages have transfers between stages that the moves lay on one device.
+pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within: bool) -> Chunks {
     let stages = pipeline.stages.len();
     let devices = moves.devices.unwrap_or(stages);
     let device = |k: usize| moves.placement.device(k, devices);
@@ -62,9 +70,9 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves) -> Chunks {
         let before = k.checked_sub(1).map(|before| &pipeline.stages[before]);
         let within = [
             before
-                .filter(|_| enters)
+                .filter(|_| enters && pays_within)
                 .map_or([0; 2], |before| between(before, times)),
-            next.filter(|_| leaves)
+            next.filter(|_| leaves && pays_within)
                 .map_or([0; 2], |next| between(times, next)),
         ];
         let backward_ns = times.backward.work_ns;
@@ -99,6 +107,32 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves) -> Chunks {
         chunks: (0..stages).map(chunk).collect(),
         room: vec![None; devices],
         may_split: moves.weight_share.is_some(),
+    }
+}
+
+/// Refuses to lay the virtual stages of a plan elsewhere than it says.
+fn refuse_other_devices(plan: &Plan, moves: &Moves, chunked: Option<usize>) -> Result<(), InputError> {
+    let (Some(own), Some(placement)) = (chunked, plan.problem.placement) else {
+        return Ok(());
+    };
+    let contradiction = |at: &str, found: String, expected: String| {
+        Err(InputError::option(
+            at,
+            FaultKind::Contradiction { found, expected },
+        ))
+    };
+    match moves.devices {
+        Some(devices) if devices != own => contradiction(
+            "--devices",
+            format!("{devices} for a plan with virtual stages"),
+            format!("{own}, as in the plan"),
+        ),
+        _ if moves.placement != placement => contradiction(
+            "--placement",
+            format!("`{}` for a plan with virtual stages", moves.placement),
+            format!("`{placement}`, as in the plan"),
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What chunks hold, and what devices have room for, in bytes: from a plan and its instance.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Chunks;
 use crate::fault::{Fault, FaultKind, InputError};
@@ -46,7 +46,11 @@ pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Res
             own.map(|bytes| bytes[which]).sum()
         };
         let (stash, parameters) = (sum(0), sum(1));
-        let Some(for_good) = for_good(stage, stash, parameters) else {
+        let for_good = match plan.virtual_stages() {
+            Some(_) => Some(base_bytes(&settings, instance, stage)),
+            None => for_good(stage, stash, parameters),
+        };
+        let Some(for_good) = for_good else {
             return Err(fault(
                 "a stage whose memory is less than its stashes in flight",
                 "a plan of this instance",
@@ -61,6 +65,14 @@ pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Res
             .map(|limit| limit.saturating_sub(resident[device]));
     }
     Ok(())
+}
+
+/// What the layers of a chunk hold for good: its memory is that of a moment.
+fn base_bytes(settings: &Settings, instance: &Instance, stage: &PlanStage) -> u64 {
+    let names: HashSet<&String> = stage.forward.iter().chain(&stage.backward).collect();
+    let layers = instance.network.layers.iter();
+    let own = layers.filter(|layer| names.contains(&layer.id));
+    own.map(|layer| settings.base_bytes(layer)).sum()
 }
 
 fn for_good(stage: &PlanStage, stash: u64, parameters: u64) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::fault::{Fault, FaultKind};
-use crate::options::{Cuts, Objective, PipelineOptions};
+use crate::options::{Cuts, Objective, PipelineOptions, Synchronization};
 use crate::schedule::Order;
 use crate::schedule::in_flight;
 use crate::schedule::rules::{Rule, Shape};
@@ -96,6 +96,12 @@ impl Settings {
             "--tensor",
             "modes of stages (`--tensor`, `--replicas`, `--recompute`) or links of two levels".into(),
             "none of them",
+        );
+        refuse(
+            self.synchronization == Synchronization::Ring,
+            "--synchronization",
+            "`ring`".into(),
+            "`none`, as every device is alone",
         );
         refuse(
             self.cuts == Cuts::Separate,

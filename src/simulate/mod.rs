@@ -110,9 +110,10 @@ pub fn micro_batches(plan: &Plan, asked: Option<u64>) -> u64 {
 ///
 /// # Errors
 ///
-/// A plan without stages or with times that are none ([`Pipeline::from_plan`]), a schedule that its workers cannot run, an order
-/// that is not one of the plan's stages, and more tasks or longer times than can be counted exactly.
+/// A plan with virtual stages, without stages or with times that are none ([`Pipeline::from_plan`]), a schedule that its workers cannot
+/// run, an order that is not one of the plan's stages, and more tasks or longer times than can be counted exactly.
 pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError> {
+    refuse_virtual_stages(plan)?;
     let pipeline = Pipeline::from_plan(plan)?;
     if let Some(listed) = &request.listed {
         return listed::simulate(plan, &pipeline, listed, request);
@@ -174,12 +175,28 @@ fn in_flight_of(plan: &Plan) -> InFlight {
 ///
 /// Those of [`simulate`] with times beyond what can be counted exactly.
 pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
+    refuse_virtual_stages(plan)?;
     let pipeline = Pipeline::from_plan(plan)?;
     let order = order_of(plan, &pipeline, None)?;
     let streams = Streams::new(&pipeline);
     check_times(&streams, 2.0, 1.0)?;
     let micro_batches = plan.problem.micro_batches.unwrap_or(u64::MAX);
     Ok(hiding_in_flight(&pipeline, order, micro_batches))
+}
+
+/// Refuses a plan whose devices have several chunks: these run in the order of a rule, see `schedules`.
+fn refuse_virtual_stages(plan: &Plan) -> Result<(), InputError> {
+    let Some(chunks) = plan.virtual_stages() else {
+        return Ok(());
+    };
+    let kind = FaultKind::Unsupported {
+        found: format!("{chunks} virtual stages on every device"),
+        expected: "a stage a device; the command `simulate` runs the order of the plan's schedule".into(),
+    };
+    Err(InputError {
+        path: None,
+        faults: vec![Fault::new("the plan", kind)],
+    })
 }
 
 /// The schedule asked for, or the plan's, if the plan's workers can run it.

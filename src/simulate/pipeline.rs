@@ -11,16 +11,9 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// A plan without stages or with virtual stages, and every time that is none or is missing.
+    /// A plan without stages, and every time that is none or is missing.
     pub fn from_plan(plan: &Plan) -> Result<Self, InputError> {
         let mut faults = Vec::new();
-        if let Some(virtual_stages) = plan.problem.virtual_stages.filter(|&chunks| chunks > 1) {
-            let kind = FaultKind::Unsupported {
-                found: format!("{virtual_stages} virtual stages on every device"),
-                expected: "a plan with a stage a device".into(),
-            };
-            faults.push(Fault::new("the plan", kind));
-        }
         if plan.stages.is_empty() {
             let kind = FaultKind::Missing {
                 what: "stages".into(),

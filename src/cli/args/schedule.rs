@@ -99,13 +99,13 @@ pub struct CutArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Chunks")]
 pub struct ChunkArgs {
-    /// Devices, which share the chunks evenly [default: one for every stage of the plan]
+    /// Devices, which share the chunks evenly [default: one for every stage of the plan, or those of its virtual stages]
     #[arg(long, value_name = "P", required_unless_present = "plan", value_parser = clap::value_parser!(u16).range(1..))]
     pub devices: Option<u16>,
 
-    /// How chunks lie on devices that hold several
-    #[arg(long, value_enum, default_value = "loop")]
-    pub placement: Placement,
+    /// How chunks lie on devices that hold several [default: loop, or as in a plan with virtual stages]
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
 
     /// Chunks of every device [default: 2 with `--placement v`, else 1]
     #[arg(long, value_name = "V", conflicts_with = "plan", value_parser = clap::value_parser!(u16).range(1..))]

@@ -1,17 +1,27 @@
-//! The exact engine where devices have several chunks: bounds, and the program. The page is that of
+//! The exact engine where devices have several chunks: bounds, searches over chains and ideals, and the program. The page is that of
 //! [`crate::formulations::virtual_stages`].
 
 mod bounds;
+mod chain;
+mod ideals;
 mod program;
 
-use super::bounds::Bound;
+use self::chain::{Chain, ChainSearch, Found};
+use self::ideals::IdealSearch;
+use super::bounds::{Bound, all_in_one_ns};
 use super::incumbent::Incumbent;
 use super::method::Method;
+use super::tuning::TUNING;
+use crate::bound_source::BoundSource;
 use crate::control::Control;
+use crate::heuristics;
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
 use crate::solver::SolverError;
 use crate::virtual_stages::VirtualStages;
+
+/// Rounds for which a search over chains takes no longer than the program.
+const FEW_ROUNDS: usize = 2;
 
 /// Solves a problem with virtual stages.
 ///
@@ -27,16 +37,23 @@ pub(super) fn solve(
 ) -> Result<Outcome, SolverError> {
     let mut incumbent = Incumbent::new(problem, control);
     if method != Method::Textbook {
-        raise_simple_bound(&mut incumbent, of);
+        prepare(&mut incumbent, of);
     }
-    let stopped_by = program::search(&mut incumbent, of, labels)?;
+    let mut stopped_by = StoppedBy::NoMethod;
+    let has_ideals = matches!(method, Method::Exact | Method::Ideals);
+    if has_ideals && !incumbent.is_over() {
+        stopped_by = by_ideals(&mut incumbent, of, method);
+    }
+    if method != Method::Ideals && !incumbent.is_over() && control.must_stop().is_none() {
+        stopped_by = program::search(&mut incumbent, of, labels)?;
+    }
     Ok(incumbent.finish(stopped_by))
 }
 
 /// Lower bounds alone.
 pub(super) fn bound(problem: &Problem, of: &VirtualStages, control: &Control) -> Outcome {
     let mut incumbent = Incumbent::new(problem, control);
-    raise_simple_bound(&mut incumbent, of);
+    raise_bounds(&mut incumbent, of);
     incumbent.finish(StoppedBy::Completed)
 }
 
@@ -46,7 +63,84 @@ pub(super) fn simple_bound(problem: &Problem, of: &VirtualStages) -> (Bound, u64
     (bound, problem.settings.whole_ns(bound.bottleneck_ns))
 }
 
-fn raise_simple_bound(incumbent: &mut Incumbent, of: &VirtualStages) {
-    let (bound, bound_ns) = simple_bound(incumbent.problem, of);
+/// Whether a search without a program knows the problem.
+pub(super) fn has_ideals(problem: &Problem, of: &VirtualStages) -> bool {
+    let control = Control::default();
+    let is_chain = |chain: &Chain| ChainSearch::new(chain, of, &control, 0).is_some();
+    of.devices <= ideals::MOST_DEVICES || Chain::of(problem).as_ref().is_some_and(is_chain)
+}
+
+/// Bounds and quick plans.
+fn prepare(incumbent: &mut Incumbent, of: &VirtualStages) {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let (bound, bound_ns) = simple_bound(problem, of);
     incumbent.raise(bound.source, bound_ns);
+    let must_stop = || control.must_stop().is_some();
+    for heuristic in heuristics::METHODS {
+        if incumbent.is_over() {
+            return;
+        }
+        if let Some(plan) = heuristic.plan(problem, control.seed, &must_stop) {
+            incumbent.offer(plan);
+        }
+    }
+    raise_bounds(incumbent, of);
+}
+
+fn raise_bounds(incumbent: &mut Incumbent, of: &VirtualStages) {
+    let problem = incumbent.problem;
+    let (bound, bound_ns) = simple_bound(problem, of);
+    incumbent.raise(bound.source, bound_ns);
+    let to_ns = incumbent.upper_ns.min(problem.work_ns());
+    if bound_ns < to_ns {
+        let room_ns = bounds::room(problem, of, [bound_ns, to_ns]);
+        incumbent.raise(BoundSource::RoomOfDevices, room_ns);
+    }
+}
+
+/// Searches without a program: over where a chain is cut, or else over ideals with the loads of devices.
+fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> StoppedBy {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let within = |steps: u64| if method == Method::Ideals { u64::MAX } else { steps };
+    let few = of.chunks() <= FEW_ROUNDS * of.devices;
+    let most_steps = if few {
+        u64::MAX
+    } else {
+        within(TUNING.steps_of_chunk_chains)
+    };
+    if let Some(chain) = Chain::of(problem)
+        && let Some(mut search) = ChainSearch::new(&chain, of, control, most_steps)
+    {
+        let source = BoundSource::ChainsOfChunks;
+        return halve(incumbent, source, &mut |period_ns| search.within(period_ns));
+    }
+    match IdealSearch::new(problem, of, control, within(TUNING.steps_of_chunk_ideals)) {
+        Some(mut search) => {
+            let source = BoundSource::IdealsAndLoads;
+            halve(incumbent, source, &mut |period_ns| search.within(period_ns))
+        }
+        None => StoppedBy::NoMethod,
+    }
+}
+
+/// Looks for better plans, half-way between bound and plan, until the two meet.
+fn halve(incumbent: &mut Incumbent, source: BoundSource, within: &mut dyn FnMut(u64) -> Found) -> StoppedBy {
+    while !incumbent.is_over() {
+        let limit_ns = match incumbent.has_plan() {
+            true => incumbent.lower_ns.midpoint(incumbent.target_ns()),
+            false => all_in_one_ns(incumbent.problem),
+        };
+        match within(limit_ns) {
+            Found::Plan(assignment) => {
+                // A plan within the limit is better.
+                if !incumbent.offer(assignment.into()) {
+                    return StoppedBy::NoMethod;
+                }
+            }
+            Found::Nothing if incumbent.has_plan() => incumbent.rule_out(source, limit_ns),
+            Found::Nothing => incumbent.exhausted(source),
+            Found::Stopped(stopped_by) => return stopped_by,
+        }
+    }
+    StoppedBy::Completed
 }

@@ -155,6 +155,56 @@ fn chains_agree_with_brute_force() {
     assert!(solved >= 2000, "only {solved} chains");
 }
 
+/// A chain whose middle layers repeat one or two, all tensors alike.
+fn repeated_spec(seed: u64) -> InstanceSpec {
+    let mut spec = virtual_spec(seed);
+    let scope = Scope {
+        layers: [5, 9],
+        chain: true,
+        mixed: false,
+        cuts: Some(Cuts::Tied),
+    };
+    spec.network = draw(format!("repeated-{seed}"), seed, scope).network;
+    let length = 1 + seed as usize % 2;
+    let layers = &mut spec.network.layers;
+    for i in 1 + length..layers.len() - 1 {
+        let (id, like) = (layers[i].id.clone(), layers[i - length].clone());
+        layers[i] = stagecut::spec::LayerSpec { id, ..like };
+    }
+    let bytes = spec.network.tensors.first().map(|tensor| tensor.bytes);
+    for tensor in &mut spec.network.tensors {
+        tensor.bytes = bytes.unwrap_or(tensor.bytes);
+    }
+    spec
+}
+
+/// The search over chains whose items repeat.
+#[test]
+fn repeated_items_agree_with_brute_force() {
+    let solved = (0..6000).into_par_iter().map(|seed| {
+        let chain = problem_of(&repeated_spec(seed)).filter(|(_, problem)| common::is_chain(problem));
+        let Some((instance, problem)) = chain else {
+            return 0;
+        };
+        let truth = brute_force::solve(&problem).map(|(_, ns)| problem.settings.ms(ns));
+        let plan = solve("ideals", &instance, &problem);
+        assert_eq!(plan.objective_ms, truth, "seed {seed}: {:?}", problem.settings);
+        let proved = match truth {
+            Some(_) => Status::Optimal,
+            None => Status::Infeasible,
+        };
+        assert_eq!(plan.status, proved, "seed {seed}");
+        assert_eq!(
+            check::check(&instance, &problem.settings, &plan),
+            [],
+            "seed {seed}"
+        );
+        1
+    });
+    let solved: usize = solved.sum();
+    assert!(solved >= 2000, "only {solved} chains");
+}
+
 /// No bound without search is above the optimum, and no heuristic below.
 #[test]
 fn bounds_and_heuristics_are_on_their_sides() {
@@ -378,6 +428,47 @@ fn interleaved_gpt3_is_proved() {
                 "{what}"
             );
         }
+    }
+}
+
+/// Embedding, 96 blocks of two kinds in turn, head.
+#[test]
+fn blocks_of_two_kinds_are_proved() {
+    let mut instance = Instance::builder("two kinds")
+        .layer("embedding", 1.0, 2.0)
+        .layer("head", 10.0, 20.0)
+        .devices("a100", 8, 80e9)
+        .link(300e9, 0.0);
+    let name = |block: usize| format!("b{block}");
+    for block in 0..96 {
+        let forward_ms = 20.0 + 7.0 * (block % 2) as f64;
+        let next = if block == 95 {
+            "head".into()
+        } else {
+            name(block + 1)
+        };
+        instance =
+            instance
+                .layer(name(block), forward_ms, 2.0 * forward_ms)
+                .tensor(name(block), [next], 50e6);
+    }
+    let instance = instance
+        .tensor("embedding", ["b0"], 50e6)
+        .build()
+        .expect("an instance");
+    for (virtual_stages, all_stages) in [(3, false), (3, true), (4, true)] {
+        let pipeline = stagecut::PipelineOptions {
+            stages: Some(8),
+            virtual_stages: Some(virtual_stages),
+            all_stages: Some(all_stages),
+            ..Default::default()
+        };
+        let options = stagecut::Options {
+            pipeline,
+            ..stagecut::Options::default()
+        };
+        let plan = stagecut::solve(&instance, &options).expect("a plan");
+        assert_eq!(plan.status, Status::Optimal, "{virtual_stages} chunks");
     }
 }
 

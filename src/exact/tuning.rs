@@ -245,6 +245,9 @@ tuning! {
 
     // virtual_stages/
 
+    /// Steps of the search over chains whose items repeat, before the others: seconds. 96 blocks of two kinds in turn, in 32 chunks, are not
+    /// proved with 2^27.
+    steps_of_repeated_chains: u64 = 1 << 29,
     /// Steps of the search over chains where devices have more than two chunks, before the program: seconds. Not measured.
     steps_of_chunk_chains: u64 = 1 << 26,
     /// Steps of the search over ideals and loads before the program, a second or so. Not measured.

@@ -70,6 +70,31 @@ impl<'a> Chain<'a> {
         })
     }
 
+    /// Items.
+    pub(super) fn items(&self) -> usize {
+        self.problem.items.len()
+    }
+
+    /// Work of the items between two cuts.
+    pub(super) fn work_ns(&self, from: usize, to: usize) -> u64 {
+        self.work_ns[to] - self.work_ns[from]
+    }
+
+    /// What each side pays at the cut before an item, to load, link in and link out.
+    pub(super) fn paid_ns(&self, cut: usize) -> [[u64; 3]; 2] {
+        self.paid_ns[cut]
+    }
+
+    /// Whether some transfer skips items, or goes to several.
+    pub(super) fn has_skips(&self) -> bool {
+        !self.skips.is_empty()
+    }
+
+    /// Whether every chunk must hold an item.
+    pub(super) fn all_stages(&self) -> bool {
+        self.problem.settings.all_stages
+    }
+
     /// What either side of any cut pays at least, where cuts cost load; `None` where some cut is free.
     pub(super) fn least_paid_ns(&self) -> Option<u64> {
         let cuts = &self.paid_ns[1..self.problem.items.len().max(1)];

@@ -5,9 +5,11 @@ mod bounds;
 mod chain;
 mod ideals;
 mod program;
+mod repeated;
 
 use self::chain::{Chain, ChainSearch, Found};
 use self::ideals::IdealSearch;
+use self::repeated::RepeatedSearch;
 use super::bounds::{Bound, all_in_one_ns};
 use super::incumbent::Incumbent;
 use super::method::Method;
@@ -108,8 +110,15 @@ fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> S
     } else {
         within(TUNING.steps_of_chunk_chains)
     };
-    if let Some(chain) = Chain::of(problem)
-        && let Some(mut search) = ChainSearch::new(&chain, of, control, most_steps)
+    let chain = Chain::of(problem);
+    if let Some(chain) = &chain {
+        by_repetition(incumbent, of, chain, within(TUNING.steps_of_repeated_chains));
+        if incumbent.is_over() {
+            return StoppedBy::Completed;
+        }
+    }
+    if let Some(chain) = &chain
+        && let Some(mut search) = ChainSearch::new(chain, of, control, most_steps)
     {
         let source = BoundSource::ChainsOfChunks;
         return halve(incumbent, source, &mut |period_ns| search.within(period_ns));
@@ -120,6 +129,24 @@ fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> S
             halve(incumbent, source, &mut |period_ns| search.within(period_ns))
         }
         None => StoppedBy::NoMethod,
+    }
+}
+
+/// Proves the least period of a chain whose items repeat, if memory has room for a plan of it; else it is a bound.
+fn by_repetition(incumbent: &mut Incumbent, of: &VirtualStages, chain: &Chain, most_steps: u64) {
+    let source = BoundSource::ChainsOfChunks;
+    let limit_ns = match incumbent.has_plan() {
+        true => incumbent.target_ns(),
+        false => all_in_one_ns(incumbent.problem),
+    };
+    let search = RepeatedSearch::new(chain, of, incumbent.control, most_steps);
+    match search.map(|mut search| search.best(limit_ns)) {
+        Some(Ok(Some((period_ns, plan)))) => {
+            incumbent.offer(plan.into());
+            incumbent.raise(source, period_ns);
+        }
+        Some(Ok(None)) => incumbent.exhausted(source),
+        Some(Err(_)) | None => (),
     }
 }
 

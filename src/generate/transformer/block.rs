@@ -1,6 +1,6 @@
 //! The shape of a transformer and the operators of its parts.
 
-use super::{Attention, Granularity, Mlp, Precision, Transformer};
+use super::{Attention, Granularity, Mlp, Precision, SPREAD, Transformer};
 
 /// An operator: its name, what it reads, FLOPs, bytes of its output, bytes of its parameters.
 pub(super) struct Operator {
@@ -136,9 +136,13 @@ impl Shape {
         let vocabulary = self
             .vocabulary
             .map_or_else(String::new, |words| format!(", vocabulary {words}"));
+        let spread = match asked.spread == SPREAD {
+            true => String::new(),
+            false => format!("times spread by {}, ", asked.spread),
+        };
         format!(
             "{source}{} blocks, hidden {}, heads {} on {}, feed-forward {} ({:?}){vocabulary}, sequence {}, micro-batch {}, \
-{:?}, {:?} attention, seed {}",
+{:?}, {:?} attention, {spread}seed {}",
             self.blocks,
             self.hidden,
             self.heads,

@@ -9,9 +9,6 @@ use super::block::{Operator, Shape};
 use super::modes::{Again, Pass, Pieces};
 use crate::spec::{LayerSpec, ModeSpec, TensorSpec};
 
-/// Work of equal operators differs by up to this factor, either way.
-const SPREAD: f64 = 0.1;
-
 /// A part of the model: its name, which its layers begin with, and its operators.
 type Part = (String, Vec<Operator>);
 
@@ -30,6 +27,8 @@ fn parts(shape: &Shape) -> Vec<Part> {
 
 /// A graph in the making.
 pub(super) struct Builder {
+    /// By up to which part operators differ from their work, either way.
+    spread: f64,
     rng: ChaCha8Rng,
     pub layers: Vec<LayerSpec>,
     pub tensors: Vec<TensorSpec>,
@@ -39,8 +38,9 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Nothing yet.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(spread: f64, seed: u64) -> Self {
         Self {
+            spread,
             rng: ChaCha8Rng::seed_from_u64(seed),
             layers: Vec::new(),
             tensors: Vec::new(),
@@ -151,7 +151,10 @@ impl Builder {
 
     /// How much longer than its work says an operator takes, at random.
     fn factor(&mut self) -> f64 {
-        self.rng.random_range(1.0 - SPREAD..1.0 + SPREAD)
+        match self.spread > 0.0 {
+            true => self.rng.random_range(1.0 - self.spread..1.0 + self.spread),
+            false => 1.0,
+        }
     }
 
     /// The output of a layer; it becomes a tensor with its first reader.

@@ -104,9 +104,26 @@ pub struct Transformer {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub stages: u32,
 
+    /// By up to which part operators take longer or shorter than their work says, at random; 0 for blocks that are all alike
+    #[arg(long, value_name = "PART", default_value_t = SPREAD, value_parser = spread)]
+    #[serde(deserialize_with = "read_spread")]
+    pub spread: f64,
+
     /// Seed of the spread of times
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+}
+
+/// By how much operators differ where nothing is said.
+const SPREAD: f64 = 0.1;
+
+fn spread(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
+    part.ok_or_else(|| "expected a part from 0 to less than 1, such as 0.1".into())
+}
+
+fn read_spread<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    spread(&f64::deserialize(from)?.to_string()).map_err(serde::de::Error::custom)
 }
 
 impl Default for Transformer {
@@ -129,6 +146,7 @@ impl Default for Transformer {
             sequence_parallel: false,
             granularity: Granularity::Operator,
             stages: 32,
+            spread: SPREAD,
             seed: 0,
         }
     }
@@ -214,7 +232,7 @@ const LINK_BYTES_PER_S: f64 = 300e9;
 /// Builds the instance.
 pub fn transformer(asked: &Transformer) -> InstanceSpec {
     let shape = Shape::of(asked);
-    let mut builder = Builder::new(asked.seed);
+    let mut builder = Builder::new(asked.spread, asked.seed);
     match asked.granularity {
         Granularity::Operator => builder.operators(&shape),
         Granularity::Block => builder.blocks(&shape),

@@ -15,7 +15,7 @@ def measure(stagecut, sizes):
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             instance = os.path.join(folder, "transformer.json")
-            subprocess.run([stagecut, "generate", "transformer", "--operators", str(size), "--attention", "materialised", "--output", instance], check=True)
+            subprocess.run([stagecut, "generate", "transformer", "--operators", str(size), "--attention", "materialised", "--spread", "0.1", "--output", instance], check=True)
             command = [stagecut, "solve", instance, "--stages", str(STAGES), "--time-limit", str(LIMIT_S), "--quiet", "--format", "json"]
             start = time.perf_counter()
             child = subprocess.Popen(command, stdout=subprocess.PIPE)

@@ -144,7 +144,7 @@ fn why(plan: &Plan) -> String {
 fn hint(plan: &Plan) -> Option<String> {
     let problem = &plan.problem;
     match (plan.status, plan.stopped_by) {
-        (Status::Optimal, _) => None,
+        (Status::Optimal, _) => virtual_stages::empty(plan),
         (Status::Infeasible, _) => {
             let limited = problem.memory_limit.is_some_and(|limit| limit.bytes().is_some());
             let all = problem.all_stages == Some(true);

@@ -22,6 +22,19 @@ pub(super) fn is_asked(plan: &Plan) -> bool {
     plan.problem.virtual_stages.is_some_and(|chunks| chunks > 1)
 }
 
+/// How to fill chunks, where some are empty.
+pub(super) fn empty(plan: &Plan) -> Option<String> {
+    let empty = plan
+        .stages
+        .iter()
+        .filter(|stage| stage.load_ms == 0.0 && stage.forward.is_empty());
+    let empty = Some(empty.count()).filter(|empty| *empty > 0 && is_asked(plan))?;
+    let chunks = count(plan.stages.len(), "chunk");
+    Some(format!(
+        "{empty} of {chunks} are empty; `--all-stages` fills each"
+    ))
+}
+
 /// The device of that name.
 pub(super) fn device(plan: &Plan, name: &[String]) -> Device {
     let ns = |ms: f64| ms_to_ns(ms).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! The shape of a transformer and the operators of its parts.
 
-use super::{Attention, Granularity, Mlp, Precision, SPREAD, Transformer};
+use super::{Attention, Granularity, Mlp, Precision, Transformer};
 
 /// An operator: its name, what it reads, FLOPs, bytes of its output, bytes of its parameters.
 pub(super) struct Operator {
@@ -136,7 +136,7 @@ impl Shape {
         let vocabulary = self
             .vocabulary
             .map_or_else(String::new, |words| format!(", vocabulary {words}"));
-        let spread = match asked.spread == SPREAD {
+        let spread = match asked.spread == 0.0 {
             true => String::new(),
             false => format!("times spread by {}, ", asked.spread),
         };

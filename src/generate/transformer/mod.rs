@@ -6,7 +6,7 @@
 //! (J. Ainslie et al., *GQA*, EMNLP 2023), and the MLP may be gated (N. Shazeer, *GLU variants improve transformer*, 2020).
 //!
 //! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes those of their
-//! outputs, twice, for writing and reading; both are spread by a seeded factor, so that no two operators are quite alike.
+//! outputs, twice, for writing and reading. Where asked, both are spread by a seeded factor, so that no two operators are quite alike.
 //!
 //! Layers have [modes](crate::modes) where there is more than one way to run them: the tensor degrees asked for, and what can be
 //! computed again. Attention is that of T. Dao et al., *FlashAttention*, NeurIPS 2022, unless its matrices are asked for.
@@ -104,8 +104,8 @@ pub struct Transformer {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub stages: u32,
 
-    /// By up to which part operators take longer or shorter than their work says, at random; 0 for blocks that are all alike
-    #[arg(long, value_name = "PART", default_value_t = SPREAD, value_parser = spread)]
+    /// By up to which part operators take longer or shorter than their work says, at random, such as 0.1
+    #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = spread)]
     #[serde(deserialize_with = "read_spread")]
     pub spread: f64,
 
@@ -113,9 +113,6 @@ pub struct Transformer {
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
-
-/// By how much operators differ where nothing is said.
-const SPREAD: f64 = 0.1;
 
 fn spread(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
@@ -146,7 +143,7 @@ impl Default for Transformer {
             sequence_parallel: false,
             granularity: Granularity::Operator,
             stages: 32,
-            spread: SPREAD,
+            spread: 0.0,
             seed: 0,
         }
     }

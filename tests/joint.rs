@@ -123,12 +123,14 @@ fn chunks_of(
     chunks.may_split = question.weight_share.is_some();
     match (question.room, problem.settings.memory_limit) {
         (None, Some(limit)) => {
-            take_memory(&mut chunks, &plan, instance).expect("a plan of the instance");
+            let taken = take_memory(&mut chunks, &plan, instance);
             let mut resident = vec![0; chunks.devices()];
             for (item, &stage) in problem.items.iter().zip(cut) {
                 resident[chunks.chunks[stage].device] += item.base_bytes;
             }
-            resident.iter().all(|&bytes| bytes <= limit).then_some(chunks)
+            let fits = resident.iter().all(|&bytes| bytes <= limit);
+            assert_eq!(taken.is_ok(), fits, "{taken:?}");
+            fits.then_some(chunks)
         }
         (room, _) => {
             chunks.room.iter_mut().for_each(|own| *own = room);

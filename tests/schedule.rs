@@ -341,3 +341,60 @@ fn questions_without_an_answer_are_refused() {
         );
     }
 }
+
+/// Two stages that each fit a device of their own may be too much for one, whatever is in flight.
+#[test]
+fn stages_of_one_device_hold_their_weights_together() {
+    let folder = Folder::new();
+    folder.write(
+        "net.toml",
+        r#"
+            network.layers = [
+                { id = "a", forward_ms = 1.0, backward_ms = 2.0, parameter_bytes = 10.0 },
+                { id = "b", forward_ms = 2.0, backward_ms = 2.0, parameter_bytes = 10.0 },
+            ]
+            network.tensors = [{ producer = "a", consumers = ["b"], bytes = 1000.0 }]
+            cluster.device_kinds = [{ name = "gpu", count = 2, memory_bytes = 50 }]
+            cluster.link.bandwidth_bytes_per_s = 1e9
+        "#,
+    );
+    folder.succeed(&["solve", "net.toml", "--output", "plan.json"]);
+    folder.write("order.csv", "0F0,1F0,1B0,0B0\n");
+    let on_one = [
+        "schedule",
+        "plan.json",
+        "--instance",
+        "net.toml",
+        "--devices",
+        "1",
+    ];
+    let asked: &[&[&str]] = &[
+        &["--micro-batches", "2"],
+        &["--objective", "peak"],
+        &["--objective", "period"],
+        &["--rule", "gpipe"],
+        &["--order", "order.csv"],
+    ];
+    for asked in asked {
+        let run = folder.run(&[&on_one[..], *asked].concat());
+        command::refused(&run, &["80 bytes", "device 0", "50 bytes"]);
+    }
+    folder.succeed(&[
+        "schedule",
+        "plan.json",
+        "--instance",
+        "net.toml",
+        "--micro-batches",
+        "2",
+    ]);
+    let export = [
+        "export",
+        "net.toml",
+        "plan.json",
+        "--to",
+        "torch",
+        "--order",
+        "order.csv",
+    ];
+    command::refused(&folder.run(&export), &["80 bytes", "50 bytes"]);
+}

@@ -1,11 +1,11 @@
 //! The order in which devices run the passes of a plan's stages, for frameworks that take one.
 
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::Plan;
 use crate::schedules::rules::{Rule, Shape};
-use crate::schedules::{Chunk, Chunks, Order, Phase, Placement, run, take_memory};
+use crate::schedules::{Chunk, Chunks, Order, Phase, Placement, knows_memory, run, take_memory};
 
 /// An order of operations that is one of a plan and can be run: its chunks are the stages, and each lies on the device whose line
 /// has its forward passes.
@@ -50,7 +50,9 @@ impl Ordered {
             may_split: true,
         };
         // Other plans have no bytes by stage: modes, separate cuts, workers that differ.
-        let _ = take_memory(&mut chunks, plan, instance);
+        if knows_memory(plan, instance).map_err(first)? {
+            take_memory(&mut chunks, plan, instance).map_err(first)?;
+        }
         let micro_batches = order.micro_batches();
         run(&chunks, &order, micro_batches).map_err(|fault| at_order(fault.kind()))?;
         refuse_other_devices(plan, &ranks).map_err(at_order)?;
@@ -86,6 +88,11 @@ impl Ordered {
         let is_even = self.ranks.len().is_multiple_of(self.devices());
         is_even && shape.and_then(|shape| rule.order(&shape)).as_ref() == Some(&self.order)
     }
+}
+
+/// The first fault; there is one at least.
+fn first(mut error: InputError) -> Fault {
+    error.faults.remove(0)
 }
 
 /// Other chunks or micro-batches than the plan's, and devices without a stage.

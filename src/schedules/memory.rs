@@ -16,11 +16,11 @@ use crate::settings::Settings;
 ///
 /// # Errors
 ///
-/// Plans whose stages hold something else: modes, separate cuts, workers that differ; and memory that is less than what is in flight.
+/// Plans whose stages hold something else: modes, separate cuts, workers that differ; memory that is less than what is in flight; and
+/// devices whose stages together hold more for good than they have, as where two stages of a plan share one.
 pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Result<(), InputError> {
     let settings = Settings::resolve(instance, &plan.problem)?;
-    let is_plain = settings.cuts == Cuts::Tied && !settings.heterogeneous;
-    if !is_plain || plan.stages.iter().any(|stage| stage.mode.is_some()) {
+    if !is_plain(plan, &settings) {
         return Err(fault(
             "a plan with modes, separate cuts or workers that differ",
             "tied cuts on equal workers; `--room` counts activations instead",
@@ -62,9 +62,37 @@ pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Res
     for (device, room) in chunks.room.iter_mut().enumerate() {
         *room = settings
             .memory_limit
-            .map(|limit| limit.saturating_sub(resident[device]));
+            .map(|limit| room_beside(device, resident[device], limit))
+            .transpose()?;
     }
     Ok(())
+}
+
+/// Whether [`take_memory`] knows what the stages of a plan hold.
+///
+/// # Errors
+///
+/// A problem of the plan that is none of the instance.
+pub fn knows_memory(plan: &Plan, instance: &Instance) -> Result<bool, InputError> {
+    Ok(is_plain(plan, &Settings::resolve(instance, &plan.problem)?))
+}
+
+fn is_plain(plan: &Plan, settings: &Settings) -> bool {
+    let has_modes = plan.stages.iter().any(|stage| stage.mode.is_some());
+    settings.cuts == Cuts::Tied && !settings.heterogeneous && !has_modes
+}
+
+/// What weights and their like leave of a device's memory.
+fn room_beside(device: usize, resident: u64, limit: u64) -> Result<u64, InputError> {
+    let kind = || FaultKind::Conflict {
+        found: format!("{resident} bytes that the stages of device {device} hold for good"),
+        expected: format!("at most the {limit} bytes of its memory"),
+        remedy: "take more devices, or a plan for fewer stages or more memory".into(),
+    };
+    limit.checked_sub(resident).ok_or_else(|| InputError {
+        path: None,
+        faults: vec![Fault::new("the plan", kind())],
+    })
 }
 
 /// What the layers of a chunk hold for good: its memory is that of a moment.

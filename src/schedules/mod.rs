@@ -20,7 +20,7 @@ pub use crate::schedule::rules;
 pub use crate::schedule::{Chunk, Chunks, Operation, Order, Phase, Placement};
 pub(crate) use from_plan::chunks_of_pipeline;
 pub use from_plan::{Moves, busy_link, chunks_of_plan};
-pub use memory::take_memory;
+pub use memory::{knows_memory, take_memory};
 pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Wait, run};
 pub use torch_csv::read_order;

@@ -5,74 +5,31 @@ mod command;
 mod common;
 #[path = "oracles/orders.rs"]
 mod orders;
+#[path = "common/together.rs"]
+mod together;
 
 use std::time::Duration;
 
 use command::{Folder, snapshots, solved};
 use common::draw::{Scope, draw};
 use common::problem_of;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use stagecut::best_schedule::answer::Open;
-use stagecut::bound_source::BoundSource;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::joint::{Found, Question, best, refusal};
-use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, Objective, Schedule};
-use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
+use stagecut::options::{Communication, Cuts};
+use stagecut::plan::Status;
 use stagecut::problem::{Assignment, Problem};
-use stagecut::schedules::{Chunks, Moves, Placement, chunks_of_plan, run, take_memory};
-use stagecut::spec::InstanceSpec;
+use stagecut::schedules::{Placement, run};
+use together::{chunks_of, question, spec};
 
 /// How many random problems are solved; `STAGECUT_JOINT` says another number.
 fn problems() -> u64 {
     let asked = std::env::var("STAGECUT_JOINT").ok();
     asked.map_or(300, |count| count.parse().expect("a number of problems"))
-}
-
-/// A small network to train, with or without transfers and memory; every third is a chain.
-fn spec(seed: u64) -> InstanceSpec {
-    let scope = Scope {
-        layers: [[2, 4], [3, 5], [2, 5]][seed as usize % 3],
-        chain: seed.is_multiple_of(3),
-        mixed: false,
-        cuts: Some(Cuts::Tied),
-    };
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut spec = draw(format!("joint-{seed}"), seed, scope);
-    spec.pipeline.mode = Some(Mode::Training);
-    spec.pipeline.objective = Some(Objective::Period);
-    spec.pipeline.schedule = Some(Schedule::OneFOneB);
-    spec.pipeline.stages = Some(6);
-    spec.pipeline.devices = Some(6);
-    spec.pipeline.memory_limit = Some(MemoryLimit::from(None));
-    if seed.is_multiple_of(4) {
-        let bytes = rng.random_range(10..=60);
-        spec.pipeline.memory_limit = Some(MemoryLimit::Bytes(bytes));
-        for layer in &mut spec.network.layers {
-            layer.stash_bytes = f64::from(rng.random_range(0..=10u8));
-            layer.parameter_bytes = f64::from(rng.random_range(0..=2u8));
-        }
-    }
-    spec
-}
-
-fn question(random: &mut impl Rng, problem: &Problem) -> Question {
-    let virtual_stages = 1 + usize::from(random.random_range(0..3) == 0);
-    let room = random.random_range(0..3) == 0 && problem.settings.memory_limit.is_none();
-    Question {
-        devices: random.random_range(1..=3),
-        virtual_stages,
-        placement: if random.random() {
-            Placement::V
-        } else {
-            Placement::Loop
-        },
-        micro_batches: random.random_range(1..=3),
-        weight_share: [None, Some(0.5), Some(0.37)][random.random_range(0..3)],
-        room: room.then(|| random.random_range(1..=4)),
-    }
 }
 
 /// All cuts into so many stages, none of them empty.
@@ -96,47 +53,6 @@ fn cuts(problem: &Problem, stages: usize) -> Vec<Assignment> {
     all.filter(keeps_order)
         .filter(|cut| (0..stages).all(|stage| cut.contains(&stage)))
         .collect()
-}
-
-/// The chunks of a cut by way of its plan; `None` where weights leave no room.
-fn chunks_of(
-    instance: &Instance,
-    problem: &Problem,
-    question: &Question,
-    cut: &Assignment,
-) -> Option<Chunks> {
-    let outcome = Outcome {
-        allocation: Some(cut.clone().into()),
-        bound_ns: 0,
-        bound_source: BoundSource::None,
-        stopped_by: StoppedBy::Completed,
-        statistics: Statistics::default(),
-    };
-    let plan = Plan::new(instance, problem, "other", outcome);
-    let moves = Moves {
-        devices: Some(plan.stages.len() / question.virtual_stages),
-        placement: question.placement,
-        weight_share: question.weight_share,
-    };
-    let mut chunks = chunks_of_plan(&plan, &moves).expect("a plan for training");
-    // What a plan says of gradients of weights is no part of the question: without a share backward passes are whole.
-    chunks.may_split = question.weight_share.is_some();
-    match (question.room, problem.settings.memory_limit) {
-        (None, Some(limit)) => {
-            let taken = take_memory(&mut chunks, &plan, instance);
-            let mut resident = vec![0; chunks.devices()];
-            for (item, &stage) in problem.items.iter().zip(cut) {
-                resident[chunks.chunks[stage].device] += item.base_bytes;
-            }
-            let fits = resident.iter().all(|&bytes| bytes <= limit);
-            assert_eq!(taken.is_ok(), fits, "{taken:?}");
-            fits.then_some(chunks)
-        }
-        (room, _) => {
-            chunks.room.iter_mut().for_each(|own| *own = room);
-            Some(chunks)
-        }
-    }
 }
 
 /// The shortest iteration of all cuts and orders, if they are few; `u64::MAX` where none fits.
@@ -182,7 +98,7 @@ fn small_problems_are_as_short_as_any_cut_and_order() {
     let (mut compared, mut proved) = (0, 0);
     // Seed 1004 has stashes of backward operators.
     for seed in std::iter::once(1004).chain(0..) {
-        let Some((instance, problem)) = problem_of(&spec(seed)) else {
+        let Some((instance, problem)) = problem_of(&spec(seed, layers(seed))) else {
             continue;
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -230,7 +146,7 @@ fn broken_off_searches_keep_their_bounds() {
             cuts: Some(Cuts::Tied),
         };
         let mut spec = draw(format!("joint-{seed}"), seed, scope);
-        spec.pipeline = self::spec(1).pipeline;
+        spec.pipeline = together::spec(1, [2, 4]).pipeline;
         spec.pipeline.communication =
             Some([Communication::Overlapped, Communication::Blocking][seed as usize % 2]);
         let Some((instance, problem)) = problem_of(&spec) else {
@@ -264,6 +180,11 @@ fn broken_off_searches_keep_their_bounds() {
             );
         }
     }
+}
+
+/// How many layers networks have of which all cuts and orders are tried.
+fn layers(seed: u64) -> [usize; 2] {
+    [[2, 4], [3, 5], [2, 5]][seed as usize % 3]
 }
 
 fn json(text: &str) -> Value {

@@ -6,14 +6,13 @@ mod question;
 mod relaxation;
 mod search;
 mod simple;
+mod starts;
 
 use std::time::{Duration, Instant};
 
 use crate::best_schedule::answer::Open;
 use crate::best_schedule::iteration;
 use crate::control::Control;
-use crate::cost::without_empty_stages;
-use crate::exact;
 use crate::options::{Cuts, WorkerMode};
 use crate::plan::{Status, StoppedBy};
 use crate::problem::{Assignment, Problem};
@@ -23,7 +22,7 @@ use crate::settings::Settings;
 pub use question::Question;
 use relaxation::Relaxation;
 
-/// The part of the time that is left which the plans to start from may take, each, and the order of one cut.
+/// The part of the time that is left which the order of one cut may take.
 const SHARE: f64 = 0.15;
 /// The part of the time after which better cuts are no longer looked for by moves: the rest goes into the proof.
 const SHARE_OF_MOVES: f64 = 0.6;
@@ -68,7 +67,7 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
 /// objective and its schedule do not matter.
 pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
     let mut state = State::new(problem, question, control);
-    let period_ns = state.start(labels);
+    let period_ns = starts::start(&mut state, labels);
     state.improve();
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
@@ -130,36 +129,6 @@ impl<'a> State<'a> {
             gap: 0.0,
             ..self.control.elsewhere()
         }
-    }
-
-    /// Takes cuts of the exact engine: of least period, and of the shortest iteration under the problem's own schedule. Returns what the
-    /// period says of every cut and order.
-    fn start(&mut self, labels: &[String]) -> u64 {
-        let all = self.question.devices * self.question.virtual_stages;
-        let mut bound_ns = 0;
-        if self.question.is_plain() {
-            let period = self.question.at_most(self.problem, self.question.devices);
-            let outcome = self.take(&period, labels);
-            // Links are never what an order waits for, and so no more than work counts where there are some.
-            let bounds = outcome.filter(|_| !period.settings.communication.has_links());
-            bound_ns = bounds.map_or(0, |period_ns| self.question.micro_batches as u64 * period_ns);
-            self.take(&self.question.for_the_iteration(&period), labels);
-        }
-        let has_all = self.best.as_ref().is_some_and(|best| best.chunks.len() == all);
-        if !has_all && all <= self.problem.items.len() {
-            self.take(&self.question.exactly(self.problem, all), labels);
-        }
-        bound_ns
-    }
-
-    /// Takes the cut that is best for another problem of the same items; returns its bound, if that says anything.
-    fn take(&mut self, guide: &Problem, labels: &[String]) -> Option<u64> {
-        // A solver that breaks down does no harm: these are no more than starts.
-        let outcome = exact::solve(guide, exact::Method::Exact, labels, &self.within(SHARE)).ok()?;
-        if let Some(plan) = outcome.allocation {
-            self.look_at(without_empty_stages(&plan.assignment).0);
-        }
-        Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
     }
 
     /// Looks for the best order of a cut with some of the time, and takes both if that is better. Returns what is proved of the order, and

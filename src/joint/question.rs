@@ -70,11 +70,12 @@ impl Question {
         guide
     }
 
-    /// The same with an iteration as its objective.
-    pub(super) fn for_the_iteration(&self, guide: &Problem) -> Problem {
-        let mut guide = guide.clone();
-        guide.settings.objective = Objective::Iteration;
-        guide
+    /// Whether cuts into so many stages, none of them empty, are cuts of the problem.
+    pub(super) fn can_have(&self, problem: &Problem, stages: usize) -> bool {
+        match self.is_plain() && !problem.settings.all_stages {
+            true => stages <= self.devices,
+            false => stages == self.devices * self.virtual_stages,
+        }
     }
 
     /// The chunks of a cut without empty stages, and the room of the devices; `None` where some device has none for its weights.

@@ -2,9 +2,10 @@
 
 use super::{Item, Pair, Problem, apart, plus, summed};
 use crate::network::{Times, contract};
-use crate::options::{Communication, Objective, WorkerMode};
+use crate::options::{Communication, Objective, Placement, Schedule, WorkerMode};
 use crate::passes::TransferCosts;
 use crate::settings::Settings;
+use crate::virtual_stages::VirtualStages;
 use crate::workers::Choice;
 
 impl Problem {
@@ -99,6 +100,27 @@ impl Problem {
             stages,
             workers: None,
             ..self.clone()
+        }
+    }
+
+    /// The same items for devices of several chunks each, all of which hold something, with the period as its objective and no limit of memory.
+    /// It knows how many micro-batches there are.
+    pub fn chunked(&self, devices: usize, virtual_stages: usize, placement: Placement) -> Self {
+        let alone = self.homogeneous(devices * virtual_stages, None);
+        let settings = Settings {
+            objective: Objective::Period,
+            // What devices hold does not matter without a limit, and this schedule is for chunks however they lie.
+            schedule: Schedule::Gpipe,
+            stages: devices,
+            all_stages: true,
+            virtual_stages,
+            placement,
+            ..alone.settings.clone()
+        };
+        Self {
+            virtual_stages: VirtualStages::of(&settings),
+            settings,
+            ..alone
         }
     }
 

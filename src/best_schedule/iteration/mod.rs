@@ -109,6 +109,23 @@ pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option
     Some(tasks.order(&best.lists))
 }
 
+/// The order of the best published rule that is for such chunks and has room there, and its iteration in ns; one micro-batch after the other where
+/// that is shorter, or no rule is. `None` where devices have no room. Time O(operations) for each rule.
+pub fn by_rules(chunks: &Chunks, micro_batches: usize) -> Option<(Order, u64)> {
+    if !has_room(chunks) {
+        return None;
+    }
+    let tasks = Tasks::new(chunks, micro_batches);
+    let mut best = Best::new(&tasks);
+    for (_, order) in orders_of_rules(chunks, micro_batches) {
+        tasks
+            .lists(&order)
+            .into_iter()
+            .for_each(|lists| best.offer(lists));
+    }
+    Some((tasks.order(&best.lists), best.makespan_ns))
+}
+
 /// What the published rules take that are for such chunks.
 pub fn rules_on(chunks: &Chunks, micro_batches: usize) -> Vec<OfRule> {
     let tasks = Tasks::new(chunks, micro_batches);
@@ -186,25 +203,32 @@ impl<'a> Best<'a> {
     }
 }
 
-/// Runs every rule that is for such pipelines. Where backward passes may be split, those that a rule leaves whole are.
+/// Runs every rule that is for such pipelines.
 fn rules(chunks: &Chunks, micro_batches: usize, best: &mut Best) -> Vec<OfRule> {
+    let ran = orders_of_rules(chunks, micro_batches)
+        .into_iter()
+        .map(|(name, order)| {
+            let iteration = crate::schedules::run(chunks, &order, micro_batches);
+            best.tasks
+                .lists(&order)
+                .into_iter()
+                .for_each(|lists| best.offer(lists));
+            OfRule {
+                name,
+                iteration_ns: iteration.ok().map(|ran| ran.makespan_ns),
+            }
+        });
+    ran.collect()
+}
+
+/// The orders of all rules that are for such pipelines. Where backward passes may be split, those that a rule leaves whole are.
+fn orders_of_rules(chunks: &Chunks, micro_batches: usize) -> Vec<(&'static str, Order)> {
     let Some(shape) = Shape::of(chunks, micro_batches) else {
         return Vec::new();
     };
     let may = RULES.iter().filter(|rule| chunks.may_split || !rule.splits);
-    let orders = may.filter_map(|rule| Some((rule.name, rule.order(&shape)?)));
-    let ran = orders.map(|(name, order)| {
-        let iteration = crate::schedules::run(chunks, &order, micro_batches);
-        best.tasks
-            .lists(&order)
-            .into_iter()
-            .for_each(|lists| best.offer(lists));
-        OfRule {
-            name,
-            iteration_ns: iteration.ok().map(|ran| ran.makespan_ns),
-        }
-    });
-    ran.collect()
+    may.filter_map(|rule| Some((rule.name, rule.order(&shape)?)))
+        .collect()
 }
 
 /// Tastes of lists: from depth first to breadth first, with gradients of weights early and late.

@@ -94,12 +94,23 @@ impl Tasks {
     pub(super) fn lists(&self, order: &Order) -> Option<Lists> {
         let is_split = self.kinds.iter().any(|kind| kind.phase == Phase::WeightGradient);
         let order = if is_split { order.split() } else { order.clone() };
-        let position = |operation: &Operation| {
-            let of = |kind: &Kind| (kind.chunk, kind.phase) == (operation.chunk, operation.phase);
-            self.kinds.iter().position(of)
-        };
+        let position = |operation: &Operation| self.kind_of(*operation);
         let devices = order.devices.iter();
         devices.map(|list| list.iter().map(position).collect()).collect()
+    }
+
+    /// Where the kind of an operation stands: forward passes in the order of chunks, then the others, each from the last chunk on.
+    fn kind_of(&self, operation: Operation) -> Option<usize> {
+        let is_split = self.kinds.last()?.phase == Phase::WeightGradient;
+        let chunks = self.kinds.len() / if is_split { 3 } else { 2 };
+        let turned = || chunks.checked_sub(1 + operation.chunk);
+        let at = match operation.phase {
+            Phase::Forward => operation.chunk,
+            Phase::Backward | Phase::InputGradient => chunks + turned()?,
+            Phase::WeightGradient => 2 * chunks + turned()?,
+        };
+        let is_there = |kind: &Kind| (kind.chunk, kind.phase) == (operation.chunk, operation.phase);
+        self.kinds.get(at).is_some_and(is_there).then_some(at)
     }
 
     /// The order of lists.

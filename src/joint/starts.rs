@@ -1,0 +1,147 @@
+//! Cuts to start from, each with every published rule.
+//!
+//! What is found is no worse than any rule on any of these cuts. So the quick ones, and the rules on all of them, come before any search and
+//! whatever the limit: they are bounded in work. Cuts that are the best for something else take a search each, which has a share of the limit but
+//! may take [`LEAST_OF_A_GUIDE`].
+
+use std::time::{Duration, Instant};
+
+use super::{Candidate, NO_LIMIT, State};
+use crate::best_schedule::iteration;
+use crate::control::Control;
+use crate::cost::without_empty_stages;
+use crate::exact;
+use crate::heuristics::{Effort, METHODS};
+use crate::options::{Objective, Schedule};
+use crate::problem::{Assignment, Problem};
+use crate::settings::Settings;
+
+/// The part of the time that is left which the search for a cut to start from may take.
+const SHARE_OF_A_GUIDE: f64 = 0.1;
+/// What it may take in any case: enough for most networks, so that a short limit does not lose them.
+const LEAST_OF_A_GUIDE: Duration = Duration::from_millis(500);
+/// How many of the starts get their best orders, those with the best rules first.
+const SEARCHED: usize = 2;
+
+/// A cut to start from, and the best rule's iteration of it in ns.
+struct Start {
+    cut: Assignment,
+    of_rules_ns: u64,
+}
+
+/// Takes all starts, and looks for the best orders of the best. Returns what the period says of every cut and order, in ns.
+pub(super) fn start(state: &mut State, labels: &[String]) -> u64 {
+    let mut starts = Vec::new();
+    let guides = guides(state);
+    for guide in &guides {
+        take_quick(state, guide, &mut starts);
+    }
+    let mut period_ns = 0;
+    for guide in &guides {
+        let bound_ns = take_best(state, guide, labels, &mut starts);
+        if state.question.is_plain() && guide.settings.objective == Objective::Period {
+            // Links are never what an order waits for, and so no more than work counts where there are some.
+            let counts = !guide.settings.communication.has_links();
+            let bound_ns =
+                bound_ns.filter(|_| counts && guide.settings.all_stages == state.problem.settings.all_stages);
+            period_ns = period_ns.max(bound_ns.map_or(0, |ns| state.question.micro_batches as u64 * ns));
+        }
+    }
+    starts.sort_by_key(|start| start.of_rules_ns);
+    for start in starts.into_iter().take(SEARCHED) {
+        state.look_at(start.cut);
+    }
+    period_ns
+}
+
+/// Problems of the same items whose best cuts are good for some order: the period, with devices to spare and without, the period of devices that
+/// hold several chunks, and an iteration under each schedule that has one.
+fn guides(state: &State) -> Vec<Problem> {
+    let (problem, question) = (state.problem, state.question);
+    let all = question.devices * question.virtual_stages;
+    let mut guides = Vec::new();
+    if question.is_plain() {
+        let period = question.at_most(problem, question.devices);
+        let iteration = |schedule| under(&period, schedule);
+        guides.extend([Schedule::OneFOneB, Schedule::Gpipe].map(iteration));
+        guides.insert(0, period);
+    }
+    if all <= problem.items.len() {
+        let exactly = question.exactly(problem, all);
+        let chunked = exactly.chunked(question.devices, question.virtual_stages, question.placement);
+        guides.push(exactly);
+        if !question.is_plain() {
+            guides.push(chunked);
+        }
+    }
+    guides
+}
+
+/// The same with an iteration under a schedule as its objective.
+fn under(guide: &Problem, schedule: Schedule) -> Problem {
+    let settings = Settings {
+        objective: Objective::Iteration,
+        schedule,
+        ..guide.settings.clone()
+    };
+    let mut guide = guide.clone();
+    guide.settings = settings;
+    guide
+}
+
+/// Takes the plans of quick heuristics, even cuts among them.
+fn take_quick(state: &mut State, guide: &Problem, starts: &mut Vec<Start>) {
+    let control = state.control;
+    let must_stop = || control.is_interrupted();
+    for heuristic in METHODS.iter().filter(|method| method.effort == Effort::Quick) {
+        if let Some(plan) = heuristic.plan(guide, control.seed, &must_stop) {
+            take(state, &plan.assignment, starts);
+        }
+    }
+}
+
+/// Takes the plan of the exact engine; returns its bound, if that says anything.
+fn take_best(state: &mut State, guide: &Problem, labels: &[String], starts: &mut Vec<Start>) -> Option<u64> {
+    let left = state.control.remaining().unwrap_or(NO_LIMIT);
+    let within = Control {
+        started: Instant::now(),
+        time_limit: Some(left.mul_f64(SHARE_OF_A_GUIDE).max(LEAST_OF_A_GUIDE)),
+        gap: 0.0,
+        ..state.control.elsewhere()
+    };
+    // A solver that breaks down does no harm: these are no more than starts.
+    let outcome = exact::solve(guide, exact::Method::Exact, labels, &within).ok()?;
+    if let Some(plan) = outcome.allocation {
+        take(state, &plan.assignment, starts);
+    }
+    Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
+}
+
+/// Runs every rule on a cut.
+fn take(state: &mut State, cut: &Assignment, starts: &mut Vec<Start>) {
+    let cut = without_empty_stages(cut).0;
+    let stages = cut.iter().max().map_or(0, |last| last + 1);
+    let is_known = starts.iter().any(|start| start.cut == cut);
+    if is_known || !state.question.can_have(state.problem, stages) {
+        return;
+    }
+    let Some(chunks) = state.question.chunks(state.problem, &cut) else {
+        return;
+    };
+    state.cuts += 1;
+    let Some((order, iteration_ns)) = iteration::by_rules(&chunks, state.question.micro_batches) else {
+        return;
+    };
+    starts.push(Start {
+        cut: cut.clone(),
+        of_rules_ns: iteration_ns,
+    });
+    if iteration_ns < state.best_ns() {
+        state.best = Some(Candidate {
+            cut,
+            chunks,
+            order,
+            iteration_ns,
+        });
+    }
+}

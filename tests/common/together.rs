@@ -1,0 +1,100 @@
+//! Problems of cut and order together, and the chunks of a cut by way of its plan.
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stagecut::bound_source::BoundSource;
+use stagecut::instance::Instance;
+use stagecut::joint::Question;
+use stagecut::options::{Cuts, MemoryLimit, Mode, Objective, Schedule};
+use stagecut::plan::{Outcome, Plan, Statistics, StoppedBy};
+use stagecut::problem::{Assignment, Problem};
+use stagecut::schedules::{Chunks, Moves, Placement, chunks_of_plan, take_memory};
+use stagecut::spec::InstanceSpec;
+
+use crate::common::draw::{Scope, draw};
+
+/// A small network to train of so many layers, with or without transfers and memory; every third is a chain.
+pub fn spec(seed: u64, layers: [usize; 2]) -> InstanceSpec {
+    let scope = Scope {
+        layers,
+        chain: seed.is_multiple_of(3),
+        mixed: false,
+        cuts: Some(Cuts::Tied),
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut spec = draw(format!("joint-{seed}"), seed, scope);
+    spec.pipeline.mode = Some(Mode::Training);
+    spec.pipeline.objective = Some(Objective::Period);
+    spec.pipeline.schedule = Some(Schedule::OneFOneB);
+    spec.pipeline.stages = Some(6);
+    spec.pipeline.devices = Some(6);
+    spec.pipeline.memory_limit = Some(MemoryLimit::from(None));
+    if seed.is_multiple_of(4) {
+        let bytes = rng.random_range(10..=60);
+        spec.pipeline.memory_limit = Some(MemoryLimit::Bytes(bytes));
+        for layer in &mut spec.network.layers {
+            layer.stash_bytes = f64::from(rng.random_range(0..=10u8));
+            layer.parameter_bytes = f64::from(rng.random_range(0..=2u8));
+        }
+    }
+    spec
+}
+
+/// What is asked of it, at random.
+pub fn question(random: &mut impl Rng, problem: &Problem) -> Question {
+    let virtual_stages = 1 + usize::from(random.random_range(0..3) == 0);
+    let room = random.random_range(0..3) == 0 && problem.settings.memory_limit.is_none();
+    Question {
+        devices: random.random_range(1..=3),
+        virtual_stages,
+        placement: if random.random() {
+            Placement::V
+        } else {
+            Placement::Loop
+        },
+        micro_batches: random.random_range(1..=3),
+        weight_share: [None, Some(0.5), Some(0.37)][random.random_range(0..3)],
+        room: room.then(|| random.random_range(1..=4)),
+    }
+}
+
+/// The chunks of a cut by way of its plan; `None` where weights leave no room.
+pub fn chunks_of(
+    instance: &Instance,
+    problem: &Problem,
+    question: &Question,
+    cut: &Assignment,
+) -> Option<Chunks> {
+    let outcome = Outcome {
+        allocation: Some(cut.clone().into()),
+        bound_ns: 0,
+        bound_source: BoundSource::None,
+        stopped_by: StoppedBy::Completed,
+        statistics: Statistics::default(),
+    };
+    let plan = Plan::new(instance, problem, "other", outcome);
+    let moves = Moves {
+        devices: Some(plan.stages.len() / question.virtual_stages),
+        placement: question.placement,
+        weight_share: question.weight_share,
+    };
+    let mut chunks = chunks_of_plan(&plan, &moves).expect("a plan for training");
+    // What a plan says of gradients of weights is no part of the question: without a share backward passes are whole.
+    chunks.may_split = question.weight_share.is_some();
+    match (question.room, problem.settings.memory_limit) {
+        (None, Some(limit)) => {
+            let taken = take_memory(&mut chunks, &plan, instance);
+            let mut resident = vec![0; chunks.devices()];
+            for (item, &stage) in problem.items.iter().zip(cut) {
+                resident[chunks.chunks[stage].device] += item.base_bytes;
+            }
+            let fits = resident.iter().all(|&bytes| bytes <= limit);
+            assert_eq!(taken.is_ok(), fits, "{taken:?}");
+            fits.then_some(chunks)
+        }
+        (room, _) => {
+            chunks.room.iter_mut().for_each(|own| *own = room);
+            Some(chunks)
+        }
+    }
+}

@@ -3,7 +3,8 @@
 //! Searches look at the clock in their loops, but what they call does not always: HiGHS factorises, cuts and presolves for
 //! seconds, and a program of a million rows takes as long to build. So a search runs on a thread of its own and shows what it
 //! [knows](Known). When its time is up, it has a moment to end by itself; then whoever waits takes the plan and the bound that
-//! it has shown last, and leaves it. A search that is left ends at its next look at the clock, or with the process.
+//! it has shown last, and leaves it. A search that is left ends at its next look at the clock, or with the process
+//! (`solver::exit`).
 //!
 //! On a thread of rayon's pool a search runs where it is asked for: it may need the pool itself, and workers that wait for
 //! it would leave it none.

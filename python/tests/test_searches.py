@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import HARD
@@ -97,3 +98,28 @@ def test_a_limit_without_a_plan(hard):
     with pytest.raises(stagecut.NoPlan) as raised:
         stagecut.solve(hard, method="textbook", time_limit=0.0, **HARD["options"])
     assert raised.value.plan.status == "unknown" and "more time" in str(raised.value)
+
+
+ENDS = """
+import sys, threading, stagecut
+from conftest import HARD
+hard = stagecut.generate(HARD["family"], **HARD["parameters"])
+options = {**HARD["options"], "method": sys.argv[1]}
+search = threading.Thread(target=stagecut.solve, args=(hard,), kwargs=options, daemon=True)
+search.start()
+try:
+    print(stagecut.solve(hard, time_limit=0.3, **options).stopped_by)
+except stagecut.NoPlan as nothing:
+    print(nothing.plan.stopped_by)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("method", ["exact", "milp", "textbook"])
+def test_a_process_ends_while_searches_run(method):
+    """One search is left at its time limit, another runs on a thread that nobody joins."""
+    for _ in range(4):
+        script = subprocess.run(
+            [sys.executable, "-c", ENDS, method], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60
+        )
+        assert (script.returncode, script.stdout, script.stderr) == (7, "time-limit\n", "")

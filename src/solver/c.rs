@@ -1,8 +1,10 @@
-//! HiGHS's C interface, where the `highs` crate hides it: names, model files, callbacks. The only unsafe code.
+//! HiGHS's C interface, where the `highs` crate hides it: names, model files, callbacks, the end of the process.
+//! The only unsafe code.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use highs::Model;
 use highs_sys::{
@@ -114,4 +116,77 @@ pub(super) fn int64_info(model: &highs::SolvedModel, key: &CStr) -> Option<i64> 
     // SAFETY: reading info changes nothing in the model; key and value outlive the call.
     let status = unsafe { highs_sys::Highs_getInt64InfoValue(model.as_ptr(), key.as_ptr(), &mut value) };
     (status != STATUS_ERROR).then_some(value)
+}
+
+/// Has HiGHS make the static objects that it makes when it first needs them: to choose a solver, and to solve.
+pub(super) fn make_statics() {
+    // SAFETY: the model is used here alone, and destroyed once; the strings outlive their calls.
+    unsafe {
+        let model = highs_sys::Highs_create();
+        highs_sys::Highs_setBoolOptionValue(model, c"output_flag".as_ptr(), 0);
+        highs_sys::Highs_setIntOptionValue(model, c"threads".as_ptr(), 1);
+        highs_sys::Highs_setStringOptionValue(model, c"solver".as_ptr(), c"choose".as_ptr());
+        highs_sys::Highs_run(model);
+        highs_sys::Highs_destroy(model);
+    }
+}
+
+/// Called when the process ends; returns whether its destructors may run.
+type MayEnd = fn() -> bool;
+
+/// What is asked at the end.
+static MAY_END: OnceLock<MayEnd> = OnceLock::new();
+
+/// Asks `may_end` when the process calls `exit`, before the destructors of what has been made by now. Where they may
+/// not run, the process ends without them. One question a process: the first.
+pub(super) fn at_exit(may_end: MayEnd) {
+    if MAY_END.set(may_end).is_ok() {
+        exit_handler::register();
+    }
+}
+
+/// Where the handler is told the exit code.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod exit_handler {
+    use std::ffi::{c_int, c_void};
+
+    unsafe extern "C" {
+        fn on_exit(handler: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
+        fn fflush(file: *mut c_void) -> c_int;
+        fn _exit(code: c_int) -> !;
+    }
+
+    pub(super) fn register() {
+        // SAFETY: the handler takes what `on_exit` gives, and needs no data. Without memory for it the end is as before.
+        unsafe { on_exit(handle, std::ptr::null_mut()) };
+    }
+
+    extern "C" fn handle(code: c_int, _data: *mut c_void) {
+        if super::MAY_END.get().is_some_and(|may_end| !may_end()) {
+            // SAFETY: null means all files; the process ends here.
+            unsafe {
+                fflush(std::ptr::null_mut());
+                _exit(code);
+            }
+        }
+    }
+}
+
+/// Elsewhere nobody says with which code the process ends, so it waits for as long as it takes.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod exit_handler {
+    use std::ffi::c_int;
+
+    unsafe extern "C" {
+        fn atexit(handler: extern "C" fn()) -> c_int;
+    }
+
+    pub(super) fn register() {
+        // SAFETY: the handler takes nothing. Without memory for it the end is as before.
+        unsafe { atexit(handle) };
+    }
+
+    extern "C" fn handle() {
+        while super::MAY_END.get().is_some_and(|may_end| !may_end()) {}
+    }
 }

@@ -4,6 +4,7 @@
 //! that HiGHS keeps reliably, and the best bound is read whatever the status.
 
 mod c;
+mod exit;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use good_lp::{IntoAffineExpression, SolverModel, solvers};
 use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
 
 pub(crate) use self::c::Report;
+use self::exit::Inside;
 use crate::control::Control;
 use crate::formulations::Program;
 use crate::plan::StoppedBy;
@@ -82,6 +84,7 @@ pub fn solve(
         most_nodes,
         control,
     };
+    let _inside = Inside::enter();
     solve_within(program.clone(), true, &limits, watch)
         .or_else(|_| solve_within(program, false, &limits, watch))
 }
@@ -101,6 +104,7 @@ pub fn solve_as_it_is(
         most_nodes: None,
         control,
     };
+    let _inside = Inside::enter();
     solve_within(program, false, &limits, watch)
 }
 
@@ -178,7 +182,7 @@ fn solve_within(
             dual_bound: report.dual_bound + constant,
         });
         shifted.into_iter().for_each(watch);
-        control.must_stop().is_some()
+        control.must_stop().is_some() || exit::must_leave()
     };
     let solved = c::watched(model, &mut watcher, |model| model.try_solve());
     let solved = solved.map_err(|status| SolverError {
@@ -212,6 +216,7 @@ pub(crate) fn write(program: Program, title: &str, path: &Path) -> Result<(), So
         .map(|name| allowed(name))
         .collect();
     let rows: Vec<String> = program.row_names().iter().map(|name| allowed(name)).collect();
+    let _inside = Inside::enter();
     let mut model = build(program)?;
     c::set_names(&mut model, title, &columns, &rows);
     match c::write(&mut model, path) {

@@ -88,6 +88,18 @@ switches! {
     modal_ahead,
     /// With modes: stages that no better plan can have are left out of later passes.
     modal_windows,
+    /// With virtual stages: what rooms of devices prove, counted in sizes.
+    device_room,
+    /// With virtual stages: what devices can hold of a chain in few runs.
+    device_runs,
+    /// With virtual stages: the exchange between devices, from the best quick plan.
+    chunk_exchange,
+    /// With virtual stages: the search over chains whose items repeat.
+    repeated_chunks,
+    /// With virtual stages: the search over where each round of a chain has come to.
+    chunk_chains,
+    /// With virtual stages: the search over ideals and loads.
+    chunk_ideals,
 }
 
 impl Default for Switches {

@@ -22,6 +22,7 @@ use stagecut::schedules::rules::{RULES, Shape};
 use stagecut::schedules::{Chunk, Chunks, run};
 use stagecut::settings::Settings;
 use stagecut::spec::InstanceSpec;
+use stagecut::switches::Switches;
 
 /// The most assignments that brute force looks at.
 const MOST_ASSIGNMENTS: f64 = 3e5;
@@ -128,6 +129,48 @@ fn exact_agrees_with_brute_force() {
     assert!(solved >= 2000, "only {solved} valid problems");
 }
 
+/// Whatever part is left out, what is proved is true.
+#[test]
+fn parts_can_be_left_out() {
+    let parts = [
+        "incumbents",
+        "anchored",
+        "device_room",
+        "device_runs",
+        "chunk_exchange",
+        "repeated_chunks",
+        "chunk_chains",
+        "chunk_ideals",
+        "program",
+    ];
+    (5000..5600).into_par_iter().for_each(|seed| {
+        let Some((instance, problem)) = virtual_problem(seed) else {
+            return;
+        };
+        let truth = brute_force::solve(&problem).map(|(_, ns)| ns);
+        let part = parts[seed as usize % parts.len()];
+        for switches in [Switches::without([part]).expect("a switch"), Switches::NONE] {
+            let control = Control {
+                switches,
+                ..Control::default()
+            };
+            let plan = method("exact").run(&instance, &problem, &control);
+            let plan = plan.expect("HiGHS works");
+            let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+            let own = plan_ns(&plan).filter(|_| !plan.stages.is_empty());
+            assert!(!is_proved || own == truth, "seed {seed} without {part}: {plan:?}");
+            assert!(
+                own.is_none_or(|own| Some(own) >= truth),
+                "seed {seed} without {part}"
+            );
+            assert!(
+                switches == Switches::NONE || is_proved,
+                "seed {seed} without {part}"
+            );
+        }
+    });
+}
+
 /// The search over chains, alone.
 #[test]
 fn chains_agree_with_brute_force() {
@@ -218,7 +261,7 @@ fn bounds_and_heuristics_are_on_their_sides() {
             let bound = methods::bounded(&instance, &problem, &Control::default()).expect("no solver");
             let bound_ns = common::ns(bound.bound_ms);
             assert!(bound_ns <= truth.unwrap_or(u64::MAX), "seed {seed}");
-            let plans = ["chunk-even", "chunk-greedy"].map(|name| solve(name, &instance, &problem));
+            let plans = ["chunk-even", "chunk-exchange"].map(|name| solve(name, &instance, &problem));
             for plan in plans.iter().filter(|plan| !plan.stages.is_empty()) {
                 let own = plan_ns(plan);
                 assert!(truth.is_some() && own >= truth, "seed {seed}: {own:?} {truth:?}");
@@ -231,7 +274,7 @@ fn bounds_and_heuristics_are_on_their_sides() {
             usize::from(plan_ns(&plans[1]) == truth && truth.is_some())
         })
         .sum();
-    assert!(found > 800, "greedy chunks are best {found} times");
+    assert!(found > 800, "exchange is best {found} times");
 }
 
 #[test]
@@ -428,6 +471,36 @@ fn interleaved_gpt3_is_proved() {
                 "{what}"
             );
         }
+    }
+}
+
+/// Blocks of 70 to 77 ms: single cuts are coarse, and yet devices come out even.
+#[test]
+fn exchange_evens_out_uneven_blocks() {
+    for (virtual_stages, most_apart) in [(3, 5e-4), (4, 2e-4), (6, 1e-4)] {
+        let mut rng = ChaCha8Rng::seed_from_u64(virtual_stages);
+        let mut instance = Instance::builder("uneven blocks").devices("a100", 8, 80e9);
+        for block in 0..96 {
+            let name = format!("b{block}");
+            let forward_ms = rng.random_range(23.0..26.0);
+            instance = instance.layer(name.as_str(), forward_ms, 2.0 * forward_ms);
+            if block > 0 {
+                instance = instance.tensor(format!("b{}", block - 1), [name.as_str()], 50e6);
+            }
+        }
+        let instance = instance.link(300e9, 0.0).build().expect("an instance");
+        let options = stagecut::PipelineOptions {
+            stages: Some(8),
+            virtual_stages: Some(virtual_stages as usize),
+            communication: Some(stagecut::options::Communication::Overlapped),
+            ..Default::default()
+        };
+        let settings = Settings::resolve(&instance, &options).expect("settings");
+        let problem = Problem::new(&instance, settings).expect("a problem");
+        let plan = solve("chunk-exchange", &instance, &problem);
+        let even_ns = problem.work_ns() as f64 / 8.0;
+        let apart = plan_ns(&plan).expect("a plan") as f64 / even_ns - 1.0;
+        assert!(apart < most_apart, "{virtual_stages} chunks: {apart}");
     }
 }
 

@@ -245,6 +245,11 @@ tuning! {
 
     // virtual_stages/
 
+    /// Steps of the exchange between devices, before the searches that prove, and again before the program: one second and three.
+    steps_of_chunk_exchange: [u64; 2] = [1 << 23, 1 << 25],
+    /// Limits out of its reach, one after the other, that end it.
+    failures_of_chunk_exchange: u32 = 100,
+
     /// Steps of the search over chains whose items repeat, before the others: seconds. 96 blocks of two kinds in turn, in 32 chunks, are not
     /// proved with 2^27.
     steps_of_repeated_chains: u64 = 1 << 29,

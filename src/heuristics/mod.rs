@@ -12,8 +12,7 @@ pub mod block_counts;
 pub(crate) mod block_partition;
 pub mod brkga;
 mod chunk_even;
-mod chunk_greedy;
-mod chunk_moves;
+pub(crate) mod chunk_exchange;
 pub mod deepspeed;
 pub mod duan_wu;
 pub mod duan_wu_exact_groups;
@@ -239,7 +238,7 @@ pub const METHODS: &[Heuristic] = &[
     recompute_block::METHOD,
     sapp::METHOD,
     chunk_even::METHOD,
-    chunk_greedy::METHOD,
+    chunk_exchange::METHOD,
 ];
 
 /// The heuristic of that name.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::chain::Chain;
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
-use crate::options::Communication;
 use crate::problem::Problem;
 use crate::virtual_stages::VirtualStages;
 
@@ -112,22 +111,42 @@ impl<'a> Room<'a> {
     }
 }
 
+/// What the devices behind each can do within a period: their time, less the transfers that they pay at least. A device that has time for all
+/// items may pay nothing.
+pub(super) fn behind_ns(chain: &Chain, of: &VirtualStages, period_ns: u64) -> Vec<u64> {
+    let mut paid_ns = vec![0; of.devices];
+    if period_ns < chain.work_ns(0, chain.items()) {
+        paid_ns = chain_paid_ns(chain, of);
+    }
+    let all_stages = chain.all_stages();
+    let behind = |device: usize| -> u64 {
+        // Without `--all-stages` any two devices may be those that pay least, which come first.
+        let own = match all_stages {
+            true => &paid_ns[device + 1..],
+            false => &paid_ns[..of.devices - 1 - device],
+        };
+        own.iter()
+            .map(|paid_ns| period_ns.saturating_sub(*paid_ns))
+            .fold(0, u64::saturating_add)
+    };
+    (0..of.devices).map(behind).collect()
+}
+
 /// What devices pay for transfers at least, where transfers block and every item of a chain sends to the next. Of a device that holds
 /// anything, every run of items that does not begin with the first receives, and every run that does not end with the last sends.
 fn paid_ns(problem: &Problem, of: &VirtualStages) -> Vec<u64> {
-    let q = of.devices;
-    let free = vec![0; q];
-    let blocks = problem.settings.communication == Communication::Blocking;
-    let Some(least_ns) = Chain::of(problem)
-        .filter(|_| blocks)
-        .and_then(|chain| chain.least_paid_ns())
-    else {
-        return free;
-    };
-    if q == 1 {
-        return free;
+    match Chain::of(problem) {
+        Some(chain) => chain_paid_ns(&chain, of),
+        None => vec![0; of.devices],
     }
-    if problem.settings.all_stages {
+}
+
+fn chain_paid_ns(chain: &Chain, of: &VirtualStages) -> Vec<u64> {
+    let q = of.devices;
+    let Some(least_ns) = chain.least_paid_ns().filter(|_| q > 1) else {
+        return vec![0; q];
+    };
+    if chain.all_stages() {
         let crossings = |device: usize| -> u64 {
             let own = of.chunks_of[device].iter();
             let elsewhere = |chunk: Option<&usize>| chunk.is_some_and(|&other| other != device);

@@ -3,8 +3,7 @@
 //! The order of a chain leaves no choice but where it is cut. If it is known where every round begins, a device needs to know no more
 //! of the devices before it than where their runs ended, one place a round: no loads, since they are done. See the page's *Chains*.
 
-use std::collections::HashMap;
-
+use super::bounds;
 use crate::control::Control;
 use crate::cost::{Side, StageCost};
 use crate::plan::StoppedBy;
@@ -185,9 +184,14 @@ pub(super) struct ChainSearch<'a> {
     /// Steps that are left.
     left: u64,
     period_ns: u64,
+    /// What the devices behind each can do.
+    behind_ns: Vec<u64>,
     /// Where rounds begin, and the number of items.
     begins: Vec<usize>,
 }
+
+/// States of a device, in order, each with the one that led to it.
+type Reached = Vec<(Places, Places)>;
 
 impl<'a> ChainSearch<'a> {
     /// A search that gives up after so many steps; `None` for more rounds than it can take.
@@ -205,6 +209,7 @@ impl<'a> ChainSearch<'a> {
             rounds,
             left: most_steps,
             period_ns: 0,
+            behind_ns: Vec::new(),
             begins: Vec::new(),
         })
     }
@@ -212,6 +217,7 @@ impl<'a> ChainSearch<'a> {
     /// Looks for a plan of at most so long a period.
     pub(super) fn within(&mut self, period_ns: u64) -> Found {
         self.period_ns = period_ns;
+        self.behind_ns = bounds::behind_ns(self.chain, self.of, period_ns);
         self.begins = vec![0];
         match self.place_rounds() {
             Ok(Some(assignment)) => Found::Plan(assignment),
@@ -274,17 +280,21 @@ impl<'a> ChainSearch<'a> {
     fn along_devices(&mut self) -> Result<Option<Assignment>, StoppedBy> {
         let all = |end: usize| pack((0..self.rounds).map(|round| self.ends(round)[end]));
         let (start, goal) = (all(0), all(1));
-        let mut reached: Vec<HashMap<Places, Places>> = vec![HashMap::from([(start, start)])];
+        let mut reached: Vec<Reached> = vec![vec![(start, start)]];
         for device in 0..self.of.devices {
-            let mut next = HashMap::new();
-            let mut states: Vec<Places> = reached[device].keys().copied().collect();
-            // The first way to a state is kept, whatever the order of the map.
-            states.sort_unstable();
-            for state in states {
+            let mut next = Reached::new();
+            for &(state, _) in &reached[device] {
+                let places = unpack(state, self.rounds);
+                let left_ns: Vec<u64> = (0..self.rounds)
+                    .map(|round| self.left_ns(round, places[round]))
+                    .collect();
                 let mut runs = Runs {
                     device,
                     state,
-                    places: unpack(state, self.rounds),
+                    needed_ns: left_ns.iter().sum::<u64>().saturating_sub(self.behind_ns[device]),
+                    open_ns: left_ns.iter().sum(),
+                    left_ns,
+                    places,
                     runs: Vec::with_capacity(self.rounds),
                     work_ns: 0,
                 };
@@ -293,20 +303,30 @@ impl<'a> ChainSearch<'a> {
             if next.is_empty() {
                 return Ok(None);
             }
+            // The first way to a state is kept.
+            next.sort_unstable();
+            next.dedup_by_key(|way| way.0);
             reached.push(next);
         }
-        let is_there = reached[self.of.devices].contains_key(&goal);
+        let is_there = reached[self.of.devices].iter().any(|way| way.0 == goal);
         Ok(is_there.then(|| self.unwind(&reached, goal)))
     }
 
+    /// Work of a round that is left at a place.
+    fn left_ns(&self, round: usize, place: usize) -> u64 {
+        let end = self.ends(round)[1];
+        self.chain.work_ns(place.min(end), place.max(end))
+    }
+
     /// Tries every run of the next round, and keeps the state once every round has one.
-    fn take_runs(&mut self, runs: &mut Runs, next: &mut HashMap<Places, Places>) -> Result<(), StoppedBy> {
+    ///
+    /// What the devices behind cannot do, this one must: runs are so long at least that those of the rounds to come can make up for it.
+    fn take_runs(&mut self, runs: &mut Runs, next: &mut Reached) -> Result<(), StoppedBy> {
         self.count_step()?;
         let round = runs.runs.len();
         if round == self.rounds {
             if self.may_keep(runs) {
-                next.entry(pack(runs.places.iter().copied()))
-                    .or_insert(runs.state);
+                next.push((pack(runs.places.iter().copied()), runs.state));
             }
             return Ok(());
         }
@@ -315,16 +335,22 @@ impl<'a> ChainSearch<'a> {
         let behind = self.of.devices - 1 - runs.device;
         let must_hold = usize::from(self.chain.problem.settings.all_stages);
         let left = place.abs_diff(end);
-        let sizes = if behind == 0 { left..=left } else { 0..=left };
-        for size in sizes {
-            if size < must_hold || left - size < must_hold * behind {
-                continue;
+        runs.open_ns -= runs.left_ns[round];
+        let least_ns = runs.needed_ns.saturating_sub(runs.work_ns + runs.open_ns);
+        let least = if behind == 0 {
+            left
+        } else {
+            self.least_size([place, end], least_ns)
+        };
+        for size in least.max(must_hold)..=left {
+            if left - size < must_hold * behind {
+                break;
             }
             let (to, run) = match place <= end {
                 true => (place + size, (place, place + size)),
                 false => (place - size, (place - size, place)),
             };
-            let work_ns = self.chain.work_ns[run.1] - self.chain.work_ns[run.0];
+            let work_ns = self.chain.work_ns(run.0, run.1);
             if runs.work_ns + work_ns > self.period_ns {
                 break;
             }
@@ -337,17 +363,25 @@ impl<'a> ChainSearch<'a> {
             runs.runs.pop();
             taken?;
         }
+        runs.open_ns += runs.left_ns[round];
         Ok(())
     }
 
-    /// Whether a device can have its runs, and the devices behind it have time for the rest.
+    /// The fewest items from a place on towards an end that take so long; one more than there are where all take less.
+    fn least_size(&self, [place, end]: [usize; 2], least_ns: u64) -> usize {
+        let sums = &self.chain.work_ns;
+        if place <= end {
+            let enough = sums[place] + least_ns;
+            sums[place..=end].partition_point(|&sum| sum < enough)
+        } else {
+            let behind = sums[end..=place].partition_point(|&sum| sum + least_ns <= sums[place]);
+            place - end + 1 - behind
+        }
+    }
+
+    /// Whether a device can have its runs, and does enough for the devices behind it to have time for the rest.
     fn may_keep(&self, runs: &Runs) -> bool {
-        let left = runs.places.iter().enumerate().map(|(round, &place)| {
-            let end = self.ends(round)[1];
-            self.chain.work_ns[place.max(end)] - self.chain.work_ns[place.min(end)]
-        });
-        let behind = (self.of.devices - 1 - runs.device) as u64;
-        left.sum::<u64>() <= behind.saturating_mul(self.period_ns)
+        runs.work_ns >= runs.needed_ns
             && self.chain.bottleneck_ns(&runs.runs) <= self.period_ns
             && self.chain.fits(self.of, runs.device, &runs.runs)
     }
@@ -361,11 +395,13 @@ impl<'a> ChainSearch<'a> {
     }
 
     /// The plan that leads to the goal.
-    fn unwind(&self, reached: &[HashMap<Places, Places>], goal: Places) -> Assignment {
+    fn unwind(&self, reached: &[Reached], goal: Places) -> Assignment {
         let mut assignment = vec![0; self.chain.problem.items.len()];
         let mut after = goal;
         for device in (0..self.of.devices).rev() {
-            let before = reached[device + 1].get(&after).copied().unwrap_or(after);
+            let ways = &reached[device + 1];
+            let at = ways.binary_search_by_key(&after, |way| way.0);
+            let before = at.map_or(after, |at| ways[at].1);
             let places = unpack(before, self.rounds)
                 .into_iter()
                 .zip(unpack(after, self.rounds));
@@ -383,6 +419,11 @@ struct Runs {
     device: usize,
     /// Where the devices before it have come to.
     state: Places,
+    /// What the device must do.
+    needed_ns: u64,
+    /// Work that is left of every round, and of those that have no run yet.
+    left_ns: Vec<u64>,
+    open_ns: u64,
     /// Where this device comes to.
     places: Vec<usize>,
     /// Its runs of the first rounds.

@@ -6,17 +6,19 @@ mod chain;
 mod ideals;
 mod program;
 mod repeated;
+mod runs;
 
 use self::chain::{Chain, ChainSearch, Found};
 use self::ideals::IdealSearch;
 use self::repeated::RepeatedSearch;
-use super::bounds::{Bound, all_in_one_ns};
+use super::bounds::{Bound, all_in_one_ns, anchored};
 use super::incumbent::Incumbent;
 use super::method::Method;
 use super::tuning::TUNING;
 use crate::bound_source::BoundSource;
 use crate::control::Control;
 use crate::heuristics;
+use crate::heuristics::chunk_exchange::{self, Effort};
 use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
 use crate::solver::SolverError;
@@ -41,12 +43,21 @@ pub(super) fn solve(
     if method != Method::Textbook {
         prepare(&mut incumbent, of);
     }
+    let switches = &control.switches;
+    let exchanges = method == Method::Exact && switches.chunk_exchange;
+    if exchanges && !incumbent.is_over() {
+        by_exchange(&mut incumbent, of, 0);
+    }
     let mut stopped_by = StoppedBy::NoMethod;
     let has_ideals = matches!(method, Method::Exact | Method::Ideals);
     if has_ideals && !incumbent.is_over() {
         stopped_by = by_ideals(&mut incumbent, of, method);
     }
-    if method != Method::Ideals && !incumbent.is_over() && control.must_stop().is_none() {
+    if exchanges && !incumbent.is_over() && control.must_stop().is_none() {
+        by_exchange(&mut incumbent, of, 1);
+    }
+    let has_program = method != Method::Ideals && switches.program;
+    if has_program && !incumbent.is_over() && control.must_stop().is_none() {
         stopped_by = program::search(&mut incumbent, of, labels)?;
     }
     Ok(incumbent.finish(stopped_by))
@@ -78,7 +89,8 @@ fn prepare(incumbent: &mut Incumbent, of: &VirtualStages) {
     let (bound, bound_ns) = simple_bound(problem, of);
     incumbent.raise(bound.source, bound_ns);
     let must_stop = || control.must_stop().is_some();
-    for heuristic in heuristics::METHODS {
+    let quick = heuristics::METHODS.iter().filter(|_| control.switches.incumbents);
+    for heuristic in quick {
         if incumbent.is_over() {
             return;
         }
@@ -93,17 +105,48 @@ fn raise_bounds(incumbent: &mut Incumbent, of: &VirtualStages) {
     let problem = incumbent.problem;
     let (bound, bound_ns) = simple_bound(problem, of);
     incumbent.raise(bound.source, bound_ns);
+    if incumbent.control.switches.anchored {
+        // What a device costs does not depend on which chunks hold its items.
+        let anchored_ns = anchored::by_cuts(problem, incumbent.control);
+        incumbent.raise(BoundSource::AnchoredStage, anchored_ns);
+    }
     let to_ns = incumbent.upper_ns.min(problem.work_ns());
-    if bound_ns < to_ns {
+    if bound_ns < to_ns && incumbent.control.switches.device_room {
         let room_ns = bounds::room(problem, of, [bound_ns, to_ns]);
         incumbent.raise(BoundSource::RoomOfDevices, room_ns);
     }
+    let from_ns = incumbent.lower_ns;
+    if from_ns < to_ns
+        && incumbent.control.switches.device_runs
+        && let Some(chain) = Chain::of(problem)
+    {
+        let runs_ns = runs::bound_ns(&chain, of, [from_ns, to_ns]);
+        incumbent.raise(BoundSource::RoomOfDevices, runs_ns);
+    }
+}
+
+/// Looks for better plans from the best one on, in one of several turns.
+fn by_exchange(incumbent: &mut Incumbent, of: &VirtualStages, turn: usize) {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let Some(plan) = &incumbent.plan else {
+        return;
+    };
+    let must_stop = || control.must_stop().is_some();
+    let effort = Effort {
+        seed: control.seed.wrapping_add(turn as u64),
+        steps: TUNING.steps_of_chunk_exchange[turn],
+        failures: TUNING.failures_of_chunk_exchange,
+        floor_ns: incumbent.lower_ns,
+    };
+    let found = chunk_exchange::improve(problem, of, plan.assignment.clone(), effort, &must_stop);
+    incumbent.offer(found.into());
 }
 
 /// Searches without a program: over where a chain is cut, or else over ideals with the loads of devices.
 fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> StoppedBy {
     let (problem, control) = (incumbent.problem, incumbent.control);
     let within = |steps: u64| if method == Method::Ideals { u64::MAX } else { steps };
+    let switches = &control.switches;
     let few = of.chunks() <= FEW_ROUNDS * of.devices;
     let most_steps = if few {
         u64::MAX
@@ -111,19 +154,23 @@ fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> S
         within(TUNING.steps_of_chunk_chains)
     };
     let chain = Chain::of(problem);
-    if let Some(chain) = &chain {
+    if let Some(chain) = &chain
+        && switches.repeated_chunks
+    {
         by_repetition(incumbent, of, chain, within(TUNING.steps_of_repeated_chains));
         if incumbent.is_over() {
             return StoppedBy::Completed;
         }
     }
     if let Some(chain) = &chain
+        && switches.chunk_chains
         && let Some(mut search) = ChainSearch::new(chain, of, control, most_steps)
     {
         let source = BoundSource::ChainsOfChunks;
         return halve(incumbent, source, &mut |period_ns| search.within(period_ns));
     }
-    match IdealSearch::new(problem, of, control, within(TUNING.steps_of_chunk_ideals)) {
+    let ideals = switches.chunk_ideals.then_some(of);
+    match ideals.and_then(|of| IdealSearch::new(problem, of, control, within(TUNING.steps_of_chunk_ideals))) {
         Some(mut search) => {
             let source = BoundSource::IdealsAndLoads;
             halve(incumbent, source, &mut |period_ns| search.within(period_ns))

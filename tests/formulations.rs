@@ -204,19 +204,24 @@ fn cyclic_programs() -> Vec<Program> {
 
 /// The programs of times of chunks, with all that they may know.
 fn chunk_times_programs() -> Vec<Program> {
-    let asked = |weight_share, room| chunk_times::Asked {
+    let told = chunk_times::Weights::Told {
+        work_ns: 8,
+        uneven_ns: [-1.0, 1.0],
+    };
+    let asked = |weights, room| chunk_times::Asked {
         devices: 2,
         virtual_stages: 2,
         placement: Placement::V,
         micro_batches: 3,
-        weight_share,
+        weights,
         room,
         work_ns: [10, 20],
         uneven_ns: [-1.0, 1.0],
     };
     vec![
-        chunk_times::build(&asked(None, None)),
-        chunk_times::build(&asked(Some(0.5), Some(4))),
+        chunk_times::build(&asked(chunk_times::Weights::Whole, None)),
+        chunk_times::build(&asked(chunk_times::Weights::Share(0.5), Some(4))),
+        chunk_times::build(&asked(told, None)),
     ]
 }
 

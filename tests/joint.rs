@@ -18,8 +18,9 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use stagecut::best_schedule::answer::Open;
 use stagecut::control::Control;
+use stagecut::formulations::partition::item_labels;
 use stagecut::instance::Instance;
-use stagecut::joint::{Found, Question, best, refusal};
+use stagecut::joint::{Found, Question, Weights, best, refusal};
 use stagecut::options::{Communication, Cuts};
 use stagecut::plan::Status;
 use stagecut::problem::{Assignment, Problem};
@@ -80,7 +81,7 @@ fn checked(
     control: &Control,
     named: &str,
 ) -> Found {
-    let found = best(problem, question, &[], control);
+    let found = best(problem, question, &item_labels(instance, problem), control);
     if let (Some((cut, _)), Some(order)) = (&found.cut, &found.of_cut.order) {
         let chunks = chunks_of(instance, problem, question, cut)
             .unwrap_or_else(|| panic!("{named}: weights leave no room"));
@@ -102,7 +103,7 @@ fn small_problems_are_as_short_as_any_cut_and_order() {
             continue;
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let question = question(&mut random, &problem);
+        let question = question(&mut random, &instance, &problem);
         let too_many = question.virtual_stages * question.devices > problem.items.len();
         if refusal(&problem.settings).is_some() || (question.virtual_stages > 1 && too_many) {
             continue;
@@ -138,7 +139,7 @@ fn small_problems_are_as_short_as_any_cut_and_order() {
 /// Whatever is left of the time: the bound holds for what a longer search finds, and the gap has an origin.
 #[test]
 fn broken_off_searches_keep_their_bounds() {
-    for seed in 0..12 {
+    for seed in 0..48 {
         let scope = Scope {
             layers: [9, 14],
             chain: seed % 2 == 0,
@@ -148,7 +149,7 @@ fn broken_off_searches_keep_their_bounds() {
         let mut spec = draw(format!("joint-{seed}"), seed, scope);
         spec.pipeline = together::spec(1, [2, 4]).pipeline;
         spec.pipeline.communication =
-            Some([Communication::Overlapped, Communication::Blocking][seed as usize % 2]);
+            Some([Communication::Overlapped, Communication::Blocking][seed as usize / 2 % 2]);
         let Some((instance, problem)) = problem_of(&spec) else {
             continue;
         };
@@ -157,18 +158,18 @@ fn broken_off_searches_keep_their_bounds() {
         }
         let question = Question {
             devices: 3,
-            virtual_stages: 1 + seed as usize % 2,
+            virtual_stages: 1 + usize::from(seed % 3 > 0),
             placement: Placement::V,
-            micro_batches: 5,
-            weight_share: Some(0.5),
-            room: Some(6),
+            micro_batches: [3, 5, 8][seed as usize / 4 % 3],
+            weights: Weights::Share(0.5),
+            room: [Some(6), None][seed as usize / 3 % 2],
         };
         let within = |ms: u64| Control {
             time_limit: Some(Duration::from_millis(ms)),
             ..Control::default()
         };
         let named = format!("seed {seed}");
-        let [short, long] = [20, 1500].map(|ms| checked(&instance, &problem, &question, &within(ms), &named));
+        let [short, long] = [20, 400].map(|ms| checked(&instance, &problem, &question, &within(ms), &named));
         let best_ns = [&short, &long].map(|found| found.of_cut.iteration_ns.unwrap_or(u64::MAX));
         let best_ns = best_ns.into_iter().min();
         for found in [&short, &long] {

@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use stagecut::control::Control;
 use stagecut::formulations::partition::item_labels;
 use stagecut::instance::Instance;
-use stagecut::joint::{Question, best, refusal};
+use stagecut::joint::{Question, Weights, best, refusal};
 use stagecut::methods;
 use stagecut::options::{Communication, MemoryLimit, Objective, PipelineOptions, Schedule};
 use stagecut::problem::{Assignment, Problem};
@@ -156,7 +156,7 @@ fn random_problems_are_no_worse_than_any_rule() {
         let question = Question {
             devices: random.random_range(2..=4),
             micro_batches: random.random_range(1..=9),
-            ..question(&mut random, &problem)
+            ..question(&mut random, &instance, &problem)
         };
         let too_many = question.virtual_stages * question.devices > problem.items.len();
         if refusal(&problem.settings).is_some() || too_many {
@@ -184,13 +184,15 @@ fn networks_are_no_worse_than_any_rule() {
     for (k, name) in ["gpt2", "vgg16", "bert-base", "alexnet"].into_iter().enumerate() {
         let path = root.join(format!("instances/measured/{name}.json"));
         let instance = Instance::read(&path, None).expect("an instance");
-        for (virtual_stages, weight_share) in [(1, None), (1, Some(0.5)), (2, Some(0.5)), (2, None)] {
+        let split = Weights::Share(0.5);
+        let whole = Weights::Whole;
+        for (virtual_stages, weights) in [(1, &whole), (1, &split), (2, &split), (2, &whole)] {
             let question = Question {
                 devices: [2, 4][k % 2],
                 virtual_stages,
-                placement: [Placement::Loop, Placement::V][usize::from(weight_share.is_some())],
+                placement: [Placement::Loop, Placement::V][usize::from(weights.may_split())],
                 micro_batches: 8,
-                weight_share,
+                weights: weights.clone(),
                 room: [None, Some(16)][k / 2],
             };
             let stages = question.devices * virtual_stages;

@@ -40,10 +40,18 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         };
         return Err(InputError::in_file(path, [Fault::new("the problem", kind)]).into());
     }
-    let question = question(args, &settings);
-    let phases = if question.weight_share.is_some() { 3 } else { 2 };
-    check_operations(phases * settings.stages, question.micro_batches)?;
+    let splits = args.chunks.weight_share.is_some() || instance.network.splits_backward();
+    let micro_batches = micro_batches(args, &settings);
+    check_operations(if splits { 3 } else { 2 } * settings.stages, micro_batches)?;
     let problem = Problem::new(&instance, settings)?;
+    let question = joint::Question {
+        devices: args.chunks.devices.map_or(1, usize::from),
+        virtual_stages: virtual_stages(&args.chunks),
+        placement: placement(&args.chunks),
+        micro_batches,
+        weights: joint::Weights::of(&instance, &problem, args.chunks.weight_share),
+        room: args.asked.room,
+    };
     let labels = item_labels(&instance, &problem);
     let found = joint::best(&problem, &question, &labels, control);
     let Some((_, chunks)) = &found.cut else {
@@ -51,7 +59,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
             placement: question.placement,
             chunks: Vec::new(),
             room: vec![None; question.devices],
-            may_split: question.weight_share.is_some(),
+            may_split: question.weights.may_split(),
         };
         return Answer::of_iteration(&instance.name, &none, &found.of_cut, question.micro_batches)
             .map_err(|fault| CliError::BadPlan(fault.to_string()));
@@ -119,19 +127,10 @@ fn options(args: &ScheduleArgs) -> PipelineOptions {
     }
 }
 
-fn question(args: &ScheduleArgs, settings: &Settings) -> joint::Question {
+fn micro_batches(args: &ScheduleArgs, settings: &Settings) -> usize {
     let devices = args.chunks.devices.map_or(1, usize::from);
-    let micro_batches = settings
-        .micro_batches
-        .unwrap_or_else(|| default_micro_batches(devices));
-    joint::Question {
-        devices,
-        virtual_stages: virtual_stages(&args.chunks),
-        placement: placement(&args.chunks),
-        micro_batches: micro_batches.max(1) as usize,
-        weight_share: args.chunks.weight_share,
-        room: args.asked.room,
-    }
+    let asked = settings.micro_batches;
+    asked.unwrap_or_else(|| default_micro_batches(devices)).max(1) as usize
 }
 
 /// The plan of a cut, once the checker has accepted it. Memory is a matter of the order, so that the plan itself has no limit.

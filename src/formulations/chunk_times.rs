@@ -17,14 +17,30 @@ pub struct Asked {
     pub placement: Placement,
     /// Micro-batches.
     pub micro_batches: usize,
-    /// The part of backward passes that is gradients of weights, if these may be apart.
-    pub weight_share: Option<f64>,
+    /// What of backward passes is gradients of weights.
+    pub weights: Weights,
     /// How many activations a device may hold, one a chunk and micro-batch.
     pub room: Option<u64>,
     /// Forward and backward work of a micro-batch, in ns.
     pub work_ns: [u64; 2],
     /// How far what the first chunks have of the backward work may lie below and above their part of it, by their forward work, in ns.
     pub uneven_ns: [f64; 2],
+}
+
+/// What is known of gradients of weights, which may run apart from the rest of backward passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weights {
+    /// There are none: backward passes are whole.
+    Whole,
+    /// They are the same part of each.
+    Share(f64),
+    /// They are a part of the backward work of their own.
+    Told {
+        /// In all, of a micro-batch, in ns.
+        work_ns: u64,
+        /// How far what the first chunks have of it may lie below and above their part of it, by their backward work, in ns.
+        uneven_ns: [f64; 2],
+    },
 }
 
 /// Builds the program. Its objective is a time that no iteration falls below, but for what rounding to whole ns adds: see
@@ -38,12 +54,17 @@ pub fn build(asked: &Asked) -> Program {
     let iteration = declare("iteration".into());
     let forward = (0..chunks).map(|c| declare(format!("forward[{c}]"))).collect();
     let backward = (0..chunks).map(|c| declare(format!("backward[{c}]"))).collect();
+    let told = matches!(asked.weights, Weights::Told { .. });
+    let weight = (0..chunks)
+        .filter(|_| told)
+        .map(|c| declare(format!("weight[{c}]")));
     let columns = Columns {
         asked,
         chunks,
         iteration,
         forward,
         backward,
+        weight: weight.collect(),
     };
     columns.work(&mut program);
     for device in 0..asked.devices {
@@ -55,10 +76,12 @@ pub fn build(asked: &Asked) -> Program {
 
 /// More than what whole ns change: the gradients of a chunk's weights are rounded, and a row has them no more often than that.
 pub fn rounding_ns(asked: &Asked) -> u64 {
-    let chunks = asked.devices * asked.virtual_stages;
-    match asked.weight_share {
-        None => 0,
-        Some(_) => ((asked.micro_batches + 2) * (asked.virtual_stages + 1) * chunks) as u64,
+    match asked.weights {
+        Weights::Whole | Weights::Told { .. } => 0,
+        Weights::Share(_) => {
+            let chunks = asked.devices * asked.virtual_stages;
+            ((asked.micro_batches + 2) * (asked.virtual_stages + 1) * chunks) as u64
+        }
     }
 }
 
@@ -68,6 +91,8 @@ struct Columns<'a> {
     iteration: Column,
     forward: Vec<Column>,
     backward: Vec<Column>,
+    /// Gradients of weights; none where they are no times of their own.
+    weight: Vec<Column>,
 }
 
 /// How often an iteration has the passes of each chunk one after the other, at least.
@@ -119,20 +144,50 @@ impl Columns<'_> {
             columns.iter().for_each(|column| column.add_to(&mut sum, 1.0));
             program.add_equality(format!("work[{name}]"), sum, Expression::from(work));
         }
-        let ratio = if forward > 0.0 { backward / forward } else { 0.0 };
-        let [least, most] = self.asked.uneven_ns.map(|ns| ns / program.scale_ns);
+        let parts = (&self.forward[..], &self.backward[..]);
+        self.uneven(
+            program,
+            "uneven",
+            parts,
+            (forward, backward),
+            self.asked.uneven_ns,
+        );
+        if let Weights::Told { work_ns, uneven_ns } = self.asked.weights {
+            let weight = work_ns as f64 / program.scale_ns;
+            let mut sum = Expression::default();
+            self.weight.iter().for_each(|column| column.add_to(&mut sum, 1.0));
+            program.add_equality("work[weight]".into(), sum, Expression::from(weight));
+            let parts = (&self.backward[..], &self.weight[..]);
+            self.uneven(program, "uneven_weights", parts, (backward, weight), uneven_ns);
+            for (c, (weight, backward)) in self.weight.iter().zip(&self.backward).enumerate() {
+                program.add_row(format!("part[{c}]"), weight.expression(), backward.expression());
+            }
+        }
+    }
+
+    /// What the first chunks have of some work lies near their part of it, by other work of theirs.
+    fn uneven(
+        &self,
+        program: &mut Program,
+        family: &str,
+        (of, more): (&[Column], &[Column]),
+        (of_all, more_of_all): (f64, f64),
+        uneven_ns: [f64; 2],
+    ) {
+        let ratio = if of_all > 0.0 { more_of_all / of_all } else { 0.0 };
+        let [least, most] = uneven_ns.map(|ns| ns / program.scale_ns);
         for c in 1..self.chunks {
             let mut before = Expression::default();
             for column in 0..c {
-                self.backward[column].add_to(&mut before, 1.0);
-                self.forward[column].add_to(&mut before, -ratio);
+                more[column].add_to(&mut before, 1.0);
+                of[column].add_to(&mut before, -ratio);
             }
             program.add_row(
-                format!("uneven[{c},least]"),
+                format!("{family}[{c},least]"),
                 Expression::from(least),
                 before.clone(),
             );
-            program.add_row(format!("uneven[{c},most]"), before, Expression::from(most));
+            program.add_row(format!("{family}[{c},most]"), before, Expression::from(most));
         }
     }
 
@@ -174,7 +229,7 @@ impl Columns<'_> {
                 .forward(so_far.clone(), m)
                 .forward(c + 1..all, 1.0);
             self.row(program, format!("ahead[{c}]"), &ahead.input(0..all, 1.0));
-            if self.asked.weight_share.is_some() {
+            if self.asked.weights != Weights::Whole {
                 self.row(
                     program,
                     format!("weights_arrival[{c}]"),
@@ -195,12 +250,18 @@ impl Columns<'_> {
 
     /// The iteration takes no less than a sum.
     fn row(&self, program: &mut Program, name: String, sum: &Sum) {
-        let weight = self.asked.weight_share.unwrap_or(0.0);
+        let share = match self.asked.weights {
+            Weights::Share(share) => share,
+            Weights::Whole | Weights::Told { .. } => 0.0,
+        };
         let mut lower = Expression::default();
         for c in 0..self.chunks {
             self.forward[c].add_to(&mut lower, sum.forward[c]);
-            let backward = (1.0 - weight) * sum.input[c] + weight * sum.weight[c];
+            let backward = (1.0 - share) * sum.input[c] + share * sum.weight[c];
             self.backward[c].add_to(&mut lower, backward);
+            if let Some(weight) = self.weight.get(c) {
+                weight.add_to(&mut lower, sum.weight[c] - sum.input[c]);
+            }
         }
         program.add_row(name, lower, self.iteration.expression());
     }

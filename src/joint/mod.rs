@@ -16,10 +16,10 @@ use crate::control::Control;
 use crate::options::{Cuts, WorkerMode};
 use crate::plan::{Status, StoppedBy};
 use crate::problem::{Assignment, Problem};
-use crate::schedules::{Chunks, Order, run};
+use crate::schedules::{Chunks, Order};
 use crate::settings::Settings;
 
-pub use question::Question;
+pub use question::{Question, Weights};
 use relaxation::Relaxation;
 
 /// The part of the time that is left which the order of one cut may take.
@@ -68,10 +68,10 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
 pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
     let mut state = State::new(problem, question, control);
     let period_ns = starts::start(&mut state, labels);
-    state.improve();
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
     let simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    state.improve();
     let proof = match ideals.and_then(|ideals| Relaxation::new(&state, ideals, &simple)) {
         Ok(relaxation) => search::prove(&relaxation, &mut state),
         Err(stopped_by) => search::Proof {
@@ -170,16 +170,16 @@ impl<'a> State<'a> {
 
     /// Runs a known order on another cut, and takes it if that is better.
     fn offer(&mut self, cut: &Assignment, chunks: Chunks, order: &Order) -> bool {
-        let Ok(ran) = run(&chunks, order, self.question.micro_batches) else {
+        let Some(iteration_ns) = iteration::time_ns(&chunks, order, self.question.micro_batches) else {
             return false;
         };
-        let is_better = ran.makespan_ns < self.best_ns();
+        let is_better = iteration_ns < self.best_ns();
         if is_better {
             self.best = Some(Candidate {
                 cut: cut.clone(),
                 chunks,
                 order: order.clone(),
-                iteration_ns: ran.makespan_ns,
+                iteration_ns,
             });
         }
         is_better

@@ -1,9 +1,10 @@
 //! What is asked of a network, and what a cut of it comes to.
 
 use crate::cost::{PhaseCost, StageCost, stage_costs, stage_costs_under};
+use crate::instance::Instance;
 use crate::options::{Communication, Objective};
 use crate::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
-use crate::problem::{Assignment, Problem};
+use crate::problem::{Assignment, Item, Problem};
 use crate::schedules::{Chunks, Moves, Placement, chunks_of_pipeline};
 use crate::settings::Settings;
 
@@ -18,22 +19,71 @@ pub struct Question {
     pub placement: Placement,
     /// Micro-batches of an iteration, one at least.
     pub micro_batches: usize,
-    /// The part of backward passes that is gradients of weights; whole backward passes where nothing is said.
-    pub weight_share: Option<f64>,
+    /// Which part of backward passes is gradients of weights.
+    pub weights: Weights,
     /// How many activations a device may hold; bytes within the problem's memory where nothing is said.
     pub room: Option<u64>,
+}
+
+/// Which part of backward passes is gradients of weights, which may run apart from the rest.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Weights {
+    /// None of any: backward passes are whole.
+    Whole,
+    /// The same part of each, of a chunk rounded to whole ns.
+    Share(f64),
+    /// What layers say, by item in ns.
+    Told(Vec<u64>),
+}
+
+impl Weights {
+    /// Those of a problem: the share, if one is asked for, or else what layers say, as in plans; backward passes are whole where neither is there.
+    ///
+    /// The problem is one that [`refusal`](super::refusal) has nothing against: times of items are those of their layers.
+    pub fn of(instance: &Instance, problem: &Problem, share: Option<f64>) -> Self {
+        if let Some(share) = share {
+            return Self::Share(share);
+        }
+        if !instance.network.splits_backward() {
+            return Self::Whole;
+        }
+        let of_layer = |&layer: &usize| {
+            let times = instance.network.layers[layer].times[problem.settings.kind];
+            times.map_or(0, |times| times.weight_ns)
+        };
+        let of_item = |item: &Item| item.backward_layers.iter().map(of_layer).sum();
+        Self::Told(problem.items.iter().map(of_item).collect())
+    }
+
+    /// Whether backward passes may be split.
+    pub fn may_split(&self) -> bool {
+        *self != Self::Whole
+    }
+
+    /// What these items together have, with so many ns of backward work, in ns: as plans and [`chunks_of_pipeline`] round it.
+    pub(super) fn of_items(&self, items: &[usize], backward_ns: u64) -> u64 {
+        match self {
+            Self::Whole => 0,
+            Self::Share(share) => (share * backward_ns as f64).round() as u64,
+            Self::Told(told) => items.iter().map(|&item| told[item]).sum(),
+        }
+    }
+
+    /// The most that these items have in so many chunks, however they are cut, in ns.
+    pub(super) fn at_most(&self, items: &[usize], backward_ns: u64, chunks: usize) -> u64 {
+        let of_one = self.of_items(items, backward_ns);
+        match self {
+            // A chunk's share is rounded, and so is all of them.
+            Self::Share(_) => of_one + chunks as u64,
+            Self::Whole | Self::Told(_) => of_one,
+        }
+    }
 }
 
 impl Question {
     /// One chunk a device.
     pub(super) fn is_plain(&self) -> bool {
         self.virtual_stages == 1
-    }
-
-    /// What of a backward pass is gradients of weights, as [`chunks_of_pipeline`] rounds it.
-    pub(super) fn weight_ns(&self, backward_ns: u64) -> u64 {
-        self.weight_share
-            .map_or(0, |share| (share * backward_ns as f64).round() as u64)
     }
 
     /// How many devices cuts may use. With one chunk each and free transfers all of them: a stage that is parted in two can be run as before.
@@ -81,12 +131,22 @@ impl Question {
     /// The chunks of a cut without empty stages, and the room of the devices; `None` where some device has none for its weights.
     pub(super) fn chunks(&self, problem: &Problem, cut: &Assignment) -> Option<Chunks> {
         let stages = cut.iter().max().map_or(0, |last| last + 1);
+        let share = match self.weights {
+            Weights::Share(share) => Some(share),
+            Weights::Whole | Weights::Told(_) => None,
+        };
         let moves = Moves {
             devices: Some(stages / self.virtual_stages),
             placement: self.placement,
-            weight_share: self.weight_share,
+            weight_share: share,
         };
-        let mut chunks = chunks_of_pipeline(&pipeline(problem, cut, stages), &moves, true);
+        let mut pipeline = pipeline(problem, cut, stages);
+        if let Weights::Told(told) = &self.weights {
+            let items = cut.iter().zip(told);
+            items.for_each(|(&stage, ns)| pipeline.stages[stage].weight_ns += ns);
+        }
+        let mut chunks = chunks_of_pipeline(&pipeline, &moves, true);
+        chunks.may_split = self.weights.may_split();
         match (self.room, problem.settings.memory_limit) {
             (None, Some(limit)) => take_bytes(problem, cut, limit, &mut chunks)?,
             (room, _) => chunks.room.iter_mut().for_each(|own| *own = room),

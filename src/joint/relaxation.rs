@@ -147,7 +147,7 @@ impl<'a> Relaxation<'a> {
                     self.ideals.sets[to].contains(item) && !self.ideals.sets[from].contains(item)
                 };
                 let cost = cost::stage_cost(problem, &members, inside);
-                let of = |cost: &StageCost| self.of_chunk(problem, cost, &behind, most_held);
+                let of = |cost: &StageCost| self.of_chunk(problem, cost, [&members, &behind], most_held);
                 let mut work = cost;
                 for phase in [&mut work.forward, &mut work.backward] {
                     (phase.communication_ns, phase.link_in_ns, phase.link_out_ns) = (0, 0, 0);
@@ -167,23 +167,25 @@ impl<'a> Relaxation<'a> {
         Ok(())
     }
 
-    /// The bounds of a chunk of this cost, with these items behind it, on a device that can hold so many of its activations.
-    fn of_chunk(&self, problem: &Problem, cost: &StageCost, behind: &[usize], most_held: usize) -> Terms {
+    /// The bounds of a chunk of this cost, with these items in it and behind it, on a device that can hold so many of its activations.
+    fn of_chunk(
+        &self,
+        problem: &Problem,
+        cost: &StageCost,
+        [members, behind]: [&[usize]; 2],
+        most_held: usize,
+    ) -> Terms {
         let micro_batches = self.question.micro_batches as u64;
         let forward_ns = cost.forward.load_ns();
-        let weight_ns = self.question.weight_ns(cost.backward.work_ns);
+        let weight_ns = self.question.weights.of_items(members, cost.backward.work_ns);
         let input_ns = cost.backward.load_ns() - weight_ns;
         let (sent_ns, returned_ns) = match behind.is_empty() {
             true => (0, 0),
             false => (cost.forward.link_out_ns, cost.backward.link_in_ns),
         };
-        // Weights' shares are rounded chunk by chunk.
-        let chunks = (self.question.devices * self.question.virtual_stages) as u64;
+        let chunks = self.question.devices * self.question.virtual_stages;
         let backward_ns = behind.iter().map(|&item| problem.items[item].backward_ns).sum();
-        let of_weights_ns = match self.question.weight_share {
-            None => 0,
-            Some(_) => self.question.weight_ns(backward_ns) + chunks,
-        };
+        let of_weights_ns = self.question.weights.at_most(behind, backward_ns, chunks);
         let forwards_ns: u64 = behind.iter().map(|&item| problem.items[item].forward_ns).sum();
         let rest_ns = forwards_ns + backward_ns.saturating_sub(of_weights_ns);
         let both_ns = forward_ns + sent_ns + returned_ns + input_ns;

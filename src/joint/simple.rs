@@ -2,7 +2,7 @@
 
 use fixedbitset::FixedBitSet;
 
-use super::{Question, State};
+use super::{Question, State, Weights};
 use crate::control::Control;
 use crate::formulations::chunk_times;
 use crate::ideals::Ideals;
@@ -40,32 +40,33 @@ struct Simple<'a> {
 }
 
 impl Simple<'_> {
-    /// The work that counts, in ns. Gradients of weights are rounded chunk by chunk, which loses half a ns each.
+    /// The work that counts, in ns. Gradients of weights are rounded chunk by chunk where they are a share, which loses half a ns each.
     fn work_ns(&self, ends: Ends) -> u64 {
         let items = &self.problem.items;
         let work_ns: u64 = items.iter().map(Item::work_ns).sum();
         let backward_ns = items.iter().map(|item| item.backward_ns).sum();
-        match (ends, self.question.weight_share) {
-            (Ends::Back, Some(_)) => {
-                let chunks = (self.devices * self.question.virtual_stages) as u64;
-                work_ns.saturating_sub(self.question.weight_ns(backward_ns) + chunks)
-            }
-            _ => work_ns,
+        let all: Vec<usize> = (0..items.len()).collect();
+        let chunks = self.devices * self.question.virtual_stages;
+        match ends {
+            Ends::Back => work_ns.saturating_sub(self.question.weights.at_most(&all, backward_ns, chunks)),
+            Ends::Weights => work_ns,
         }
     }
 
     /// The gradient of an item's input, in ns; a chunk that holds it takes no less.
-    fn input_ns(&self, item: &Item) -> u64 {
-        item.backward_ns - self.question.weight_ns(item.backward_ns)
+    fn input_ns(&self, item: usize) -> u64 {
+        let backward_ns = self.problem.items[item].backward_ns;
+        backward_ns - self.question.weights.of_items(&[item], backward_ns)
     }
 
     /// All work, and what devices wait for at the least: device d for d chunks of an item each.
     fn share_ns(&self, ends: Ends) -> u64 {
-        let pass_ns = |item: &Item| match ends {
-            Ends::Back => item.forward_ns + self.input_ns(item),
-            Ends::Weights => item.forward_ns,
+        let items = &self.problem.items;
+        let pass_ns = |item: usize| match ends {
+            Ends::Back => items[item].forward_ns + self.input_ns(item),
+            Ends::Weights => items[item].forward_ns,
         };
-        let mut passes: Vec<u64> = self.problem.items.iter().map(pass_ns).collect();
+        let mut passes: Vec<u64> = (0..items.len()).map(pass_ns).collect();
         passes.sort_unstable();
         let waits = passes.iter().take(self.devices).enumerate();
         let waits_ns: u64 = waits.map(|(d, ns)| (self.devices - 1 - d) as u64 * ns).sum();
@@ -94,13 +95,13 @@ impl Simple<'_> {
             virtual_stages: self.question.virtual_stages,
             placement: self.question.placement,
             micro_batches: self.question.micro_batches,
-            weight_share: self.question.weight_share,
+            weights: self.weight_times(),
             room: self.question.room,
             work_ns: [
                 items.iter().map(|item| item.forward_ns).sum(),
                 items.iter().map(|item| item.backward_ns).sum(),
             ],
-            uneven_ns: self.uneven_ns(),
+            uneven_ns: self.uneven_ns(&|item| items[item].forward_ns, &|item| items[item].backward_ns),
         };
         let program = chunk_times::build(&asked);
         let scale_ns = program.scale_ns;
@@ -109,27 +110,41 @@ impl Simple<'_> {
         Some((ns as u64).saturating_sub(chunk_times::rounding_ns(&asked)))
     }
 
-    /// How far the backward work of first chunks may lie below and above their part of it: what ideals say, or else what any items could.
-    fn uneven_ns(&self) -> [f64; 2] {
-        let items = &self.problem.items;
-        let sum = |of: fn(&Item) -> u64| items.iter().map(of).sum::<u64>() as f64;
-        let (forward_ns, backward_ns) = (sum(|item| item.forward_ns), sum(|item| item.backward_ns));
-        let ratio = if forward_ns > 0.0 {
-            backward_ns / forward_ns
-        } else {
-            0.0
-        };
-        let more = |item: &Item| item.backward_ns as f64 - ratio * item.forward_ns as f64;
+    /// What the program knows of gradients of weights.
+    fn weight_times(&self) -> chunk_times::Weights {
+        match &self.question.weights {
+            Weights::Whole => chunk_times::Weights::Whole,
+            Weights::Share(share) => chunk_times::Weights::Share(*share),
+            Weights::Told(told) => chunk_times::Weights::Told {
+                work_ns: told.iter().sum(),
+                uneven_ns: self.uneven_ns(&|item| self.problem.items[item].backward_ns, &|item| told[item]),
+            },
+        }
+    }
+
+    /// How far some work of first chunks may lie below and above their part of it, by other work of theirs: what ideals say, or else what any
+    /// items could.
+    fn uneven_ns(&self, of: &dyn Fn(usize) -> u64, more: &dyn Fn(usize) -> u64) -> [f64; 2] {
+        let items = 0..self.problem.items.len();
+        let sum = |ns: &dyn Fn(usize) -> u64| items.clone().map(ns).sum::<u64>() as f64;
+        let (all_ns, more_ns) = (sum(of), sum(more));
+        let ratio = if all_ns > 0.0 { more_ns / all_ns } else { 0.0 };
+        let over = |item: usize| more(item) as f64 - ratio * of(item) as f64;
         let (least, most) = match self.ideals {
             Some(ideals) => {
-                let of = |set: &FixedBitSet| set.ones().map(|item| more(&items[item])).sum();
+                let of = |set: &FixedBitSet| set.ones().map(over).sum();
                 let all = ideals.sets.iter().map(of);
-                all.fold((0.0f64, 0.0f64), |(least, most), more: f64| {
-                    (least.min(more), most.max(more))
+                all.fold((0.0f64, 0.0f64), |(least, most), over: f64| {
+                    (least.min(over), most.max(over))
                 })
             }
             None => {
-                let of = |sign: f64| items.iter().map(|item| (sign * more(item)).max(0.0)).sum::<f64>();
+                let of = |sign: f64| {
+                    items
+                        .clone()
+                        .map(|item| (sign * over(item)).max(0.0))
+                        .sum::<f64>()
+                };
                 (-of(-1.0), of(1.0))
             }
         };
@@ -141,10 +156,10 @@ impl Simple<'_> {
     fn item_ns(&self) -> u64 {
         let micro_batches = self.question.micro_batches as u64;
         let through_ns = self.work_ns(Ends::Back);
-        let of = |item: &Item| {
+        let of = |item: usize| {
             let behind_ns = through_ns + (micro_batches - 1) * self.input_ns(item);
-            behind_ns.max(micro_batches * item.work_ns())
+            behind_ns.max(micro_batches * self.problem.items[item].work_ns())
         };
-        self.problem.items.iter().map(of).max().unwrap_or(0)
+        (0..self.problem.items.len()).map(of).max().unwrap_or(0)
     }
 }

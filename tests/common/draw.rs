@@ -55,7 +55,11 @@ pub fn draw(name: String, seed: u64, scope: Scope) -> InstanceSpec {
 
 /// Gradients of weights: none of a backward pass, a part, or all of it. They are not drawn, so that problems are the same without them.
 pub fn add_weights(layers: &mut [LayerSpec]) {
-    let parts = [0.5, 0.0, 1.0, 0.3].into_iter().cycle();
+    add_parts(layers, [0.5, 0.0, 1.0, 0.3].into_iter().cycle());
+}
+
+/// Gradients of weights: these parts of backward passes, layer by layer.
+pub fn add_parts(layers: &mut [LayerSpec], parts: impl Iterator<Item = f64>) {
     for (layer, part) in layers.iter_mut().zip(parts) {
         let of = |backward_ms: Option<f64>| backward_ms.map(|ms| (ms * part * 1e6).floor() / 1e6);
         layer.weight_ms = of(layer.backward_ms);

@@ -4,14 +4,14 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::bound_source::BoundSource;
 use stagecut::instance::Instance;
-use stagecut::joint::Question;
+use stagecut::joint::{Question, Weights};
 use stagecut::options::{Cuts, MemoryLimit, Mode, Objective, Schedule};
 use stagecut::plan::{Outcome, Plan, Statistics, StoppedBy};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::schedules::{Chunks, Moves, Placement, chunks_of_plan, take_memory};
 use stagecut::spec::InstanceSpec;
 
-use crate::common::draw::{Scope, draw};
+use crate::common::draw::{Scope, add_parts, draw};
 
 /// A small network to train of so many layers, with or without transfers and memory; every third is a chain.
 pub fn spec(seed: u64, layers: [usize; 2]) -> InstanceSpec {
@@ -37,11 +37,20 @@ pub fn spec(seed: u64, layers: [usize; 2]) -> InstanceSpec {
             layer.parameter_bytes = f64::from(rng.random_range(0..=2u8));
         }
     }
+    // Two of three have gradients of weights, drawn layer by layer; of the others every second.
+    if seed / 3 % 3 > 0 {
+        let parts = std::iter::repeat_with(|| match rng.random_range(0..4) {
+            0 => 0.0,
+            1 => 1.0,
+            _ => rng.random(),
+        });
+        add_parts(&mut spec.network.layers, parts);
+    }
     spec
 }
 
 /// What is asked of it, at random.
-pub fn question(random: &mut impl Rng, problem: &Problem) -> Question {
+pub fn question(random: &mut impl Rng, instance: &Instance, problem: &Problem) -> Question {
     let virtual_stages = 1 + usize::from(random.random_range(0..3) == 0);
     let room = random.random_range(0..3) == 0 && problem.settings.memory_limit.is_none();
     Question {
@@ -53,7 +62,12 @@ pub fn question(random: &mut impl Rng, problem: &Problem) -> Question {
             Placement::Loop
         },
         micro_batches: random.random_range(1..=3),
-        weight_share: [None, Some(0.5), Some(0.37)][random.random_range(0..3)],
+        weights: match random.random_range(0..5) {
+            0 => Weights::Whole,
+            1 => Weights::Share(0.5),
+            2 => Weights::Share(0.37),
+            _ => Weights::of(instance, problem, None),
+        },
         room: room.then(|| random.random_range(1..=4)),
     }
 }
@@ -76,11 +90,18 @@ pub fn chunks_of(
     let moves = Moves {
         devices: Some(plan.stages.len() / question.virtual_stages),
         placement: question.placement,
-        weight_share: question.weight_share,
+        weight_share: match question.weights {
+            Weights::Share(share) => Some(share),
+            Weights::Whole => Some(0.0),
+            Weights::Told(_) => None,
+        },
     };
     let mut chunks = chunks_of_plan(&plan, &moves).expect("a plan for training");
-    // What a plan says of gradients of weights is no part of the question: without a share backward passes are whole.
-    chunks.may_split = question.weight_share.is_some();
+    // A plan says what its layers say, which a question may leave out.
+    match question.weights {
+        Weights::Whole => chunks.may_split = false,
+        Weights::Share(_) | Weights::Told(_) => assert!(chunks.may_split),
+    }
     match (question.room, problem.settings.memory_limit) {
         (None, Some(limit)) => {
             let taken = take_memory(&mut chunks, &plan, instance);

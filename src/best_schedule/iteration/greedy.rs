@@ -34,10 +34,16 @@ pub(super) fn list(tasks: &Tasks, tails: &Lengths, taste: Taste) -> Lists {
         };
         tails[k][m] as f64 - held_back * longest
     };
+    // When the next operation of each kind can start; what has just started changes that of its own device and of what waits for it.
+    let mut starts: Vec<Option<u64>> = (0..tasks.kinds.len())
+        .map(|k| state.earliest(k, taste.ahead))
+        .collect();
     for _ in 0..tasks.count() {
-        let can: Vec<(usize, u64)> = (0..tasks.kinds.len())
-            .filter_map(|k| Some((k, state.earliest(k, taste.ahead)?)))
-            .collect();
+        let can = starts
+            .iter()
+            .enumerate()
+            .filter_map(|(k, start)| Some((k, (*start)?)));
+        let can: Vec<(usize, u64)> = can.collect();
         let end = |&(k, start_ns): &(usize, u64)| start_ns + tasks.kinds[k].duration_ns;
         let Some(&first) = can.iter().min_by_key(|can| (end(can), can.1)) else {
             break;
@@ -56,6 +62,10 @@ pub(super) fn list(tasks: &Tasks, tails: &Lengths, taste: Taste) -> Lists {
             .max_by(|a, b| urgent(a).total_cmp(&urgent(b)));
         let (k, start_ns) = *chosen.unwrap_or(&first);
         state.start(k, start_ns);
+        let waiting = tasks.kinds[k].after.iter().map(|(after, _)| after);
+        for &other in tasks.of_device[device].iter().chain(waiting) {
+            starts[other] = state.earliest(other, taste.ahead);
+        }
     }
     state.lists
 }

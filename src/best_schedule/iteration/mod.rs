@@ -71,7 +71,7 @@ pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>,
         && let Some(pattern) = pattern.and_then(|find| find())
         && let Some(lists) = tasks.lists(&pattern.order(chunks, micro_batches))
     {
-        best.offer(local::improve(&tasks, &lists, bound.least_ns, control));
+        best.offer(local::improve(&tasks, &lists, &bound, control));
     }
     let (least_ns, stopped_by) = best.prove(&bound, control);
     let is_proved = best.makespan_ns <= least_ns;
@@ -126,6 +126,12 @@ pub fn by_rules(chunks: &Chunks, micro_batches: usize) -> Option<(Order, u64)> {
     Some((tasks.order(&best.lists), best.makespan_ns))
 }
 
+/// What an order takes; `None` where it cannot be run. Backward passes that it leaves whole are split where they may be.
+pub fn time_ns(chunks: &Chunks, order: &Order, micro_batches: usize) -> Option<u64> {
+    let tasks = Tasks::new(chunks, micro_batches);
+    tasks.makespan_ns(&tasks.lists(order)?)
+}
+
 /// What the published rules take that are for such chunks.
 pub fn rules_on(chunks: &Chunks, micro_batches: usize) -> Vec<OfRule> {
     let tasks = Tasks::new(chunks, micro_batches);
@@ -170,7 +176,7 @@ impl<'a> Best<'a> {
     fn search(&mut self, bound: &Bound, control: &Control) {
         self.list(bound, control);
         if self.makespan_ns > bound.least_ns {
-            self.offer(local::improve(self.tasks, &self.lists, bound.least_ns, control));
+            self.offer(local::improve(self.tasks, &self.lists, bound, control));
         }
     }
 

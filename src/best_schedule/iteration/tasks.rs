@@ -137,43 +137,47 @@ impl Tasks {
 
     /// When every operation of lists starts.
     pub(super) fn times(&self, lists: &Lists) -> Option<Times> {
-        if !(0..self.devices).all(|device| self.has_room(device, &lists[device])) {
-            return None;
-        }
-        let mut ends = vec![vec![0; self.micro_batches]; self.kinds.len()];
-        let mut done = vec![0; self.kinds.len()];
-        let mut starts: Vec<Vec<u64>> = lists.iter().map(|list| Vec::with_capacity(list.len())).collect();
-        let mut free_ns = vec![0; self.devices];
-        let mut open: Vec<usize> = (0..self.devices).collect();
-        while let Some(device) = open.pop() {
-            while let Some(&k) = lists[device].get(starts[device].len()) {
-                let (kind, m) = (&self.kinds[k], done[k]);
-                if kind.before.iter().any(|&(before, _)| done[before] <= m) {
+        let mut times = Times::new(self);
+        let has_room = (0..self.devices).all(|device| self.has_room(device, &lists[device]));
+        (has_room && self.run(lists, &mut times, |_, _| u64::MAX)).then_some(times)
+    }
+
+    /// Runs lists for which devices have room, as long as no operation ends later than it may; says whether all of them were run.
+    ///
+    /// * `latest`: when an operation may end at the latest, by kind and micro-batch.
+    pub(super) fn run(&self, lists: &Lists, times: &mut Times, latest: impl Fn(usize, usize) -> u64) -> bool {
+        times.clear();
+        let m_all = self.micro_batches;
+        times.open.extend(0..self.devices);
+        while let Some(device) = times.open.pop() {
+            while let Some(&k) = lists[device].get(times.starts[device].len()) {
+                let (kind, m) = (&self.kinds[k], times.done[k]);
+                if kind.before.iter().any(|&(before, _)| times.done[before] <= m) {
                     break;
                 }
-                let ready = kind
-                    .before
-                    .iter()
-                    .map(|&(before, delay_ns)| ends[before][m] + delay_ns);
-                let start = ready.fold(free_ns[device], u64::max);
-                starts[device].push(start);
-                ends[k][m] = start + kind.duration_ns;
-                free_ns[device] = ends[k][m];
-                done[k] += 1;
+                let mut start_ns = times.free_ns[device];
+                for &(before, delay_ns) in &kind.before {
+                    start_ns = start_ns.max(times.ends[before * m_all + m] + delay_ns);
+                }
+                let end_ns = start_ns + kind.duration_ns;
+                if m == m_all || end_ns > latest(k, m) {
+                    return false;
+                }
+                times.starts[device].push(start_ns);
+                times.ends[k * m_all + m] = end_ns;
+                times.free_ns[device] = end_ns;
+                times.done[k] += 1;
                 let waiting = kind.after.iter().map(|&(after, _)| self.kinds[after].device);
-                open.extend(waiting.filter(|&other| other != device));
+                times.open.extend(waiting.filter(|&other| other != device));
             }
         }
+        times.makespan_ns = times.free_ns.iter().copied().max().unwrap_or(0);
         // Lists that leave something out are none either.
-        let is_done = done.iter().all(|&done| done == self.micro_batches);
-        is_done.then(|| Times {
-            starts,
-            makespan_ns: free_ns.into_iter().max().unwrap_or(0),
-        })
+        times.done.iter().all(|&done| done == m_all)
     }
 
     /// Whether a device has room for what its list holds at any time.
-    fn has_room(&self, device: usize, list: &[usize]) -> bool {
+    pub(super) fn has_room(&self, device: usize, list: &[usize]) -> bool {
         let Some(room) = self.room[device] else {
             return true;
         };
@@ -211,6 +215,33 @@ impl Tasks {
 pub(super) struct Times {
     pub starts: Vec<Vec<u64>>,
     pub makespan_ns: u64,
+    /// By kind and micro-batch.
+    ends: Vec<u64>,
+    done: Vec<usize>,
+    free_ns: Vec<u64>,
+    /// Devices that may have something to start.
+    open: Vec<usize>,
+}
+
+impl Times {
+    /// Nothing yet.
+    pub(super) fn new(tasks: &Tasks) -> Self {
+        Self {
+            starts: vec![Vec::new(); tasks.devices],
+            makespan_ns: 0,
+            ends: vec![0; tasks.count()],
+            done: vec![0; tasks.kinds.len()],
+            free_ns: vec![0; tasks.devices],
+            open: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.starts.iter_mut().for_each(Vec::clear);
+        self.done.fill(0);
+        self.free_ns.fill(0);
+        self.open.clear();
+    }
 }
 
 fn kind(chunks: &Chunks, chunk: usize, phase: Phase) -> Kind {

@@ -138,7 +138,7 @@ pub struct ChunkArgs {
     pub transfer: Option<f64>,
 
     /// Part of every backward pass of the plan or instance that is gradients of weights, which may then run apart from the rest [default: what
-    /// the plan says of each stage, else whole backward passes; whole ones of an instance]
+    /// the plan says of each stage, or the instance of each layer, else whole backward passes]
     #[arg(long, value_name = "PART", conflicts_with = "forward", value_parser = part)]
     pub weight_share: Option<f64>,
 }

@@ -147,10 +147,9 @@ impl Columns<'_> {
         let parts = (&self.forward[..], &self.backward[..]);
         self.uneven(
             program,
-            "uneven",
+            ("uneven", self.asked.uneven_ns),
             parts,
             (forward, backward),
-            self.asked.uneven_ns,
         );
         if let Weights::Told { work_ns, uneven_ns } = self.asked.weights {
             let weight = work_ns as f64 / program.scale_ns;
@@ -158,7 +157,7 @@ impl Columns<'_> {
             self.weight.iter().for_each(|column| column.add_to(&mut sum, 1.0));
             program.add_equality("work[weight]".into(), sum, Expression::from(weight));
             let parts = (&self.backward[..], &self.weight[..]);
-            self.uneven(program, "uneven_weights", parts, (backward, weight), uneven_ns);
+            self.uneven(program, ("uneven_weights", uneven_ns), parts, (backward, weight));
             for (c, (weight, backward)) in self.weight.iter().zip(&self.backward).enumerate() {
                 program.add_row(format!("part[{c}]"), weight.expression(), backward.expression());
             }
@@ -169,10 +168,9 @@ impl Columns<'_> {
     fn uneven(
         &self,
         program: &mut Program,
-        family: &str,
+        (family, uneven_ns): (&str, [f64; 2]),
         (of, more): (&[Column], &[Column]),
         (of_all, more_of_all): (f64, f64),
-        uneven_ns: [f64; 2],
     ) {
         let ratio = if of_all > 0.0 { more_of_all / of_all } else { 0.0 };
         let [least, most] = uneven_ns.map(|ns| ns / program.scale_ns);

@@ -2,6 +2,7 @@
 #![doc = include_str!("../../formulations/joint.md")]
 
 mod alternate;
+mod nested;
 mod question;
 mod relaxation;
 mod search;
@@ -26,6 +27,8 @@ use relaxation::Relaxation;
 const SHARE: f64 = 0.15;
 /// The part of the time after which better cuts are no longer looked for by moves: the rest goes into the proof.
 const SHARE_OF_MOVES: f64 = 0.6;
+/// How many cuts get their best orders of those that nested chunks say to be good.
+const NESTED_CUTS: usize = 2;
 /// What is taken for the time that is left where there is no limit.
 const NO_LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,7 +73,14 @@ pub fn best(problem: &Problem, question: &Question, labels: &[String], control: 
     let period_ns = starts::start(&mut state, labels);
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
-    let simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    let mut simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    if let (Ok(ideals), [(_, ns)]) = (&ideals, &mut simple[..]) {
+        let (nested_ns, cuts) = nested::nested(&state, ideals, *ns, &state.within(SHARE));
+        *ns = nested_ns.max(*ns);
+        for cut in cuts.into_iter().take(NESTED_CUTS) {
+            state.look_at(cut);
+        }
+    }
     state.improve();
     let proof = match ideals.and_then(|ideals| Relaxation::new(&state, ideals, &simple)) {
         Ok(relaxation) => search::prove(&relaxation, &mut state),

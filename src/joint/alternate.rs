@@ -63,7 +63,7 @@ fn under_a_new_order(state: &mut State, cut: &Assignment) -> bool {
     }
     state.cuts += 1;
     match iteration::quick(&chunks, micro_batches, state.control) {
-        Some(order) => state.offer(cut, chunks, &order),
+        Some((order, _)) => state.offer(cut, chunks, &order),
         None => false,
     }
 }

@@ -22,13 +22,14 @@ use crate::settings::Settings;
 
 pub use question::{Question, Weights};
 use relaxation::Relaxation;
+use starts::Starts;
 
 /// The part of the time that is left which the order of one cut may take.
 const SHARE: f64 = 0.15;
 /// The part of the time after which better cuts are no longer looked for by moves: the rest goes into the proof.
 const SHARE_OF_MOVES: f64 = 0.6;
-/// How many cuts get their best orders of those that nested chunks say to be good.
-const NESTED_CUTS: usize = 2;
+/// How many cuts are starts of those that nested chunks say to be good.
+const NESTED_CUTS: usize = 4;
 /// What is taken for the time that is left where there is no limit.
 const NO_LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,17 +71,19 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
 /// objective and its schedule do not matter.
 pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
     let mut state = State::new(problem, question, control);
-    let period_ns = starts::start(&mut state, labels);
+    let mut starts = Starts::new(&mut state, labels);
+    let period_ns = starts.period_ns;
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
     let mut simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
     if let (Ok(ideals), [(_, ns)]) = (&ideals, &mut simple[..]) {
         let (nested_ns, cuts) = nested::nested(&state, ideals, *ns, &state.within(SHARE));
         *ns = nested_ns.max(*ns);
-        for cut in cuts.into_iter().take(NESTED_CUTS) {
-            state.look_at(cut);
+        for cut in cuts.iter().take(NESTED_CUTS) {
+            starts.take(&mut state, cut);
         }
     }
+    starts.search(&mut state);
     state.improve();
     let proof = match ideals.and_then(|ideals| Relaxation::new(&state, ideals, &simple)) {
         Ok(relaxation) => search::prove(&relaxation, &mut state),
@@ -147,7 +150,10 @@ impl<'a> State<'a> {
         let chunks = self.question.chunks(self.problem, &cut)?;
         let micro_batches = self.question.micro_batches;
         self.cuts += 1;
-        let found = iteration::best(&chunks, micro_batches, None, &self.within(SHARE));
+        // An order that is known for this cut is one to start from.
+        let known = self.best.as_ref().filter(|best| best.cut == cut);
+        let known = known.map(|best| best.order.clone());
+        let found = iteration::better(&chunks, micro_batches, known.as_ref(), &self.within(SHARE));
         let iteration_ns = found.iteration_ns?;
         if let Some(order) = found.order
             && iteration_ns < self.best_ns()

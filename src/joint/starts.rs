@@ -20,38 +20,125 @@ use crate::settings::Settings;
 const SHARE_OF_A_GUIDE: f64 = 0.1;
 /// What it may take in any case: enough for most networks, so that a short limit does not lose them.
 const LEAST_OF_A_GUIDE: Duration = Duration::from_millis(500);
-/// How many of the starts get their best orders, those with the best rules first.
+/// How many of the starts get lists by urgency, those with the best rules first, and how many of these then get their best orders.
+const LISTED: usize = 5;
 const SEARCHED: usize = 2;
+/// The part of the time that is left which lists of one start may take.
+const SHARE_OF_LISTS: f64 = 0.05;
 
-/// A cut to start from, and the best rule's iteration of it in ns.
+/// A cut to start from, and the best known iteration of it in ns.
 struct Start {
     cut: Assignment,
-    of_rules_ns: u64,
+    iteration_ns: u64,
 }
 
-/// Takes all starts, and looks for the best orders of the best. Returns what the period says of every cut and order, in ns.
-pub(super) fn start(state: &mut State, labels: &[String]) -> u64 {
-    let mut starts = Vec::new();
-    let guides = guides(state);
-    for guide in &guides {
-        take_quick(state, guide, &mut starts);
+/// Cuts to start from, each with every rule.
+#[derive(Default)]
+pub(super) struct Starts {
+    starts: Vec<Start>,
+    /// What the period says of every cut and order, in ns.
+    pub period_ns: u64,
+}
+
+impl Starts {
+    /// All of them.
+    pub(super) fn new(state: &mut State, labels: &[String]) -> Self {
+        let mut starts = Self::default();
+        let guides = guides(state);
+        for guide in &guides {
+            starts.take_quick(state, guide);
+        }
+        for guide in &guides {
+            let bound_ns = starts.take_best(state, guide, labels);
+            if state.question.is_plain() && guide.settings.objective == Objective::Period {
+                // Links are never what an order waits for, and so no more than work counts where there are some.
+                let counts = !guide.settings.communication.has_links()
+                    && guide.settings.all_stages == state.problem.settings.all_stages;
+                let period_ns = bound_ns.filter(|_| counts).unwrap_or(0);
+                starts.period_ns = starts
+                    .period_ns
+                    .max(state.question.micro_batches as u64 * period_ns);
+            }
+        }
+        starts
     }
-    let mut period_ns = 0;
-    for guide in &guides {
-        let bound_ns = take_best(state, guide, labels, &mut starts);
-        if state.question.is_plain() && guide.settings.objective == Objective::Period {
-            // Links are never what an order waits for, and so no more than work counts where there are some.
-            let counts = !guide.settings.communication.has_links();
-            let bound_ns =
-                bound_ns.filter(|_| counts && guide.settings.all_stages == state.problem.settings.all_stages);
-            period_ns = period_ns.max(bound_ns.map_or(0, |ns| state.question.micro_batches as u64 * ns));
+
+    /// Looks for the best orders of the best.
+    pub(super) fn search(mut self, state: &mut State) {
+        self.starts.sort_by_key(|start| start.iteration_ns);
+        for start in self.starts.iter_mut().take(LISTED) {
+            let within = state.within(SHARE_OF_LISTS);
+            let micro_batches = state.question.micro_batches;
+            let Some(chunks) = state.question.chunks(state.problem, &start.cut) else {
+                continue;
+            };
+            if let Some((order, iteration_ns)) = iteration::quick(&chunks, micro_batches, &within) {
+                start.iteration_ns = iteration_ns;
+                state.offer(&start.cut, chunks, &order);
+            }
+        }
+        self.starts.sort_by_key(|start| start.iteration_ns);
+        for start in self.starts.into_iter().take(SEARCHED) {
+            state.look_at(start.cut);
         }
     }
-    starts.sort_by_key(|start| start.of_rules_ns);
-    for start in starts.into_iter().take(SEARCHED) {
-        state.look_at(start.cut);
+
+    /// Takes the plans of quick heuristics, even cuts among them.
+    fn take_quick(&mut self, state: &mut State, guide: &Problem) {
+        let control = state.control;
+        let must_stop = || control.is_interrupted();
+        for heuristic in METHODS.iter().filter(|method| method.effort == Effort::Quick) {
+            if let Some(plan) = heuristic.plan(guide, control.seed, &must_stop) {
+                self.take(state, &plan.assignment);
+            }
+        }
     }
-    period_ns
+
+    /// Takes the plan of the exact engine; returns its bound, if that says anything.
+    fn take_best(&mut self, state: &mut State, guide: &Problem, labels: &[String]) -> Option<u64> {
+        let left = state.control.remaining().unwrap_or(NO_LIMIT);
+        let within = Control {
+            started: Instant::now(),
+            time_limit: Some(left.mul_f64(SHARE_OF_A_GUIDE).max(LEAST_OF_A_GUIDE)),
+            gap: 0.0,
+            ..state.control.elsewhere()
+        };
+        // A solver that breaks down does no harm: these are no more than starts.
+        let outcome = exact::solve(guide, exact::Method::Exact, labels, &within).ok()?;
+        if let Some(plan) = outcome.allocation {
+            self.take(state, &plan.assignment);
+        }
+        Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
+    }
+
+    /// Runs every rule on a cut.
+    pub(super) fn take(&mut self, state: &mut State, cut: &Assignment) {
+        let cut = without_empty_stages(cut).0;
+        let stages = cut.iter().max().map_or(0, |last| last + 1);
+        let is_known = self.starts.iter().any(|start| start.cut == cut);
+        if is_known || !state.question.can_have(state.problem, stages) {
+            return;
+        }
+        let Some(chunks) = state.question.chunks(state.problem, &cut) else {
+            return;
+        };
+        state.cuts += 1;
+        let Some((order, iteration_ns)) = iteration::by_rules(&chunks, state.question.micro_batches) else {
+            return;
+        };
+        self.starts.push(Start {
+            cut: cut.clone(),
+            iteration_ns,
+        });
+        if iteration_ns < state.best_ns() {
+            state.best = Some(Candidate {
+                cut,
+                chunks,
+                order,
+                iteration_ns,
+            });
+        }
+    }
 }
 
 /// Problems of the same items whose best cuts are good for some order: the period, with devices to spare and without, the period of devices that
@@ -87,61 +174,4 @@ fn under(guide: &Problem, schedule: Schedule) -> Problem {
     let mut guide = guide.clone();
     guide.settings = settings;
     guide
-}
-
-/// Takes the plans of quick heuristics, even cuts among them.
-fn take_quick(state: &mut State, guide: &Problem, starts: &mut Vec<Start>) {
-    let control = state.control;
-    let must_stop = || control.is_interrupted();
-    for heuristic in METHODS.iter().filter(|method| method.effort == Effort::Quick) {
-        if let Some(plan) = heuristic.plan(guide, control.seed, &must_stop) {
-            take(state, &plan.assignment, starts);
-        }
-    }
-}
-
-/// Takes the plan of the exact engine; returns its bound, if that says anything.
-fn take_best(state: &mut State, guide: &Problem, labels: &[String], starts: &mut Vec<Start>) -> Option<u64> {
-    let left = state.control.remaining().unwrap_or(NO_LIMIT);
-    let within = Control {
-        started: Instant::now(),
-        time_limit: Some(left.mul_f64(SHARE_OF_A_GUIDE).max(LEAST_OF_A_GUIDE)),
-        gap: 0.0,
-        ..state.control.elsewhere()
-    };
-    // A solver that breaks down does no harm: these are no more than starts.
-    let outcome = exact::solve(guide, exact::Method::Exact, labels, &within).ok()?;
-    if let Some(plan) = outcome.allocation {
-        take(state, &plan.assignment, starts);
-    }
-    Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
-}
-
-/// Runs every rule on a cut.
-fn take(state: &mut State, cut: &Assignment, starts: &mut Vec<Start>) {
-    let cut = without_empty_stages(cut).0;
-    let stages = cut.iter().max().map_or(0, |last| last + 1);
-    let is_known = starts.iter().any(|start| start.cut == cut);
-    if is_known || !state.question.can_have(state.problem, stages) {
-        return;
-    }
-    let Some(chunks) = state.question.chunks(state.problem, &cut) else {
-        return;
-    };
-    state.cuts += 1;
-    let Some((order, iteration_ns)) = iteration::by_rules(&chunks, state.question.micro_batches) else {
-        return;
-    };
-    starts.push(Start {
-        cut: cut.clone(),
-        of_rules_ns: iteration_ns,
-    });
-    if iteration_ns < state.best_ns() {
-        state.best = Some(Candidate {
-            cut,
-            chunks,
-            order,
-            iteration_ns,
-        });
-    }
 }

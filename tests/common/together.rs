@@ -38,7 +38,7 @@ pub fn spec(seed: u64, layers: [usize; 2]) -> InstanceSpec {
         }
     }
     // Two of three have gradients of weights, drawn layer by layer; of the others every second.
-    if seed / 3 % 3 > 0 {
+    if !(seed / 3).is_multiple_of(3) {
         let parts = std::iter::repeat_with(|| match rng.random_range(0..4) {
             0 => 0.0,
             1 => 1.0,

@@ -52,6 +52,20 @@ pub type FindPattern<'a> = &'a dyn Fn() -> Option<Pattern>;
 /// Rules come first, then lists by urgency, then local search, then the order of a pattern, then branch and bound, each only if there is
 /// still a gap.
 pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>, control: &Control) -> Found {
+    search(chunks, micro_batches, (None, pattern), control)
+}
+
+/// The same with an order that is known, from which local search starts if it is better than rules and lists.
+pub fn better(chunks: &Chunks, micro_batches: usize, known: Option<&Order>, control: &Control) -> Found {
+    search(chunks, micro_batches, (known, None), control)
+}
+
+fn search(
+    chunks: &Chunks,
+    micro_batches: usize,
+    (known, pattern): (Option<&Order>, Option<FindPattern>),
+    control: &Control,
+) -> Found {
     let tasks = Tasks::new(chunks, micro_batches);
     if !has_room(chunks) {
         return Found {
@@ -66,6 +80,9 @@ pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>,
     let bound = Bound::new(&tasks);
     let mut best = Best::new(&tasks);
     let rules = rules(chunks, micro_batches, &mut best);
+    if let Some(lists) = known.and_then(|order| tasks.lists(order)) {
+        best.offer(lists);
+    }
     best.search(&bound, control);
     if best.makespan_ns > bound.least_ns
         && let Some(pattern) = pattern.and_then(|find| find())
@@ -97,8 +114,8 @@ pub fn bound_ns(chunks: &Chunks, micro_batches: usize) -> u64 {
     }
 }
 
-/// A good order that is found at once, by rules and lists by urgency; `None` where devices have no room.
-pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option<Order> {
+/// A good order that is found at once, by rules and lists by urgency, and its iteration in ns; `None` where devices have no room.
+pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option<(Order, u64)> {
     if !has_room(chunks) {
         return None;
     }
@@ -106,7 +123,7 @@ pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option
     let mut best = Best::new(&tasks);
     rules(chunks, micro_batches, &mut best);
     best.list(&Bound::new(&tasks), control);
-    Some(tasks.order(&best.lists))
+    Some((tasks.order(&best.lists), best.makespan_ns))
 }
 
 /// The order of the best published rule that is for such chunks and has room there, and its iteration in ns; one micro-batch after the other where

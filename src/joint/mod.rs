@@ -71,11 +71,12 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
 /// objective and its schedule do not matter.
 pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
     let mut state = State::new(problem, question, control);
-    let mut starts = Starts::new(&mut state, labels);
-    let period_ns = starts.period_ns;
+    // Bounds that take no search come first: starts may use up a short limit.
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
     let mut simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    let mut starts = Starts::new(&mut state, labels);
+    let period_ns = starts.period_ns;
     if let (Ok(ideals), [(_, ns)]) = (&ideals, &mut simple[..]) {
         let (nested_ns, cuts) = nested::nested(&state, ideals, *ns, &state.within(SHARE));
         *ns = nested_ns.max(*ns);

@@ -335,6 +335,44 @@ fn all_violations_stand_beside_the_cost() {
     }
 }
 
+/// An iteration with fewer micro-batches in flight than hide its transfers, where there is no memory for more.
+#[test]
+fn iterations_are_those_that_memory_allows() {
+    let folder = Folder::new();
+    folder.write(
+        "net.json",
+        r#"{
+            "network": {
+                "layers": [
+                    { "id": "a", "forward_ms": 4, "backward_ms": 2, "stash_bytes": 9 },
+                    { "id": "b", "forward_ms": 4, "backward_ms": 6, "parameter_bytes": 20, "stash_bytes": 12 },
+                    { "id": "c", "forward_ms": 6, "backward_ms": 2, "stash_bytes": 29 }
+                ],
+                "tensors": [{ "producer": "a", "consumers": ["b", "c"], "bytes": 3e6 }]
+            },
+            "cluster": { "device_kinds": [{ "name": "gpu" }], "link": { "bandwidth_bytes_per_s": 1e8 } },
+            "pipeline": { "objective": "iteration", "micro_batches": 6, "communication": "overlapped", "stages": 2 }
+        }"#,
+    );
+    folder.write("stages.json", r#"[["a", "c"], ["b"]]"#);
+    for limit in ["none", "101"] {
+        let options = ["--memory-limit", limit, "--output", "plan.json"];
+        folder.succeed(&[&["check", "--evaluate", "net.json", "stages.json"][..], &options].concat());
+        let plan: Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
+        folder.succeed(&["check", "net.json", "plan.json", "--memory-limit", limit]);
+        let simulate = [
+            "simulate",
+            "plan.json",
+            "--instance",
+            "net.json",
+            "--format",
+            "json",
+        ];
+        let ran: Value = serde_json::from_str(&folder.succeed(&simulate)).unwrap();
+        assert_eq!(plan["objective_ms"], ran["iteration_ms"], "{limit}");
+    }
+}
+
 /// Shares are those of an assignment, which more stages than may be are not.
 #[test]
 fn too_many_concurrent_stages_are_told() {

@@ -235,6 +235,16 @@ fn questions_that_are_none_of_cuts_are_refused() {
         (&["--order", "order.csv"], 2, "found `--order`"),
         (&["--forward", "1"], 2, "cannot be used with"),
         (&["--virtual-stages", "40"], 2, "stages"),
+        (
+            &["--plan-output", "absent/x.json"],
+            2,
+            "its folder does not exist",
+        ),
+        (
+            &["--plan-output", "x.json", "--output", "x.json"],
+            2,
+            "the same file",
+        ),
         (&["--room", "0"], 3, ""),
         (&["--memory-limit", "1"], 3, ""),
         (
@@ -267,6 +277,23 @@ fn questions_that_are_none_of_cuts_are_refused() {
         let run = folder.run(&["schedule", "--instance", "served.toml", "--devices", "2"]);
         assert_eq!(run.code, 2);
         assert!(run.stderr.contains("inference"), "{}", run.stderr);
+    }
+    // More devices than there are, with a chunk each or several.
+    let counted = folder
+        .read("net.toml")
+        .replace("name = \"gpu\"", "name = \"gpu\", count = 2");
+    folder.write("counted.toml", counted);
+    for chunks in ["1", "2"] {
+        let asked = [
+            "schedule",
+            "--instance",
+            "counted.toml",
+            "--devices",
+            "3",
+            "--virtual-stages",
+            chunks,
+        ];
+        command::refused(&folder.run(&asked), &["found 3 stages and 2 `gpu` devices"]);
     }
     let run = folder.run(&["schedule", "plan.json", "--communication", "ignored"]);
     assert_eq!(run.code, 2, "{}", run.stderr);

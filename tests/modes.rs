@@ -297,6 +297,12 @@ fn what_modes_cannot_be_asked_with_is_refused() {
         ..choose()
     };
     assert_eq!(faults(options), ["--cuts", "--communication"]);
+    // Without a backward pass there is nothing to compute again in it.
+    let options = PipelineOptions {
+        mode: Some(stagecut::options::Mode::Inference),
+        ..choose()
+    };
+    assert_eq!(faults(options), ["--recompute"]);
 }
 
 /// What fits nowhere is told how much memory would do: on two devices 50 bytes, though the layer takes 100 on one.

@@ -157,6 +157,8 @@ fn orders_of_other_pipelines_are_refused() {
     let folder = solved();
     folder.write("deadlock.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
     folder.write("split.csv", "0F0,0I0,0W0\n1F0,1I0,1W0\n");
+    folder.write("half.csv", "0F0,0B0\n1F0\n");
+    folder.write("halves.csv", "0F0,0I0,0W0\n1F0,1I0\n");
     folder.write("words.csv", "0F0,0B0\n1F0,1X0\n");
     folder.write("full.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
     let cases: &[(&[&str], &[&str])] = &[
@@ -191,6 +193,15 @@ fn orders_of_other_pipelines_are_refused() {
             &["2 chunks in a loop on 2 devices", "two chunks a device in a V"],
         ),
         (&["--rule", "zb-h3"], &["zb-h1"]),
+        (
+            &["--rule", "1f1b", "--micro-batches", "4294967295"],
+            &["lower `--micro-batches`"],
+        ),
+        (&["--order", "half.csv"], &["found no `1B0`"]),
+        (
+            &["--order", "halves.csv", "--weight-share", "0.5"],
+            &["found no `1W0`"],
+        ),
         (
             &["--rule", "1f1b", "--order", "full.csv"],
             &["cannot be used with"],
@@ -339,6 +350,22 @@ fn questions_without_an_answer_are_refused() {
             message.contains(expected),
             "{args:?}: no `{expected}` in {message}"
         );
+    }
+}
+
+/// Even chunks come from no instance.
+#[test]
+fn even_chunks_have_no_cluster() {
+    let even = ["schedule", "--devices", "2", "--forward", "1", "--backward", "1"];
+    let folder = Folder::new();
+    for (flag, value) in [
+        ("--cluster", "a100"),
+        ("--communication", "ignored"),
+        ("--memory-limit", "1GB"),
+        ("--plan-output", "x.json"),
+    ] {
+        let run = folder.run(&[&even[..], &[flag, value]].concat());
+        command::refused(&run, &[flag, "cannot be used with"]);
     }
 }
 

@@ -27,11 +27,14 @@ use super::{CliError, output};
 /// Chooses a cut of an instance and an order, and writes the plan if a file is named for it.
 pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Result<Answer, CliError> {
     refuse(args)?;
+    output::check_path(args.cut.plan_output.as_deref())?;
     let instance = Instance::read(path, args.cluster.as_deref())?;
     instance
         .warnings
         .iter()
         .for_each(|warning| output::warning(warning));
+    // There must be devices, however many chunks they hold.
+    Settings::resolve(&instance, &one_stage_a_device(args))?;
     let settings = Settings::resolve(&instance, &options(args))?;
     if let Some(found) = joint::refusal(&settings) {
         let kind = FaultKind::Unsupported {
@@ -103,6 +106,9 @@ fn refuse(args: &ScheduleArgs) -> Result<(), CliError> {
         (args.given.order.is_some(), "--order", GIVEN),
     ];
     match flags.into_iter().find(|&(is_there, ..)| is_there) {
+        None if args.output.is_some() && args.output == args.cut.plan_output => Err(CliError::Usage(
+            "found the same file for `--output` and `--plan-output`, expected one for each".into(),
+        )),
         None => Ok(()),
         Some((_, flag, expected)) => Err(CliError::Usage(format!(
             "found `{flag}` with an instance in place of a plan, expected {expected}"
@@ -124,6 +130,15 @@ fn options(args: &ScheduleArgs) -> PipelineOptions {
         communication: args.cut.communication,
         memory_limit: args.cut.memory_limit,
         ..PipelineOptions::default()
+    }
+}
+
+fn one_stage_a_device(args: &ScheduleArgs) -> PipelineOptions {
+    PipelineOptions {
+        stages: args.chunks.devices.map(usize::from),
+        devices: None,
+        all_stages: None,
+        ..options(args)
     }
 }
 

@@ -135,6 +135,9 @@ impl Question {
                 "found `--period` of {period} slots, expected {least} at least, which the busiest device needs for a micro-batch"
             )));
         }
+        if given.is_some() {
+            check_operations(kinds(&chunks), micro_batches as usize)?;
+        }
         let given = given
             .map(|given| given.order(&chunks, micro_batches as usize))
             .transpose()?;
@@ -152,8 +155,7 @@ impl Question {
     }
 
     fn check_size(&self) -> Result<(), CliError> {
-        let phases = if self.chunks.may_split { 3 } else { 2 };
-        let kinds = phases * self.chunks.len();
+        let kinds = kinds(&self.chunks);
         match self.objective {
             Objective::Iteration => check_operations(kinds, self.micro_batches)?,
             Objective::Peak | Objective::Period => check_count(kinds, self.micro_batches)?,
@@ -203,6 +205,12 @@ impl Question {
         let found = cyclic::least_period_within_room(&self.chunks, self.slot_ns, &control)?;
         Ok(found.pattern)
     }
+}
+
+/// Operations of a micro-batch.
+fn kinds(chunks: &Chunks) -> usize {
+    let phases = if chunks.may_split { 3 } else { 2 };
+    phases * chunks.len()
 }
 
 /// Refuses iterations of too many operations before they are listed, `kinds` of them a micro-batch.

@@ -284,11 +284,15 @@ fn check_operations(chunks: &Chunks, order: &Order, micro_batches: usize) -> Res
     }
     for chunk in 0..chunks.len() {
         for micro_batch in 0..micro_batches {
-            for phase in [Phase::Forward, Phase::InputGradient, Phase::WeightGradient] {
-                if !found.contains_key(&(chunk, micro_batch, phase)) {
-                    return Err(OrderFault::Missing(Operation::new(chunk, phase, micro_batch)));
-                }
-            }
+            let is_there = |phase| found.contains_key(&(chunk, micro_batch, phase));
+            let missing = match [Phase::Forward, Phase::InputGradient, Phase::WeightGradient].map(is_there) {
+                [true, true, true] => continue,
+                [false, ..] => Phase::Forward,
+                [true, false, false] if !order.splits() => Phase::Backward,
+                [true, false, _] => Phase::InputGradient,
+                [true, true, false] => Phase::WeightGradient,
+            };
+            return Err(OrderFault::Missing(Operation::new(chunk, missing, micro_batch)));
         }
     }
     Ok(())

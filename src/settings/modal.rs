@@ -96,6 +96,15 @@ impl Settings {
             format!("`{}`", self.schedule),
             "`1f1b` or `gpipe`",
         );
+        if !self.recompute.is_none() && !self.mode.trains() {
+            faults.push(Fault::new(
+                "--recompute",
+                FaultKind::Contradiction {
+                    found: format!("`{}` in inference", self.recompute),
+                    expected: "`none`, or `--mode training`".into(),
+                },
+            ));
+        }
         let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
         if synchronizes && self.mode.trains() && self.micro_batches.is_none() {
             faults.push(Fault::new(

@@ -214,7 +214,7 @@ impl Draw {
     fn options(&mut self, layers: usize) -> PipelineOptions {
         let degrees = ["1", "choose", "choose", "1,2", "2"].map(|text| text.parse::<Degrees>().unwrap());
         let names = ["none", "full", "choose", "choose", "none,selective"];
-        PipelineOptions {
+        let options = PipelineOptions {
             tensor: Some(self.one_of(&degrees)),
             replicas: Some(self.one_of(&degrees)),
             recompute: Some(self.one_of(&names).parse().unwrap()),
@@ -239,6 +239,13 @@ impl Draw {
             }),
             optimizer_sharding: self.may(0.4).then_some(OptimizerSharding::Zero1),
             ..PipelineOptions::default()
+        };
+        // Without a backward pass nothing can be computed again in it.
+        PipelineOptions {
+            recompute: options
+                .recompute
+                .filter(|_| options.mode != Some(Mode::Inference)),
+            ..options
         }
     }
 }

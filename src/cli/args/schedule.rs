@@ -116,7 +116,8 @@ pub struct ChunkArgs {
         long,
         value_name = "MS",
         required_unless_present_any = ["plan", "instance"],
-        conflicts_with_all = ["plan", "instance"]
+        // What needs an instance is named here too: clap asks for nothing that `forward` rules out.
+        conflicts_with_all = ["plan", "instance", "cluster", "communication", "memory_limit", "plan_output"]
     )]
     pub forward: Option<f64>,
 

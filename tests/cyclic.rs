@@ -3,6 +3,8 @@
 #[path = "oracles/patterns.rs"]
 mod patterns;
 
+use std::time::Duration;
+
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::best_schedule::cyclic::{Found, least_peak, least_period, least_period_within_room, slot_ns};
@@ -162,4 +164,33 @@ fn the_grid_rounds_up() {
     let period_ns = least_period(&chunks, slot) * slot;
     assert!(period_ns >= chunks.least_period_ns() && period_ns < chunks.least_period_ns() + 6 * slot);
     assert_eq!(slot_ns(&even(3, 2, Placement::V, [300, 600, 150])), 150);
+}
+
+/// Some pattern is found at once, whatever the size, and a little search makes it a good one: 24 chunks were too many for the program alone.
+#[test]
+fn there_is_always_a_pattern() {
+    let within = |seconds: f64| Control {
+        time_limit: Some(Duration::from_secs_f64(seconds)),
+        ..Control::default()
+    };
+    for seed in 0..200 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let chunks = draw(&mut random);
+        let period = least_period(&chunks, 1) + random.random_range(0..=2);
+        let found = least_peak(&chunks, 1, period, &within(0.0)).expect("HiGHS answers");
+        let pattern = found.pattern.expect("a pattern");
+        assert_eq!(pattern.period, period, "seed {seed}");
+        assert_eq!(pattern.peaks(&chunks).as_ref(), Ok(&found.peaks), "seed {seed}");
+        assert!(
+            found.bound <= found.peaks.iter().copied().max().unwrap_or(0),
+            "seed {seed}"
+        );
+    }
+    let mut large = even(8, 3, Placement::Loop, [13, 17, 11]);
+    for of in &mut large.chunks {
+        (of.forward_transfer_ns, of.backward_transfer_ns) = (3, 3);
+    }
+    let slot = slot_ns(&large);
+    let found = least_peak(&large, slot, least_period(&large, slot), &within(2.0)).expect("HiGHS answers");
+    assert!(found.peak().is_some_and(|peak| peak < 40), "{found:?}");
 }

@@ -224,6 +224,28 @@ fn the_command_cuts_an_instance() {
     );
 }
 
+/// More devices than there are, with a chunk each or several.
+#[test]
+fn there_must_be_devices() {
+    let folder = solved();
+    let counted = folder
+        .read("net.toml")
+        .replace("name = \"gpu\"", "name = \"gpu\", count = 2");
+    folder.write("counted.toml", counted);
+    for chunks in ["1", "2"] {
+        let asked = [
+            "schedule",
+            "--instance",
+            "counted.toml",
+            "--devices",
+            "3",
+            "--virtual-stages",
+            chunks,
+        ];
+        command::refused(&folder.run(&asked), &["found 3 stages and 2 `gpu` devices"]);
+    }
+}
+
 #[test]
 fn questions_that_are_none_of_cuts_are_refused() {
     let folder = solved();
@@ -277,23 +299,6 @@ fn questions_that_are_none_of_cuts_are_refused() {
         let run = folder.run(&["schedule", "--instance", "served.toml", "--devices", "2"]);
         assert_eq!(run.code, 2);
         assert!(run.stderr.contains("inference"), "{}", run.stderr);
-    }
-    // More devices than there are, with a chunk each or several.
-    let counted = folder
-        .read("net.toml")
-        .replace("name = \"gpu\"", "name = \"gpu\", count = 2");
-    folder.write("counted.toml", counted);
-    for chunks in ["1", "2"] {
-        let asked = [
-            "schedule",
-            "--instance",
-            "counted.toml",
-            "--devices",
-            "3",
-            "--virtual-stages",
-            chunks,
-        ];
-        command::refused(&folder.run(&asked), &["found 3 stages and 2 `gpu` devices"]);
     }
     let run = folder.run(&["schedule", "plan.json", "--communication", "ignored"]);
     assert_eq!(run.code, 2, "{}", run.stderr);

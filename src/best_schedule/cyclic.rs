@@ -4,7 +4,9 @@
 //! [`Pattern::peaks`], which knows no program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use super::patterns;
 use crate::control::Control;
 use crate::formulations::cyclic::{Asked, Cyclic, Goal};
 use crate::plan::{Status, StoppedBy};
@@ -99,9 +101,20 @@ pub fn least_peak(
         period,
         goal: Goal::Peak,
     };
+    let least = least_held(chunks);
+    let merit = |peaks: &[u64]| [peaks.iter().max().copied().unwrap_or(0), peaks.iter().sum()];
+    let quick = patterns::good(chunks, [slot_ns, period], &merit, least, &part_of(control));
+    let quick = recomputed(chunks, quick);
     let cyclic = Cyclic::build(&asked);
     let solved = solver::solve(cyclic.program.clone(), None, None, control, &|_| {})?;
-    let (pattern, peaks) = accepted(&cyclic, chunks, solved.values.as_deref());
+    let solution = solved.values.as_deref().map(|values| cyclic.pattern(values));
+    let found = [solution.and_then(|pattern| recomputed(chunks, pattern)), quick];
+    let best = found
+        .into_iter()
+        .flatten()
+        .min_by_key(|(_, peaks)| peaks.iter().max().copied());
+    let (pattern, peaks) = best.unzip();
+    let peaks = peaks.unwrap_or_default();
     let peak = peaks.iter().max().copied();
     let units = (solved.bound - TOLERANCE).max(0.0);
     // A stash that is no multiple of the unit makes the peak no whole number of units.
@@ -109,7 +122,7 @@ pub fn least_peak(
         true => (units.ceil() as u64).saturating_mul(cyclic.unit),
         false => (units * cyclic.unit as f64) as u64,
     };
-    let bound = bound.max(least_held(chunks));
+    let bound = bound.max(least);
     let is_met = peak.is_some_and(|peak| peak as f64 <= bound as f64 * (1.0 + TOLERANCE));
     Ok(Found {
         pattern,
@@ -134,12 +147,19 @@ fn least_held(chunks: &Chunks) -> u64 {
         .unwrap_or(0)
 }
 
-/// The pattern of a solution, once it has been recomputed.
-fn accepted(cyclic: &Cyclic, chunks: &Chunks, values: Option<&[f64]>) -> (Option<Pattern>, Vec<u64>) {
-    let pattern = values.map(|values| cyclic.pattern(values));
-    match pattern.and_then(|pattern| Some((pattern.peaks(chunks).ok()?, pattern))) {
-        Some((peaks, pattern)) => (Some(pattern), peaks),
-        None => (None, Vec::new()),
+/// A pattern with its peaks, once it has been recomputed.
+fn recomputed(chunks: &Chunks, pattern: Pattern) -> Option<(Pattern, Vec<u64>)> {
+    let peaks = pattern.peaks(chunks).ok()?;
+    Some((pattern, peaks))
+}
+
+/// What a search without a program may take of the time.
+fn part_of<'a>(control: &Control<'a>) -> Control<'a> {
+    const PART: u32 = 8;
+    Control {
+        started: Instant::now(),
+        time_limit: control.remaining().map(|left| left / PART),
+        ..control.clone()
     }
 }
 
@@ -225,11 +245,27 @@ impl Search<'_> {
         both.all(|(peak, room)| room.is_none_or(|room| *peak <= room))
     }
 
+    /// A pattern that fits, where one is found without the program.
+    fn quick(&self, period: u64) -> Option<(Pattern, Vec<u64>)> {
+        let merit = |peaks: &[u64]| {
+            let rooms = peaks.iter().zip(&self.chunks.room);
+            let excess = rooms.map(|(&peak, room)| room.map_or(0, |room| peak.saturating_sub(room)));
+            [excess.max().unwrap_or(0), peaks.iter().sum()]
+        };
+        let control = part_of(self.control);
+        let pattern = patterns::good(self.chunks, [self.slot_ns, period], &merit, 0, &control);
+        recomputed(self.chunks, pattern).filter(|(_, peaks)| self.has_room(peaks))
+    }
+
     /// Whether there was an answer before a limit came.
     ///
     /// The solver stops as soon as it is known whether a pattern fits: one that has no excess is found, or the bound on the excess
     /// is above nothing.
     fn ask(&mut self, period: u64) -> Result<bool, SolverError> {
+        if let Some(quick) = self.quick(period) {
+            self.best = Some(quick);
+            return Ok(true);
+        }
         let asked = Asked {
             chunks: self.chunks,
             slot_ns: self.slot_ns,
@@ -248,11 +284,12 @@ impl Search<'_> {
             ..self.control.clone()
         };
         let solved = solver::solve(cyclic.program.clone(), None, None, &control, &watch)?;
+        let solution = solved.values.as_deref().map(|values| cyclic.pattern(values));
         match (
-            accepted(&cyclic, self.chunks, solved.values.as_deref()),
+            solution.and_then(|pattern| recomputed(self.chunks, pattern)),
             solved.stop,
         ) {
-            ((Some(pattern), peaks), _) if self.has_room(&peaks) => self.best = Some((pattern, peaks)),
+            (Some((pattern, peaks)), _) if self.has_room(&peaks) => self.best = Some((pattern, peaks)),
             _ if solved.bound > TOLERANCE => self.bound = period + 1,
             (_, Stop::Limit(stopped_by)) => {
                 self.stopped_by = stopped_by;

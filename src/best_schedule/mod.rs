@@ -8,3 +8,4 @@
 pub mod answer;
 pub mod cyclic;
 pub mod iteration;
+mod patterns;

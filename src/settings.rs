@@ -268,7 +268,9 @@ impl Settings {
         if self.modal {
             return self.fine_ticks(instance);
         }
-        let is_shared = self.cuts == Cuts::Separate || self.synchronization == Synchronization::Ring;
+        // A device that is alone has nobody to share its gradients with.
+        let has_rings = self.synchronization == Synchronization::Ring && self.heterogeneous;
+        let is_shared = self.cuts == Cuts::Separate || has_rings;
         if !is_shared || !self.mode.trains() || !self.communication.takes_time() {
             return 1;
         }

@@ -579,7 +579,7 @@ fn numbers_beyond_all_counts_are_no_numbers_of_a_plan() {
     let far = cost_of("s.csv", "layer,stage\nconv1,1\nconv2,1\nfc,999999\n", &[]);
     refused(&far, &["and 9", "more faults"]);
     assert!(
-        far.stderr.len() < 20_000 && far.elapsed.as_secs() < 2,
+        far.stderr.len() < 20_000 && far.elapsed.as_secs() < 10,
         "{:?}",
         far.elapsed
     );

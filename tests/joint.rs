@@ -224,6 +224,60 @@ fn the_command_cuts_an_instance() {
     );
 }
 
+/// Virtual stages of the instance are those that are asked for, unless flags say others.
+#[test]
+fn instances_say_how_many_chunks_devices_hold() {
+    let folder = solved();
+    let net = folder.read("net.toml")
+        + "\n[pipeline]\nvirtual_stages = 2\nplacement = \"v\"\nschedule = \"zb-v\"\n";
+    folder.write("virtual.toml", net);
+    let asked = [
+        "schedule",
+        "--instance",
+        "virtual.toml",
+        "--devices",
+        "1",
+        "--format",
+        "json",
+    ];
+    let chunks = |more: &[&str]| {
+        let answer = json(&folder.succeed(&[&asked[..], more].concat()));
+        (
+            answer["devices"][0].as_array().map(Vec::len),
+            answer["placement"].clone(),
+        )
+    };
+    assert_eq!(chunks(&[]), (Some(2), "v".into()));
+    assert_eq!(
+        chunks(&["--virtual-stages", "3", "--placement", "loop"]),
+        (Some(3), "loop".into())
+    );
+    assert_eq!(chunks(&["--virtual-stages", "1"]).0, Some(1));
+}
+
+/// Devices that are alone have no ring, and times of nothing that micro-batches share.
+#[test]
+fn a_ring_of_one_device_changes_nothing() {
+    let folder = solved();
+    let net = folder.read("net.toml") + "\n[pipeline]\nsynchronization = \"ring\"\n";
+    folder.write("ring.toml", net);
+    let iteration = |instance: &str| {
+        let asked = [
+            "schedule",
+            "--instance",
+            instance,
+            "--devices",
+            "2",
+            "--micro-batches",
+            "4",
+            "--format",
+            "json",
+        ];
+        json(&folder.succeed(&asked))["iteration"]["iteration_ms"].clone()
+    };
+    assert_eq!(iteration("ring.toml"), iteration("net.toml"));
+}
+
 /// More devices than there are, with a chunk each or several.
 #[test]
 fn there_must_be_devices() {

@@ -303,6 +303,13 @@ fn what_modes_cannot_be_asked_with_is_refused() {
         ..choose()
     };
     assert_eq!(faults(options), ["--recompute"]);
+    // No layer has a mode of that name.
+    let options = PipelineOptions {
+        recompute: Some("none,ful".parse().unwrap()),
+        micro_batches: Some(4),
+        ..choose()
+    };
+    assert_eq!(faults(options), ["--recompute"]);
 }
 
 /// What fits nowhere is told how much memory would do: on two devices 50 bytes, though the layer takes 100 on one.

@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::simulate::default_micro_batches;
 use crate::units::ns_to_ms;
 
-use super::args::ScheduleArgs;
+use super::args::{ChunkArgs, ScheduleArgs};
 use super::schedule::{check_operations, moves, placement, virtual_stages, warn_of_busy_links};
 use super::{CliError, output};
 
@@ -28,14 +28,15 @@ use super::{CliError, output};
 pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Result<Answer, CliError> {
     refuse(args)?;
     output::check_path(args.cut.plan_output.as_deref())?;
-    let instance = Instance::read(path, args.cluster.as_deref())?;
+    let mut instance = Instance::read(path, args.cluster.as_deref())?;
+    let chunks = &own_chunks(args, &mut instance);
     instance
         .warnings
         .iter()
         .for_each(|warning| output::warning(warning));
     // There must be devices, however many chunks they hold.
-    Settings::resolve(&instance, &one_stage_a_device(args))?;
-    let settings = Settings::resolve(&instance, &options(args))?;
+    Settings::resolve(&instance, &one_stage_a_device(args, chunks))?;
+    let settings = Settings::resolve(&instance, &options(args, chunks))?;
     if let Some(found) = joint::refusal(&settings) {
         let kind = FaultKind::Unsupported {
             found: found.into(),
@@ -43,21 +44,21 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         };
         return Err(InputError::in_file(path, [Fault::new("the problem", kind)]).into());
     }
-    let splits = args.chunks.weight_share.is_some() || instance.network.splits_backward();
+    let splits = chunks.weight_share.is_some() || instance.network.splits_backward();
     let micro_batches = micro_batches(args, &settings);
     check_operations(if splits { 3 } else { 2 } * settings.stages, micro_batches)?;
     let problem = Problem::new(&instance, settings)?;
     let question = joint::Question {
-        devices: args.chunks.devices.map_or(1, usize::from),
-        virtual_stages: virtual_stages(&args.chunks),
-        placement: placement(&args.chunks),
+        devices: chunks.devices.map_or(1, usize::from),
+        virtual_stages: virtual_stages(chunks),
+        placement: placement(chunks),
         micro_batches,
         weights: joint::Weights::of(&instance, &problem, args.chunks.weight_share),
         room: args.asked.room,
     };
     let labels = item_labels(&instance, &problem);
     let found = joint::best(&problem, &question, &labels, control);
-    let Some((_, chunks)) = &found.cut else {
+    let Some((_, of_cut)) = &found.cut else {
         let none = Chunks {
             placement: question.placement,
             chunks: Vec::new(),
@@ -69,8 +70,8 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
     };
     let plan = plan(&instance, &problem, &found)?;
     // The order is run once more, on times that are those of the plan.
-    let own = chunks_of_plan(&plan, &moves(&plan, &args.chunks, Some(chunks.devices())))?;
-    let own = chunks.with_times_of(&own);
+    let own = chunks_of_plan(&plan, &moves(&plan, chunks, Some(of_cut.devices())))?;
+    let own = of_cut.with_times_of(&own);
     warn_of_busy_links(&plan, &own)?;
     let answer = Answer::of_iteration(&instance.name, &own, &found.of_cut, question.micro_batches);
     let mut answer = answer.map_err(|fault| CliError::BadPlan(fault.to_string()))?;
@@ -116,10 +117,26 @@ fn refuse(args: &ScheduleArgs) -> Result<(), CliError> {
     }
 }
 
+/// The chunks that are asked for; what the instance says of its virtual stages, where the flags say nothing. Stages of the problem are chunks,
+/// so that it has no virtual ones itself.
+fn own_chunks(args: &ScheduleArgs, instance: &mut Instance) -> ChunkArgs {
+    let own = &mut instance.pipeline;
+    own.schedule = own.schedule.filter(|schedule| !schedule.needs_virtual_stages());
+    let virtual_stages = own
+        .virtual_stages
+        .take()
+        .and_then(|chunks| u16::try_from(chunks).ok());
+    ChunkArgs {
+        virtual_stages: args.chunks.virtual_stages.or(virtual_stages),
+        placement: args.chunks.placement.or(own.placement.take()),
+        ..args.chunks.clone()
+    }
+}
+
 /// The problem whose cuts are looked at. Its objective and schedule do not matter, but what they ask for must be there.
-fn options(args: &ScheduleArgs) -> PipelineOptions {
-    let devices = args.chunks.devices.map_or(1, usize::from);
-    let virtual_stages = virtual_stages(&args.chunks);
+fn options(args: &ScheduleArgs, chunks: &ChunkArgs) -> PipelineOptions {
+    let devices = chunks.devices.map_or(1, usize::from);
+    let virtual_stages = virtual_stages(chunks);
     PipelineOptions {
         stages: Some(devices * virtual_stages),
         // Several stages lie on a device: there are as many as stages need, for all that plans know.
@@ -133,12 +150,12 @@ fn options(args: &ScheduleArgs) -> PipelineOptions {
     }
 }
 
-fn one_stage_a_device(args: &ScheduleArgs) -> PipelineOptions {
+fn one_stage_a_device(args: &ScheduleArgs, chunks: &ChunkArgs) -> PipelineOptions {
     PipelineOptions {
-        stages: args.chunks.devices.map(usize::from),
+        stages: chunks.devices.map(usize::from),
         devices: None,
         all_stages: None,
-        ..options(args)
+        ..options(args, chunks)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::report;
 use crate::settings::Settings;
 use crate::solver::SolverError;
 
-use super::args::{Format, OutputArgs, SolveArgs};
+use super::args::{BoundArgs, Format, OutputArgs, SearchArgs, SolveArgs};
 use super::progress::{StatusLine, catch_interrupts, control, of_search};
 use super::{CliError, Ending, output};
 
@@ -38,7 +38,7 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
             args.method.name()
         )));
     }
-    let mut plan = searched(args, &settings, |control| {
+    let mut plan = searched(&args.output, &args.search, &settings, |control| {
         args.method.run(&instance, &problem, control)
     })?;
     plan.overruns = accept(&instance, &problem, &plan)?;
@@ -100,7 +100,7 @@ fn confirm(
         output::note("nothing to confirm: the result is not proved");
         return Ok(());
     }
-    match searched(args, &problem.settings, |control| {
+    match searched(&args.output, &args.search, &problem.settings, |control| {
         methods::confirm(instance, problem, plan, control)
     })? {
         Confirmation::Confirmed(method) => plan.statistics.confirmed_by = Some(method.into()),
@@ -117,7 +117,7 @@ fn confirm(
             )));
         }
     }
-    match searched(args, &problem.settings, |control| {
+    match searched(&args.output, &args.search, &problem.settings, |control| {
         narrower::beaten(instance, problem, plan, control)
     })? {
         None => Ok(()),
@@ -129,11 +129,11 @@ fn confirm(
 }
 
 /// Computes bounds and reports them.
-pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
+pub(super) fn bound(args: &BoundArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.output.as_deref())?;
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
-    let mut plan = searched(args, &problem.settings, |control| {
+    let mut plan = searched(&args.output, &args.search, &problem.settings, |control| {
         methods::bounded(&instance, &problem, control)
     })?;
     plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
@@ -149,14 +149,15 @@ pub(super) fn bound(args: &SolveArgs) -> Result<Ending, CliError> {
 
 /// Runs a search with a progress line and Ctrl-C.
 fn searched<T>(
-    args: &SolveArgs,
+    output: &OutputArgs,
+    asked: &SearchArgs,
     settings: &Settings,
     search: impl FnOnce(&Control) -> Result<T, SolverError>,
 ) -> Result<T, CliError> {
     catch_interrupts();
-    let line = StatusLine::new(args.output.quiet);
+    let line = StatusLine::new(output.quiet);
     let show = |progress: &Progress| line.show(|| of_search(progress, settings));
-    let result = search(&control(&args.search, Some(&show)));
+    let result = search(&control(asked, Some(&show)));
     line.clear();
     Ok(result?)
 }

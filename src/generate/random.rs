@@ -24,16 +24,22 @@ pub struct Random {
     pub reach: u32,
 
     /// Standard deviation of the logarithm of times and sizes: 0 makes all layers alike
-    #[arg(long, default_value_t = 0.7)]
+    #[arg(long, default_value_t = 0.7, value_parser = |text: &str| number(text, 3.0))]
     pub spread: f64,
 
     /// Time to move a typical tensor, as a part of the time of a typical layer
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, default_value_t = 0.2, value_parser = |text: &str| number(text, 1000.0))]
     pub communication: f64,
 
     /// Seed
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+}
+
+/// A number from 0 to one that keeps times and sizes within what instances may say.
+fn number(text: &str, most: f64) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
 }
 
 impl Default for Random {

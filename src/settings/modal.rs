@@ -1,5 +1,7 @@
 //! What stages with modes need of the other options.
 
+use std::collections::BTreeSet;
+
 use super::Settings;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
@@ -105,6 +107,7 @@ impl Settings {
                 },
             ));
         }
+        faults.extend(self.unknown_recomputation(instance));
         let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
         if synchronizes && self.mode.trains() && self.micro_batches.is_none() {
             faults.push(Fault::new(
@@ -117,6 +120,25 @@ impl Settings {
             ));
         }
         faults
+    }
+
+    /// Names of what is computed again that mean nothing in any network, and that no layer of this one has.
+    fn unknown_recomputation(&self, instance: &Instance) -> Option<Fault> {
+        const USUAL: [&str; 3] = ["none", "selective", "full"];
+        let Recompute::Only(names) = &self.recompute else {
+            return None;
+        };
+        let of_layers = instance.network.layers.iter().flat_map(|layer| &layer.modes);
+        let known: BTreeSet<&str> = of_layers
+            .map(|mode| mode.recompute.as_str())
+            .chain(USUAL)
+            .collect();
+        let name = names.iter().find(|name| !known.contains(name.as_str()))?;
+        let kind = FaultKind::Contradiction {
+            found: format!("`{name}`, which no layer can compute again"),
+            expected: known.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        Some(Fault::new("--recompute", kind))
     }
 
     /// Sharing out among replicas where there can be none.

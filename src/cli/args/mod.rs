@@ -14,7 +14,9 @@ use clap::{Parser, Subcommand};
 use super::study::StudyCommand;
 
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
-pub(super) use plans::{CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs};
+pub(super) use plans::{
+    BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs,
+};
 pub(super) use runs::{AskedOrder, OnlineArgs, SimulateArgs, SimulationFormat};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
 pub(super) use shared::{Format, OutputArgs, SearchArgs, read_instance};
@@ -40,7 +42,7 @@ pub enum Command {
     Solve(SolveArgs),
     /// Compute lower bounds, without looking for a plan
     #[command(after_help = "Example:\n  stagecut bound instances/googlenet.onnx --stages 4")]
-    Bound(SolveArgs),
+    Bound(BoundArgs),
     /// Run several methods on one instance and report their gaps
     #[command(
         after_help = "Examples:\n  stagecut compare instances/googlenet.onnx --stages 4\n  \

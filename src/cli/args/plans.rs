@@ -13,7 +13,20 @@ stagecut solve profile.json --device-kinds accelerator --format json --output pl
 stagecut solve net.toml --cluster mixed.toml --stages 4 --groups assign --communication overlapped\n  \
 stagecut solve net.toml --stages 4 --worker concurrent --shares best --communication overlapped";
 
-/// `solve` and `bound`.
+/// `bound`.
+#[derive(Debug, Args)]
+pub struct BoundArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub search: SearchArgs,
+}
+
+/// `solve`.
 #[derive(Debug, Args)]
 pub struct SolveArgs {
     #[command(flatten)]

@@ -96,7 +96,7 @@ pub struct CutArgs {
 }
 
 /// The chunks.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Chunks")]
 pub struct ChunkArgs {
     /// Devices, which share the chunks evenly [default: one for every stage of the plan, or those of its virtual stages]

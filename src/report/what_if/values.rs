@@ -55,6 +55,10 @@ fn scaled(at: f64, significant: i32, towards: Towards) -> String {
         shown /= 1000.0;
         prefix += 1;
     }
+    // Far from all prefixes no one counts digits.
+    if !(1e-6..1e6).contains(&shown) {
+        return format!("{rounded:e} ");
+    }
     let before = shown.log10().floor() as i32 + 1;
     let digits = (significant - before).max(0) as usize;
     let text = format!("{shown:.digits$}");
@@ -82,6 +86,8 @@ mod tests {
         assert_eq!(size(64_123_905.0, Towards::Down), "64.1239 MB");
         assert_eq!(size(1250.0, Towards::Up), "1.25 kB");
         assert_eq!(size(7.0, Towards::Down), "7 B");
+        assert_eq!(rate(1e300, Towards::Up), "1e300 B/s");
+        assert_eq!(rate(2.5e-9, Towards::Up), "2.5e-9 B/s");
         assert_eq!(value(Parameter::Stages, 4.0, Towards::Up), "4");
     }
 }

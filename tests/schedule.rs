@@ -319,6 +319,7 @@ fn questions_without_an_answer_are_refused() {
             &["schedule", "plan.json", "--slot", "0.0000001"],
             "raise `--slot`",
         ),
+        (&["schedule", "plan.json", "--slot", "0.001"], "raise `--slot`"),
         (
             &["schedule", "--devices", "2", "--forward", "-1", "--backward", "1"],
             "unexpected argument",

@@ -22,9 +22,10 @@ use super::plans::accept;
 use super::progress::{catch_interrupts, interrupt_control};
 use super::{CliError, Ending, joint, output};
 
-/// Operations of an iteration, and binaries of a program, that are refused before they are listed.
+/// Operations of an iteration, and terms of a program, that are refused before they are listed. Rows say by every slot how often every operation
+/// has been started, by a sum over slots: eight million terms take seconds to write down, whatever the time limit.
 const MOST_OPERATIONS: usize = 20_000;
-const MOST_BINARIES: u64 = 50_000;
+const MOST_TERMS: u64 = 8_000_000;
 /// Operations of a micro-batch: what waits for what takes the third power of them.
 const MOST_KINDS: usize = 800;
 
@@ -160,9 +161,13 @@ impl Question {
             Objective::Iteration => check_operations(kinds, self.micro_batches)?,
             Objective::Peak | Objective::Period => check_count(kinds, self.micro_batches)?,
         }
-        if self.objective != Objective::Iteration && kinds as u64 * self.period > MOST_BINARIES {
+        let terms = (kinds as u64)
+            .saturating_mul(self.period)
+            .saturating_mul(self.period);
+        if self.objective != Objective::Iteration && terms > MOST_TERMS {
             return Err(CliError::Usage(format!(
-                "found {kinds} operations in a period of {} slots, expected a program of {MOST_BINARIES} binaries at most; raise `--slot`",
+                "found {kinds} operations in a period of {} slots, expected {MOST_TERMS} at most of operations times slots times slots; raise \
+                 `--slot`",
                 self.period
             )));
         }

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
 	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -82,6 +82,9 @@ bench-assembly-lines: build ## Prove lines from the literature, beside CP-SAT, h
 
 bench-branching: build ## Hold plans and proofs of branching networks beside CP-SAT, an hour or two; BRANCHING='--every 12' is shorter; writes benches/BRANCHING.md
 	benches/branching $(BRANCHING)
+
+bench-virtual-stages: build ## Prove plans with virtual stages, an hour; VIRTUAL_STAGES='--problems 20 --before PROGRAM' is shorter, and compares; writes benches/VIRTUAL-STAGES.md
+	benches/virtual-stages $(VIRTUAL_STAGES)
 
 bench-online: setup ## Time a slot of hybrid parallelism; writes benches/ONLINE.md
 	cargo bench --locked --bench online

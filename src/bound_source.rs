@@ -34,7 +34,7 @@ sources! {
     WorkPerStage = "work per stage",
     /// All work over all devices, where these differ or hold several chunks.
     WorkOverDevices = "work over devices",
-    /// How many items of a size devices have room for, where they hold several chunks.
+    /// What devices of several chunks pay for transfers and can hold of a chain, in few runs.
     RoomOfDevices = "room of devices",
     /// The item that takes longest.
     LargestItem = "largest item",

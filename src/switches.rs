@@ -88,9 +88,7 @@ switches! {
     modal_ahead,
     /// With modes: stages that no better plan can have are left out of later passes.
     modal_windows,
-    /// With virtual stages: what rooms of devices prove, counted in sizes.
-    device_room,
-    /// With virtual stages: what devices can hold of a chain in few runs.
+    /// With virtual stages: what devices pay for transfers and can hold of a chain, in few runs.
     device_runs,
     /// With virtual stages: the exchange between devices, from the best quick plan.
     chunk_exchange,

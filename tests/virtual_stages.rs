@@ -135,7 +135,6 @@ fn parts_can_be_left_out() {
     let parts = [
         "incumbents",
         "anchored",
-        "device_room",
         "device_runs",
         "chunk_exchange",
         "repeated_chunks",

@@ -253,8 +253,9 @@ tuning! {
     /// Steps of the search over chains whose items repeat, before the others: seconds. 96 blocks of two kinds in turn, in 32 chunks, are not
     /// proved with 2^27.
     steps_of_repeated_chains: u64 = 1 << 29,
-    /// Steps of the search over chains where devices have more than two chunks, before the program: seconds. Not measured.
-    steps_of_chunk_chains: u64 = 1 << 26,
+    /// Steps of the search over chains where devices have more than two chunks, before the program: ten seconds. 96 uneven blocks in three chunks
+    /// on each of eight devices take one second, in four chunks more than a minute.
+    steps_of_chunk_chains: u64 = 1 << 28,
     /// Steps of the search over ideals and loads before the program, a second or so. Not measured.
     steps_of_chunk_ideals: u64 = 1 << 20,
     /// Stages with modes that make no better plan after all, after which the same is said. Each takes a run; not measured.

@@ -110,18 +110,20 @@ fn raise_bounds(incumbent: &mut Incumbent, of: &VirtualStages) {
         let anchored_ns = anchored::by_cuts(problem, incumbent.control);
         incumbent.raise(BoundSource::AnchoredStage, anchored_ns);
     }
-    let to_ns = incumbent.upper_ns.min(problem.work_ns());
-    if bound_ns < to_ns && incumbent.control.switches.device_room {
-        let room_ns = bounds::room(problem, of, [bound_ns, to_ns]);
-        incumbent.raise(BoundSource::RoomOfDevices, room_ns);
-    }
-    let from_ns = incumbent.lower_ns;
-    if from_ns < to_ns
-        && incumbent.control.switches.device_runs
+    if incumbent.control.switches.device_runs
         && let Some(chain) = Chain::of(problem)
     {
-        let runs_ns = runs::bound_ns(&chain, of, [from_ns, to_ns]);
-        incumbent.raise(BoundSource::RoomOfDevices, runs_ns);
+        raise_bounds_of_chain(incumbent, of, &chain);
+    }
+}
+
+fn raise_bounds_of_chain(incumbent: &mut Incumbent, of: &VirtualStages, chain: &Chain) {
+    for bound in [bounds::work_and_transfers_ns, runs::bound_ns] {
+        let to_ns = incumbent.upper_ns.min(incumbent.problem.work_ns());
+        if incumbent.lower_ns < to_ns {
+            let bound_ns = bound(chain, of, [incumbent.lower_ns, to_ns]);
+            incumbent.raise(BoundSource::RoomOfDevices, bound_ns);
+        }
     }
 }
 

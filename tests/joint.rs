@@ -97,8 +97,8 @@ fn checked(
 #[test]
 fn small_problems_are_as_short_as_any_cut_and_order() {
     let (mut compared, mut proved) = (0, 0);
-    // Seed 1004 has stashes of backward operators.
-    for seed in std::iter::once(1004).chain(0..) {
+    // Seed 1004 has stashes of backward operators; 14731 a cut for two devices that rounding makes a ns shorter than any for three.
+    for seed in [1004, 14731].into_iter().chain(0..) {
         let Some((instance, problem)) = problem_of(&spec(seed, layers(seed))) else {
             continue;
         };

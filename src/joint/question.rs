@@ -86,10 +86,12 @@ impl Question {
         self.virtual_stages == 1
     }
 
-    /// How many devices cuts may use. With one chunk each and free transfers all of them: a stage that is parted in two can be run as before.
+    /// How many devices cuts may use. With one chunk each and free transfers all of them: a stage that is parted in two can be run as before, but
+    /// for what rounding shares of gradients of weights adds.
     pub(super) fn device_counts(&self, problem: &Problem) -> std::ops::RangeInclusive<usize> {
         let settings = &problem.settings;
-        let may_leave_some = self.is_plain() && settings.communication.takes_time() && !settings.all_stages;
+        let costs = settings.communication.takes_time() || matches!(self.weights, Weights::Share(_));
+        let may_leave_some = self.is_plain() && costs && !settings.all_stages;
         let most = match self.is_plain() {
             true => self.devices.min(problem.items.len()),
             false => self.devices,

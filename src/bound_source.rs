@@ -32,6 +32,8 @@ macro_rules! sources {
 sources! {
     /// All work over the number of stages.
     WorkPerStage = "work per stage",
+    /// What items count for in any stage that they fit: dual feasible functions of their work.
+    DualFeasible = "dual feasible function",
     /// All work over all devices, where these differ or hold several chunks.
     WorkOverDevices = "work over devices",
     /// What devices of several chunks pay for transfers and can hold of a chain, in few runs.
@@ -52,6 +54,8 @@ sources! {
     Period = "period",
     /// The least period without transfers, for overlapped ones.
     WorkAlone = "work alone",
+    /// The least period where stages hold no more than if the passes of every layer lay together.
+    PassesTogether = "passes together",
     /// The least period without pendant items.
     WithoutPendantItems = "without pendant items",
     /// The mixed-integer program.

@@ -38,6 +38,8 @@ switches! {
     incumbents,
     /// The thorough heuristic between the quick steps and the slow ones.
     evolution,
+    /// Rebalancing before each round of searches over ideals: stages share out their items two at a time.
+    rebalance,
     /// Items that no plan of interest can separate become one.
     apart,
     /// Items join the neighbour that pays for them anyway.
@@ -48,12 +50,20 @@ switches! {
     windows,
     /// Windows take account of what must cross the boundaries between stages.
     boundaries,
+    /// Dual feasible functions: bounds on how items fit stages.
+    dual_feasible,
     /// The anchored stage bound.
     anchored,
     /// What the first stages can carry, boundary by boundary, where transfers are blocking.
     boundary_chain,
     /// What is proved without transfers, for overlapped ones.
     work_alone,
+    /// Searches over ideals that account for memory that ties stages together.
+    joint_memory,
+    /// What is proved where stages hold no more than if the passes of every layer lay together, for memory that ties stages together.
+    passes_together,
+    /// What the least period says of an iteration by its formula.
+    period,
     /// What is proved without pendant items: those that hang on one other alone.
     pendant_items,
     /// The mixed-integer program.

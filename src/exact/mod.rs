@@ -17,6 +17,7 @@
 //! | [`boundary_chain`] | what the first stages can carry, boundary by boundary |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
+//! | `joint_memory` | what stages taken from the end hold, where it depends on others that are not taken yet |
 //! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
 //! | [`ideal_tree`] | the same as a tree search from both ends, where there are no transfers |
 //! | `unordered_items` | the same over ideals of the items that have an order, and sets of those that have none |
@@ -41,6 +42,7 @@ pub mod ideal_tree;
 pub mod ideals;
 pub mod incumbent;
 mod iteration;
+pub(crate) mod joint_memory;
 pub mod labelled_ideals;
 mod method;
 mod modal;

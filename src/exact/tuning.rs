@@ -19,6 +19,8 @@ pub(crate) struct Round {
     pub stages: u64,
     /// Extensions of a stage.
     pub ideals: u64,
+    /// Whether the search with labels, for iterations, has its turn.
+    pub labels: bool,
     /// Branch-and-bound nodes of each program; `None` for all it takes.
     pub nodes: Option<u64>,
 }
@@ -30,6 +32,7 @@ impl Round {
         Self {
             // Asked once a round.
             work_alone: 0,
+            labels: false,
             pairs: larger(self.pairs),
             tree: larger(self.tree),
             stages: larger(self.stages),
@@ -188,6 +191,14 @@ tuning! {
     /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
     most_boundary_steps: usize = 10_000_000,
 
+    // bounds/
+
+    /// Dual feasible functions that count parts, up to so many parts of a stage: an item smaller than one part counts for nothing, and few
+    /// stages hold as many items of a kind. Not measured.
+    parts_of_dual_feasible: u64 = 100,
+    /// Works that are taken for small, the smallest first, in as many functions. Not measured.
+    thresholds_of_dual_feasible: usize = 1_000,
+
     // homogeneous/ and heterogeneous/
 
     /// Programs of the anchored stage bound: each rules out the items of a stage, so a problem that needs more is of another kind.
@@ -216,15 +227,15 @@ tuning! {
     /// Searches over ideals before anything slower: tenths of a second each; more pairs of ideals where transfers are blocking, since
     /// cut states leave few of them to look at closely (GoogLeNet in 6 stages takes 1.2 s so, 2.3 s where the program comes between).
     short_rounds: [Round; 2] = [
-        Round { work_alone: 0, pairs: 20_000_000, tree: 60_000_000, stages: 2_000_000, ideals: 200_000, nodes: Some(0) },
-        Round { work_alone: 0, pairs: 500_000_000, tree: 60_000_000, stages: 30_000_000, ideals: 200_000, nodes: Some(0) },
+        Round { work_alone: 0, pairs: 20_000_000, tree: 60_000_000, stages: 2_000_000, ideals: 200_000, labels: false, nodes: Some(0) },
+        Round { work_alone: 0, pairs: 500_000_000, tree: 60_000_000, stages: 30_000_000, ideals: 200_000, labels: false, nodes: Some(0) },
     ],
     /// Rounds of ideals and program beside each other, each with about ten times the effort of the last: tenths of a second, seconds,
     /// and whatever it takes. The program of the last round ends with a proof alone.
     rounds: [Round; 3] = [
-        Round { work_alone: 4_000_000_000, pairs: 2_000_000_000, tree: 600_000_000, stages: 300_000_000, ideals: 5_000_000, nodes: Some(500) },
-        Round { work_alone: 0, pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, nodes: Some(50_000) },
-        Round { work_alone: 0, pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, nodes: None },
+        Round { work_alone: 4_000_000_000, pairs: 2_000_000_000, tree: 600_000_000, stages: 300_000_000, ideals: 5_000_000, labels: true, nodes: Some(500) },
+        Round { work_alone: 0, pairs: 5_000_000_000, tree: 6_000_000_000, stages: 3_000_000_000, ideals: 50_000_000, labels: false, nodes: Some(50_000) },
+        Round { work_alone: 0, pairs: 500_000_000_000, tree: u64::MAX, stages: 50_000_000_000, ideals: 500_000_000, labels: false, nodes: None },
     ],
     /// How many times as much one half of a round does than before, where it is done and the other, ideals or program, is not.
     growth_within_a_round: u64 = 4,

@@ -29,6 +29,7 @@ pub(crate) mod lpt;
 pub mod orders;
 pub mod pipedream;
 pub mod pipedream_replicated;
+pub mod rebalance;
 mod recompute_all;
 mod recompute_block;
 mod recompute_none;

@@ -2,6 +2,7 @@
 
 pub(crate) mod anchored;
 pub(crate) mod capacity;
+pub mod dual_feasible;
 
 use crate::bound_source::BoundSource;
 use crate::problem::Problem;

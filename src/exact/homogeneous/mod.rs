@@ -19,6 +19,7 @@ use self::program::Extent;
 use self::search::HomogeneousSearch;
 use crate::control::Control;
 use crate::exact::incumbent::Incumbent;
+use crate::exact::joint_memory;
 use crate::exact::method::Method;
 use crate::exact::portfolio::Portfolio;
 use crate::exact::tuning::{Round, TUNING};
@@ -64,6 +65,7 @@ impl Step {
     fn applies(self, problem: &Problem, switches: &Switches) -> bool {
         // What a stage holds may depend on stages that an ideal says nothing of: plans over ideals would break memory.
         let by_ideals = !problem.memory_is_joint();
+        let is_accounted = by_ideals || switches.joint_memory && joint_memory::applies(problem);
         match self {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,
@@ -71,7 +73,7 @@ impl Step {
             Self::ThreeBlock => true,
             Self::PendantItems(_) => switches.pendant_items,
             Self::UnorderedItems(_) => switches.unordered_items && by_ideals,
-            Self::Ideals(_) => switches.ideals && by_ideals,
+            Self::Ideals(_) => switches.ideals && is_accounted,
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
             Self::Evolution => switches.evolution,
             Self::IdealTree(_) => switches.ideal_tree,
@@ -88,7 +90,17 @@ fn steps(method: Method, problem: &Problem) -> Vec<Step> {
     let is_period = problem.formula().is_bottleneck();
     match method {
         Method::Exact if is_period && !problem.memory_is_joint() => steps_of_period(problem),
-        Method::Exact => vec![Incumbents, Anchored, Evolution, Parallel(TUNING.rounds[2])],
+        Method::Exact => {
+            // Where memory ties stages together quick plans are bad: better ones come before anything that takes a second. The program finds
+            // most of them, and is not interrupted; searches beside it begin with little effort.
+            let [longer, _, last] = TUNING.rounds;
+            let begun = Round {
+                nodes: None,
+                ..longer
+            };
+            let quick = [Incumbents, Anchored, Searches(TUNING.short_rounds[0]), Evolution];
+            quick.into_iter().chain([begun, last].map(Parallel)).collect()
+        }
         Method::Milp => vec![Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
         Method::Ideals if is_period => vec![
             Incumbents,

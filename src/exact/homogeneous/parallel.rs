@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::exact::halves::Half;
 use crate::exact::homogeneous::program::{self, Extent};
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::homogeneous::{destructive, diagram, ideals, relaxed, tree};
+use crate::exact::homogeneous::{destructive, diagram, ideals, quick, relaxed, tree};
+use crate::exact::joint_memory;
 use crate::exact::tuning::{Round, TUNING};
 use crate::plan::StoppedBy;
 use crate::solver::SolverError;
@@ -92,13 +93,22 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
     let is_period = search.problem().formula().is_bottleneck();
     // Plans over ideals would break memory that depends on other stages.
     let by_ideals = !search.problem().memory_is_joint();
+    let is_accounted = by_ideals || switches.joint_memory && joint_memory::applies(search.problem());
     if !is_period {
-        if switches.labelled_ideals && by_ideals {
+        let may_do_more = switches.period && relaxed::by_the_period(search, round);
+        if switches.labelled_ideals && by_ideals && round.labels && !search.incumbent.is_over() {
             ideals::over_labelled_ideals(search);
         }
-        return false;
+        return may_do_more;
     }
-    let turns: [(bool, Turn); 5] = [
+    let turns: [(bool, Turn); 7] = [
+        (switches.rebalance, |search, _| {
+            quick::rebalance(search);
+            false
+        }),
+        (switches.passes_together && !by_ideals, |search, round| {
+            relaxed::with_passes_together(search, round)
+        }),
         (
             switches.work_alone && relaxed::has_work_alone(search.problem()),
             |search, round| {
@@ -112,10 +122,10 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
         (switches.ideal_tree, |search, round| {
             tree::over_ideals(search, round.tree) == StoppedBy::SizeLimit && tree::is_line(search.problem())
         }),
-        (switches.stage_diagram && by_ideals, |search, round| {
+        (switches.stage_diagram && is_accounted, |search, round| {
             diagram::over_stages(search, round.stages) == StoppedBy::SizeLimit
         }),
-        (switches.ideals && by_ideals, |search, round| {
+        (switches.ideals && is_accounted, |search, round| {
             ideals::over_ideals(search, round.ideals) == StoppedBy::SizeLimit
         }),
     ];

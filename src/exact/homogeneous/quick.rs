@@ -3,7 +3,7 @@
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
 use crate::exact::presolve::Reduced;
-use crate::heuristics::{self, Effort};
+use crate::heuristics::{self, Effort, rebalance};
 use crate::problem::{Assignment, Problem};
 use crate::solver::SolverError;
 
@@ -46,5 +46,18 @@ pub(crate) fn evolve(search: &mut HomogeneousSearch, labels: &[String]) -> Resul
     match better.is_some_and(|plan| search.offer(plan)) && control.switches.anchored {
         true => stage_bounds::raise_by_anchors(search, labels),
         false => Ok(()),
+    }
+}
+
+/// Rebalances the best plan of a period, where a bound leaves something open.
+pub(crate) fn rebalance(search: &mut HomogeneousSearch) {
+    let control = search.control();
+    let must_stop = || control.must_stop().is_some();
+    if let Some(best) = search.best() {
+        // Another seed for every plan.
+        let seed = control.seed + search.plans.len() as u64;
+        let goal_ns = search.lower_bottleneck_ns;
+        let plan = rebalance::rebalance(search.problem(), best, goal_ns, seed, &must_stop);
+        search.offer(plan);
     }
 }

@@ -4,9 +4,9 @@
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
 use crate::exact::homogeneous::pendant::WithoutPendantItems;
-use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::homogeneous::{destructive, tree};
-use crate::exact::tuning::TUNING;
+use crate::exact::homogeneous::search::{HomogeneousSearch, Looser};
+use crate::exact::homogeneous::{destructive, parallel, tree};
+use crate::exact::tuning::{Round, TUNING};
 use crate::options::Communication;
 use crate::problem::{Assignment, Problem};
 
@@ -36,6 +36,52 @@ pub(crate) fn work_alone(search: &mut HomogeneousSearch, most_pairs: u64) {
         bottleneck_ns: found.lower_ns,
     });
     offer(search, found.plans);
+}
+
+/// Raises the bound of a period by the least one where stages hold no more than if the passes of every layer lay together, and takes the
+/// plans for that where memory holds them; whether more effort may do more.
+pub(crate) fn with_passes_together(search: &mut HomogeneousSearch, round: Round) -> bool {
+    let looser = || search.problem().with_passes_together();
+    let looser = (!search.looser.is_solved).then(looser).flatten();
+    looser.is_some_and(|looser| solve_looser(search, &looser, BoundSource::PassesTogether, round))
+}
+
+/// Raises the bound of a formula by the least period, and takes the plans for that; whether more effort may do more.
+pub(crate) fn by_the_period(search: &mut HomogeneousSearch, round: Round) -> bool {
+    let period = search.problem().for_the_period();
+    let counts = search.problem().formula().weight > 0 && !search.looser.is_solved;
+    counts && solve_looser(search, &period, BoundSource::Period, round)
+}
+
+/// Solves a problem for a period that asks for less, by all searches over ideals that apply there; whether more effort may do more.
+fn solve_looser(search: &mut HomogeneousSearch, looser: &Problem, source: BoundSource, round: Round) -> bool {
+    let control = search.control().elsewhere();
+    let looser = looser.in_ticks();
+    let mut loose = HomogeneousSearch::new(&looser, &control);
+    loose.raise_simple_bounds();
+    loose.raise_bottleneck(Bound {
+        source,
+        bottleneck_ns: search.looser.lower_ns,
+    });
+    for plan in search.plans.iter().chain(&search.looser.plan) {
+        loose.offer(plan.clone());
+    }
+    let known = loose.plans.len();
+    let may_do_more = !loose.incumbent.is_over() && parallel::over_ideals(&mut loose, round);
+    search.looser = Looser {
+        lower_ns: loose.incumbent.lower_ns,
+        plan: loose.best().cloned(),
+        is_solved: loose.incumbent.is_over(),
+    };
+    match loose.incumbent.is_infeasible() {
+        true => search.incumbent.exhausted(source),
+        false => search.raise_bottleneck(Bound {
+            source,
+            bottleneck_ns: loose.incumbent.lower_ns,
+        }),
+    }
+    offer(search, loose.plans.split_off(known));
+    may_do_more && !search.looser.is_solved
 }
 
 /// Raises the bound of a period by the least one without pendant items, and takes the plans for that. So many pairs of ideals are looked

@@ -2,7 +2,7 @@
 
 use crate::control::Control;
 use crate::cost;
-use crate::exact::bounds::{self, Bound};
+use crate::exact::bounds::{self, Bound, dual_feasible};
 use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
@@ -24,6 +24,19 @@ pub(crate) struct HomogeneousSearch<'a> {
     pub work_alone_ns: u64,
     /// How far the search over stages of a diagram has come.
     pub diagram: Resumed,
+    /// What is known of a problem that asks for less, and that all searches over ideals apply to.
+    pub looser: Looser,
+}
+
+/// What is known of a problem that asks for less.
+#[derive(Clone, Default)]
+pub(crate) struct Looser {
+    /// No plan of it has a shorter period, in ns.
+    pub lower_ns: u64,
+    /// Its best plan, which may be none of the problem itself.
+    pub plan: Option<Assignment>,
+    /// Whether its least period is known.
+    pub is_solved: bool,
 }
 
 impl<'a> HomogeneousSearch<'a> {
@@ -36,6 +49,7 @@ impl<'a> HomogeneousSearch<'a> {
             lower_bottleneck_ns: 0,
             work_alone_ns: 0,
             diagram: Resumed::default(),
+            looser: Looser::default(),
         }
     }
 
@@ -57,6 +71,9 @@ impl<'a> HomogeneousSearch<'a> {
         }
         self.lower_bottleneck_ns = self.lower_bottleneck_ns.max(copy.lower_bottleneck_ns);
         self.diagram.join(copy.diagram);
+        if copy.looser.is_solved || copy.looser.lower_ns > self.looser.lower_ns {
+            self.looser = copy.looser;
+        }
         self.incumbent.join(copy.incumbent);
     }
 
@@ -112,6 +129,13 @@ impl<'a> HomogeneousSearch<'a> {
     pub(crate) fn raise_simple_bounds(&mut self) {
         for bound in bounds::simple(self.problem()) {
             self.raise_bottleneck(bound);
+        }
+        if self.control().switches.dual_feasible {
+            let bound = dual_feasible::bound(self.problem());
+            // Mostly it is that of work per stage.
+            if bound.bottleneck_ns > self.lower_bottleneck_ns {
+                self.raise_bottleneck(bound);
+            }
         }
     }
 

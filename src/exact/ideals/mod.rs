@@ -3,12 +3,11 @@
 
 pub(crate) mod growth;
 
-use std::collections::HashSet;
-
 use self::growth::{Grown, Growth, Tally};
 use crate::control::Control;
 use crate::cost::{Side, StageCost};
 use crate::exact::bits;
+use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
 use crate::problem::{Assignment, Problem, Transfer};
@@ -31,6 +30,8 @@ pub struct IdealSearch<'a> {
     predecessors: Vec<Vec<usize>>,
     /// What each side of each transfer adds to load, link in and link out, in ns.
     paid: Vec<[[u64; 3]; 2]>,
+    /// Where memory ties stages together.
+    joint: Option<JointMemory<'a>>,
     most_steps: u64,
     /// Ideals met in all passes.
     pub ideals: usize,
@@ -41,6 +42,8 @@ struct ReachedIdeal {
     /// Items still to place: bits of a down-closed set.
     left: Box<[u64]>,
     work_ns: u64,
+    /// What the stages taken leave open of their memory.
+    ledger: Ledger,
     /// Position of the ideal before the last stage was taken off its end.
     parent: usize,
 }
@@ -53,6 +56,7 @@ impl<'a> IdealSearch<'a> {
             control,
             predecessors: growth::predecessors(problem),
             paid: paid_by_sides(problem),
+            joint: JointMemory::new(problem),
             most_steps,
             ideals: 0,
         }
@@ -62,7 +66,8 @@ impl<'a> IdealSearch<'a> {
     ///
     /// Stages are taken off the end, so that the memory of the r-th from the end is known. Without `all_stages` an ideal
     /// need be left only once, with the fewest stages behind it: what can follow depends on the ideal alone, more stages
-    /// left never hurt, and fewer stages behind means fewer micro-batches in flight.
+    /// left never hurt, and fewer stages behind means fewer micro-batches in flight. Where memory ties stages together, it depends on the
+    /// ledger too: one that is no worse must have been met.
     pub fn pass(&mut self, limit_ns: u64) -> Pass {
         let mut layers = Layers::new(self, limit_ns);
         let pass = layers.run();
@@ -90,7 +95,7 @@ struct Layers<'s, 'a> {
     limit_ns: u64,
     reached: Vec<ReachedIdeal>,
     /// Ideals that need no second look.
-    seen: HashSet<Box<[u64]>>,
+    seen: Seen,
     /// Extensions of stages so far.
     steps: u64,
 }
@@ -100,13 +105,14 @@ impl<'s, 'a> Layers<'s, 'a> {
         let everything = ReachedIdeal {
             left: bits::full(search.problem.items.len()),
             work_ns: search.problem.work_ns(),
+            ledger: Ledger::default(),
             parent: usize::MAX,
         };
         Self {
             search,
             limit_ns,
             reached: vec![everything],
-            seen: HashSet::new(),
+            seen: Seen::default(),
             steps: 0,
         }
     }
@@ -146,8 +152,15 @@ impl<'s, 'a> Layers<'s, 'a> {
         let search = self.search;
         let stages = search.problem.stages();
         let all_stages = search.problem.settings.all_stages;
-        let ReachedIdeal { left, work_ns, .. } = &self.reached[parent];
+        let ReachedIdeal {
+            left,
+            work_ns,
+            ledger,
+            ..
+        } = &self.reached[parent];
         let parent_ns = *work_ns;
+        let joint = search.joint.as_ref();
+        let before = joint.map(|joint| (joint, left.clone(), ledger.clone()));
         let tally = StageTally::new(search, self.limit_ns, from_end, left, parent_ns);
         let mut stage = Growth::new(search.problem, search.control, &search.predecessors, left, tally);
         let (seen, reached) = (&mut self.seen, &mut self.reached);
@@ -160,13 +173,27 @@ impl<'s, 'a> Layers<'s, 'a> {
             // Stages left without an item, or items without a stage.
             let is_early = all_stages && is_empty && from_end < stages;
             let is_late = from_end == stages && !is_empty;
-            if is_early || is_late || seen.contains(left) {
+            if is_early || is_late {
                 return false;
             }
-            seen.insert(left.into());
+            let ledger = match &before {
+                None => Some(Ledger::default()),
+                Some((joint, before, ledger)) => {
+                    let outside = |all: &[u64]| -> Box<[u64]> {
+                        all.iter().zip(left).map(|(&all, &left)| all & !left).collect()
+                    };
+                    let taken = outside(&bits::full(search.problem.items.len()));
+                    joint.with_stage(ledger, &outside(before), &taken, from_end)
+                }
+            };
+            let Some(ledger) = ledger.filter(|ledger| !seen.contains(left, ledger)) else {
+                return false;
+            };
+            seen.insert(left, &ledger);
             reached.push(ReachedIdeal {
                 left: left.into(),
                 work_ns,
+                ledger,
                 parent,
             });
             is_empty

@@ -1,8 +1,10 @@
 //! Plans stage by stage from one end, those first whose stages are worth most.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use crate::exact::bits;
+use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::prices::{DEVICE, Prices};
@@ -29,6 +31,8 @@ struct Reached {
     placed: Box<[u64]>,
     /// What the devices of these stages are worth beyond the items.
     slack: u64,
+    /// What these stages leave open of their memory.
+    ledger: Ledger,
     /// Where they are without the last of these that was taken.
     parent: usize,
 }
@@ -39,11 +43,13 @@ pub(super) struct Layers<'s> {
     diagram: &'s Diagram,
     prices: &'s Prices,
     sweep: &'s Sweep,
+    /// Where memory ties stages together.
+    joint: Option<JointMemory<'s>>,
     /// Sets kept of each number of stages, at most.
     width: usize,
     reached: Vec<Reached>,
     /// Sets that need no second look.
-    seen: HashSet<Box<[u64]>>,
+    seen: Seen,
     /// Whether some set was left out.
     is_truncated: bool,
 }
@@ -59,6 +65,7 @@ impl<'s> Layers<'s> {
         let nothing = Reached {
             placed: vec![0; bits::words(problem.items.len())].into(),
             slack: 0,
+            ledger: Ledger::default(),
             parent: usize::MAX,
         };
         Self {
@@ -66,9 +73,10 @@ impl<'s> Layers<'s> {
             diagram,
             prices,
             sweep,
+            joint: JointMemory::new(problem),
             width,
             reached: vec![nothing],
-            seen: HashSet::new(),
+            seen: Seen::default(),
             is_truncated: false,
         }
     }
@@ -96,7 +104,7 @@ impl<'s> Layers<'s> {
             let mut kept = Kept::default();
             for parent in layer {
                 self.take_stages(parent, taken, &mut kept, budget)?;
-                if self.seen.len() > most_seen {
+                if self.seen.count() > most_seen {
                     return Err(StoppedBy::SizeLimit);
                 }
                 if kept.is_complete {
@@ -229,12 +237,15 @@ impl<'s> Layers<'s> {
             return;
         };
         let busy = plus(way.busy, rest);
-        if !keeps(busy, self.diagram.limit_ns)
-            || !self.is_wanted(stage, way.price, kept)
-            || self.seen.contains(&stage.placed)
-        {
+        if !keeps(busy, self.diagram.limit_ns) || !self.is_wanted(stage, way.price, kept) {
             return;
         }
+        let Some(ledger) = self
+            .ledger(stage)
+            .filter(|ledger| !self.seen.contains(&stage.placed, ledger))
+        else {
+            return;
+        };
         let is_last = stage.taken == problem.stages();
         let is_everything = bits::count(&stage.placed) as usize == problem.items.len();
         // Items without a stage, or stages left without an item.
@@ -246,6 +257,7 @@ impl<'s> Layers<'s> {
         let reached = Reached {
             placed: stage.placed.clone(),
             slack: stage.slack + DEVICE - way.price,
+            ledger,
             parent: stage.parent,
         };
         if is_everything {
@@ -253,8 +265,23 @@ impl<'s> Layers<'s> {
             self.reached.push(reached);
             return;
         }
-        self.seen.insert(stage.placed.clone());
+        self.seen.insert(&stage.placed, &reached.ledger);
         self.is_truncated |= kept.put(reached, self.width);
+    }
+
+    /// What a stage and those taken before it leave open of their memory; `None` where one holds too much.
+    fn ledger(&self, stage: &Stage) -> Option<Ledger> {
+        let Some(joint) = &self.joint else {
+            return Some(Ledger::default());
+        };
+        let Reached { placed, ledger, .. } = &self.reached[stage.parent];
+        let own: Box<[u64]> = stage
+            .placed
+            .iter()
+            .zip(placed)
+            .map(|(&now, &before)| now & !before)
+            .collect();
+        joint.with_stage(ledger, &own, &stage.placed, stage.taken)
     }
 
     /// The plan whose stages were taken one by one.
@@ -318,16 +345,10 @@ impl Kept {
     /// Keeps a set for which there is room; whether another had to go.
     fn put(&mut self, reached: Reached, width: usize) -> bool {
         self.met += 1;
-        let Reached {
-            placed,
-            slack,
-            parent,
-        } = reached;
         self.best.push(Ranked {
-            slack,
+            slack: reached.slack,
             met: self.met,
-            placed,
-            parent,
+            reached,
         });
         let is_full = self.best.len() > width;
         if is_full {
@@ -339,26 +360,39 @@ impl Kept {
     /// All that are left, the best first.
     fn sorted(self) -> impl Iterator<Item = Reached> {
         let ranked = self.best.into_sorted_vec().into_iter();
-        ranked.map(
-            |Ranked {
-                 slack,
-                 placed,
-                 parent,
-                 ..
-             }| Reached {
-                placed,
-                slack,
-                parent,
-            },
-        )
+        ranked.map(|ranked| ranked.reached)
     }
 }
 
 /// A set by its slack, and by when it came.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Ranked {
     slack: u64,
     met: usize,
-    placed: Box<[u64]>,
-    parent: usize,
+    reached: Reached,
 }
+
+impl Ranked {
+    fn rank(&self) -> (u64, usize) {
+        (self.slack, self.met)
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Ranked {}

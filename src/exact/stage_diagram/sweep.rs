@@ -211,7 +211,8 @@ impl<'a> Draft<'a> {
 /// The end that fewer items may come from first; the end of the pipeline, where memory depends on the stages behind.
 fn better_end(problem: &Problem, predecessors: &[Vec<usize>], successors: &[Vec<usize>]) -> From {
     let ends = |beside: &[Vec<usize>]| beside.iter().filter(|beside| beside.is_empty()).count();
-    match problem.memory_is_alike() && ends(predecessors) < ends(successors) {
+    let is_alike = problem.memory_is_alike() && !problem.memory_is_joint();
+    match is_alike && ends(predecessors) < ends(successors) {
         true => From::Start,
         false => From::End,
     }

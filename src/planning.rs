@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::plan::bare::BarePlan;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::switches::Switches;
 
 /// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
 ///
@@ -46,6 +47,9 @@ pub struct Options {
     pub gap: f64,
     /// Seed of everything random. Default: 0.
     pub seed: u64,
+    /// Parts of the exact engine that it may use, for its developers. Default: all.
+    #[doc(hidden)]
+    pub switches: Switches,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             memory_bytes: None,
             gap: 0.0,
             seed: 0,
+            switches: Switches::ALL,
         }
     }
 }
@@ -108,16 +113,24 @@ impl Options {
                 });
             }
         };
-        let unlimited = Control::default();
         search(&Control {
+            progress: Some(&told),
+            ..self.control(watch.interrupt)
+        })
+    }
+
+    /// These limits, from now on.
+    pub(crate) fn control<'a>(&self, interrupt: Option<&'a AtomicBool>) -> Control<'a> {
+        let unlimited = Control::default();
+        Control {
             time_limit: self.time_limit,
             memory_bytes: self.memory_bytes,
             gap: self.gap,
             seed: self.seed,
-            interrupt: watch.interrupt.unwrap_or(unlimited.interrupt),
-            progress: Some(&told),
+            switches: self.switches,
+            interrupt: interrupt.unwrap_or(unlimited.interrupt),
             ..unlimited
-        })
+        }
     }
 }
 

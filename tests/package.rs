@@ -4,25 +4,31 @@
 mod pages;
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use pages::Page;
 
 /// Files that the crate consists of, or folders where there is a slash.
-const PACKAGED: [&str; 13] = [
+const PACKAGED: [&str; 18] = [
     ".cargo_vcs_info.json",
     "CHANGELOG.md",
     "CITATION.cff",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
+    "benches/",
     "build.rs",
     "docs/",
+    "examples/",
     "formulations/",
     "instances/",
     "src/",
+    "studies/",
+    "tools/",
 ];
 
 /// A pattern without a slash in front means that name at whatever depth: the sources of a virtual environment, for one.
@@ -60,6 +66,36 @@ fn the_crate_is_its_own_files() {
     ] {
         assert!(listed.lines().any(|line| line == file), "{file} is missing");
     }
+    let has = |target: &Path| {
+        let target = target.to_string_lossy();
+        let folder = format!("{target}/");
+        listed
+            .lines()
+            .any(|line| line == target || line.starts_with(&folder))
+    };
+    for name in listed.lines().filter(|name| name.ends_with(".md")) {
+        let own = Path::new(name).parent().expect("a folder");
+        for link in Page::read(name).links() {
+            let path = link.split('#').next().unwrap_or_default();
+            let is_file = !path.is_empty() && !path.contains("::") && !path.contains(':');
+            assert!(
+                !is_file || has(&normal(&own.join(path))),
+                "{name}: `{link}` leads out of the crate"
+            );
+        }
+    }
+}
+
+/// A path without `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(normal.pop()),
+            other => normal.push(other),
+        }
+    }
+    normal
 }
 
 /// The fields of a file of scalars, folded text and lists of scalars, as `CITATION.cff` is.

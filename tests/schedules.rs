@@ -73,7 +73,7 @@ const PUBLISHED: [Published; 7] = [
         bubble: |p, _, [f, b, w]| (p - 1) * (f + b + w),
         peak: |p, v, m| (p * v + p - 1).min(v * m),
     },
-    // Qi et al. 2024 (ICLR), Table 1: (p - 1)(T_F + T_B - T_W) and p M_B.
+    // Qi et al. 2024 (ICLR), Section 2, where both are held against 1F1B: (p - 1)(T_F + T_B - T_W) and p M_B.
     Published {
         name: "zb-h1",
         v: 1,
@@ -81,7 +81,7 @@ const PUBLISHED: [Published; 7] = [
         bubble: |p, _, [f, b, w]| (p - 1) * (f + b - w),
         peak: |p, _, m| p.min(m),
     },
-    // The same, Table 1: (p - 1)(T_F + T_B - 2 T_W) and (2p - 1) M_B.
+    // The same: (p - 1)(T_F + T_B - 2 T_W) and (2p - 1) M_B.
     Published {
         name: "zb-h2",
         v: 1,

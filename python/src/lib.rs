@@ -16,7 +16,7 @@ use stagecut::embedded::{self, Failure};
 use stagecut::{Options, Watch};
 
 use network::Network;
-use watch::{Watched, watched};
+use watch::{Told, Watched, watched, watched_by};
 
 pyo3::create_exception!(
     _stagecut,
@@ -57,6 +57,33 @@ fn solve(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Watched> {
     searched(py, (network, asked), progress, embedded::solve)
+}
+
+#[pyfunction]
+fn confirm(
+    py: Python<'_>,
+    network: &Network,
+    asked: &str,
+    plan: String,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Watched> {
+    searched(py, (network, asked), progress, |instance, options, watch| {
+        embedded::confirm(instance, options, &plan, watch)
+    })
+}
+
+#[pyfunction]
+fn what_if(
+    py: Python<'_>,
+    network: &Network,
+    asked: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Watched> {
+    let instance = network.instance();
+    watched_by(py, progress, |interrupt, told| {
+        let show = |text| told(Told::InJson(text));
+        embedded::what_if(instance, asked, interrupt, &show).map_err(Box::new)
+    })
 }
 
 #[pyfunction]
@@ -187,6 +214,8 @@ fn _stagecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<watch::Progress>()?;
     let functions = [
         wrap_pyfunction!(solve, module)?,
+        wrap_pyfunction!(confirm, module)?,
+        wrap_pyfunction!(what_if, module)?,
         wrap_pyfunction!(bound, module)?,
         wrap_pyfunction!(compare, module)?,
         wrap_pyfunction!(evaluate, module)?,

@@ -48,7 +48,7 @@ impl Study {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Watched> {
         watched_by(py, progress, |stop, told| {
-            let show = |text| told(Told::OfStudy(text));
+            let show = |text| told(Told::InJson(text));
             let ran = self.0.run((jobs, retry_failed), stop, &show);
             ran.map(|()| String::new()).map_err(Box::new)
         })

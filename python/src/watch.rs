@@ -62,15 +62,15 @@ impl Progress {
 pub(crate) enum Told {
     /// How far it has come.
     OfSearch(Progress),
-    /// How far a study has come, in JSON.
-    OfStudy(String),
+    /// How far anything else has come, in JSON.
+    InJson(String),
 }
 
 impl Told {
     fn call(self, py: Python<'_>, progress: &Bound<'_, PyAny>) -> PyResult<()> {
         match self {
             Self::OfSearch(told) => progress.call1((Py::new(py, told)?,)),
-            Self::OfStudy(text) => progress.call1((text,)),
+            Self::InJson(text) => progress.call1((text,)),
         }
         .map(drop)
     }

@@ -8,6 +8,7 @@ to                           call
 find a plan and prove it     :func:`solve`
 run methods side by side     :func:`compare`; functions of one's own among them
 know how good a plan can be  :func:`bound`
+see what bandwidth is worth  :func:`what_if`; memory, stages and devices too
 cost stages of one's own     :func:`evaluate`
 check a plan                 :func:`check`, :meth:`Plan.check`
 run a plan event by event    :func:`simulate`, :meth:`Plan.simulate`
@@ -49,11 +50,13 @@ from ._plan import (
     Simulation,
     Stage,
     Violation,
+    WhatIf,
     simulate,
 )
 from ._solve import (
     Heuristic,
     Stages,
+    WhatIfProgress,
     bound,
     check,
     clusters,
@@ -65,6 +68,7 @@ from ._solve import (
     serve,
     solve,
     targets,
+    what_if,
 )
 from ._stagecut import Progress, __version__
 from ._study import Study, StudyProgress
@@ -102,6 +106,8 @@ __all__ = [
     "Study",
     "StudyProgress",
     "Violation",
+    "WhatIf",
+    "WhatIfProgress",
     "WriteError",
     "__version__",
     "bound",
@@ -119,4 +125,5 @@ __all__ = [
     "simulate",
     "solve",
     "targets",
+    "what_if",
 ]

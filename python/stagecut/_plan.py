@@ -191,6 +191,12 @@ class Plan(_Document):
         return tuple(MappingProxyType(overrun) for overrun in self._parts.get("overruns", ()))
 
     @property
+    def confirmed_by(self) -> str | None:
+        """The second method that proves the same, where ``confirm`` asked for one."""
+        found: str | None = self._parts["statistics"].get("confirmed_by")
+        return found
+
+    @property
     def network(self) -> Network:
         """The network that it is a plan of."""
         if self._network is None:
@@ -501,6 +507,83 @@ class Comparison(Sequence[Row]):
         head = "".join(f"<th>{name}</th>" for name in ("method", "status", "ms", "× the best", "gap"))
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in self._shown())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+class WhatIf(_Document):
+    """The optimum as a function of a number, a curve for each number of stages where these are varied too.
+
+    >>> import stagecut
+    >>> gpt2 = stagecut.generate("transformer", preset="gpt2", granularity="block").on("dgx-h100")
+    >>> curve = stagecut.what_if(gpt2, stages="1..4").curves[0]
+    >>> [point["status"] for point in curve["points"]], curve["gap"]
+    (['optimal', 'optimal', 'optimal', 'optimal'], 0.0)
+    """
+
+    __slots__ = ("_svg", "_plans")
+    _svg: str
+    _plans: tuple[Plan, ...]
+
+    def __init__(self, text: str, network: Network | None) -> None:
+        parts = json.loads(text)
+        super().__init__(json.dumps(parts["answer"]))
+        object.__setattr__(self, "_svg", parts["svg"])
+        object.__setattr__(self, "_plans", tuple(Plan(json.dumps(plan), network) for plan in parts["answer"]["plans"]))
+
+    @property
+    def instance(self) -> str:
+        """The name of the network."""
+        return str(self._parts["instance"])
+
+    @property
+    def parameter(self) -> str:
+        """What is varied: ``bandwidth``, ``memory-limit``, ``stages`` or ``devices``."""
+        return str(self._parts["parameter"])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Its smallest and its largest value: bytes per second, bytes, or a number."""
+        return (self._parts["from"], self._parts["to"])
+
+    @property
+    def stopped_by(self) -> str:
+        """Why nothing more was asked: ``completed``, ``time-limit``, ``interrupt`` and so on."""
+        return str(self._parts["stopped_by"])
+
+    @property
+    def searches(self) -> int:
+        """Searches that were run."""
+        return int(self._parts["searches"])
+
+    @property
+    def curves(self) -> tuple[Mapping[str, Any], ...]:
+        """The curves, each with ``stages``, ``gap``, ``segments`` and ``points``; ``plan`` in these is a position in ``plans``."""
+        return tuple(MappingProxyType(curve) for curve in self._parts["curves"])
+
+    @property
+    def better(self) -> tuple[Mapping[str, Any], ...]:
+        """Where each number of stages is proved better than the next smaller one; empty where stages make no curves."""
+        return tuple(MappingProxyType(one) for one in self._parts["better"])
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans, each as it was found."""
+        return self._plans
+
+    def svg(self) -> str:
+        """The curves as a picture."""
+        return self._svg
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each value of which something is known by itself; needs pandas."""
+        points = ((curve["stages"], point) for curve in self.curves for point in curve["points"])
+        return _frame([{"most_stages": most, **point} for most, point in points], None)
+
+    def __repr__(self) -> str:
+        least, most = self.range
+        return f"<stagecut.WhatIf of {self.instance}: {self.parameter} from {least:.6g} to {most:.6g}, {len(self.plans)} plans>"
+
+    def _repr_html_(self) -> str:
+        return _apart(self._svg)
 
 
 class Simulation(_Document):

@@ -6,14 +6,16 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from . import _stagecut
 from ._errors import Infeasible, Interrupted, NoPlan, Stop, call
 from ._network import Cluster, Network, document, network
-from ._plan import Bound, Check, Comparison, Evaluation, Formulated, Plan, _text
+from ._plan import Bound, Check, Comparison, Evaluation, Formulated, Plan, WhatIf, _text
 from ._stagecut import Progress
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 Stages = Sequence[Union[Sequence[str], Mapping[str, Any]]]
 """Stages in pipeline order: the layers of each, or a dict with ``layers`` and, where they are chosen, ``devices`` and ``mode``."""
+
+N = TypeVar("N")
+
+Range = Union[N, str, "tuple[N, N]"]
+"""A value of an option, or the values from one to another: a pair, or ``"1..8"``."""
 
 Heuristic = Callable[["dict[str, Any]"], Stages]
 """A method of one's own: from a problem, as a dict with ``instance`` and ``options``, to stages."""
@@ -37,6 +44,9 @@ def solve(
     memory: float | str | None = None,
     gap: float | None = None,
     seed: int | None = None,
+    threads: int | None = None,
+    without: Sequence[str] | None = None,
+    confirm: bool = False,
     progress: Callable[[Progress], object] | None = None,
     **options: Unpack[Problem],
 ) -> Plan:
@@ -51,6 +61,10 @@ def solve(
     * ``time_limit``: stop after so many seconds with the best plan so far;
     * ``memory``: that the search may take, such as ``"8GB"``;
     * ``gap``: stop at this relative gap between plan and bound;
+    * ``threads``: of all searches of this process; the first search decides, and another number is refused afterwards;
+    * ``without``: parts of the exact engine to leave out, for its developers; answers stay right;
+    * ``confirm``: prove a proved result again, by another method, in as much time again: ``plan.confirmed_by``. Where none does, a
+      warning says why; where one proves something else, :class:`stagecut.InternalError`;
     * ``progress``: called now and then with a :class:`stagecut.Progress`, on this thread. What it raises ends the search;
       :class:`stagecut.Stop` ends it with the best plan so far, which is returned.
 
@@ -80,9 +94,18 @@ def solve(
     ('optimal', [('conv1',), ('conv2', 'dense')])
     """
     made = _network(network, cluster)
-    asked = _asked(options, method=method, time_limit=time_limit, memory=memory, gap=gap, seed=seed)
+    asked = _asked(
+        options, method=method, time_limit=time_limit, memory=memory, gap=gap, seed=seed, threads=threads, without=_parts(without)
+    )
     text, ended_by = call(_stagecut.solve, made._native, asked, progress)
-    return _settled(Plan(text, made), ended_by)
+    plan = Plan(text, made)
+    if confirm and ended_by is None:
+        text, ended_by = call(_stagecut.confirm, made._native, asked, text, progress)
+        confirmed = json.loads(text)
+        plan = Plan(json.dumps(confirmed["plan"]), made)
+        if confirmed["note"] and ended_by is None:
+            warnings.warn(confirmed["note"], stacklevel=2)
+    return _settled(plan, ended_by)
 
 
 def bound(
@@ -91,6 +114,8 @@ def bound(
     cluster: Cluster | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
+    threads: int | None = None,
+    without: Sequence[str] | None = None,
     progress: Callable[[Progress], object] | None = None,
     **options: Unpack[Problem],
 ) -> Bound:
@@ -101,7 +126,7 @@ def bound(
     3.0
     """
     made = _network(network, cluster)
-    asked = _asked(options, time_limit=time_limit, memory=memory)
+    asked = _asked(options, time_limit=time_limit, memory=memory, threads=threads, without=_parts(without))
     text, ended_by = call(_stagecut.bound, made._native, asked, progress)
     plan = Plan(text, made)
     if plan.status == "infeasible":
@@ -119,6 +144,8 @@ def compare(
     memory: float | str | None = None,
     gap: float | None = None,
     seed: int | None = None,
+    threads: int | None = None,
+    without: Sequence[str] | None = None,
     progress: Callable[[Progress], object] | None = None,
     **options: Unpack[Problem],
 ) -> Comparison:
@@ -136,7 +163,9 @@ def compare(
     [('exact', 1.0), ('halves', 1.3333333333333333)]
     """
     made = _network(network, cluster)
-    asked = _asked(options, time_limit=time_limit, memory=memory, gap=gap, seed=seed)
+    asked = _asked(
+        options, time_limit=time_limit, memory=memory, gap=gap, seed=seed, threads=threads, without=_parts(without)
+    )
     names, others = None, []
     if methods is not None:
         names = []
@@ -149,6 +178,86 @@ def compare(
     compared = Comparison(text, made)
     _raise(ended_by, compared.best)
     return compared
+
+
+@dataclass(frozen=True)
+class WhatIfProgress:
+    """How far :func:`what_if` has come."""
+
+    stages: int | None
+    """The most stages of the curve in work, where these make curves."""
+    searches: int
+    """Searches that were run for it."""
+    gap: float | None
+    """How much longer than the optimum its best known plan may take anywhere, as a part of that; ``None`` where that is not known."""
+
+
+def what_if(
+    network: Any,
+    *,
+    cluster: Cluster | None = None,
+    bandwidth: Range[float | str] | None = None,
+    memory_limit: Range[float | str] | None = None,
+    stages: Range[int] | None = None,
+    devices: Range[int] | None = None,
+    tolerance: float | None = None,
+    point_limit: float | None = None,
+    time_limit: float | None = None,
+    memory: float | str | None = None,
+    gap: float | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    without: Sequence[str] | None = None,
+    progress: Callable[[WhatIfProgress], object] | None = None,
+    **options: Any,
+) -> WhatIf:
+    """How the optimum changes with bandwidth, memory, stages or devices: ``stagecut what-if``.
+
+    One of ``bandwidth``, ``memory_limit``, ``stages`` and ``devices`` is a range: a pair, or a text as on the command line such as
+    ``"1GB/s..100GB/s"``. ``stages`` may be one beside a bandwidth or a memory, and is then a curve for each number. The other options
+    are those of :func:`solve`.
+
+    * ``tolerance``: how much longer than the optimum the best known plan may take anywhere in the range, as a part of that; by default
+      0.01 for bandwidths, else 0;
+    * ``point_limit``: seconds that the search at one value may take; by default an eighth of ``time_limit``, where there is one;
+    * ``progress``: called after every search, on this thread; :class:`stagecut.Stop` ends it with what is known.
+
+    >>> import stagecut
+    >>> net = {
+    ...     "network": {
+    ...         "layers": [{"id": name, "forward_ms": 4} for name in "abc"],
+    ...         "tensors": [
+    ...             {"producer": "a", "consumers": ["b"], "bytes": 2e6},
+    ...             {"producer": "b", "consumers": ["c"], "bytes": 1e6},
+    ...         ],
+    ...     },
+    ...     "cluster": {"device_kinds": [{"name": "gpu"}], "link": {"bandwidth_bytes_per_s": 1e9}},
+    ... }
+    >>> found = stagecut.what_if(net, stages=3, bandwidth=("0.1GB/s", "10GB/s"))
+    >>> [len(plan.stages) for plan in found.plans]
+    [1, 2, 3]
+    """
+    made = _network(network, cluster)
+    varied = {"bandwidth": bandwidth, "memory_limit": memory_limit, "stages": stages, "devices": devices}
+    ranges = {name: _range(values) for name, values in varied.items()}
+    asked = _asked(
+        {**options, **ranges},
+        tolerance=tolerance,
+        point_limit=point_limit,
+        time_limit=time_limit,
+        memory=memory,
+        gap=gap,
+        seed=seed,
+        threads=threads,
+        without=_parts(without),
+    )
+    told = None if progress is None else lambda text: progress(WhatIfProgress(**json.loads(text)))
+    text, ended_by = call(_stagecut.what_if, made._native, asked, told)
+    found = WhatIf(text, made)
+    if isinstance(ended_by, KeyboardInterrupt):
+        raise Interrupted(f"interrupted after {found.searches} searches; `stagecut.Stop` from `progress` keeps them") from None
+    _raise(ended_by, None)
+    return found
 
 
 def evaluate(
@@ -270,6 +379,15 @@ def _asked(options: Mapping[str, Any], **search: Any) -> str:
     if isinstance(given.get("device_kinds"), str):
         given["device_kinds"] = given["device_kinds"].split(",")
     return document(given, "the options")
+
+
+def _parts(without: Sequence[str] | None) -> list[str] | None:
+    return without.split(",") if isinstance(without, str) else None if without is None else list(without)
+
+
+def _range(values: Any) -> Any:
+    """A pair as the command line writes a range; anything else as it is."""
+    return "..".join(map(str, values)) if isinstance(values, tuple) else values
 
 
 def _stages(stages: Stages) -> str:

@@ -22,6 +22,8 @@ def use(path: str) -> list[float]:
     best: stagecut.Plan | None = compared.best
     checked: bool = bool(plan.check()) and best is not None
     run: stagecut.Simulation = plan.simulate(micro_batches=8)
+    swept: stagecut.WhatIf = stagecut.what_if(path, stages=(2, 4), bandwidth="1GB/s..100GB/s", threads=2)
+    checked = checked and bool(swept.plans)
     rows: list[dict[str, object]] = stagecut.Study("study.toml").run() if checked else []
     try:
         stagecut.solve(path, stages=4, recompute="choose", memory_limit="16GB")

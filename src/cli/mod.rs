@@ -22,10 +22,10 @@ mod progress;
 mod schedule;
 mod show;
 mod simulate;
-mod solve;
+pub(crate) mod solve;
 pub(crate) mod study;
 mod virtual_stages;
-mod what_if;
+pub(crate) mod what_if;
 
 use std::process::ExitCode;
 

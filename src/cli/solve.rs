@@ -7,7 +7,7 @@ use crate::control::{Control, Progress};
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Confirmation};
-use crate::narrower;
+use crate::narrower::{self, Beaten};
 use crate::plan::{LeastMemory, Overrun, Plan, Status, StoppedBy};
 use crate::problem::Problem;
 use crate::report;
@@ -96,30 +96,61 @@ fn confirm(
     problem: &Problem,
     plan: &mut Plan,
 ) -> Result<(), CliError> {
-    if !matches!(plan.status, Status::Optimal | Status::Infeasible) {
-        output::note("nothing to confirm: the result is not proved");
+    if !is_proved(plan) {
+        output::note(NOT_PROVED);
         return Ok(());
     }
-    match searched(&args.output, &args.search, &problem.settings, |control| {
+    let confirmation = searched(&args.output, &args.search, &problem.settings, |control| {
         methods::confirm(instance, problem, plan, control)
-    })? {
-        Confirmation::Confirmed(method) => plan.statistics.confirmed_by = Some(method.into()),
-        Confirmation::Undecided(_, StoppedBy::NoMethod) => {
-            output::note("not confirmed: no second method proves this kind of problem");
-        }
-        Confirmation::Undecided(method, stopped_by) => output::note(&format!(
-            "not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise `--time-limit`"
-        )),
-        Confirmation::Contradicted(method, other) => {
-            return Err(CliError::Contradiction(format!(
-                "`{}` finds {} at {:?} ms, `{method}` finds {} at {:?} ms",
-                plan.method, plan.status, plan.objective_ms, other.status, other.objective_ms
-            )));
-        }
+    })?;
+    if let Some(note) = judged(plan, confirmation)? {
+        output::note(&note);
     }
-    match searched(&args.output, &args.search, &problem.settings, |control| {
+    let better = searched(&args.output, &args.search, &problem.settings, |control| {
         narrower::beaten(instance, problem, plan, control)
-    })? {
+    })?;
+    unbeaten(plan, better)
+}
+
+/// What is said where there is nothing to confirm.
+pub(crate) const NOT_PROVED: &str = "nothing to confirm: the result is not proved";
+
+/// Whether a second method has something to confirm.
+pub(crate) fn is_proved(plan: &Plan) -> bool {
+    matches!(plan.status, Status::Optimal | Status::Infeasible)
+}
+
+/// Records that a second method agrees, or returns why it does not tell.
+///
+/// # Errors
+///
+/// [`CliError::Contradiction`] where it proves something else.
+pub(crate) fn judged(plan: &mut Plan, confirmation: Confirmation) -> Result<Option<String>, CliError> {
+    match confirmation {
+        Confirmation::Confirmed(method) => {
+            plan.statistics.confirmed_by = Some(method.into());
+            Ok(None)
+        }
+        Confirmation::Undecided(_, StoppedBy::NoMethod) => Ok(Some(
+            "not confirmed: no second method proves this kind of problem".into(),
+        )),
+        Confirmation::Undecided(method, stopped_by) => Ok(Some(format!(
+            "not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise `--time-limit`"
+        ))),
+        Confirmation::Contradicted(method, other) => Err(CliError::Contradiction(format!(
+            "`{}` finds {} at {:?} ms, `{method}` finds {} at {:?} ms",
+            plan.method, plan.status, plan.objective_ms, other.status, other.objective_ms
+        ))),
+    }
+}
+
+/// Nothing, unless a plan of narrower settings is better than a proved one.
+///
+/// # Errors
+///
+/// [`CliError::Contradiction`] where one is.
+pub(crate) fn unbeaten(plan: &Plan, better: Option<Beaten>) -> Result<(), CliError> {
+    match better {
         None => Ok(()),
         Some(better) => Err(CliError::Contradiction(format!(
             "`{}` finds {} at {:?} ms, and with `{}`, which allows no more, a plan takes {:?} ms",

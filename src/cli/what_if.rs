@@ -27,7 +27,7 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
         ("txt", WhatIfFormat::Text),
     ];
     let format = output::format(path, args.format, WhatIfFormat::Text, &known)?;
-    let question = question(args)?;
+    let question = question(&args.options.ranges, args.tolerance, args.point_limit)?;
     let instance = read_instance(&args.instance, args.cluster.as_deref(), args.quiet)?;
     catch_interrupts();
     let line = StatusLine::new(args.quiet);
@@ -59,7 +59,12 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
     })
 }
 
-fn ask(
+/// Follows the optimum over a range.
+///
+/// # Errors
+///
+/// Those of [`what_if::ask`].
+pub(crate) fn ask(
     instance: &Instance,
     options: &PipelineOptions,
     question: &Question,
@@ -76,20 +81,37 @@ fn ask(
     })
 }
 
-/// What the ranges ask.
-fn question(args: &WhatIfArgs) -> Result<Question, CliError> {
+/// A range of an option, by the option's name in files, from text such as `1..8` or `1GB/s..100GB/s`.
+///
+/// # Errors
+///
+/// What is expected instead.
+pub(crate) fn range(name: &str, text: &str) -> Result<Varied, String> {
+    Varied::parse(name, text)
+}
+
+/// What ranges ask.
+///
+/// # Errors
+///
+/// Ranges that do not go together, or a tolerance that asks for too much.
+pub(crate) fn question(
+    ranges: &[Varied],
+    tolerance: Option<f64>,
+    point_limit: Option<f64>,
+) -> Result<Question, CliError> {
     let (stages, others): (Vec<&Varied>, Vec<&Varied>) =
-        (args.options.ranges.iter()).partition(|varied| varied.parameter == Parameter::Stages);
+        (ranges.iter()).partition(|varied| varied.parameter == Parameter::Stages);
     let (varied, stages) = match (&others[..], &stages[..]) {
         (&[varied], []) | (&[], &[varied]) => (varied, None),
         (&[varied], &[stages]) if varied.parameter != Parameter::Devices => {
             (varied, Some([stages.from as usize, stages.to as usize]))
         }
         _ => {
-            let found = match args.options.ranges.len() {
+            let found = match ranges.len() {
                 0 => "no range".to_owned(),
                 _ => {
-                    let flags = args.options.ranges.iter().map(|varied| varied.parameter.flag());
+                    let flags = ranges.iter().map(|varied| varied.parameter.flag());
                     format!("ranges of {}", flags.collect::<Vec<_>>().join(", "))
                 }
             };
@@ -100,9 +122,7 @@ fn question(args: &WhatIfArgs) -> Result<Question, CliError> {
         }
     };
     let is_continuous = varied.parameter.is_continuous();
-    let tolerance = args
-        .tolerance
-        .unwrap_or(if is_continuous { TOLERANCE } else { 0.0 });
+    let tolerance = tolerance.unwrap_or(if is_continuous { TOLERANCE } else { 0.0 });
     if is_continuous && tolerance <= 0.0 {
         let kind = FaultKind::BadNumber {
             found: tolerance,
@@ -116,7 +136,7 @@ fn question(args: &WhatIfArgs) -> Result<Question, CliError> {
         to: varied.to,
         stages,
         tolerance,
-        point_limit: args.point_limit.map(Duration::from_secs_f64),
+        point_limit: point_limit.map(Duration::from_secs_f64),
     })
 }
 

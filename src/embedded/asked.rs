@@ -16,6 +16,7 @@ use crate::planning::Options;
 use crate::quantity;
 use crate::simulate::{InFlight, Jitter, Request, Trace};
 use crate::source::text::parser_fault;
+use crate::switches::Switches;
 
 /// Limits and wishes of a search, as keywords.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -34,6 +35,11 @@ struct Search {
     gap: Option<f64>,
     /// Seed of everything random [default: 0]
     seed: Option<u64>,
+    /// Threads of all searches of this process: the first search decides [default: all cores]
+    threads: Option<u16>,
+    /// Parts of the exact engine to leave out, to see what they are worth: for its developers
+    #[serde(default)]
+    without: Vec<String>,
 }
 
 /// How a plan is run, as keywords.
@@ -144,6 +150,20 @@ pub fn options(text: &str) -> Result<Options, Failure> {
         "a number of seconds from 0 to 1e9",
     );
     range("gap", search.gap, 1.0, "a relative gap from 0 to 1, such as 0.01");
+    let threads = match (search.threads, faults.is_empty()) {
+        (Some(threads), true) => limit_threads(threads),
+        _ => Ok(()),
+    };
+    if let Err(kind) = threads {
+        faults.push(Fault::new("threads", kind));
+    }
+    let switches = Switches::without(search.without.iter().map(String::as_str)).map_err(|part| {
+        let (found, known) = (
+            part.into(),
+            Switches::NAMES.iter().map(|name| (*name).into()).collect(),
+        );
+        faults.push(Fault::new("without", FaultKind::UnknownValue { found, known }));
+    });
     match chosen {
         Ok(method) if faults.is_empty() => Ok(Options {
             pipeline: serde_json::from_value(Value::Object(asked)).unwrap_or_default(),
@@ -152,6 +172,7 @@ pub fn options(text: &str) -> Result<Options, Failure> {
             memory_bytes: search.memory.map(|bytes| bytes as u64),
             gap: search.gap.unwrap_or(0.0),
             seed: search.seed.unwrap_or(0),
+            switches: switches.unwrap_or_default(),
         }),
         _ => Err(InputError { path: None, faults }.into()),
     }
@@ -197,7 +218,33 @@ pub fn request(text: &str, plan: &Plan) -> Result<Request, Failure> {
     })
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, Failure> {
+/// Gives the searches of this process so many threads.
+///
+/// They share one pool, which the first search makes and nobody changes: rayon's.
+fn limit_threads(threads: u16) -> Result<(), FaultKind> {
+    let asked = usize::from(threads);
+    if !(1..=1024).contains(&asked) {
+        let (found, expected) = (f64::from(threads), "a number from 1 to 1024");
+        return Err(FaultKind::BadNumber { found, expected });
+    }
+    // An error means that there is a pool.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(asked).build_global();
+    match rayon::current_num_threads() {
+        there if there == asked => Ok(()),
+        there => Err(FaultKind::WrongType {
+            found: format!("{asked} where searches have {there}"),
+            expected: format!("{there}: the first search of a process decides"),
+        }),
+    }
+}
+
+/// The name in files of a keyword; its own where it is none of a problem.
+pub(super) fn in_files(name: &str) -> &str {
+    let of_problem = problem().find(|(keyword, in_file)| keyword == name || *in_file == name);
+    of_problem.map_or(name, |(_, in_file)| in_file)
+}
+
+pub(super) fn object(text: &str) -> Result<Map<String, Value>, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::internal(error.to_string()))
 }
 
@@ -230,6 +277,8 @@ pub(super) fn as_keywords(text: &str) -> String {
         "--methods",
         "--cluster",
         "--time-limit",
+        "--tolerance",
+        "--confirm",
         "--in-flight",
         "--jitter",
     ];

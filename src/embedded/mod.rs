@@ -7,6 +7,7 @@ mod asked;
 mod failure;
 mod network;
 mod study;
+mod what_if;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ pub use asked::{names, options, request};
 pub use failure::{Failure, Kind, Told};
 pub use network::{Cluster, Network};
 pub use study::{Study, toml_of};
+pub use what_if::what_if;
 
 use crate::check::pose;
 use crate::cli;
@@ -27,6 +29,7 @@ use crate::fault::{FaultKind, InputError};
 use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods::{self, Method};
+use crate::narrower;
 use crate::plan::{self, LeastMemory, Plan, Status, bare};
 use crate::planning::{self, Options, Watch};
 use crate::problem::Problem;
@@ -69,6 +72,44 @@ fn least_memory(
     };
     let search = |control: &Control| least_memory::search(instance, &settings, control, &|_| ());
     Ok(left.watched(&settings, quiet, search)?)
+}
+
+/// What `solve --confirm` tells.
+#[derive(Serialize)]
+struct Confirmed {
+    /// The plan, with the method that confirms it.
+    plan: Plan,
+    /// Why none does.
+    note: Option<String>,
+}
+
+/// `solve --confirm`, of the plan that [`solve`] gave back: the plan with what a second method says, in JSON.
+///
+/// # Errors
+///
+/// [`Failure`]; a second method that proves something else among them.
+pub fn confirm(instance: &Instance, options: &Options, plan: &str, watch: Watch) -> Result<String, Failure> {
+    let mut plan = read_plan(plan)?;
+    let settings = Settings::resolve(instance, &options.pipeline)?;
+    let problem = match Problem::new(instance, settings) {
+        Ok(problem) if cli::solve::is_proved(&plan) => problem,
+        Ok(_) => {
+            let note = Some(cli::solve::NOT_PROVED.into());
+            return Ok(json(&Confirmed { plan, note }));
+        }
+        Err(error) if error.is_infeasible() => {
+            let note = Some("nothing to confirm: the network and the options alone leave no plan".into());
+            return Ok(json(&Confirmed { plan, note }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let search = |control: &Control| methods::confirm(instance, &problem, &plan, control);
+    let confirmation = options.watched(&problem.settings, watch, search)?;
+    let note = cli::solve::judged(&mut plan, confirmation)?;
+    let search = |control: &Control| narrower::beaten(instance, &problem, &plan, control);
+    let better = options.watched(&problem.settings, watch, search)?;
+    cli::solve::unbeaten(&plan, better)?;
+    Ok(json(&Confirmed { plan, note }))
 }
 
 /// `bound`: a plan without stages, in JSON.

@@ -113,6 +113,36 @@ const VARIED: [(&str, &str); 4] = [
     ("memory_limit", "BYTES|none|FROM..TO"),
 ];
 
+impl Varied {
+    /// A range of the option of that name in files.
+    ///
+    /// # Errors
+    ///
+    /// What is expected instead.
+    pub fn parse(name: &str, text: &str) -> Result<Self, String> {
+        let only =
+            |range: Option<[f64; 2]>| range.ok_or_else(|| "expected a range, such as `1..8`".to_owned());
+        let (parameter, range) = match name {
+            "stages" => (Parameter::Stages, only(counts(text)?.range())?),
+            "devices" => (Parameter::Devices, only(counts(text)?.range())?),
+            "bandwidth_bytes_per_s" => (Parameter::Bandwidth, only(bandwidths(text)?.range())?),
+            "memory_limit" => (Parameter::Memory, only(sizes(text)?.range())?),
+            _ => return Err("only stages, devices, bandwidth and memory may be a range".into()),
+        };
+        let [from, to] = range;
+        Ok(Self { parameter, from, to })
+    }
+}
+
+impl<T> Values<T> {
+    fn range(self) -> Option<[f64; 2]> {
+        match self {
+            Self::One(_) => None,
+            Self::From(range) => Some(range),
+        }
+    }
+}
+
 impl Args for VariedOptions {
     fn augment_args(command: Command) -> Command {
         let mut command = PipelineOptions::augment_args(command);

@@ -3,6 +3,7 @@
 mod common;
 mod oracles;
 
+use common::chunked::virtual_spec;
 use common::draw::{Scope, draw};
 use common::{link, plan_ns, problem_of};
 use oracles::virtual_stages as brute_force;
@@ -14,7 +15,7 @@ use stagecut::control::Control;
 use stagecut::cost::virtual_stages::chunk_bytes;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::{Cuts, Objective, Placement, Schedule};
+use stagecut::options::{Cuts, Placement, Schedule};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::schedule::in_flight::{most_of_rule, steady};
@@ -26,46 +27,6 @@ use stagecut::switches::Switches;
 
 /// The most assignments that brute force looks at.
 const MOST_ASSIGNMENTS: f64 = 3e5;
-
-/// A problem with any options that go with virtual stages: transfers of either kind, memory, both placements, every schedule, skip tensors,
-/// ties, explicit backward graphs, inference.
-fn virtual_spec(seed: u64) -> InstanceSpec {
-    let scope = Scope {
-        layers: [[2, 4], [3, 6], [4, 7]][seed as usize % 3],
-        chain: seed.is_multiple_of(4),
-        mixed: false,
-        cuts: Some(Cuts::Tied),
-    };
-    let mut spec = draw(format!("virtual-{seed}"), seed, scope);
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
-    let stages = rng.random_range(1..=3);
-    let virtual_stages = rng.random_range(2..=if stages == 3 { 2 } else { 3 });
-    let placement = [Placement::Loop, Placement::V][rng.random_range(0..2)];
-    let schedules: &[Option<Schedule>] = match (placement, virtual_stages) {
-        (Placement::V, 2) => &[
-            None,
-            Some(Schedule::ZbV),
-            Some(Schedule::VHalf),
-            Some(Schedule::VMin),
-            Some(Schedule::Gpipe),
-        ],
-        (Placement::V, _) => &[Some(Schedule::Gpipe)],
-        _ => &[None, Some(Schedule::Interleaved), Some(Schedule::Gpipe)],
-    };
-    let schedule = schedules[rng.random_range(0..schedules.len())];
-    let pipeline = &mut spec.pipeline;
-    pipeline.stages = Some(stages);
-    pipeline.virtual_stages = Some(virtual_stages);
-    pipeline.placement = Some(placement);
-    pipeline.schedule = schedule;
-    pipeline.objective = Some(Objective::Period);
-    let needs_count = schedule == Some(Schedule::Gpipe);
-    pipeline.micro_batches = match needs_count || rng.random_bool(0.5) {
-        true => Some((stages * rng.random_range(1..=4)) as u64),
-        false => None,
-    };
-    spec
-}
 
 /// The problem, if it is valid and small enough.
 fn virtual_problem(seed: u64) -> Option<(Instance, Problem)> {

@@ -103,7 +103,9 @@ impl Form<'_> {
             let forward = self.known(k, "layers", &stage.layers);
             let backward = stage.backward.as_ref();
             let backward = backward.map(|names| self.known(k, "backward", names));
-            if stage.layers.is_empty() && backward.as_ref().is_none_or(Vec::is_empty) {
+            // Chunks keep their places, empty ones too.
+            let may_be_empty = self.settings.has_virtual_stages();
+            if !may_be_empty && stage.layers.is_empty() && backward.as_ref().is_none_or(Vec::is_empty) {
                 let kind = FaultKind::Missing {
                     what: "layer".into(),
                     expected: "at least one in every stage".into(),
@@ -202,7 +204,8 @@ impl Form<'_> {
         }
     }
 
-    /// What every stage runs on: what it names, or where devices are all of one kind the next ones.
+    /// What every stage runs on: what it names, or where devices are all of one kind the next ones; a chunk on the device where the
+    /// placement puts it.
     fn devices(&mut self, bare: &BarePlan) -> Vec<Vec<String>> {
         let kinds = &self.instance.cluster.kinds;
         let named: BTreeSet<&String> = bare.stages.iter().flat_map(|stage| &stage.devices).collect();
@@ -229,7 +232,11 @@ impl Form<'_> {
                 .map_or(1, |mode| mode.tensor.saturating_mul(mode.replicas));
             // No plan has more devices than this; what asks for more is told by the checker.
             let wanted = wanted.clamp(1, MOST_DEVICES);
+            let place = |k| self.settings.placement.device(k, self.settings.stages) + 1;
+            let own = (self.settings.has_virtual_stages()).then(|| format!("{only}:{}", place(k)));
             let devices: Vec<String> = match (stage.devices.as_slice(), is_choice) {
+                ([], _) if own.is_some() => own.into_iter().collect(),
+                ([name], _) if *name == only && own.is_some() => own.into_iter().collect(),
                 ([], false) => (0..wanted).filter_map(|_| next(&only)).collect(),
                 ([], true) => {
                     let names: Vec<String> = (self.settings.kinds.iter())

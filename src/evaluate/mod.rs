@@ -10,7 +10,7 @@ mod shares;
 use crate::bound_source::BoundSource;
 use crate::check::{self, Figures, Verdict, Violation};
 use crate::exact;
-use crate::fault::{FaultKind, InputError};
+use crate::fault::InputError;
 use crate::instance::Instance;
 use crate::methods;
 use crate::options::{Cuts, PipelineOptions};
@@ -32,7 +32,7 @@ pub struct Evaluation {
 }
 
 /// The settings under which stages are costed: those that are asked for. Where nothing says how many stages there may be, as
-/// many as the plan has.
+/// many as the plan has, or as many devices as hold its chunks.
 ///
 /// # Errors
 ///
@@ -47,8 +47,9 @@ pub fn settings(
     if settled.is_ok() || said.stages.is_some() {
         return settled;
     }
+    let chunks = said.virtual_stages.unwrap_or(1).max(1);
     let own = PipelineOptions {
-        stages: Some(bare.stages.len().max(1)),
+        stages: Some(bare.stages.len().div_ceil(chunks).max(1)),
         ..PipelineOptions::default()
     };
     Settings::resolve(instance, &said.or(&own))
@@ -61,20 +62,13 @@ pub fn settings(
 /// # Errors
 ///
 /// What keeps the stages from being a plan at all: layers that are unknown, named twice or left out, empty stages, devices
-/// that would have to be chosen; and virtual stages, which it does not know.
+/// that would have to be chosen.
 pub fn evaluate(
     instance: &Instance,
     settings: &Settings,
     problem: Option<&Problem>,
     bare: &BarePlan,
 ) -> Result<Evaluation, InputError> {
-    if settings.has_virtual_stages() {
-        let kind = FaultKind::Unsupported {
-            found: format!("{} virtual stages on every device", settings.virtual_stages),
-            expected: "stages that are a device each".into(),
-        };
-        return Err(InputError::option("--virtual-stages", kind));
-    }
     let stages =
         form::stages(instance, settings, bare).map_err(|faults| InputError { path: None, faults })?;
     let mut plan = unknown(instance, settings, stages);

@@ -156,7 +156,7 @@ fn orders_of_other_plans_are_refused() {
             "0F0,0B0,1B0\n1F0\n",
             "found `1B0` on device 0, expected it on device 1",
         ),
-        ("0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n", "found no `0I1`"),
+        ("0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n", "found no `0B1`"),
         ("0F0,0B0,0I0\n1F0,1B0\n", "found `0I0` a second time"),
         (
             "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n",

@@ -241,7 +241,7 @@ fn orders_that_cannot_be_run_are_named() {
         ),
         (
             fault(&|order| order.devices[1].truncate(3), None),
-            "found no `1I1`, expected it once",
+            "found no `1B1`, expected it once",
         ),
         (
             fault(

@@ -113,6 +113,15 @@ impl Control<'_> {
         }
     }
 
+    /// The same with so much time from now on; without a limit where nothing is said.
+    pub fn with_time(&self, time_limit: Option<Duration>) -> Self {
+        Self {
+            started: Instant::now(),
+            time_limit,
+            ..self.clone()
+        }
+    }
+
     /// Whether Ctrl-C or a caller ends the search.
     pub fn is_interrupted(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);

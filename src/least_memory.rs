@@ -93,12 +93,10 @@ fn ask(
         return Ok(Answer::Unknown);
     };
     let control = Control {
-        started: Instant::now(),
-        time_limit: Some(left),
         // The first plan will do.
         gap: 1.0,
         progress: None,
-        ..control.clone()
+        ..control.with_time(Some(left))
     };
     let plan = Method::Exact(exact::Method::Exact).run(instance, &problem, &control)?;
     Ok(match plan.status {

@@ -4,7 +4,6 @@
 //! [`Pattern::peaks`], which knows no program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use super::patterns;
 use crate::control::Control;
@@ -156,11 +155,7 @@ fn recomputed(chunks: &Chunks, pattern: Pattern) -> Option<(Pattern, Vec<u64>)> 
 /// What a search without a program may take of the time.
 fn part_of<'a>(control: &Control<'a>) -> Control<'a> {
     const PART: u32 = 8;
-    Control {
-        started: Instant::now(),
-        time_limit: control.remaining().map(|left| left / PART),
-        ..control.clone()
-    }
+    control.with_time(control.remaining().map(|left| left / PART))
 }
 
 /// A pattern of the least period among those that the devices have room for.

@@ -202,11 +202,7 @@ impl Question {
         if 3 * self.chunks.len() as u64 * self.period > MOST {
             return Ok(None);
         }
-        let control = Control {
-            started: Instant::now(),
-            time_limit: control.remaining().map(|left| left / PART),
-            ..control.clone()
-        };
+        let control = control.with_time(control.remaining().map(|left| left / PART));
         let found = cyclic::least_period_within_room(&self.chunks, self.slot_ns, &control)?;
         Ok(found.pattern)
     }

@@ -9,7 +9,7 @@ mod search;
 mod simple;
 mod starts;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::best_schedule::answer::Open;
 use crate::best_schedule::iteration;
@@ -136,12 +136,18 @@ impl<'a> State<'a> {
 
     /// A share of the time that is left.
     fn within(&self, share: f64) -> Control<'a> {
+        self.within_at_least(share, Duration::ZERO)
+    }
+
+    /// A share of the time that is left, or this much if that is more.
+    fn within_at_least(&self, share: f64, least: Duration) -> Control<'a> {
         let left = self.control.remaining().unwrap_or(NO_LIMIT);
         Control {
-            started: Instant::now(),
-            time_limit: Some(left.mul_f64(share)),
             gap: 0.0,
-            ..self.control.elsewhere()
+            ..self
+                .control
+                .elsewhere()
+                .with_time(Some(left.mul_f64(share).max(least)))
         }
     }
 
@@ -156,10 +162,8 @@ impl<'a> State<'a> {
         let known = known.map(|best| best.order.clone());
         let found = iteration::better(&chunks, micro_batches, known.as_ref(), &self.within(SHARE));
         let iteration_ns = found.iteration_ns?;
-        if let Some(order) = found.order
-            && iteration_ns < self.best_ns()
-        {
-            self.best = Some(Candidate {
+        if let Some(order) = found.order {
+            self.keep(Candidate {
                 cut,
                 chunks,
                 order,
@@ -187,19 +191,24 @@ impl<'a> State<'a> {
 
     /// Runs a known order on another cut, and takes it if that is better.
     fn offer(&mut self, cut: &Assignment, chunks: Chunks, order: &Order) -> bool {
-        let Some(iteration_ns) = iteration::time_ns(&chunks, order, self.question.micro_batches) else {
+        let time_ns = iteration::time_ns(&chunks, order, self.question.micro_batches);
+        let Some(iteration_ns) = time_ns.filter(|&ns| ns < self.best_ns()) else {
             return false;
         };
-        let is_better = iteration_ns < self.best_ns();
-        if is_better {
-            self.best = Some(Candidate {
-                cut: cut.clone(),
-                chunks,
-                order: order.clone(),
-                iteration_ns,
-            });
+        self.best = Some(Candidate {
+            cut: cut.clone(),
+            chunks,
+            order: order.clone(),
+            iteration_ns,
+        });
+        true
+    }
+
+    /// Takes a candidate that is better than the best one.
+    fn keep(&mut self, candidate: Candidate) {
+        if candidate.iteration_ns < self.best_ns() {
+            self.best = Some(candidate);
         }
-        is_better
     }
 
     fn finish(self, simple_ns: u64, proof: search::Proof) -> Found {

@@ -4,11 +4,10 @@
 //! whatever the limit: they are bounded in work. Cuts that are the best for something else take a search each, which has a share of the limit but
 //! may take [`LEAST_OF_A_GUIDE`].
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{Candidate, NO_LIMIT, State};
+use super::{Candidate, State};
 use crate::best_schedule::iteration;
-use crate::control::Control;
 use crate::cost::without_empty_stages;
 use crate::exact;
 use crate::heuristics::{Effort, METHODS};
@@ -96,13 +95,7 @@ impl Starts {
 
     /// Takes the plan of the exact engine; returns its bound, if that says anything.
     fn take_best(&mut self, state: &mut State, guide: &Problem, labels: &[String]) -> Option<u64> {
-        let left = state.control.remaining().unwrap_or(NO_LIMIT);
-        let within = Control {
-            started: Instant::now(),
-            time_limit: Some(left.mul_f64(SHARE_OF_A_GUIDE).max(LEAST_OF_A_GUIDE)),
-            gap: 0.0,
-            ..state.control.elsewhere()
-        };
+        let within = state.within_at_least(SHARE_OF_A_GUIDE, LEAST_OF_A_GUIDE);
         // A solver that breaks down does no harm: these are no more than starts.
         let outcome = exact::solve(guide, exact::Method::Exact, labels, &within).ok()?;
         if let Some(plan) = outcome.allocation {
@@ -130,14 +123,12 @@ impl Starts {
             cut: cut.clone(),
             iteration_ns,
         });
-        if iteration_ns < state.best_ns() {
-            state.best = Some(Candidate {
-                cut,
-                chunks,
-                order,
-                iteration_ns,
-            });
-        }
+        state.keep(Candidate {
+            cut,
+            chunks,
+            order,
+            iteration_ns,
+        });
     }
 }
 

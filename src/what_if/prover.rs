@@ -1,7 +1,7 @@
 //! Proofs at single values, and what known plans take at others: every number comes from the solve path and the checker.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::parameter::Parameter;
 use super::{Error, Question};
@@ -101,11 +101,7 @@ impl<'a> Prover<'a> {
         };
         let left = self.control.remaining();
         let limit = [self.point_limit, left].into_iter().flatten().min();
-        let control = Control {
-            started: Instant::now(),
-            time_limit: limit,
-            ..self.control.elsewhere()
-        };
+        let control = self.control.elsewhere().with_time(limit);
         let mut plan = METHOD.run(self.instance, &problem, &control)?;
         let verdict = check::examine(self.instance, &settings, &plan);
         if let Some(violation) = verdict.violations.first() {

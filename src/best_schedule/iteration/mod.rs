@@ -80,9 +80,7 @@ fn search(
     let bound = Bound::new(&tasks);
     let mut best = Best::new(&tasks);
     let rules = rules(chunks, micro_batches, &mut best);
-    if let Some(lists) = known.and_then(|order| tasks.lists(order)) {
-        best.offer(lists);
-    }
+    known.into_iter().for_each(|order| best.offer_order(order));
     best.search(&bound, control);
     if best.makespan_ns > bound.least_ns
         && let Some(pattern) = pattern.and_then(|find| find())
@@ -121,7 +119,7 @@ pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option
     }
     let tasks = Tasks::new(chunks, micro_batches);
     let mut best = Best::new(&tasks);
-    rules(chunks, micro_batches, &mut best);
+    best.offer_rules(chunks, micro_batches);
     best.list(&Bound::new(&tasks), control);
     Some((tasks.order(&best.lists), best.makespan_ns))
 }
@@ -134,12 +132,7 @@ pub fn by_rules(chunks: &Chunks, micro_batches: usize) -> Option<(Order, u64)> {
     }
     let tasks = Tasks::new(chunks, micro_batches);
     let mut best = Best::new(&tasks);
-    for (_, order) in orders_of_rules(chunks, micro_batches) {
-        tasks
-            .lists(&order)
-            .into_iter()
-            .for_each(|lists| best.offer(lists));
-    }
+    best.offer_rules(chunks, micro_batches);
     Some((tasks.order(&best.lists), best.makespan_ns))
 }
 
@@ -180,6 +173,13 @@ impl<'a> Best<'a> {
         best
     }
 
+    /// The orders of all rules that are for such pipelines.
+    fn offer_rules(&mut self, chunks: &Chunks, micro_batches: usize) {
+        for (_, order) in orders_of_rules(chunks, micro_batches) {
+            self.offer_order(&order);
+        }
+    }
+
     /// Lists by urgency.
     fn list(&mut self, bound: &Bound, control: &Control) {
         for taste in tastes(self.tasks.devices) {
@@ -217,6 +217,12 @@ impl<'a> Best<'a> {
         }
     }
 
+    fn offer_order(&mut self, order: &Order) {
+        if let Some(lists) = self.tasks.lists(order) {
+            self.offer(lists);
+        }
+    }
+
     fn offer(&mut self, lists: Lists) {
         if let Some(makespan_ns) = self.tasks.makespan_ns(&lists)
             && makespan_ns < self.makespan_ns
@@ -232,10 +238,7 @@ fn rules(chunks: &Chunks, micro_batches: usize, best: &mut Best) -> Vec<OfRule> 
         .into_iter()
         .map(|(name, order)| {
             let iteration = crate::schedules::run(chunks, &order, micro_batches);
-            best.tasks
-                .lists(&order)
-                .into_iter()
-                .for_each(|lists| best.offer(lists));
+            best.offer_order(&order);
             OfRule {
                 name,
                 iteration_ns: iteration.ok().map(|ran| ran.makespan_ns),

@@ -5,7 +5,7 @@ mod prefix;
 mod relaxation;
 mod search;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::relaxation::Relaxation;
 use self::search::Search;
@@ -117,10 +117,8 @@ fn ask_guides(incumbent: &mut Incumbent, formula: &Problem, labels: &[String]) -
             .remaining()
             .map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_GUIDES));
         let within = Control {
-            started: Instant::now(),
-            time_limit: Some(share),
             gap: 0.0,
-            ..control.elsewhere()
+            ..control.elsewhere().with_time(Some(share))
         };
         let outcome = homogeneous::solve(guide, Method::Exact, labels, &within)?;
         if let Some(plan) = outcome.allocation {

@@ -13,10 +13,16 @@ use std::collections::HashMap;
 
 use crate::exact::bits;
 use crate::problem::{Pair, Problem};
+use crate::switches::Switches;
 
-/// Whether memory can be accounted for while stages are taken off the end: memory does not tie stages together, or a stage holds more the
-/// earlier forward passes lie, and as much wherever they lie behind it.
-pub(crate) fn applies(problem: &Problem) -> bool {
+/// Whether plans over ideals keep to memory: by itself, or because it is accounted for.
+pub(crate) fn allows_ideals(problem: &Problem, switches: &Switches) -> bool {
+    !problem.memory_is_joint() || switches.joint_memory && is_accountable(problem)
+}
+
+/// Whether memory that ties stages together can be accounted for while stages are taken off the end: a stage holds more the earlier forward
+/// passes lie, and as much wherever they lie behind it.
+fn is_accountable(problem: &Problem) -> bool {
     let settings = &problem.settings;
     let from_end = || 1..=problem.stages();
     let in_flight = |forward, backward| settings.in_flight_between(forward, backward);
@@ -26,7 +32,7 @@ pub(crate) fn applies(problem: &Problem) -> bool {
             false => in_flight(forward, backward) >= in_flight(forward - 1, backward),
         })
     };
-    !problem.memory_is_joint() || from_end().all(grows)
+    from_end().all(grows)
 }
 
 /// The memory of a problem in which it ties stages together.

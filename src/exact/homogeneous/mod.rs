@@ -65,7 +65,7 @@ impl Step {
     fn applies(self, problem: &Problem, switches: &Switches) -> bool {
         // What a stage holds may depend on stages that an ideal says nothing of: plans over ideals would break memory.
         let by_ideals = !problem.memory_is_joint();
-        let is_accounted = by_ideals || switches.joint_memory && joint_memory::applies(problem);
+        let is_accounted = joint_memory::allows_ideals(problem, switches);
         match self {
             Self::Incumbents => switches.incumbents,
             Self::Anchored => switches.anchored,

@@ -93,7 +93,7 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, round: Round) -> bool 
     let is_period = search.problem().formula().is_bottleneck();
     // Plans over ideals would break memory that depends on other stages.
     let by_ideals = !search.problem().memory_is_joint();
-    let is_accounted = by_ideals || switches.joint_memory && joint_memory::applies(search.problem());
+    let is_accounted = joint_memory::allows_ideals(search.problem(), &switches);
     if !is_period {
         let may_do_more = switches.period && relaxed::by_the_period(search, round);
         if switches.labelled_ideals && by_ideals && round.labels && !search.incumbent.is_over() {

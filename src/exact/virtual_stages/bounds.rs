@@ -23,19 +23,21 @@ pub(super) fn simple(problem: &Problem, of: &VirtualStages) -> Bound {
 
 /// No plan of a chain is better than this in ns: the least period at which devices have time for all work beside the transfers that they pay
 /// at least. At least `from_ns`, which is a bound too, and at most `to_ns`, which is of no interest.
-pub(super) fn work_and_transfers_ns(
-    chain: &Chain,
-    of: &VirtualStages,
-    [mut short_ns, mut long_ns]: [u64; 2],
-) -> u64 {
+pub(super) fn work_and_transfers_ns(chain: &Chain, of: &VirtualStages, [from_ns, to_ns]: [u64; 2]) -> u64 {
     let paid_ns = chain_paid_ns(chain, of);
     let work_ns = chain.work_ns(0, chain.items());
     // A device that has time for all items may pay nothing.
-    long_ns = long_ns.min(work_ns);
+    least_left([from_ns, to_ns.min(work_ns)], |period_ns| {
+        let left_ns = paid_ns.iter().map(|paid_ns| period_ns.saturating_sub(*paid_ns));
+        left_ns.sum::<u64>() < work_ns
+    })
+}
+
+/// The least period of a range that is not refuted, by halving; its end, where all before are.
+pub(super) fn least_left([mut short_ns, mut long_ns]: [u64; 2], refutes: impl Fn(u64) -> bool) -> u64 {
     while short_ns < long_ns {
-        let middle_ns = short_ns + (long_ns - short_ns) / 2;
-        let left_ns = paid_ns.iter().map(|paid_ns| middle_ns.saturating_sub(*paid_ns));
-        match left_ns.sum::<u64>() < work_ns {
+        let middle_ns = short_ns.midpoint(long_ns);
+        match refutes(middle_ns) {
             true => short_ns = middle_ns + 1,
             false => long_ns = middle_ns,
         }

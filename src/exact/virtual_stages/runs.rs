@@ -1,5 +1,6 @@
 //! How much of a chain a device can hold in few runs: the page's bound *Runs*.
 
+use super::bounds::least_left;
 use super::chain::Chain;
 use crate::virtual_stages::VirtualStages;
 
@@ -127,15 +128,8 @@ impl Rooms {
     }
 
     /// The least period at which they hold all, whichever of them has an item that one must.
-    fn least_ns(&self, all: usize, [mut short_ns, mut long_ns]: [u64; 2]) -> u64 {
-        while short_ns < long_ns {
-            let middle_ns = short_ns + (long_ns - short_ns) / 2;
-            match self.refutes(all as u64, middle_ns) {
-                true => short_ns = middle_ns + 1,
-                false => long_ns = middle_ns,
-            }
-        }
-        short_ns
+    fn least_ns(&self, all: usize, range_ns: [u64; 2]) -> u64 {
+        least_left(range_ns, |period_ns| self.refutes(all as u64, period_ns))
     }
 
     fn refutes(&self, all: u64, period_ns: u64) -> bool {

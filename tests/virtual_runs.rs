@@ -134,11 +134,8 @@ fn exports_say_virtual_stages_or_refuse_them() {
 }
 
 #[test]
-fn evaluation_and_iterations_are_refused() {
+fn iterations_are_refused() {
     let folder = chunks(&[]);
-    folder.write("stages.json", r#"[["embedding"], ["b0"]]"#);
-    let evaluate = "check --evaluate net.json stages.json --stages 2 --virtual-stages 2";
-    is_refused(&folder, evaluate, &["--virtual-stages"]);
     let iteration = "solve net.json --stages 2 --virtual-stages 2 --objective iteration --micro-batches 4";
     is_refused(&folder, iteration, &["--objective"]);
 }

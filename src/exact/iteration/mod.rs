@@ -4,12 +4,13 @@
 mod prefix;
 mod relaxation;
 mod search;
+mod simple;
 
 use std::time::Duration;
 
 use self::relaxation::Relaxation;
 use self::search::Search;
-use super::bounds::{self, Bound};
+pub(crate) use self::simple::simple_bound;
 use super::homogeneous;
 use super::incumbent::Incumbent;
 use super::method::Method;
@@ -79,36 +80,7 @@ pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
     incumbent.finish(stopped_by)
 }
 
-/// The best bound that takes no search, and what it says of the objective in ns: the page's `share` and `item`.
-pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
-    let micro_batches = problem.settings.micro_batches.unwrap_or(1);
-    let of_work = share_ns(problem.work_ns(), problem.stages(), micro_batches);
-    let again = micro_batches - 1;
-    let trains = problem.settings.mode.trains();
-    let of_item = problem.items.iter().map(|item| {
-        let last = if trains { item.backward_ns } else { item.forward_ns };
-        (micro_batches * item.work_ns()).max(problem.work_ns() + again * last)
-    });
-    let of_item = of_item.max().unwrap_or(0);
-    let [work, item] = [bounds::work_per_stage(problem), bounds::largest_item(problem)];
-    match of_item > of_work {
-        true => (item, of_item),
-        false => (work, of_work),
-    }
-}
-
-/// The least time of an iteration that has so much work in so many stages, in ns, where no item is too large for its stage.
-fn share_ns(work_ns: u64, stages: usize, micro_batches: u64) -> u64 {
-    let left = (1.0 - 1.0 / micro_batches as f64).powi(stages.min(1 << 20) as i32);
-    // Far more than what the power and the division lose.
-    const ROUNDING: f64 = 1e-9;
-    let ns = work_ns as f64 / (1.0 - left) * (1.0 - ROUNDING);
-    // One batch passes all stages one after the other, and no bound is below that.
-    work_ns.max(ns as u64)
-}
-
-/// Takes the plans of least formula and of least period, and what the period says of an iteration: its busiest lane works for all
-/// micro-batches.
+/// Takes the plans of least formula and of least period, and what the period says of an iteration.
 fn ask_guides(incumbent: &mut Incumbent, formula: &Problem, labels: &[String]) -> Result<(), SolverError> {
     let control = incumbent.control;
     let period = incumbent.problem.for_the_period();
@@ -128,8 +100,8 @@ fn ask_guides(incumbent: &mut Incumbent, formula: &Problem, labels: &[String]) -
             // What is infeasible is so under any objective.
             incumbent.raise(outcome.bound_source, u64::MAX);
         } else if std::ptr::eq(guide, &period) {
-            let micro_batches = incumbent.problem.settings.micro_batches.unwrap_or(1);
-            incumbent.raise(BoundSource::Period, micro_batches * outcome.bound_ns);
+            let bound_ns = simple::from_period_ns(incumbent.problem, outcome.bound_ns);
+            incumbent.raise(BoundSource::Period, bound_ns);
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The least bound of all plans, from every ideal on: a dynamic program.
 
+use super::simple::is_alternating;
 use crate::cost::{self, StageCost};
 use crate::exact::incumbent::Incumbent;
 use crate::ideals::{Ideals, IdealsError};
@@ -79,9 +80,9 @@ impl Relaxation {
             least_ns: Vec::new(),
             micro_batches: settings.micro_batches.unwrap_or(1),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
+                _ if is_alternating(problem) => Late::BeyondLead,
+                (true, false) => Late::Unknown,
                 (false, _) | (true, true) => Late::AllButOne,
-                (true, false) if settings.communication.has_links() => Late::Unknown,
-                (true, false) => Late::BeyondLead,
             },
             counts: (least..=problem.stages()).collect(),
         };
@@ -123,16 +124,23 @@ impl Relaxation {
             return None;
         }
         let [forward_ns, backward_ns] = stage.times;
-        let again = self.micro_batches - 1;
-        let late = match self.late {
-            Late::BeyondLead => self.micro_batches.saturating_sub(from_end as u64),
-            Late::AllButOne => again,
-            Late::Unknown => 0,
+        let load_ns = forward_ns + backward_ns;
+        let (rest_ns, others) = (self.rest_ns(stage.to as usize), self.micro_batches - 1);
+        let passed_ns = stage.latency_ns + rest_ns;
+        let bound_ns = match self.late {
+            Late::BeyondLead => {
+                let late = self.micro_batches.saturating_sub(from_end as u64);
+                let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
+                let again_ns = match late {
+                    0 => 0,
+                    late => rest_ns + late * load_ns,
+                };
+                passed_ns + again_ns.max(others * more_ns + late * fewer_ns)
+            }
+            Late::AllButOne => passed_ns + others * load_ns,
+            Late::Unknown => passed_ns + others * backward_ns,
         };
-        let busy_ns = self.micro_batches * (forward_ns + backward_ns);
-        let passed_ns = stage.latency_ns + self.rest_ns(stage.to as usize);
-        let behind_ns = passed_ns + again * backward_ns + late * forward_ns;
-        Some(busy_ns.max(behind_ns).max(stage.sending_ns))
+        Some((self.micro_batches * load_ns).max(bound_ns).max(stage.sending_ns))
     }
 
     fn add_stages(&mut self, incumbent: &Incumbent) -> Result<(), StoppedBy> {

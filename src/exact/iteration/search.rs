@@ -5,12 +5,13 @@ use std::collections::BinaryHeap;
 
 use super::prefix::Prefix;
 use super::relaxation::Relaxation;
+use super::simple::is_alternating;
 use crate::bound_source::BoundSource;
 use crate::exact::incumbent::Incumbent;
 use crate::plan::StoppedBy;
 use crate::problem::Assignment;
 
-/// How often limits are looked at and progress is told, in partial plans.
+/// How often limits are looked at, progress is told and a plan is completed, in partial plans.
 const LOOK: u64 = 256;
 
 /// The first stages of a plan.
@@ -46,13 +47,11 @@ pub(super) struct Search {
 impl Search {
     /// A search that has looked at nothing.
     pub(super) fn new(relaxation: Relaxation, incumbent: &Incumbent) -> Self {
-        let settings = &incumbent.problem.settings;
-        let is_alternating = settings.mode.trains() && !settings.schedule.is_all_forward_first();
         let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();
         let mut search = Self {
             nodes: Vec::new(),
             open: BinaryHeap::new(),
-            has_prefix: is_alternating && !settings.communication.has_links(),
+            has_prefix: is_alternating(incumbent.problem),
             // Both grow by doubling.
             most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
             relaxation,
@@ -105,6 +104,7 @@ impl Search {
                 if incumbent.is_over() {
                     return StoppedBy::Completed;
                 }
+                self.dive(incumbent);
             }
             if self.nodes.len() >= self.most_nodes {
                 return StoppedBy::MemoryLimit;
@@ -115,13 +115,37 @@ impl Search {
         StoppedBy::SizeLimit
     }
 
+    /// Completes the most promising partial plan by what has the least bound, stage by stage.
+    fn dive(&self, incumbent: &mut Incumbent) {
+        let Some(&Reverse((_, _, at))) = self.open.peek() else {
+            return;
+        };
+        let node = self.nodes[at as usize];
+        let mut ideals: Vec<u32> = self.path(at).iter().map(|node| node.ideal).collect();
+        let (mut ideal, mut latency_ns) = (node.ideal, node.latency_ns);
+        for left in (1..=node.left as usize).rev() {
+            let stages = self.relaxation.stages[ideal as usize].iter();
+            let bounds = stages.filter_map(|stage| {
+                let through_ns = self.relaxation.through_ns(stage, left)?;
+                Some((node.bound_ns.max(latency_ns + through_ns), stage))
+            });
+            let Some((_, stage)) = bounds.min_by_key(|&(bound_ns, _)| bound_ns) else {
+                return;
+            };
+            (ideal, latency_ns) = (stage.to, latency_ns + stage.latency_ns);
+            ideals.push(ideal);
+        }
+        incumbent.offer(self.assignment(&ideals).into());
+    }
+
     fn look_at_next(&mut self, incumbent: &mut Incumbent) {
         let Some(Reverse((_, _, at))) = self.open.pop() else {
             return;
         };
         let node = self.nodes[at as usize];
         if node.left == 0 {
-            incumbent.offer(self.assignment(at).into());
+            let ideals: Vec<u32> = self.path(at).iter().map(|node| node.ideal).collect();
+            incumbent.offer(self.assignment(&ideals).into());
             return;
         }
         if self.has_prefix && !node.is_refined {
@@ -184,16 +208,13 @@ impl Search {
         prefix.bound_ns()
     }
 
-    /// The plan whose stages end here.
-    fn assignment(&self, at: u32) -> Assignment {
-        let path = self.path(at);
+    /// The plan whose stages end with these ideals.
+    fn assignment(&self, ideals: &[u32]) -> Assignment {
         let sets = &self.relaxation.ideals.sets;
         let items = sets[self.relaxation.all()].count_ones(..);
         let mut assignment = vec![0; items];
-        for (k, node) in path.iter().enumerate().rev() {
-            sets[node.ideal as usize]
-                .ones()
-                .for_each(|item| assignment[item] = k);
+        for (k, &ideal) in ideals.iter().enumerate().rev() {
+            sets[ideal as usize].ones().for_each(|item| assignment[item] = k);
         }
         assignment
     }

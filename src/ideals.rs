@@ -24,7 +24,7 @@ pub enum IdealsError {
     Interrupted,
 }
 
-/// All ideals, by size: the empty one first, all items last.
+/// All ideals, or those of one order, by size: the empty one first, all items last.
 pub(crate) struct Ideals {
     /// The items of each.
     pub(crate) sets: Vec<FixedBitSet>,
@@ -76,6 +76,21 @@ impl Ideals {
             next += 1;
         }
         Ok(found)
+    }
+
+    /// The ideals that hold the first items of an order, which goes with that of the problem; these are a chain.
+    pub(crate) fn along(order: &[usize]) -> Self {
+        let mut set = FixedBitSet::with_capacity(order.len());
+        let mut sets = vec![set.clone()];
+        for &item in order {
+            set.insert(item);
+            sets.push(set.clone());
+        }
+        let below = |ideal: usize| ideal.checked_sub(1).into_iter().collect();
+        Self {
+            below: (0..sets.len()).map(below).collect(),
+            sets,
+        }
     }
 
     /// All ideals strictly inside one: everything that removing items one by one leads to.

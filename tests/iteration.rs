@@ -277,3 +277,28 @@ fn work_hides_behind_the_busiest_stage() {
     let none = stagecut::solve(&instance, &options).expect("no plan");
     assert_eq!(none.status, Status::Infeasible);
 }
+
+/// A million ideals are too many to look at. As many micro-batches as stages are best off with half of the work on the first one, of which
+/// neither the period nor the formula knows.
+#[test]
+fn uneven_stages_of_a_wide_network() {
+    let mut built = Instance::builder("wide").devices("gpu", 3, 16e9);
+    for layer in 0..20 {
+        built = built.layer(format!("layer{layer}"), 1.0, 1.0);
+    }
+    let instance = built.build().expect("an instance");
+    let pipeline = PipelineOptions {
+        objective: Some(Objective::Iteration),
+        micro_batches: Some(3),
+        ..PipelineOptions::default()
+    };
+    let options = Options {
+        pipeline,
+        ..Options::default()
+    };
+    let plan = stagecut::solve(&instance, &options).expect("a plan");
+    let loads: Vec<f64> = plan.stages.iter().map(|stage| stage.load_ms).collect();
+    assert_eq!(loads, [20.0, 10.0, 10.0]);
+    assert_eq!((plan.objective_ms, plan.status), (Some(60.0), Status::Optimal));
+    assert_eq!(plan.bound_source, BoundSource::WorkPerStage);
+}

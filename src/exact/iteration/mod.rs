@@ -1,6 +1,7 @@
 //! Iterations as they run: plans in the order of what no run of theirs can beat, each simulated.
 #![doc = include_str!("../../../formulations/iteration.md")]
 
+mod neighbours;
 mod prefix;
 mod relaxation;
 mod search;
@@ -57,8 +58,9 @@ pub(crate) fn solve(
     if stopped_by != StoppedBy::Completed && control.must_stop().is_none() {
         ask_guides(&mut incumbent, &formula, labels)?;
         improve(&mut incumbent);
-        if let Ok(search) = &mut search {
-            stopped_by = search.run(&mut incumbent, u64::MAX);
+        match &mut search {
+            Ok(search) => stopped_by = search.run(&mut incumbent, u64::MAX),
+            Err(_) => neighbours::improve(&mut incumbent),
         }
     }
     let stopped_by = control.must_stop().unwrap_or(stopped_by);

@@ -63,12 +63,23 @@ impl Relaxation {
     ///
     /// Too many of either, or a limit.
     pub(super) fn new(incumbent: &Incumbent) -> Result<Self, StoppedBy> {
-        let (problem, control) = (incumbent.problem, incumbent.control);
+        let control = incumbent.control;
         let stop = || control.must_stop().is_some();
-        let ideals = Ideals::enumerate(problem, MOST_IDEALS, &stop).map_err(|error| match error {
-            IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
-            IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
-        })?;
+        let ideals =
+            Ideals::enumerate(incumbent.problem, MOST_IDEALS, &stop).map_err(|error| match error {
+                IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
+                IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
+            })?;
+        Self::over(ideals, incumbent)
+    }
+
+    /// The same for plans whose stages lie between these ideals.
+    ///
+    /// # Errors
+    ///
+    /// Too many stages, or a limit.
+    pub(super) fn over(ideals: Ideals, incumbent: &Incumbent) -> Result<Self, StoppedBy> {
+        let problem = incumbent.problem;
         let work =
             |set: &fixedbitset::FixedBitSet| set.ones().map(|item| problem.items[item].work_ns()).sum();
         let settings = &problem.settings;
@@ -138,7 +149,7 @@ impl Relaxation {
                 passed_ns + again_ns.max(others * more_ns + late * fewer_ns)
             }
             Late::AllButOne => passed_ns + others * load_ns,
-            Late::Unknown => passed_ns + others * backward_ns,
+            Late::Unknown => passed_ns + others * forward_ns.max(backward_ns),
         };
         Some((self.micro_batches * load_ns).max(bound_ns).max(stage.sending_ns))
     }

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::{cyclic, iteration};
 use crate::plan::{Plan, Status, StoppedBy};
 use crate::schedules::rules;
-use crate::schedules::{Chunks, Operation, Order, OrderFault, Pattern, Phase, Placement, Ran, run};
+use crate::schedules::{
+    Chunks, Operation, Order, OrderFault, Pattern, Phase, Placement, Ran, Times, run, run_with,
+};
 use crate::units::ns_to_ms;
 
 /// The value of `schema` in schedules of this version.
@@ -263,6 +265,29 @@ impl Answer {
         Ok(Self {
             given: Some(given.into()),
             iteration: Some(Iteration::new(&ran, micro_batches, Some(bound_ns))),
+            splits_backward: order.splits(),
+            ..Self::new(of, chunks, Objective::Iteration, found)
+        })
+    }
+
+    /// What becomes of an order that is there already where a trace or jitter changes the times. Nothing is proved of it: bounds are for
+    /// times that are known beforehand.
+    ///
+    /// # Errors
+    ///
+    /// An order that cannot be run.
+    pub fn of_disturbed_order(
+        of: &str,
+        chunks: &Chunks,
+        (given, order): (&str, &Order),
+        micro_batches: usize,
+        times: &dyn Times,
+    ) -> Result<Self, OrderFault> {
+        let ran = run_with(chunks, order, micro_batches, times)?;
+        let found = (Status::Feasible, StoppedBy::Completed);
+        Ok(Self {
+            given: Some(given.into()),
+            iteration: Some(Iteration::new(&ran, micro_batches, None)),
             splits_backward: order.splits(),
             ..Self::new(of, chunks, Objective::Iteration, found)
         })

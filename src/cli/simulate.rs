@@ -38,11 +38,6 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
         accept(&read, path, &plan, &args.plan)?;
         instance = Some(read);
     }
-    if plan.virtual_stages().is_some() {
-        let text = virtual_stages::simulated(args, &plan, format)?;
-        output::write(&text, path)?;
-        return Ok(Ending::Done);
-    }
     let trace = match &args.trace {
         Some(trace) => Trace::read(trace, &plan)?,
         None => Trace::default(),
@@ -58,6 +53,11 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
             seed: args.seed,
         }),
     };
+    if plan.virtual_stages().is_some() {
+        let text = virtual_stages::simulated(args, &plan, &request, format)?;
+        output::write(&text, path)?;
+        return Ok(Ending::Done);
+    }
     let simulation = simulate::simulate(&plan, &request)?;
     if let (Some(listed), Some(instance)) = (&request.listed, &instance) {
         has_memory(&plan, instance, listed, simulation.micro_batches)?;

@@ -1,4 +1,4 @@
-//! `simulate` of plans with virtual stages: the order of their schedule, run.
+//! `simulate` of plans with virtual stages: the order of their schedule, run, under a trace and jitter if these are asked for.
 
 use crate::best_schedule::answer::Answer;
 use crate::fault::{Fault, FaultKind, InputError};
@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::report;
 use crate::schedules::rules::Shape;
 use crate::schedules::{Moves, Placement, chunks_of_plan};
-use crate::simulate::default_micro_batches;
+use crate::simulate::{ChunkTimes, Request, default_micro_batches};
 
 use super::args::{AskedOrder, SimulateArgs, SimulationFormat};
 use super::{CliError, output};
@@ -15,9 +15,10 @@ use super::{CliError, output};
 pub(super) fn simulated(
     args: &SimulateArgs,
     plan: &Plan,
+    request: &Request,
     format: SimulationFormat,
 ) -> Result<String, CliError> {
-    refuse(args, format)?;
+    refuse(args)?;
     let moves = Moves {
         devices: None,
         placement: plan.problem.placement.unwrap_or(Placement::Loop),
@@ -40,19 +41,23 @@ pub(super) fn simulated(
         chunks.may_split = true;
         output::note("no layer says what gradients of weights take: they count as part of those of inputs");
     }
-    let answer = Answer::of_order(
-        &plan.instance,
-        &chunks,
-        (rule.name, &order),
-        micro_batches as usize,
-    )
-    .map_err(|fault| CliError::BadPlan(fault.to_string()))?;
+    let named = (rule.name, &order);
+    let (of, count) = (&plan.instance, micro_batches as usize);
+    let answer = match request.trace.is_empty() && request.jitter.is_none() {
+        true => Answer::of_order(of, &chunks, named, count),
+        false => {
+            let times = ChunkTimes::new(plan, request, micro_batches)?;
+            Answer::of_disturbed_order(of, &chunks, named, count, &times)
+        }
+    };
+    let answer = answer.map_err(|fault| CliError::BadPlan(fault.to_string()))?;
     Ok(match format {
         SimulationFormat::Text => report::schedule(&answer, &output::style(args.output.as_deref())),
         SimulationFormat::Json => report::schedule_json(&answer),
         SimulationFormat::Svg => report::schedule_timeline(&answer),
-        // Refused above.
-        SimulationFormat::Csv => String::new(),
+        SimulationFormat::Csv => {
+            report::schedule_csv(&answer).map_err(|error| CliError::Usage(error.to_string()))?
+        }
     })
 }
 
@@ -62,20 +67,16 @@ fn asked(args: &SimulateArgs, plan: &Plan) -> Option<AskedOrder> {
     args.schedule.or_else(of_plan)
 }
 
-/// Flags that say nothing of an order that is fixed.
-fn refuse(args: &SimulateArgs, format: SimulationFormat) -> Result<(), CliError> {
-    let flags = [
-        (args.trace.is_some(), "--trace"),
-        (args.jitter.is_some(), "--jitter"),
-        (args.in_flight.is_some(), "--in-flight"),
-        (format == SimulationFormat::Csv, "--format csv"),
-    ];
-    match flags.into_iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(CliError::Usage(format!(
-            "found `{flag}` with a plan with virtual stages, whose order is run as it is, expected a plan with a stage a device"
-        ))),
-        None => Ok(()),
+/// Refuses what the order of chunks decides.
+fn refuse(args: &SimulateArgs) -> Result<(), CliError> {
+    if args.in_flight.is_none() {
+        return Ok(());
     }
+    let kind = FaultKind::Contradiction {
+        found: "`--in-flight` with a plan with virtual stages".into(),
+        expected: "none: the order of its schedule itself says how many micro-batches are in flight".into(),
+    };
+    Err(InputError::option("--in-flight", kind).into())
 }
 
 /// The fault of a schedule that is not for such chunks.

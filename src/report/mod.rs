@@ -41,7 +41,7 @@ pub use self::dot::dot;
 pub(crate) use self::memory::least as least_memory;
 pub use self::page::page;
 pub(crate) use self::page::{BASE_SCRIPT, BASE_STYLE};
-pub(crate) use self::schedule::{schedule, schedule_json, schedule_timeline};
+pub(crate) use self::schedule::{schedule, schedule_csv, schedule_json, schedule_timeline};
 pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
 pub use self::text::text;

@@ -1,9 +1,10 @@
 //! A schedule as text, JSON and timeline.
 
 use anstyle::Style as Ink;
+use serde::Serialize;
 
 use super::Style;
-use super::csv::pretty;
+use super::csv::{pretty, to_csv};
 use super::format::{Digits, count, percent, wrap};
 use super::lanes::{self, Lanes, Task};
 use super::palette::Colors;
@@ -35,6 +36,38 @@ pub(crate) fn schedule(answer: &Answer, style: &Style) -> String {
 /// A schedule as JSON, with every operation.
 pub(crate) fn schedule_json(answer: &Answer) -> String {
     pretty(answer)
+}
+
+/// An operation as a row.
+#[derive(Serialize)]
+struct Row {
+    device: usize,
+    chunk: usize,
+    micro_batch: usize,
+    phase: Phase,
+    start_ms: f64,
+    end_ms: f64,
+}
+
+/// The operations of an iteration as CSV, device by device; numbers from 0, as in JSON.
+///
+/// # Errors
+///
+/// What the writer reports; writing to memory gives it no cause.
+pub(crate) fn schedule_csv(answer: &Answer) -> Result<String, ::csv::Error> {
+    let row = |timed: &Timed| Row {
+        device: timed.device,
+        chunk: timed.operation.chunk,
+        micro_batch: timed.operation.micro_batch,
+        phase: timed.operation.phase,
+        start_ms: timed.start_ms,
+        end_ms: timed.end_ms,
+    };
+    let operations = answer
+        .iteration
+        .iter()
+        .flat_map(|iteration| &iteration.operations);
+    to_csv(operations.map(row))
 }
 
 /// What was asked, and what came of it.
@@ -95,6 +128,7 @@ fn not_proved(answer: &Answer) -> String {
             let above = percent((ms - bound_ms) / bound_ms);
             format!("at most {above} longer than the best")
         }
+        (Some(_), None) => "under the trace or jitter that was asked for".into(),
         _ => "not proved".into(),
     }
 }

@@ -22,5 +22,5 @@ pub(crate) use from_plan::chunks_of_pipeline;
 pub use from_plan::{Moves, busy_link, chunks_of_plan};
 pub use memory::{knows_memory, take_memory};
 pub use pattern::{Pattern, PatternFault};
-pub use run::{OrderFault, Ran, Wait, run};
+pub use run::{OrderFault, Ran, Times, Wait, run, run_with};
 pub use torch_csv::read_order;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{Chunks, Operation, Order, Phase};
 use crate::fault::FaultKind;
+use crate::simulate::ChunkTimes;
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +151,37 @@ impl fmt::Display for Wait {
 
 impl std::error::Error for OrderFault {}
 
+/// What operations and transfers take.
+pub trait Times {
+    /// What an operation takes that starts then, in ns.
+    fn duration_ns(&self, operation: Operation, start_ns: u64) -> u64;
+
+    /// What a transfer takes that would take so long by itself and starts when an operation has ended, in ns.
+    fn delay_ns(&self, after: Operation, ns: u64) -> u64;
+}
+
+/// As the chunks say.
+impl Times for Chunks {
+    fn duration_ns(&self, operation: Operation, _start_ns: u64) -> u64 {
+        self.duration_ns(operation.chunk, operation.phase)
+    }
+
+    fn delay_ns(&self, _after: Operation, ns: u64) -> u64 {
+        ns
+    }
+}
+
+/// As a trace and jitter make them.
+impl Times for ChunkTimes<'_> {
+    fn duration_ns(&self, operation: Operation, start_ns: u64) -> u64 {
+        self.duration_ns(operation, start_ns)
+    }
+
+    fn delay_ns(&self, after: Operation, ns: u64) -> u64 {
+        self.delay_ns(after, ns)
+    }
+}
+
 /// Runs an order of so many micro-batches.
 ///
 /// Transfers are delays: they start when the operation ends, and any number of them may be under way. Time O(n) for n operations.
@@ -158,6 +190,20 @@ impl std::error::Error for OrderFault {}
 ///
 /// What is wrong with the order: operations that are missing, elsewhere or there twice; memory; a deadlock.
 pub fn run(chunks: &Chunks, order: &Order, micro_batches: usize) -> Result<Ran, OrderFault> {
+    run_with(chunks, order, micro_batches, chunks)
+}
+
+/// The same where operations and transfers take other times than the chunks say.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub fn run_with(
+    chunks: &Chunks,
+    order: &Order,
+    micro_batches: usize,
+    times: &dyn Times,
+) -> Result<Ran, OrderFault> {
     check_operations(chunks, order, micro_batches)?;
     let peak = peaks(chunks, order)?;
     let mut devices: Vec<Vec<(Operation, u64, u64)>> = vec![Vec::new(); order.devices.len()];
@@ -167,11 +213,11 @@ pub fn run(chunks: &Chunks, order: &Order, micro_batches: usize) -> Result<Ran, 
         let mut progress = false;
         for (device, list) in order.devices.iter().enumerate() {
             while let Some(&operation) = list.get(devices[device].len()) {
-                let Some(ready_ns) = ready_ns(chunks, &ends, operation) else {
+                let Some(ready_ns) = ready_ns(chunks, times, &ends, operation) else {
                     break;
                 };
                 let start_ns = ready_ns.max(free_ns[device]);
-                let end_ns = start_ns + chunks.duration_ns(operation.chunk, operation.phase);
+                let end_ns = start_ns + times.duration_ns(operation, start_ns);
                 free_ns[device] = end_ns;
                 ends.insert(operation, end_ns);
                 devices[device].push((operation, start_ns, end_ns));
@@ -223,10 +269,15 @@ fn waits_for(chunks: &Chunks, operation: Operation) -> impl Iterator<Item = (Ope
 }
 
 /// When all that an operation waits for is there; `None` while it is not.
-fn ready_ns(chunks: &Chunks, ends: &HashMap<Operation, u64>, operation: Operation) -> Option<u64> {
+fn ready_ns(
+    chunks: &Chunks,
+    times: &dyn Times,
+    ends: &HashMap<Operation, u64>,
+    operation: Operation,
+) -> Option<u64> {
     let mut ready_ns = 0;
     for (waited_for, delay_ns) in waits_for(chunks, operation) {
-        ready_ns = ready_ns.max(end_of(ends, waited_for)? + delay_ns);
+        ready_ns = ready_ns.max(end_of(ends, waited_for)? + times.delay_ns(waited_for, delay_ns));
     }
     Some(ready_ns)
 }

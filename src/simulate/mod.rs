@@ -49,8 +49,10 @@
 //! # Disturbances
 //!
 //! A [`Trace`] multiplies the work (not the transfers) of devices from given times on; a task takes the multiplier at its
-//! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor.
+//! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor. For plans with
+//! virtual stages [`ChunkTimes`] says the same of operations, which `schedules` runs in the order of the plan's schedule.
 
+mod chunks;
 mod disturbance;
 mod listed;
 mod measure;
@@ -62,6 +64,7 @@ pub use crate::pipeline::schedule::{self, InFlight};
 pub use crate::pipeline::{
     Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, iteration_ns,
 };
+pub use chunks::ChunkTimes;
 pub use disturbance::Jitter;
 pub use listed::Listed;
 pub use outcome::{Event, Lane, OrderName, SCHEMA, Simulation, StageInFlight};

@@ -64,10 +64,9 @@ fn simulate_runs_the_order_of_the_schedule() {
     );
     is_refused(
         &folder,
-        "simulate plan.json --jitter 0.1",
-        &["--jitter", "virtual stages"],
+        "simulate plan.json --in-flight standard",
+        &["--in-flight", "virtual stages"],
     );
-    is_refused(&folder, "simulate plan.json --format csv", &["--format csv"]);
 }
 
 #[test]

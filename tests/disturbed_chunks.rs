@@ -52,29 +52,9 @@ fn by_repetition(chunks: &Chunks, order: &Order, times: &dyn Times) -> HashMap<O
         for list in &order.devices {
             for (at, &operation) in list.iter().enumerate() {
                 let own = at.checked_sub(1).map_or(0, |at| found[&list[at]].1);
-                let start_ns = waits(chunks, operation)
-                    .into_iter()
-                    .map(|(on, delay_ns)| {
-                        let whole = Operation {
-                            phase: Phase::Backward,
-                            ..on
-                        };
-                        let (on, end_ns) = match found.get(&on) {
-                            Some(&(_, end_ns)) => (on, end_ns),
-                            None => (whole, found[&whole].1),
-                        };
-                        // What a transfer is behind is named as it would be by itself.
-                        let named = Operation {
-                            phase: if on == whole {
-                                Phase::InputGradient
-                            } else {
-                                on.phase
-                            },
-                            ..on
-                        };
-                        end_ns + times.delay_ns(named, delay_ns)
-                    })
-                    .fold(own, u64::max);
+                let waits = waits(chunks, operation).into_iter();
+                let arrivals = waits.map(|(on, delay_ns)| arrives_ns(&found, times, on, delay_ns));
+                let start_ns = arrivals.fold(own, u64::max);
                 found.insert(
                     operation,
                     (start_ns, start_ns + times.duration_ns(operation, start_ns)),
@@ -86,6 +66,22 @@ fn by_repetition(chunks: &Chunks, order: &Order, times: &dyn Times) -> HashMap<O
         }
     }
     panic!("an order that never settles");
+}
+
+/// When what comes from an operation is there, behind a transfer. Passes that are whole stand for the gradient of the input, by whose name
+/// transfers behind them go.
+fn arrives_ns(
+    found: &HashMap<Operation, (u64, u64)>,
+    times: &dyn Times,
+    on: Operation,
+    delay_ns: u64,
+) -> u64 {
+    let whole = Operation {
+        phase: Phase::Backward,
+        ..on
+    };
+    let (_, end_ns) = found.get(&on).unwrap_or_else(|| &found[&whole]);
+    end_ns + times.delay_ns(on, delay_ns)
 }
 
 /// What an operation waits for, and the transfer between.

@@ -1,6 +1,7 @@
 //! Iterations as they run: plans in the order of what no run of theirs can beat, each simulated.
 #![doc = include_str!("../../../formulations/iteration.md")]
 
+mod in_flight;
 mod neighbours;
 mod prefix;
 mod relaxation;

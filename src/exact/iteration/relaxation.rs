@@ -1,5 +1,6 @@
 //! The least bound of all plans, from every ideal on: a dynamic program.
 
+use super::in_flight::{Delays, Hiding};
 use super::simple::is_alternating;
 use crate::cost::{self, StageCost};
 use crate::exact::incumbent::Incumbent;
@@ -36,11 +37,13 @@ pub(super) struct Relaxation {
     /// The stages that begin at each ideal.
     pub stages: Vec<Vec<Stage>>,
     /// For so many stages left, the least bound from each ideal on, counted from when a micro-batch gets there and with what comes
-    /// back behind it; `u64::MAX` where no plan goes on.
-    least_ns: Vec<Vec<u64>>,
+    /// back behind it.
+    least: Vec<Vec<Least>>,
     micro_batches: u64,
     /// How many forward passes of a stage surely lie behind its first backward pass.
     late: Late,
+    /// Which stages may have more in flight than their schedule's own number.
+    hiding: Option<Hiding>,
     /// How many stages plans may have.
     counts: Vec<usize>,
 }
@@ -48,12 +51,56 @@ pub(super) struct Relaxation {
 /// How many forward passes of a stage come after the first micro-batch has gone all the way to its backward pass, or before its last.
 #[derive(Clone, Copy)]
 enum Late {
-    /// All but as many as there are stages from it to the end.
+    /// All but as many as there are stages from it to the end, if it has no more in flight.
     BeyondLead,
     /// All but one: phases, or a single one.
     AllButOne,
-    /// Unknown: links decide.
-    Unknown,
+}
+
+/// The least bounds of what begins at an ideal, in ns; `u64::MAX` where no plan goes on so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Least {
+    /// No stage has more in flight than the schedule's own number, nor can one before it because of the first of them.
+    own_ns: u64,
+    /// No stage has more in flight, and the first is so long that one before it may.
+    long_ns: u64,
+    /// Some stage has more in flight.
+    more_ns: u64,
+}
+
+impl Least {
+    const NONE: Self = Self {
+        own_ns: u64::MAX,
+        long_ns: u64::MAX,
+        more_ns: u64::MAX,
+    };
+
+    fn min(self, other: Self) -> Self {
+        Self {
+            own_ns: self.own_ns.min(other.own_ns),
+            long_ns: self.long_ns.min(other.long_ns),
+            more_ns: self.more_ns.min(other.more_ns),
+        }
+    }
+
+    fn ns(self) -> u64 {
+        self.own_ns.min(self.long_ns).min(self.more_ns)
+    }
+}
+
+/// What the first stages of a plan say of its iteration, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct First {
+    /// What they hold.
+    pub ideal: u32,
+    /// What a micro-batch spends in them at least.
+    pub latency_ns: u64,
+    /// Their bound if no stage behind them has more in flight than the schedule's own number.
+    own_ns: u64,
+    /// Their bound if one has.
+    more_ns: u64,
+    /// Whether the last of them may have more in flight while no stage behind it has.
+    may_have_more: bool,
 }
 
 impl Relaxation {
@@ -88,16 +135,22 @@ impl Relaxation {
             work_ns: ideals.sets.iter().map(work).collect(),
             stages: vec![Vec::new(); ideals.sets.len()],
             ideals,
-            least_ns: Vec::new(),
+            least: Vec::new(),
             micro_batches: settings.micro_batches.unwrap_or(1),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
-                _ if is_alternating(problem) => Late::BeyondLead,
-                (true, false) => Late::Unknown,
+                (true, false) => Late::BeyondLead,
                 (false, _) | (true, true) => Late::AllButOne,
             },
+            hiding: None,
             counts: (least..=problem.stages()).collect(),
         };
-        relaxation.add_stages(incumbent)?;
+        let delays = relaxation.add_stages(incumbent)?;
+        if matches!(relaxation.late, Late::BeyondLead) && !is_alternating(problem) {
+            relaxation.hiding = Some(Hiding {
+                period_ns: relaxation.least_period_ns(problem.stages()),
+                delays,
+            });
+        }
         relaxation.fill(problem.stages());
         Ok(relaxation)
     }
@@ -114,13 +167,13 @@ impl Relaxation {
 
     /// The least bound of all plans, in ns; `u64::MAX` without any.
     pub(super) fn bound_ns(&self) -> u64 {
-        let bounds = self.counts.iter().map(|&count| self.least_ns[count][0]);
+        let bounds = self.counts.iter().map(|&count| self.least_ns(count));
         bounds.min().unwrap_or(u64::MAX)
     }
 
-    /// The least bound of what begins at an ideal with so many stages, relative to its beginning.
-    pub(super) fn least_ns(&self, ideal: usize, left: usize) -> u64 {
-        self.least_ns[left][ideal]
+    /// The least bound of all plans of so many stages, in ns.
+    pub(super) fn least_ns(&self, count: usize) -> u64 {
+        self.least[count][0].ns()
     }
 
     /// Work of the items that an ideal lacks, in ns.
@@ -128,9 +181,9 @@ impl Relaxation {
         self.work_ns[self.all()] - self.work_ns[ideal]
     }
 
-    /// What a stage says of an iteration if it lies so many stages from the end, from when a micro-batch gets to it; `None` where it
-    /// has no memory there.
-    pub(super) fn of_stage_ns(&self, stage: &Stage, from_end: usize) -> Option<u64> {
+    /// What a stage says of an iteration if it lies so many stages from the end, from when a micro-batch gets to it: if it has no more in
+    /// flight than the schedule's own number, and if that is unknown. `None` where it has no memory there.
+    fn of_stage_ns(&self, stage: &Stage, from_end: usize) -> Option<[u64; 2]> {
         if from_end as u64 > u64::from(stage.most_from_end) {
             return None;
         }
@@ -138,27 +191,30 @@ impl Relaxation {
         let load_ns = forward_ns + backward_ns;
         let (rest_ns, others) = (self.rest_ns(stage.to as usize), self.micro_batches - 1);
         let passed_ns = stage.latency_ns + rest_ns;
-        let bound_ns = match self.late {
+        let busy_ns = (self.micro_batches * load_ns).max(stage.sending_ns);
+        let alternating_ns = |late: u64| {
+            let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
+            let again_ns = match late {
+                0 => 0,
+                late => rest_ns + late * load_ns,
+            };
+            busy_ns.max(passed_ns + again_ns.max(others * more_ns + late * fewer_ns))
+        };
+        Some(match self.late {
             Late::BeyondLead => {
                 let late = self.micro_batches.saturating_sub(from_end as u64);
-                let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
-                let again_ns = match late {
-                    0 => 0,
-                    late => rest_ns + late * load_ns,
-                };
-                passed_ns + again_ns.max(others * more_ns + late * fewer_ns)
+                [alternating_ns(late), alternating_ns(0)]
             }
-            Late::AllButOne => passed_ns + others * load_ns,
-            Late::Unknown => passed_ns + others * forward_ns.max(backward_ns),
-        };
-        Some((self.micro_batches * load_ns).max(bound_ns).max(stage.sending_ns))
+            Late::AllButOne => [busy_ns.max(passed_ns + others * load_ns); 2],
+        })
     }
 
-    fn add_stages(&mut self, incumbent: &Incumbent) -> Result<(), StoppedBy> {
+    fn add_stages(&mut self, incumbent: &Incumbent) -> Result<Vec<Delays>, StoppedBy> {
         let (problem, control) = (incumbent.problem, incumbent.control);
         let upper_ns = u128::from(incumbent.target_ns());
         let most = MOST_STAGES.min(control.room_bytes() / (2 * size_of::<Stage>()));
         let mut count = 0;
+        let mut delays = vec![Delays::default(); self.ideals.sets.len()];
         for to in 1..self.ideals.sets.len() {
             control.check_limits()?;
             // Both only grow with the stage.
@@ -175,6 +231,8 @@ impl Relaxation {
                     self.ideals.sets[to].contains(item) && !self.ideals.sets[from].contains(item)
                 };
                 let cost = cost::stage_cost(problem, &members, inside);
+                delays[from].take_behind(&cost);
+                delays[to].take_before(&cost);
                 let stage = self.stage(to, most_from_end, &cost);
                 self.stages[from].push(stage);
                 count += 1;
@@ -183,7 +241,7 @@ impl Relaxation {
                 return Err(StoppedBy::SizeLimit);
             }
         }
-        Ok(())
+        Ok(delays)
     }
 
     fn stage(&self, to: usize, most_from_end: u32, cost: &StageCost) -> Stage {
@@ -210,30 +268,111 @@ impl Relaxation {
         }
     }
 
-    /// The dynamic program: from the last stage to the first.
-    fn fill(&mut self, most: usize) {
+    /// The least work of the busiest stage, in ns, of all plans; 0 where there is none.
+    fn least_period_ns(&self, most: usize) -> u64 {
         let count = self.ideals.sets.len();
-        self.least_ns = vec![vec![u64::MAX; count]];
-        self.least_ns[0][count - 1] = 0;
-        for left in 1..=most {
+        let mut least = vec![u64::MAX; count];
+        least[count - 1] = 0;
+        let mut best = u64::MAX;
+        for _ in 0..most {
             let of = |from: usize| {
                 let stages = self.stages[from].iter();
-                let bounds = stages.filter_map(|stage| self.through_ns(stage, left));
-                bounds.min().unwrap_or(u64::MAX)
+                let periods = stages.map(|stage| stage.load_ns().max(least[stage.to as usize]));
+                periods.min().unwrap_or(u64::MAX)
             };
-            let row = (0..count).map(of).collect();
-            self.least_ns.push(row);
+            least = (0..count).map(of).collect();
+            best = best.min(least[0]);
+        }
+        match best {
+            u64::MAX => 0,
+            best => best,
         }
     }
 
-    /// The least bound of plans whose next stage, of so many, is this one.
-    pub(super) fn through_ns(&self, stage: &Stage, left: usize) -> Option<u64> {
-        let next_ns = self.least_ns[left - 1][stage.to as usize];
-        if next_ns == u64::MAX {
-            return None;
+    /// The dynamic program: from the last stage to the first.
+    fn fill(&mut self, most: usize) {
+        let count = self.ideals.sets.len();
+        let mut last = vec![Least::NONE; count];
+        // The last stage may wait between its passes, too, and have more in flight for that.
+        let waits = |stage: &Stage| stage.to as usize == count - 1 && stage.latency_ns > stage.load_ns();
+        let waits = self.hiding.is_some() && self.stages.iter().flatten().any(waits);
+        last[count - 1] = Least {
+            own_ns: 0,
+            long_ns: if waits { 0 } else { u64::MAX },
+            more_ns: u64::MAX,
+        };
+        self.least = vec![last];
+        for left in 1..=most {
+            let of = |from: usize| {
+                let stages = self.stages[from].iter();
+                let bounds = stages.filter_map(|stage| self.through(from, stage, left));
+                bounds.fold(Least::NONE, Least::min)
+            };
+            let row = (0..count).map(of).collect();
+            self.least.push(row);
         }
-        let own_ns = self.of_stage_ns(stage, left)?;
-        Some(own_ns.max(stage.latency_ns + next_ns))
+    }
+
+    /// The least bounds of plans whose next stage, of so many, is this one.
+    fn through(&self, from: usize, stage: &Stage, left: usize) -> Option<Least> {
+        let next = self.least[left - 1][stage.to as usize];
+        let behind_ns = |ns: u64| ns.saturating_add(stage.latency_ns);
+        let [own_ns, more_ns] = self.of_stage_ns(stage, left)?;
+        let own_ns = own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
+        let exceeded_ns = match self.may_have_more(stage) {
+            true => next.long_ns.min(next.more_ns),
+            false => next.more_ns,
+        };
+        let is_long = self.may_be_behind(from, stage);
+        Some(Least {
+            own_ns: if is_long { u64::MAX } else { own_ns },
+            long_ns: if is_long { own_ns } else { u64::MAX },
+            more_ns: more_ns.max(behind_ns(exceeded_ns)),
+        })
+    }
+
+    fn may_have_more(&self, stage: &Stage) -> bool {
+        let hiding = self.hiding.as_ref();
+        hiding.is_some_and(|hiding| hiding.may_have_more(stage.load_ns(), stage.to as usize))
+    }
+
+    fn may_be_behind(&self, from: usize, stage: &Stage) -> bool {
+        let hiding = self.hiding.as_ref();
+        hiding.is_some_and(|hiding| hiding.may_be_behind(stage.load_ns(), [from, stage.to as usize]))
+    }
+
+    /// The first stages of a plan and a next one, of so many that are left, and the bound of plans that begin with these; `None` where there
+    /// is none.
+    pub(super) fn extended(&self, first: &First, stage: &Stage, left: usize) -> Option<(First, u64)> {
+        let [own_ns, more_ns] = self.of_stage_ns(stage, left)?;
+        let is_long = self.may_be_behind(first.ideal as usize, stage);
+        let before_ns = match first.may_have_more && is_long {
+            true => first.more_ns,
+            false => first.own_ns,
+        };
+        let first = First {
+            ideal: stage.to,
+            latency_ns: first.latency_ns + stage.latency_ns,
+            own_ns: before_ns.max(first.latency_ns + own_ns),
+            more_ns: first.more_ns.max(first.latency_ns + more_ns),
+            may_have_more: self.may_have_more(stage),
+        };
+        let next = self.least[left - 1][stage.to as usize];
+        let exceeded_ns = match first.may_have_more {
+            true => next.long_ns.min(next.more_ns),
+            false => next.more_ns,
+        };
+        let behind_ns = |ns: u64| ns.saturating_add(first.latency_ns);
+        let own_ns = first.own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
+        let bound_ns = own_ns.min(first.more_ns.max(behind_ns(exceeded_ns)));
+        (bound_ns < u64::MAX).then_some((first, bound_ns))
+    }
+}
+
+impl Stage {
+    /// Time of its worker for a micro-batch, in ns.
+    fn load_ns(&self) -> u64 {
+        self.times.iter().sum()
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::prefix::Prefix;
-use super::relaxation::Relaxation;
+use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
 use crate::bound_source::BoundSource;
 use crate::exact::incumbent::Incumbent;
@@ -19,16 +19,14 @@ const LOOK: u64 = 256;
 struct Node {
     /// The same without its last stage; its own position where it has none.
     parent: u32,
-    /// What its stages hold.
-    ideal: u32,
     /// How many stages are to come.
     left: u32,
     /// Whether its [prefix](Prefix) has been looked at.
     is_refined: bool,
     /// Forward and backward time of its last stage, in ns.
     times: [u64; 2],
-    /// What a micro-batch spends in its stages at least, in ns.
-    latency_ns: u64,
+    /// What its stages say of the iteration.
+    first: First,
     /// No plan that begins so is faster, in ns.
     bound_ns: u64,
 }
@@ -57,16 +55,15 @@ impl Search {
             relaxation,
         };
         for &count in search.relaxation.counts().to_vec().iter() {
-            let bound_ns = search.relaxation.least_ns(0, count);
+            let bound_ns = search.relaxation.least_ns(count);
             if bound_ns < u64::MAX {
                 let parent = search.nodes.len() as u32;
                 search.push(Node {
                     parent,
-                    ideal: 0,
                     left: count as u32,
                     is_refined: true,
                     times: [0, 0],
-                    latency_ns: 0,
+                    first: First::default(),
                     bound_ns,
                 });
             }
@@ -121,19 +118,17 @@ impl Search {
             return;
         };
         let node = self.nodes[at as usize];
-        let mut ideals: Vec<u32> = self.path(at).iter().map(|node| node.ideal).collect();
-        let (mut ideal, mut latency_ns) = (node.ideal, node.latency_ns);
+        let mut ideals: Vec<u32> = self.path(at).iter().map(|node| node.first.ideal).collect();
+        let mut first = node.first;
         for left in (1..=node.left as usize).rev() {
-            let stages = self.relaxation.stages[ideal as usize].iter();
-            let bounds = stages.filter_map(|stage| {
-                let through_ns = self.relaxation.through_ns(stage, left)?;
-                Some((node.bound_ns.max(latency_ns + through_ns), stage))
-            });
-            let Some((_, stage)) = bounds.min_by_key(|&(bound_ns, _)| bound_ns) else {
+            let stages = self.relaxation.stages[first.ideal as usize].iter();
+            let longer = stages.filter_map(|stage| self.relaxation.extended(&first, stage, left));
+            let least = longer.min_by_key(|&(_, bound_ns)| bound_ns.max(node.bound_ns));
+            let Some((longer, _)) = least else {
                 return;
             };
-            (ideal, latency_ns) = (stage.to, latency_ns + stage.latency_ns);
-            ideals.push(ideal);
+            first = longer;
+            ideals.push(first.ideal);
         }
         incumbent.offer(self.assignment(&ideals).into());
     }
@@ -144,7 +139,7 @@ impl Search {
         };
         let node = self.nodes[at as usize];
         if node.left == 0 {
-            let ideals: Vec<u32> = self.path(at).iter().map(|node| node.ideal).collect();
+            let ideals: Vec<u32> = self.path(at).iter().map(|node| node.first.ideal).collect();
             incumbent.offer(self.assignment(&ideals).into());
             return;
         }
@@ -165,20 +160,20 @@ impl Search {
     /// Adds every stage that may come next, if plans with it may cost at most `target_ns`.
     fn branch(&mut self, at: u32, target_ns: u64) {
         let node = self.nodes[at as usize];
-        for s in 0..self.relaxation.stages[node.ideal as usize].len() {
-            let stage = self.relaxation.stages[node.ideal as usize][s];
-            let Some(through_ns) = self.relaxation.through_ns(&stage, node.left as usize) else {
+        for s in 0..self.relaxation.stages[node.first.ideal as usize].len() {
+            let stage = self.relaxation.stages[node.first.ideal as usize][s];
+            let Some((first, bound_ns)) = self.relaxation.extended(&node.first, &stage, node.left as usize)
+            else {
                 continue;
             };
-            let bound_ns = node.bound_ns.max(node.latency_ns + through_ns);
+            let bound_ns = node.bound_ns.max(bound_ns);
             if bound_ns <= target_ns {
                 self.push(Node {
                     parent: at,
-                    ideal: stage.to,
                     left: node.left - 1,
                     is_refined: false,
                     times: stage.times,
-                    latency_ns: node.latency_ns + stage.latency_ns,
+                    first,
                     bound_ns,
                 });
             }
@@ -202,7 +197,7 @@ impl Search {
         let prefix = Prefix {
             all: stages.len() + node.left as usize,
             stages: &stages,
-            rest_ns: self.relaxation.rest_ns(node.ideal as usize),
+            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize),
             micro_batches: incumbent.problem.settings.micro_batches.unwrap_or(1) as usize,
         };
         prefix.bound_ns()

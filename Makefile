@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
-	profiles instances optima test-study test-html test-slurm bench-study study-heuristics clean
+	profiles instances literature optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
 
@@ -127,6 +127,9 @@ schema: build ## Write the JSON Schemas of native instances, of plans and of sce
 
 instances: setup ## Write the tables of instances/README.md from the files
 	WRITE_TABLES=1 cargo test --release --locked --test library
+
+literature: setup ## Write the list of docs/literature.md from references.bib
+	WRITE_TABLES=1 cargo test --release --locked --test literature
 
 optima: build ## Prove the optima of instances that have none yet; writes instances/optima.csv
 	scripts/optima

@@ -10,7 +10,7 @@ use std::process::Command;
 use pages::Page;
 
 /// Files that the crate consists of, or folders where there is a slash.
-const PACKAGED: [&str; 18] = [
+const PACKAGED: [&str; 19] = [
     ".cargo_vcs_info.json",
     "CHANGELOG.md",
     "CITATION.cff",
@@ -26,6 +26,7 @@ const PACKAGED: [&str; 18] = [
     "examples/",
     "formulations/",
     "instances/",
+    "references.bib",
     "src/",
     "studies/",
     "tools/",

@@ -1,6 +1,6 @@
 //! Duan and Wu's two steps: stages for equal workers, then groups of devices for the stages.
 //!
-//! Source: J. Duan, J. Wu, *Optimizing resource allocation in pipeline parallelism for distributed DNN training*, ICPADS
+//! Source: Y. Duan, J. Wu, *Optimizing resource allocation in pipeline parallelism for distributed DNN training*, ICPADS
 //! 2022: Algorithm 1, see `binary_search`, then Algorithm 2, see [`Grouping::greedy`]. A reconstruction; the listings
 //! were not available. The first step balances reference work, an item's time on the slowest device at rate 1, and knows
 //! neither devices nor memory: where the groups cannot hold the stages, there is no plan.

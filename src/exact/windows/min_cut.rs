@@ -108,7 +108,7 @@ impl Network {
         self.edges.push((to, from, 0));
     }
 
-    /// The nodes on the source's side of the minimum cut nearest to it, by E. A. Dinitz's blocking flows in layered networks
+    /// The nodes on the source's side of the minimum cut nearest to it, by E. A. Dinic's blocking flows in layered networks
     /// (*Algorithm for solution of a problem of maximum flow in networks with power estimation*, Soviet Mathematics Doklady 11,
     /// 1970).
     ///

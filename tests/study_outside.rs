@@ -339,39 +339,93 @@ fn start_up_is_no_time_of_the_method() {
     assert!(own >= 1.5 && start < 1.5, "{own} {start}");
 }
 
+/// Starts processes in every way that its own end does not reach, writes down all of them, and sleeps.
+const STARTS_OTHERS: &str = r#"
+import os, signal, subprocess, sys, time
+
+sleep = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(100)"]
+pids = [os.getpid(), subprocess.Popen(sleep).pid, subprocess.Popen(sleep, start_new_session=True).pid]
+# A daemon: its parent is gone, and so is its session.
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.write(write, str(subprocess.Popen(sleep, start_new_session=True).pid).encode())
+    os._exit(0)
+os.wait()
+pids.append(int(os.read(read, 20)))
+open("pids", "w").write(" ".join(map(str, pids)) + "\n")
+if sys.stdin.read(1) and "answers" not in sys.argv:
+    time.sleep(100)
+print("[]")
+"#;
+
+/// A study of [`STARTS_OTHERS`], with one more word.
+fn of_others(limits: &str, word: &str) -> Folder {
+    let folder = folder(&format!(
+        "[limits]\n{limits}\n[[instances]]\nfiles = [\"net.toml\"]\noptions = {{ stages = 2 }}\n[[methods]]\nname = \"starts\"\ncommand = [\"python3\", \"starts.py\", \"{word}\"]\n"
+    ));
+    folder.write("starts.py", STARTS_OTHERS);
+    folder
+}
+
+/// The processes that [`STARTS_OTHERS`] has written down, once it has.
+fn started(folder: &Folder) -> Vec<String> {
+    let pids = || std::fs::read_to_string(folder.path("pids")).unwrap_or_default();
+    wait_for("the command", || pids().ends_with('\n'));
+    let pids: Vec<String> = pids().split_whitespace().map(str::to_owned).collect();
+    assert_eq!(pids.len(), 4);
+    pids
+}
+
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_there() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn runs(pid: &String) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
 #[test]
 fn no_command_outlives_its_study() {
-    let folder = folder(
-        "[[instances]]\nfiles = [\"net.toml\"]\noptions = { stages = 2 }\n[[methods]]\nname = \"sleeps\"\ncommand = [\"python3\", \"sleeps.py\"]\n",
-    );
-    folder.write(
-        "sleeps.py",
-        "import os, time\nopen('pid', 'w').write(f'{os.getpid()} ')\ntime.sleep(100)\n",
-    );
-    let mut child = folder
-        .command(&["study", "run", "study.toml", "--quiet"])
-        .spawn()
-        .expect("a study");
-    let wait = |what: &str, is_there: &dyn Fn() -> bool| {
-        let started = Instant::now();
-        while !is_there() {
-            assert!(started.elapsed() < Duration::from_secs(60), "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    let pid = || {
-        std::fs::read_to_string(folder.path("pid"))
-            .ok()
-            .filter(|text| text.ends_with(' '))
-    };
-    wait("the command", &|| pid().is_some());
-    child.kill().expect("a process");
-    child.wait().expect("a process");
-    let stat = format!("/proc/{}/stat", pid().expect("a number").trim());
-    wait("its end", &|| {
-        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-        stat.is_empty() || stat.contains(") Z ")
-    });
+    use rustix::process::{Pid, Signal, kill_process};
+    // Whatever ends the study: Ctrl-C, a polite request, or what cannot be caught.
+    for (signal, code) in [
+        (Signal::INT, Some(4)),
+        (Signal::TERM, Some(4)),
+        (Signal::KILL, None),
+    ] {
+        let folder = of_others("", "sleeps");
+        let mut child = folder
+            .command(&["study", "run", "study.toml", "--quiet"])
+            .spawn()
+            .expect("a study");
+        let pids = started(&folder);
+        assert!(pids.iter().all(runs), "{pids:?}");
+        kill_process(Pid::from_child(&child), signal).expect("a process");
+        assert_eq!(child.wait().expect("a process").code(), code, "{signal:?}");
+        wait_for("the end of all", || !pids.iter().any(runs));
+        assert!(rows(&folder, "study.toml").is_empty());
+    }
+}
+
+#[test]
+fn nothing_that_a_command_starts_outlives_it() {
+    // It answers and leaves the others behind, or its time is up.
+    for (limits, word, status) in [
+        ("time_limit_s = 30", "answers", RowStatus::Unknown),
+        ("time_limit_s = 1\ngrace_s = 8", "sleeps", RowStatus::OverLimit),
+    ] {
+        let folder = of_others(limits, word);
+        folder.succeed(&["study", "run", "study.toml", "--quiet"]);
+        let left: Vec<String> = started(&folder).into_iter().filter(runs).collect();
+        assert!(left.is_empty(), "{word}: {left:?}");
+        assert_eq!(rows(&folder, "study.toml")[0].status, status, "{word}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) mod grid;
 pub(crate) mod html;
 pub(crate) mod measures;
 pub(crate) mod outside;
+pub(crate) mod parent;
 pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod profile;

@@ -6,6 +6,7 @@
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
+use super::parent::end_with_parent;
 use super::solve::Solver;
 use super::store::Store;
 use super::task::Task;
@@ -30,17 +31,6 @@ pub(crate) fn serve(base: &Path, store: &Store) -> io::Result<()> {
     }
     Ok(())
 }
-
-/// Nobody would use the results of a worker whose study was killed.
-#[cfg(target_os = "linux")]
-pub(crate) fn end_with_parent() {
-    use rustix::process::{Signal, set_parent_process_death_signal};
-    // Without it a killed study leaves workers that end with their task, at a closed pipe.
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn end_with_parent() {}
 
 /// From now on allocations beyond the limit fail, which ends the process.
 #[cfg(unix)]

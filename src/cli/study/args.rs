@@ -196,6 +196,10 @@ pub struct WorkerArgs {
 /// `study outside`.
 #[derive(Debug, Args)]
 pub struct OutsideArgs {
+    /// The process that starts this one
+    #[arg(long)]
+    pub worker: i32,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<String>,

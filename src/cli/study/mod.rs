@@ -137,7 +137,7 @@ fn diff(args: &DiffArgs) -> Result<Ending, CliError> {
 }
 
 fn become_command(args: &OutsideArgs) -> Result<Ending, CliError> {
-    let error = outside::become_command(&args.command);
+    let error = outside::become_command(args.worker, &args.command);
     Err(CliError::Usage(format!("`{}`: {error}", args.command[0])))
 }
 

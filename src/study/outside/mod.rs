@@ -1,13 +1,18 @@
 //! Methods from outside: a command that reads a problem as JSON on stdin and writes stages to stdout, as JSON or CSV.
 //!
-//! It runs in a process of its own below the worker, with the worker's limit of memory, and ends with it. What it answers is
-//! costed and checked like stages of `check --evaluate`. Its own time begins where it first reads its stdin: the first byte is
+//! It runs in a process of its own below the worker, with the worker's limit of memory, and ends with it, as does whatever it
+//! starts. What it answers is costed and checked like stages of `check --evaluate`. Its own time begins where it first reads its stdin: the first byte is
 //! sent alone, and the system says when it is gone. So interpreters and imports count as start-up, of which the command need
 //! not know. It ends where stdout is closed.
 
 mod process;
+#[cfg(unix)]
+mod supervisor;
 
+#[cfg(not(unix))]
 pub(crate) use process::become_command;
+#[cfg(unix)]
+pub(crate) use supervisor::become_command;
 
 use std::path::Path;
 use std::time::Duration;

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+#[cfg(not(unix))]
+use std::process::Command;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,7 +14,6 @@ use crate::program;
 use crate::study::pool::{ended_by, tells_of_memory};
 use crate::study::row::RowStatus;
 use crate::study::task::Outside;
-use crate::study::worker::end_with_parent;
 
 /// What became of a command.
 pub(super) struct Ran {
@@ -37,7 +38,9 @@ const LOOK: Duration = Duration::from_micros(200);
 /// How often the end is looked at.
 const LOOK_FOR_END: Duration = Duration::from_millis(20);
 /// How long stdout may stay open once the command has ended: processes that it left behind may hold it.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the supervisor may take to end what it supervises.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Ran {
     /// Why there is no answer, if there is none.
@@ -66,13 +69,15 @@ impl Ran {
 pub(super) fn run(outside: &Outside, base: &Path, question: String, allowed: Duration) -> io::Result<Ran> {
     let mut command = program::command()?;
     command
-        .args(["study", "outside", "--"])
+        .args(["study", "outside", "--worker"])
+        .arg(std::process::id().to_string())
+        .arg("--")
         .args(&outside.command)
         .current_dir(base)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // What it starts in turn is ended with it.
+    // Signals of a terminal are for the study; and what the command starts is found by the group.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let started = Instant::now();
@@ -164,11 +169,20 @@ impl Running {
         }
     }
 
-    /// Ends the command and whatever it started.
+    /// Ends the command and whatever it started: asks the supervisor to, and ends what is left of its group.
     fn kill(&mut self) {
         #[cfg(unix)]
-        if let Some(group) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        {
+            use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+            let supervisor = Pid::from_child(&self.child);
+            if let Ok(None) = self.child.try_wait() {
+                let _ = kill_process(supervisor, Signal::TERM);
+                let asked = Instant::now();
+                while asked.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+                    thread::sleep(LOOK);
+                }
+            }
+            let _ = kill_process_group(supervisor, Signal::KILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -221,27 +235,13 @@ fn overheard(mut stderr: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     said
 }
 
-/// Becomes a command that ends with the process that started it.
-///
-/// # Errors
-///
-/// Where the program cannot be run.
-#[cfg(unix)]
-pub(crate) fn become_command(command: &[String]) -> io::Error {
-    end_with_parent();
-    let Some((program, arguments)) = command.split_first() else {
-        return io::Error::other("no program is named");
-    };
-    std::os::unix::process::CommandExt::exec(Command::new(program).args(arguments))
-}
-
-/// Runs a command: elsewhere no process can become another.
+/// Runs a command: elsewhere nobody stands between it and its worker, which ends it when its time is up.
 ///
 /// # Errors
 ///
 /// Where the program cannot be run, or fails.
 #[cfg(not(unix))]
-pub(crate) fn become_command(command: &[String]) -> io::Error {
+pub(crate) fn become_command(_: i32, command: &[String]) -> io::Error {
     let Some((program, arguments)) = command.split_first() else {
         return io::Error::other("no program is named");
     };

@@ -73,6 +73,7 @@
 //! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | `quantity` |
+//! | names that a spreadsheet would run | `csv_text` |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
@@ -149,6 +150,7 @@ pub mod communication;
 pub mod control;
 #[doc(hidden)]
 pub mod cost;
+mod csv_text;
 pub mod degrees;
 #[doc(hidden)]
 pub mod device_levels;

@@ -9,6 +9,7 @@ const LAYERS: &[&[&str]] = &[
     // What belongs to no problem of ours.
     &[
         "bound_source",
+        "csv_text",
         "fault",
         "hybrid",
         "memory",

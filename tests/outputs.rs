@@ -111,3 +111,51 @@ fn a_name_that_promises_what_a_command_does_not_write_is_refused() {
         }
     }
 }
+
+/// Spreadsheets run what begins with these characters; an apostrophe makes it text, and our readers take that away.
+#[test]
+fn no_name_is_a_formula_in_a_spreadsheet() {
+    let net = command::NET
+        .replace("conv1", "=1+1")
+        .replace("conv2", "@sum")
+        .replace("\"fc\"", "\"-x\"")
+        .replace("\"gpu\"", "\"+gpu\"");
+    let folder = Folder::with("=net.toml", format!("name = \"=cmd|' /C calc'!A0\"\n{net}"));
+    let study = "[[instances]]\nfamily = \"-family\"\nfiles = [\"=net.toml\"]\noptions = { stages = 2 }\n[[methods]]\nnames = [\"exact\", \"slicing\"]\n\
+                 [[methods]]\nname = \"=mine\"\ncommand = [\"false\"]\n";
+    folder.write("study.toml", study);
+    folder.succeed(&["study", "run", "study.toml", "--quiet"]);
+    folder.succeed(&["study", "report", "study.toml", "--output", "report"]);
+    folder.succeed(&["solve", "=net.toml", "--stages", "2", "--output", "plan.json"]);
+    let mut tables = vec![
+        folder.succeed(&["solve", "=net.toml", "--stages", "2", "--format", "csv"]),
+        folder.succeed(&["compare", "=net.toml", "--stages", "2", "--format", "csv"]),
+        folder.succeed(&["simulate", "plan.json", "--format", "csv"]),
+        folder.succeed(&["study", "collect", "study.toml", "--format", "csv"]),
+    ];
+    let reports = std::fs::read_dir(folder.path("report"))
+        .expect("a report")
+        .flatten();
+    let written = reports.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    tables.extend(
+        written
+            .filter(|name| name.ends_with(".csv"))
+            .map(|name| folder.read(&format!("report/{name}"))),
+    );
+    let mut marked = 0;
+    for table in &tables {
+        // Fields in quotes hold commas, but none that begins one of ours.
+        for field in table.lines().flat_map(|line| line.split(',')) {
+            let field = field.trim_start_matches('"');
+            let is_formula = field.starts_with(['=', '+', '-', '@']) && field.parse::<f64>().is_err();
+            assert!(!is_formula, "{field}\n{table}");
+            marked += usize::from(field.starts_with("'=") || field.starts_with("'-"));
+        }
+    }
+    assert!(marked > 10, "{marked} names in {} tables", tables.len());
+    // Both as people write it and as we do.
+    for rows in ["=1+1,1\n@sum,2\n-x,2\n", "'=1+1,1\n'@sum,2\n'-x,2\n"] {
+        folder.write("stages.csv", format!("layer,stage\n{rows}"));
+        folder.succeed(&["check", "--evaluate", "=net.toml", "stages.csv", "--stages", "2"]);
+    }
+}

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::comparison::{ComparisonRow, Ranked, ranked};
+use crate::csv_text;
 use crate::plan::split::SplitLayer;
 use crate::plan::{Plan, PlanStage, Status};
 
@@ -130,8 +131,7 @@ pub(crate) fn to_csv<T: Serialize>(rows: impl IntoIterator<Item = T>) -> Result<
     for row in rows {
         writer.serialize(row)?;
     }
-    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    csv_text::written(writer)
 }
 
 pub(super) fn pretty<T: Serialize>(value: &T) -> String {

@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
+use crate::csv_text;
 use crate::fault::{Fault, FaultKind, closest};
 
 /// Reads a table whose columns, in any order, are `columns`. Returns the rows with their lines, from 1.
@@ -50,7 +51,8 @@ fn read<T: DeserializeOwned>(
             }
         };
         let line = record.position().map_or(0, csv::Position::line);
-        match record.deserialize(Some(&header)) {
+        let plain: csv::StringRecord = record.iter().map(csv_text::unmarked).collect();
+        match plain.deserialize(Some(&header)) {
             Ok(row) => rows.push((line, row)),
             Err(error) => faults.push(value_fault(&error, &header, &record)),
         }

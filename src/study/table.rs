@@ -1,6 +1,7 @@
 //! A table of a report, once for text, CSV and the page.
 
 use super::cells::Bracket;
+use crate::csv_text;
 use crate::report::format::percent;
 
 /// A table.
@@ -149,7 +150,6 @@ impl Table {
             }
             writer.write_record(&fields)?;
         }
-        let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        csv_text::written(writer)
     }
 }

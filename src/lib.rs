@@ -74,6 +74,7 @@
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | `quantity` |
 //! | names that a spreadsheet would run | `csv_text` |
+//! | lines that say whether they are whole | `sealed` |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
@@ -96,7 +97,7 @@
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report`; the page of a plan in its `page`, script and style as files beside it |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
-//! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside` |
+//! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside`, and what ends them |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
 //! | a command | `cli` |
 //! | what the Python package calls | `embedded`: commands as functions of documents; the package itself is in `python/` |
@@ -219,6 +220,8 @@ pub mod report;
 pub mod schedule;
 #[doc(hidden)]
 pub mod schedules;
+#[cfg(feature = "cli")]
+mod sealed;
 #[doc(hidden)]
 pub mod settings;
 #[doc(hidden)]

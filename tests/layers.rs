@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
         "named_values",
         "program",
         "quantity",
+        "sealed",
         "shares",
         "switches",
         "units",

@@ -125,10 +125,106 @@ fn what_is_there_is_not_run_again() {
     std::fs::write(path(&all[1]), "").unwrap();
     std::fs::write(path(&all[2]), &all[2].line()[..40]).unwrap();
     assert_eq!(rows(&folder, "study.results").len(), SMALL_TASKS - 3);
+    let report = folder.run(&["study", "report", "study.toml"]);
+    for torn in &all[1..3] {
+        assert!(report.stderr.contains(&torn.task.id), "{}", report.stderr);
+    }
     let missing = folder.succeed(&["study", "tasks", "study.toml", "--missing"]);
     assert_eq!(missing.lines().count(), 3);
-    assert!(run().stderr.contains(&said(SMALL_TASKS - 3, 3)));
+    let again = run();
+    assert!(
+        again.stderr.contains(&said(SMALL_TASKS - 3, 3)),
+        "{}",
+        again.stderr
+    );
+    assert!(
+        again
+            .stderr
+            .contains("2 files of the results are not as they were written"),
+        "{}",
+        again.stderr
+    );
     assert_same(&timeless(rows(&folder, "study.toml")), &timeless(all));
+}
+
+#[test]
+fn results_that_were_altered_or_lost_are_noticed_and_made_again() {
+    let folder = folder(
+        &SMALL
+            .replace("\"exact\", \"ideals\"", "\"exact\"")
+            .replace("seeds = [0, 1]", ""),
+    );
+    let run = || folder.run(&["study", "run", "study.toml", "--jobs", "2"]);
+    run();
+    let all = rows(&folder, "study.toml");
+    let row_path = |row: &Row| {
+        folder.path(&format!(
+            "study.results/rows/{}/{}.json",
+            &row.task.id[..2],
+            row.task.id
+        ))
+    };
+    let plan_path = |row: &Row| {
+        let name = row.plan.as_ref().expect("a plan");
+        folder.path(&format!("study.results/plans/{}/{name}.json", &name[..2]))
+    };
+    // A better objective than was found, and a row of an older version, which has no digest.
+    let text = std::fs::read_to_string(row_path(&all[0])).expect("a row");
+    let ms = all[0].objective_ms.expect("a plan");
+    std::fs::write(
+        row_path(&all[0]),
+        text.replace(&format!("\"objective_ms\":{ms}"), "\"objective_ms\":0.5"),
+    )
+    .expect("a file");
+    std::fs::write(row_path(&all[1]), all[1].line() + "\n").expect("a file");
+    // Plans: gone, torn, and another one.
+    let mut plans: Vec<_> = all.iter().map(plan_path).collect();
+    plans.sort();
+    plans.dedup();
+    std::fs::remove_file(&plans[0]).expect("a plan");
+    let text = std::fs::read_to_string(&plans[1]).expect("a plan");
+    std::fs::write(&plans[1], &text[..text.len() / 2]).expect("a file");
+    let text = std::fs::read_to_string(&plans[2]).expect("a plan");
+    std::fs::write(&plans[2], text.replacen("\"index\":1", "\"index\":2", 1)).expect("a file");
+    let damaged = [&row_path(&all[0]), &plans[0], &plans[1], &plans[2]];
+    let damaged = damaged.map(|path| path.file_name().expect("a name").to_string_lossy().into_owned());
+    for said in [folder.run(&["study", "report", "study.toml"]), run()] {
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        assert!(
+            said.stderr
+                .contains("4 files of the results are not as they were written"),
+            "{}",
+            said.stderr
+        );
+        for name in &damaged {
+            assert!(said.stderr.contains(name.as_str()), "{name}\n{}", said.stderr);
+        }
+    }
+    assert!(run().stderr.contains("0 run, 0 left"));
+    let report = folder.run(&["study", "report", "study.toml"]);
+    assert_eq!(report.stderr, "");
+    assert_same(&timeless(rows(&folder, "study.toml")), &timeless(all.clone()));
+    assert!(all.iter().all(|row| {
+        Store::new(folder.path("study.results"))
+            .plan(row.plan.as_ref().expect("a plan"))
+            .is_some()
+    }));
+}
+
+#[test]
+fn patterns_do_not_walk_the_whole_disk() {
+    let folder =
+        folder("instances = [{ files = [\"/**/*.no-such-network\"] }]\nmethods = [{ names = [\"exact\"] }]");
+    let started = std::time::Instant::now();
+    let run = folder.run(&["study", "tasks", "study.toml"]);
+    assert_eq!(run.code, 2);
+    // A disk that holds little is walked to its end.
+    let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("files and folders to look at") || said.contains("no file matches"),
+        "{said}"
+    );
+    assert!(started.elapsed() < std::time::Duration::from_secs(30));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -31,8 +32,8 @@ N = TypeVar("N")
 Range = Union[N, str, "tuple[N, N]"]
 """A value of an option, or the values from one to another: a pair, or ``"1..8"``."""
 
-Heuristic = Callable[["dict[str, Any]"], Stages]
-"""A method of one's own: from a problem, as a dict with ``instance`` and ``options``, to stages."""
+Heuristic = Callable[["dict[str, Any]"], Union[Stages, Plan, None]]
+"""A method of one's own: from a problem, as a dict with ``instance`` and ``options``, to stages, a plan, or nothing."""
 
 
 def solve(
@@ -357,7 +358,7 @@ def clusters() -> tuple[str, ...]:
 
 
 def serve(heuristic: Heuristic) -> None:
-    """Makes a script a method of studies: reads a problem from stdin and writes the stages that ``heuristic`` makes of it.
+    """Makes a script a method of studies: reads a problem from stdin and writes the stages or the plan that ``heuristic`` makes of it.
 
     ::
 
@@ -365,8 +366,11 @@ def serve(heuristic: Heuristic) -> None:
         if __name__ == "__main__":
             stagecut.serve(mine)
     """
-    stages = heuristic(json.load(sys.stdin))
-    sys.stdout.write(_stages(stages) + "\n")
+    problem = json.load(sys.stdin)
+    # What it prints is no answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = heuristic(problem)
+    sys.stdout.write(_answer(found) + "\n")
 
 
 def _network(source: Any, cluster: Cluster | None) -> Network:
@@ -395,17 +399,22 @@ def _stages(stages: Stages) -> str:
     return document([stage if isinstance(stage, Mapping) else list(stage) for stage in stages], "the stages")
 
 
+def _answer(found: Stages | Plan | None) -> str:
+    """What a function of the caller found, in JSON."""
+    return found.to_json() if isinstance(found, Plan) else _stages(found or [])
+
+
 def _run(heuristic: Heuristic, made: Network, asked: str) -> dict[str, Any]:
     """What a function of the caller finds, as the native half takes it."""
     name = getattr(heuristic, "__name__", type(heuristic).__name__)
     problem = json.loads(call(_stagecut.question, made._native, asked, name))
     started = time.perf_counter()
-    stages = heuristic(problem)
+    answer = _answer(heuristic(problem))
     seconds = time.perf_counter() - started
     found = {"method": name, "plan": None, "seconds": seconds, "note": None}
-    if not stages:
+    if answer == "[]":
         return found
-    text, _ = call(_stagecut.evaluate, made._native, asked, (_stages(stages), False), None)
+    text, _ = call(_stagecut.evaluate, made._native, asked, (answer, False), None)
     evaluation = Evaluation(text, made)
     if evaluation.passes:
         found["plan"] = evaluation.plan.to_dict()

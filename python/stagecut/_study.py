@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _stagecut
+from . import _own, _stagecut
 from ._errors import Interrupted, Stop, call
 from ._network import document
 from ._plan import _frame
+from ._solve import Heuristic
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ class Study:
     A dict is written to ``study.toml`` in ``folder``, and its paths are relative to that. Results lie beside the file, or in
     ``results``; a second run does what is missing and nothing else.
 
+    ``methods`` are further methods of a study that is a dict: names, and functions of one's own. A function is called with a problem, a
+    dict with ``instance`` and ``options``, and returns stages or a :class:`stagecut.Plan`; each call is a process of its own with the
+    study's limits, and what it answers is costed and checked, as for commands from outside. So another process must find it: at
+    the top of a module, or of a script whose study runs under ``if __name__ == "__main__":``. Lambdas, functions within functions and
+    those of notebooks need the package cloudpickle. Its file decides which tasks are new: a changed one is run again.
+
     >>> import stagecut, tempfile
     >>> study = stagecut.Study(
     ...     {
@@ -56,16 +63,22 @@ class Study:
         *,
         folder: str | os.PathLike[str] | None = None,
         results: str | os.PathLike[str] | None = None,
+        methods: Iterable[str | Heuristic | Mapping[str, Any]] = (),
     ) -> None:
+        if _own.LOADING:
+            raise RuntimeError(
+                "a script that is loaded for its function starts its study again; put that under `if __name__ == \"__main__\":`"
+            )
         if isinstance(study, Mapping):
             if folder is None:
                 raise TypeError("a study that is a dict needs `folder`, where its file and its results go")
             self.path = Path(folder) / "study.toml"
-            text = call(_stagecut.toml_of, document(study, "the study"))
+            own = [_own.entry(method, Path(folder)) for method in [*study.get("methods", []), *methods]]
+            text = call(_stagecut.toml_of, document({**study, "methods": own}, "the study"))
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(text, encoding="utf-8")
-        elif folder is not None:
-            raise TypeError("`folder` goes with a study that is a dict; a file is where it is")
+        elif folder is not None or tuple(methods):
+            raise TypeError("`folder` and `methods` go with a study that is a dict; a file is where it is, and says its methods")
         else:
             self.path = Path(study)
         self._native = call(_stagecut.Study.read, self.path, None if results is None else Path(results))

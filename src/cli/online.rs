@@ -10,6 +10,7 @@ use crate::fault::InputError;
 use crate::online::controller::{self, Asked, Lines, OnlineError};
 use crate::online::record::Line;
 use crate::online::scenario::Scenario;
+use crate::sealed::{opened, sealed};
 
 use super::args::OnlineArgs;
 use super::progress::{StatusLine, bar, catch_interrupts, interrupt_control};
@@ -85,7 +86,7 @@ enum Sink {
 
 impl Sink {
     fn write(&mut self, line: &Line) -> std::io::Result<()> {
-        let text = line.text();
+        let text = sealed(line.text().trim_end()) + "\n";
         match self {
             Self::Stdout => {
                 let mut stdout = anstream::stdout();
@@ -109,13 +110,24 @@ fn open(path: &Path, resume: bool) -> Result<(Vec<Line>, Sink), CliError> {
         text => text.map_err(failed)?,
     };
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let lines: Result<Vec<Line>, _> = text[..whole].lines().map(serde_json::from_str).collect();
-    let lines = lines.map_err(|error| {
-        CliError::Usage(format!(
-            "`{}` holds no lines of `stagecut online`: {error}",
+    let mut lines = Vec::new();
+    for (number, line) in (1..).zip(text[..whole].lines()) {
+        let object = opened(line).map_err(|altered| altered.to_string());
+        let read = object.and_then(|object| serde_json::from_str(&object).map_err(|error| error.to_string()));
+        lines.push(read.map_err(|what| {
+            CliError::Usage(format!(
+                "line {number} of `{}` is none of `stagecut online`: {what}; without it and what follows, `--resume` decides them again",
+                path.display()
+            ))
+        })?);
+    }
+    if whole < text.len() {
+        let number = lines.len() + 1;
+        output::note(&format!(
+            "line {number} of `{}` is torn, and is decided again",
             path.display()
-        ))
-    })?;
+        ));
+    }
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).open(path).map_err(failed)?;
     file.set_len(whole as u64).map_err(failed)?;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::Failure;
 use crate::cli::CliError;
 use crate::cli::study::{report_into, source_of};
+use crate::study::collect::judged;
 use crate::study::pool::Launch;
 use crate::study::runner::{self, Tally};
 use crate::study::store::Store;
@@ -60,7 +61,7 @@ impl Study {
 
     /// The rows that there are, in the order of the tasks, a list in JSON.
     pub fn rows(&self) -> String {
-        super::json(&self.kept())
+        super::json(&judged(&self.kept()))
     }
 
     fn kept(&self) -> Vec<Row> {
@@ -83,7 +84,7 @@ impl Study {
         progress: &(dyn Fn(String) + Sync),
     ) -> Result<(), Failure> {
         let tasks: &[Task] = &self.study.tasks;
-        let missing = runner::missing(tasks, &Store::new(&self.results), retry_failed);
+        let missing = runner::missing(tasks, &Store::new(&self.results), retry_failed).tasks;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let told = |tally: Tally| {
             progress(super::json(&Progress {

@@ -52,8 +52,7 @@ pub(crate) fn cells(rows: &[Row]) -> Vec<Cell<'_>> {
         if matches!(row.status, RowStatus::Inapplicable | RowStatus::Invalid) {
             continue;
         }
-        let key = (row.task.content.as_str(), row.task.options_text());
-        let place = *places.entry(key).or_insert(cells.len());
+        let place = *places.entry(row.task.problem_key()).or_insert(cells.len());
         if place == cells.len() {
             cells.push(Cell {
                 task: &row.task,
@@ -107,17 +106,7 @@ impl<'a> Cell<'a> {
 
     /// The problem in words.
     pub(crate) fn name(&self) -> String {
-        let Task {
-            instance, cluster, ..
-        } = self.task;
-        let cluster = cluster
-            .as_ref()
-            .map_or_else(String::new, |name| format!(" on {name}"));
-        let options = self.task.options_text();
-        match options.is_empty() {
-            true => format!("{instance}{cluster}"),
-            false => format!("{instance}{cluster}, {options}"),
-        }
+        self.task.problem()
     }
 
     /// Claims of its rows that other rows show wrong: bounds above plans, and proofs that there is no plan.

@@ -75,17 +75,6 @@ pub(crate) struct Group {
     pub mean_gap_high: f64,
 }
 
-/// One method against another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Wins {
-    /// Problems that both apply to.
-    pub problems: usize,
-    /// Part of them in which the first is better.
-    pub better: f64,
-    /// Part of them in which neither is.
-    pub alike: f64,
-}
-
 /// A run with a large gap.
 pub(crate) struct Case<'a> {
     /// The run.
@@ -206,25 +195,6 @@ pub(super) fn groups(
         }
     }
     out
-}
-
-/// Every method against every other by mean objective; nothing where no problem is common.
-pub(super) fn wins(objectives: &[Vec<Option<f64>>]) -> Vec<Vec<Option<Wins>>> {
-    let against = |first: &Vec<Option<f64>>, second: &Vec<Option<f64>>| {
-        let pairs: Vec<(f64, f64)> = first.iter().zip(second).filter_map(|(a, b)| a.zip(*b)).collect();
-        let alike = |a: f64, b: f64| a == b || (a - b).abs() <= TIE * a.max(b);
-        let part = |test: &dyn Fn(f64, f64) -> bool| {
-            let count = pairs.iter().filter(|(a, b)| test(*a, *b)).count();
-            count as f64 / pairs.len() as f64
-        };
-        (!pairs.is_empty()).then(|| Wins {
-            problems: pairs.len(),
-            better: part(&|a, b| a < b && !alike(a, b)),
-            alike: part(&alike),
-        })
-    };
-    let row = |first| objectives.iter().map(|second| against(first, second)).collect();
-    objectives.iter().map(row).collect()
 }
 
 /// The runs that are certainly furthest from the optimum, one a method and instance.

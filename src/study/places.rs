@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::content;
 use super::faults::Text;
+use super::globs;
 use super::spec::InstancesSpec;
 use super::task::{Source, json};
 use super::values::{expand, product};
@@ -78,17 +79,10 @@ fn files(patterns: &[Spanned<String>], text: &Text, base: &Path) -> Result<Vec<S
     let mut sources = Vec::new();
     let mut faults = Vec::new();
     for pattern in patterns {
-        // Only the study's own words are a pattern; its folder may be called anything.
-        let folder = glob::Pattern::escape(&base.to_string_lossy());
-        let whole = Path::new(&folder).join(pattern.get_ref());
-        let found = match glob::glob(&whole.to_string_lossy()) {
-            Ok(found) => found.flatten().filter(|path| path.is_file()).collect::<Vec<_>>(),
+        let found = match globs::files(base, pattern.get_ref()) {
+            Ok(found) => found,
             Err(error) => {
-                let kind = FaultKind::Syntax {
-                    found: format!("a pattern that is none ({})", error.msg),
-                    expected: "a path, in which `*` stands for any name".into(),
-                };
-                faults.push(text.fault(pattern.span(), kind));
+                faults.push(text.fault(pattern.span(), error.into()));
                 continue;
             }
         };

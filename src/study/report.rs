@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::collect::judged;
 use super::diff::Diff;
+use super::latex;
 use super::measures::{Case, MethodRow};
+use super::reasons::reasons;
 use super::row;
 use super::spec::Study;
 use super::store::Store;
 use super::summary::Summary;
 use super::table::{Cell, Table, Unit};
-use super::tables::{methods, tables as all_tables};
-use crate::report::format::{percent, wrap};
+use super::tables::{families, methods, significance, tables as all_tables, wins};
+use crate::report::format::{self, percent, wrap};
 use crate::report::table::{Column, draw};
 
 /// Columns of the text.
 const WIDTH: usize = 120;
+/// Methods that are compared with each other on a terminal; of more, only the tables and the page tell.
+const MOST_COMPARED: usize = 6;
 
 /// Where the rows of a summary come from.
 pub(crate) struct Source<'a> {
@@ -125,6 +130,17 @@ pub(crate) fn text(summary: &Summary, source: &Source) -> String {
     }
     let table = methods(summary);
     out += &format!("\n{}\n\n{}\n", drawn(&table), wrap(&table.note, WIDTH, 0));
+    if (2..=MOST_COMPARED).contains(&summary.methods.len()) {
+        for table in [wins(summary), significance(summary)] {
+            out += &format!(
+                "\n{}\n\n{}\n\n{}\n",
+                table.title,
+                drawn(&table),
+                wrap(&table.note, WIDTH, 0)
+            );
+        }
+    }
+    out += &without_plan(summary);
     if !summary.worst.is_empty() {
         out += "\nWorst cases, each with a command that runs it again\n\n";
     }
@@ -142,6 +158,38 @@ pub(crate) fn text(summary: &Summary, source: &Source) -> String {
     out
 }
 
+/// Why methods have no plan, the most frequent reasons first.
+fn without_plan(summary: &Summary) -> String {
+    /// More are in the table.
+    const MOST_SAID: usize = 10;
+    let table = reasons(summary);
+    let count = |row: &Vec<Cell>| match row.last() {
+        Some(Cell::Count(count)) => *count,
+        _ => 0,
+    };
+    let mut rows: Vec<&Vec<Cell>> = table.rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(count(row)));
+    let mut out = String::new();
+    if !rows.is_empty() {
+        out += &format!("\n{}\n\n", table.title);
+    }
+    for row in rows.iter().take(MOST_SAID) {
+        let text = |at: usize| row[at].text();
+        let line = format!(
+            "{} of `{}`: {}, {}",
+            format::count(count(row), "run"),
+            text(0),
+            text(1),
+            text(2)
+        );
+        out += &format!("{}\n", wrap(&line, WIDTH, 2));
+    }
+    match rows.len().saturating_sub(MOST_SAID) {
+        0 => out,
+        more => out + &format!("{} more in reasons.csv\n", format::count(more, "reason")),
+    }
+}
+
 /// A table for a terminal.
 fn drawn(table: &Table) -> String {
     let column = |(at, (_, heading)): (usize, &(String, String))| {
@@ -155,19 +203,24 @@ fn drawn(table: &Table) -> String {
     draw(&columns, false, |_| None, |_| anstyle::Style::new())
 }
 
-/// All tables as CSV by name: the rows, what they sum up to, and the worst cases.
+/// All tables under the names of their files: as CSV the rows, what they sum up to, and the worst cases; as LaTeX and BibTeX what
+/// papers show of them.
 ///
 /// # Errors
 ///
 /// What the writer reports; writing to memory gives it no cause.
-pub(crate) fn tables(
-    summary: &Summary,
-    source: &Source,
-) -> Result<Vec<(&'static str, String)>, ::csv::Error> {
-    let mut out = vec![("results", row::csv(summary.rows)?)];
+pub(crate) fn tables(summary: &Summary, source: &Source) -> Result<Vec<(String, String)>, ::csv::Error> {
+    let mut out = vec![("results.csv".to_owned(), row::csv(&judged(summary.rows))?)];
     for table in all_tables(summary).into_iter().chain([worst(summary, source)]) {
-        out.push((table.name, table.csv()?));
+        out.push((format!("{}.csv", table.name), table.csv()?));
     }
+    let for_papers = [
+        ("methods.tex", latex::methods_table(&methods(summary))),
+        ("by-family.tex", latex::whole_table(&families(summary))),
+        ("wins.tex", latex::whole_table(&wins(summary))),
+        ("methods.bib", latex::bibliography(summary)),
+    ];
+    out.extend(for_papers.map(|(name, text)| (name.to_owned(), text)));
     Ok(out)
 }
 

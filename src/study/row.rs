@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::collect::Judged;
 use super::task::{Task, json};
 use crate::bound_source::BoundSource;
 use crate::plan::Status;
@@ -179,6 +180,8 @@ struct Flat<'a> {
     note: Option<&'a str>,
     seconds: Option<f64>,
     startup_seconds: Option<f64>,
+    best_bound_ms: Option<f64>,
+    gap_to_best_bound: Option<f64>,
 }
 
 /// Rows as CSV; columns are the names of the JSON, with `options` as `name=value` and `source` as JSON.
@@ -186,37 +189,45 @@ struct Flat<'a> {
 /// # Errors
 ///
 /// What the writer reports; writing to memory gives it no cause.
-pub(crate) fn csv(rows: &[Row]) -> Result<String, ::csv::Error> {
-    crate::report::to_csv(rows.iter().map(|row| Flat {
-        id: &row.task.id,
-        instance: &row.task.instance,
-        family: &row.task.family,
-        source: json(&row.task.source),
-        content: &row.task.content,
-        cluster: row.task.cluster.as_deref(),
-        options: row.task.options_text(),
-        method: &row.task.method,
-        seed: row.task.seed,
-        time_limit_s: row.task.time_limit_s,
-        memory_limit_bytes: row.task.memory_limit_bytes,
-        program: &row.task.program,
-        status: row.status,
-        stopped_by: row.stopped_by.as_deref(),
-        objective_ms: row.objective_ms,
-        bound_ms: row.bound_ms,
-        bound_source: row.bound_source,
-        gap: row.gap,
-        stages: row.stages,
-        stages_used: row.stages_used,
-        layers: row.layers,
-        items: row.items,
-        items_after_presolve: row.items_after_presolve,
-        binaries: row.binaries,
-        nodes: row.nodes,
-        ideals: row.ideals,
-        plan: row.plan.as_deref(),
-        note: row.note.as_deref(),
-        seconds: row.seconds,
-        startup_seconds: row.startup_seconds,
-    }))
+pub(crate) fn csv(rows: &[Judged]) -> Result<String, ::csv::Error> {
+    crate::report::to_csv(rows.iter().map(
+        |&Judged {
+             row,
+             best_bound_ms,
+             gap_to_best_bound,
+         }| Flat {
+            id: &row.task.id,
+            instance: &row.task.instance,
+            family: &row.task.family,
+            source: json(&row.task.source),
+            content: &row.task.content,
+            cluster: row.task.cluster.as_deref(),
+            options: row.task.options_text(),
+            method: &row.task.method,
+            seed: row.task.seed,
+            time_limit_s: row.task.time_limit_s,
+            memory_limit_bytes: row.task.memory_limit_bytes,
+            program: &row.task.program,
+            status: row.status,
+            stopped_by: row.stopped_by.as_deref(),
+            objective_ms: row.objective_ms,
+            bound_ms: row.bound_ms,
+            bound_source: row.bound_source,
+            gap: row.gap,
+            stages: row.stages,
+            stages_used: row.stages_used,
+            layers: row.layers,
+            items: row.items,
+            items_after_presolve: row.items_after_presolve,
+            binaries: row.binaries,
+            nodes: row.nodes,
+            ideals: row.ideals,
+            plan: row.plan.as_deref(),
+            note: row.note.as_deref(),
+            seconds: row.seconds,
+            startup_seconds: row.startup_seconds,
+            best_bound_ms,
+            gap_to_best_bound,
+        },
+    ))
 }

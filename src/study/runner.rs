@@ -37,13 +37,31 @@ pub(crate) struct Request<'a> {
     pub progress: &'a (dyn Fn(Tally) + Sync),
 }
 
-/// The tasks that have no row yet; with `retry`, also those whose row says of a failure.
-pub(crate) fn missing<'a>(tasks: &'a [Task], store: &Store, retry: bool) -> Vec<&'a Task> {
-    let is_missing = |task: &&Task| match store.row(&task.id) {
-        None => true,
-        Some(row) => retry && row.status.is_failure(),
+/// What is to be run.
+pub(crate) struct Missing<'a> {
+    /// The tasks.
+    pub tasks: Vec<&'a Task>,
+    /// Files of results that are torn, altered or missing, a sentence each.
+    pub damage: Vec<String>,
+}
+
+/// The tasks that have no row yet, or one that is not as it was kept; with `retry`, also those whose row says of a failure.
+pub(crate) fn missing<'a>(tasks: &'a [Task], store: &Store, retry: bool) -> Missing<'a> {
+    let mut missing = Missing {
+        tasks: Vec::new(),
+        damage: Vec::new(),
     };
-    tasks.iter().filter(is_missing).collect()
+    for task in tasks {
+        let (row, damage) = store.result(&task.id);
+        let is_kept = row.is_some_and(|row| !(retry && row.status.is_failure()));
+        if damage.is_some() || !is_kept {
+            missing.tasks.push(task);
+        }
+        missing.damage.extend(damage);
+    }
+    missing.damage.sort();
+    missing.damage.dedup();
+    missing
 }
 
 /// Runs tasks and keeps a row of each. `before` counts those that have one already.

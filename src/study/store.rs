@@ -6,22 +6,33 @@
 //! ```
 //!
 //! A file is written beside its place and renamed onto it, so that any number of processes on any number of machines can write
-//! to one folder, and one that is killed leaves nothing half done. A file that a power cut left torn does not parse; its task
-//! counts as missing and is run again.
+//! to one folder, and one that is killed leaves nothing half done. A row ends with a digest of itself, and a plan is called by one
+//! of itself: what a power cut left torn, or somebody altered, is noticed, and its task counts as missing and is run again.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::collect;
 use super::content::digest;
 use super::row::Row;
-use super::task::json;
+use super::task::{Task, json};
 use crate::plan::PlanStage;
+use crate::sealed::sealed;
 
 /// A folder of results.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: PathBuf,
+}
+
+/// Rows, and what is wrong with the files of others, a sentence each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    /// Rows that are whole.
+    pub rows: Vec<Row>,
+    /// Files that are torn, altered or missing.
+    pub damage: Vec<String>,
 }
 
 /// Names of files that are being written, unique in this process.
@@ -41,7 +52,7 @@ impl Store {
     ///
     /// What the file system says.
     pub(crate) fn keep(&self, row: &Row) -> io::Result<()> {
-        self.write(&self.row_path(&row.task.id), &(row.line() + "\n"))
+        self.write(&self.row_path(&row.task.id), &(sealed(&row.line()) + "\n"))
     }
 
     /// Keeps the stages of a plan and returns the name they are known by: their hash.
@@ -51,41 +62,108 @@ impl Store {
     /// What the file system says.
     pub(crate) fn keep_plan(&self, stages: &[PlanStage]) -> io::Result<String> {
         let text = json(&stages);
-        let mut name = digest(&[&text]);
-        name.truncate(32);
-        let path = self.path("plans", &name);
-        if !path.exists() {
-            self.write(&path, &text)?;
+        let name = plan_name(&text);
+        if self.plan_text(&name).is_none() {
+            self.write(&self.path("plans", &name), &text)?;
         }
         Ok(name)
     }
 
-    /// The stages of a plan, if they are here.
+    /// The stages of a plan, if they are here and whole.
     pub fn plan(&self, name: &str) -> Option<Vec<PlanStage>> {
-        let bytes = std::fs::read(self.path("plans", name)).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        serde_json::from_str(&self.plan_text(name)?).ok()
+    }
+
+    /// The file of a plan, if it is what its name says.
+    fn plan_text(&self, name: &str) -> Option<String> {
+        let text = std::fs::read_to_string(self.path("plans", name)).ok()?;
+        (plan_name(&text) == name).then_some(text)
     }
 
     /// The row of a task, if it is here and whole.
     pub(crate) fn row(&self, id: &str) -> Option<Row> {
-        let bytes = std::fs::read(self.row_path(id)).ok()?;
-        serde_json::from_slice(&bytes).ok()
+        self.read(&self.row_path(id)).ok()?
     }
 
-    /// All rows that are here and whole, by identity.
+    /// The row of a file; none where there is no file.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    fn read(&self, path: &Path) -> Result<Option<Row>, String> {
+        let wrong = |what: String| format!("`{}`: {what}", path.display());
+        match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(wrong(error.to_string())),
+            Ok(bytes) => {
+                let row = collect::row(&String::from_utf8_lossy(&bytes));
+                row.map(Some)
+                    .map_err(|what| wrong(format!("torn or altered: {what}")))
+            }
+        }
+    }
+
+    /// The rows of some tasks, with their plans, in their order.
+    pub(crate) fn rows_of(&self, tasks: &[Task]) -> Rows {
+        self.whole(tasks.iter().map(|task| self.row_path(&task.id)))
+    }
+
+    /// All rows that are here and whole, with their plans, by identity.
     ///
     /// # Errors
     ///
     /// What the file system says; a folder that does not exist is empty.
-    pub(crate) fn rows(&self) -> io::Result<Vec<Row>> {
+    pub(crate) fn rows(&self) -> io::Result<Rows> {
         let mut files = Vec::new();
         for folder in entries(&self.folder.join("rows"))? {
             let shelf = entries(&folder)?.into_iter();
             files.extend(shelf.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
         }
         files.sort();
-        let read = |file: &PathBuf| serde_json::from_slice(&std::fs::read(file).ok()?).ok();
-        Ok(files.iter().filter_map(read).collect())
+        Ok(self.whole(files.into_iter()))
+    }
+
+    /// The rows of files. One whose plan is lost stays: what it says is true.
+    fn whole(&self, files: impl Iterator<Item = PathBuf>) -> Rows {
+        let mut read = Rows::default();
+        for file in files {
+            let (row, damage) = self.checked(&file);
+            read.rows.extend(row);
+            read.damage.extend(damage);
+        }
+        // Many rows may have one plan.
+        read.damage.sort();
+        read.damage.dedup();
+        read
+    }
+
+    /// The row of a task, and what of it or of its plan is not as it was kept.
+    pub(crate) fn result(&self, id: &str) -> (Option<Row>, Option<String>) {
+        self.checked(&self.row_path(id))
+    }
+
+    fn checked(&self, path: &Path) -> (Option<Row>, Option<String>) {
+        match self.read(path) {
+            Err(damage) => (None, Some(damage)),
+            Ok(row) => {
+                let plan = row.as_ref().and_then(|row| row.plan.as_deref());
+                let damage = plan.and_then(|name| self.lost(name));
+                (row, damage)
+            }
+        }
+    }
+
+    /// What is wrong with a plan that is not as it was kept.
+    fn lost(&self, name: &str) -> Option<String> {
+        if self.plan_text(name).is_some() {
+            return None;
+        }
+        let path = self.path("plans", name);
+        let what = match path.exists() {
+            true => "torn or altered",
+            false => "missing",
+        };
+        Some(format!("`{}`: {what}", path.display()))
     }
 
     fn row_path(&self, id: &str) -> PathBuf {
@@ -110,6 +188,13 @@ impl Store {
         }
         std::fs::rename(&beside, path)
     }
+}
+
+/// The name of a plan, from its file.
+fn plan_name(text: &str) -> String {
+    let mut name = digest(&[text]);
+    name.truncate(32);
+    name
 }
 
 /// What a folder holds; nothing where there is none.

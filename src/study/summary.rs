@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cells::{Bracket, Cell, Contradiction, cells};
 use super::measures::{
-    Case, Group, MethodRow, Run, Wins, by_cell, groups, method_row, objective, seconds, seconds_if_solved,
-    wins, worst,
+    Case, Group, MethodRow, Run, by_cell, groups, method_row, objective, seconds, seconds_if_solved, worst,
 };
 use super::profile::{Curve, distribution, performance};
 use super::row::Row;
+use super::significance::{Comparison, comparisons};
 use super::task::Task;
 use crate::methods;
 
@@ -38,12 +38,15 @@ pub(crate) struct Summary<'a> {
     pub by_stages: Vec<Group>,
     /// Mean gaps by instance, for its number of layers.
     pub by_size: Vec<Group>,
-    /// Share of problems in which the first method is better than the second, and in which they are alike.
-    pub wins: Vec<Vec<Option<Wins>>>,
+    /// Every two methods with a common problem: who has the better plans, and whether that may be chance.
+    pub comparisons: Vec<Comparison>,
+    /// The methods that are commands from outside.
+    pub outside: BTreeSet<String>,
     /// The largest gaps, largest first.
     pub worst: Vec<Case<'a>>,
     /// What must not be.
     pub contradictions: Vec<Contradiction>,
+    labels: Labels,
 }
 
 impl<'a> Summary<'a> {
@@ -107,13 +110,27 @@ impl<'a> Summary<'a> {
             by_size: groups(&methods, &all, |run| {
                 Some((run.row.layers?, run.row.task.instance.clone()))
             }),
-            wins: wins(&objectives),
+            comparisons: comparisons(&objectives),
+            outside: (rows.iter().filter(|row| row.task.outside.is_some()))
+                .map(|row| labels.of(&row.task))
+                .collect(),
             worst: worst(&methods, &all, &cells),
             contradictions,
             reference,
             methods,
             cells,
+            labels,
         }
+    }
+
+    /// What the method of a task is called.
+    pub(crate) fn label(&self, task: &Task) -> String {
+        self.labels.of(task)
+    }
+
+    /// What all methods are called in the order of the study, those without a run that counts among them.
+    pub(crate) fn labels(&self) -> &[String] {
+        &self.labels.all
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Cell {
     Number(f64, Unit),
     /// A number of which a range is known: two columns in CSV, with `_low` and `_high`.
     Range(Bracket, Unit),
+    /// How often the first was better, neither was, the second was: three columns in CSV, with `_wins`, `_ties` and `_losses`.
+    Tally([usize; 3]),
 }
 
 /// How a number is written for people.
@@ -44,6 +46,10 @@ pub(crate) enum Unit {
     Ms,
     /// A ratio.
     Ratio,
+    /// A sum of ranks.
+    Rank,
+    /// A probability.
+    Probability,
 }
 
 impl Unit {
@@ -58,6 +64,9 @@ impl Unit {
             Self::Ratio if value >= 100.0 => format!("{value:.0}"),
             Self::Ratio if value < 0.01 => format!("{value:.5}"),
             Self::Ratio => format!("{value:.3}"),
+            Self::Rank => format!("{value:.1}"),
+            Self::Probability if value < 0.001 => "< 0.001".into(),
+            Self::Probability => format!("{value:.3}"),
         }
     }
 }
@@ -76,6 +85,28 @@ impl Cell {
                 (_, high) if high.starts_with('<') => high,
                 (low, high) => format!("{low} to {high}"),
             },
+            Self::Tally([wins, ties, losses]) => format!("{wins} / {ties} / {losses}"),
+        }
+    }
+
+    /// What is added to the name of its column in CSV, for each column that it takes there.
+    fn columns(&self) -> &'static [&'static str] {
+        match self {
+            Self::Range(..) => &["_low", "_high"],
+            Self::Tally(_) => &["_wins", "_ties", "_losses"],
+            Self::Empty | Self::Word(_) | Self::Count(_) | Self::Number(..) => &[""],
+        }
+    }
+
+    /// The values of those columns, with all their digits.
+    fn values(&self) -> Vec<String> {
+        match self {
+            Self::Empty => vec![String::new()],
+            Self::Word(word) => vec![word.clone()],
+            Self::Count(count) => vec![count.to_string()],
+            Self::Number(value, _) => vec![value.to_string()],
+            Self::Range(Bracket { low, high }, _) => vec![low.to_string(), high.to_string()],
+            Self::Tally(counts) => counts.map(|count| count.to_string()).to_vec(),
         }
     }
 
@@ -125,30 +156,25 @@ impl Table {
     /// What the writer reports; writing to memory gives it no cause.
     pub(crate) fn csv(&self) -> Result<String, ::csv::Error> {
         let mut writer = ::csv::Writer::from_writer(Vec::new());
-        let is_range = |at: usize| self.rows.iter().any(|row| matches!(row[at], Cell::Range(..)));
-        let mut headings = Vec::new();
-        for (at, (name, _)) in self.columns.iter().enumerate() {
-            match is_range(at) {
-                true => headings.extend([format!("{name}_low"), format!("{name}_high")]),
-                false => headings.push(name.clone()),
-            }
-        }
-        writer.write_record(&headings)?;
+        let columns: Vec<&[&str]> = (0..self.columns.len())
+            .map(|at| {
+                let of_cells = self.rows.iter().map(|row| row[at].columns());
+                of_cells.max_by_key(|columns| columns.len()).unwrap_or(&[""])
+            })
+            .collect();
+        let named = self.columns.iter().zip(&columns);
+        writer
+            .write_record(named.flat_map(|((name, _), columns)| {
+                columns.iter().map(move |column| format!("{name}{column}"))
+            }))?;
         for row in &self.rows {
-            let mut fields = Vec::new();
-            for (at, cell) in row.iter().enumerate() {
-                match cell {
-                    Cell::Range(Bracket { low, high }, _) => {
-                        fields.extend([low.to_string(), high.to_string()])
-                    }
-                    Cell::Empty if is_range(at) => fields.extend([String::new(), String::new()]),
-                    Cell::Empty => fields.push(String::new()),
-                    Cell::Word(word) => fields.push(word.clone()),
-                    Cell::Count(count) => fields.push(count.to_string()),
-                    Cell::Number(value, _) => fields.push(value.to_string()),
-                }
-            }
-            writer.write_record(&fields)?;
+            let fields = row.iter().zip(&columns).flat_map(|(cell, columns)| {
+                let mut values = cell.values();
+                // What does not apply is empty in all of them.
+                values.resize(columns.len(), String::new());
+                values
+            });
+            writer.write_record(fields)?;
         }
         csv_text::written(writer)
     }

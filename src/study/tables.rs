@@ -3,6 +3,8 @@
 use super::cells::Bracket;
 use super::measures::{Group, MethodRow};
 use super::profile::Curve;
+use super::reasons::{failures, reasons};
+use super::significance::{Comparison, LEVEL};
 use super::summary::Summary;
 use super::table::{Cell, Table, Unit};
 
@@ -41,6 +43,9 @@ pub(crate) fn tables(summary: &Summary) -> Vec<Table> {
             &summary.by_size,
         ),
         wins(summary),
+        significance(summary),
+        reasons(summary),
+        failures(summary),
         problems(summary),
         about(summary),
     ]
@@ -130,7 +135,7 @@ fn curves(name: &'static str, title: &'static str, x: &'static str, low: &[Curve
 }
 
 /// Mean gaps by family: a column each, in the order of the study.
-fn families(summary: &Summary) -> Table {
+pub(crate) fn families(summary: &Summary) -> Table {
     let mut families: Vec<&str> = Vec::new();
     for cell in &summary.cells {
         if !families.contains(&cell.task.family.as_str()) {
@@ -186,30 +191,77 @@ fn mean_gap(group: &Group) -> Cell {
 
 /// The win matrix: the row's method against the column's.
 pub(crate) fn wins(summary: &Summary) -> Table {
-    let note = "The part of common problems in which the method of the row has the better plan; the second number counts those \
-                in which neither has.";
+    let note = "On how many common problems the method of the row has the better plan, neither has, and the method of the column \
+                has: wins / ties / losses.";
     let mut table = Table::new("wins", "Who beats whom", note, &[("method", "method")]);
+    let methods = summary.methods.len();
     let named = summary
         .methods
         .iter()
         .map(|method| (method.clone(), method.clone()));
     table.columns.extend(named);
-    for (method, row) in summary.methods.iter().zip(&summary.wins) {
-        let cells = row.iter().zip(&summary.methods).map(|(wins, other)| match wins {
-            Some(wins) if other != method => Cell::Range(
-                Bracket {
-                    low: wins.better,
-                    high: wins.better + wins.alike,
-                },
-                Unit::Part,
-            ),
-            _ => Cell::Empty,
-        });
-        table
-            .rows
-            .push(std::iter::once(Cell::Word(method.clone())).chain(cells).collect());
+    let mut cells = vec![vec![Cell::Empty; methods]; methods];
+    for one in &summary.comparisons {
+        let ((first, second), [wins, ties, losses]) = (one.methods, [one.wins, one.ties, one.losses]);
+        cells[first][second] = Cell::Tally([wins, ties, losses]);
+        cells[second][first] = Cell::Tally([losses, ties, wins]);
     }
+    let rows = summary.methods.iter().zip(cells);
+    table.rows = rows
+        .map(|(method, row)| std::iter::once(Cell::Word(method.clone())).chain(row).collect())
+        .collect();
     table
+}
+
+/// Whether what one method wins against another may be chance.
+pub(crate) fn significance(summary: &Summary) -> Table {
+    let note = format!(
+        "Wilcoxon's signed-rank test of every two methods, on both sides: pairs are common problems on which their plans differ, ranked \
+         by the ratio of objectives; p is the probability of such ranks, or of more uneven ones, if neither were better. Of {} \
+         comparisons some look significant by chance, hence Holm's correction; what is below {LEVEL} then is called better.",
+        summary.comparisons.len()
+    );
+    let columns = [
+        ("method", "method"),
+        ("other", "other method"),
+        ("problems", "problems"),
+        ("pairs", "pairs"),
+        ("wins", "wins"),
+        ("ties", "ties"),
+        ("losses", "losses"),
+        ("rank_sum", "ranks won"),
+        ("p", "p"),
+        ("p_holm", "p by Holm"),
+        ("better", "better"),
+    ];
+    let mut table = Table::new("significance", "Is it chance?", note, &columns);
+    table.rows = (summary.comparisons.iter())
+        .map(|one| comparison_cells(&summary.methods, one))
+        .collect();
+    table
+}
+
+fn comparison_cells(methods: &[String], one: &Comparison) -> Vec<Cell> {
+    let (first, second) = (&methods[one.methods.0], &methods[one.methods.1]);
+    let half = (one.pairs() * (one.pairs() + 1)) as f64 / 4.0;
+    let better = match (one.p_holm < LEVEL, one.rank_sum > half) {
+        (true, true) => first,
+        (true, false) => second,
+        (false, _) => "neither",
+    };
+    vec![
+        Cell::Word(first.clone()),
+        Cell::Word(second.clone()),
+        Cell::Count(one.pairs() + one.ties),
+        Cell::Count(one.pairs()),
+        Cell::Count(one.wins),
+        Cell::Count(one.ties),
+        Cell::Count(one.losses),
+        Cell::Number(one.rank_sum, Unit::Rank),
+        Cell::Number(one.p, Unit::Probability),
+        Cell::Number(one.p_holm, Unit::Probability),
+        Cell::Word(better.into()),
+    ]
 }
 
 /// Every problem with what is known of it.
@@ -258,7 +310,7 @@ fn problems(summary: &Summary) -> Table {
 }
 
 /// What the methods are, as the registry says.
-fn about(summary: &Summary) -> Table {
+pub(crate) fn about(summary: &Summary) -> Table {
     let columns = [
         ("method", "method"),
         ("summary", "what it does"),

@@ -118,6 +118,24 @@ impl Task {
         pairs.map(text).collect::<Vec<_>>().join(" ")
     }
 
+    /// What the tasks of one problem have in common.
+    pub(crate) fn problem_key(&self) -> (&str, String) {
+        (&self.content, self.options_text())
+    }
+
+    /// The problem in words: instance, cluster and options.
+    pub(crate) fn problem(&self) -> String {
+        let cluster = self
+            .cluster
+            .as_ref()
+            .map_or_else(String::new, |name| format!(" on {name}"));
+        let options = self.options_text();
+        match options.is_empty() {
+            true => format!("{}{cluster}", self.instance),
+            false => format!("{}{cluster}, {options}", self.instance),
+        }
+    }
+
     /// A command that runs the task again.
     ///
     /// `study` is the study's path as the reader would type it, and `base` its folder; a method of ours on an instance of a file needs the folder alone.

@@ -15,6 +15,7 @@ MOST_BYTES = 5_000_000
 UNITS = {"%": 0.01, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
 # What is not zero is never shown as zero.
 TINY = "< 0.01 %"
+SMALL_PROBABILITY = "< 0.001"
 SHOWN = re.compile(r"(-?[\d.]+)\s*(%|µs|ms|s|)")
 
 
@@ -29,6 +30,9 @@ def text(element):
 
 def check_shown(where, shown, values, is_ms):
     """Whether people read the value, to the digits that they read."""
+    if " / " in shown:
+        assert shown.split(" / ") == values, (where, shown, values)
+        return
     parts = shown.split(" to ")
     # Ends that are read alike are shown once.
     parts = parts * 2 if len(parts) < len(values) else parts
@@ -36,6 +40,9 @@ def check_shown(where, shown, values, is_ms):
     for part, value in zip(parts, values):
         if part == TINY:
             assert 0 <= float(value) < 1e-4, (where, shown, values)
+            continue
+        if part == SMALL_PROBABILITY:
+            assert 0 <= float(value) < 1e-3, (where, shown, values)
             continue
         digits, unit = SHOWN.fullmatch(part).groups()
         scale = 1.0 if is_ms and unit == "ms" else UNITS[unit]
@@ -52,10 +59,13 @@ def check_table(folder, table):
         left = list(of.items())
         for cell in row:
             shown = text(cell)
-            sorted_by = [cell.get(key) for key in ("data-low", "data-v") if cell.get(key) is not None]
+            keys = ("data-low", "data-v", "data-ties", "data-losses")
+            sorted_by = [cell.get(key) for key in keys if cell.get(key) is not None]
             column, value = left.pop(0)
             if column.endswith("_low"):
                 value = (value, left.pop(0)[1])
+            elif column.endswith("_wins"):
+                value = (value, left.pop(0)[1], left.pop(0)[1])
             values = [value] if isinstance(value, str) else list(value)
             if not any(values):
                 assert shown in ("", "-") and not sorted_by, (name, column, shown)

@@ -43,7 +43,7 @@ impl StudyArgs {
 fn tasks(args: &TasksArgs) -> Result<Ending, CliError> {
     let (study, results) = args.study.read()?;
     let tasks = match args.missing {
-        true => runner::missing(&study.tasks, &Store::new(results), false),
+        true => runner::missing(&study.tasks, &Store::new(results), false).tasks,
         false => study.tasks.iter().collect(),
     };
     let lines: String = tasks
@@ -59,18 +59,26 @@ fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
     output::check_path(path)?;
     let known = [("jsonl", RowFormat::Jsonl), ("csv", RowFormat::Csv)];
     let format = output::format(path, args.format, RowFormat::Jsonl, &known)?;
-    let sets = args.inputs.iter().map(|input| collect::rows(input));
-    let rows = collect::merged(sets.collect::<Result<_, _>>()?);
+    let sets = args.inputs.iter().map(|input| {
+        let read = collect::read(input)?;
+        note_damage(&read.damage, LEFT_OUT);
+        Ok(read.rows)
+    });
+    let rows = collect::merged(sets.collect::<Result<_, CliError>>()?);
     let text = match format {
         RowFormat::Jsonl => collect::jsonl(&rows),
-        RowFormat::Csv => row::csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
+        RowFormat::Csv => {
+            row::csv(&collect::judged(&rows)).map_err(|error| CliError::Usage(error.to_string()))?
+        }
     };
     output::write(&text, path)?;
     Ok(Ending::Done)
 }
 
 fn report(args: &ReportArgs) -> Result<Ending, CliError> {
-    let rows = collect::rows(&args.input)?;
+    let read = collect::read(&args.input)?;
+    note_damage(&read.damage, LEFT_OUT);
+    let rows = read.rows;
     let is_study = args
         .input
         .extension()
@@ -105,6 +113,29 @@ fn report(args: &ReportArgs) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
+/// What becomes of results that are torn or altered where nothing is run.
+const LEFT_OUT: &str =
+    "rows among them are left out, and plans are not drawn; `stagecut study run` makes them again";
+
+/// Says which results are not as they were kept, and what is done about it.
+fn note_damage(damage: &[String], then: &str) {
+    /// More have one cause.
+    const MOST_SAID: usize = 5;
+    if damage.is_empty() {
+        return;
+    }
+    let more = match damage.len().saturating_sub(MOST_SAID) {
+        0 => String::new(),
+        more => format!("\n{more} more"),
+    };
+    let said = damage[..damage.len().min(MOST_SAID)].join("\n");
+    let count = match damage.len() {
+        1 => "a file of the results is not as it was written".to_owned(),
+        count => format!("{count} files of the results are not as they were written"),
+    };
+    output::note(&format!("{count}; {then}\n{said}{more}"));
+}
+
 /// Where the results of a study come from.
 pub(crate) fn source_of<'a>(study: &'a Study, results: &Path) -> report::Source<'a> {
     report::Source {
@@ -122,7 +153,7 @@ pub(crate) fn report_into(folder: &Path, summary: &Summary, source: &report::Sou
     write("report.html", &html::page(summary, source))?;
     let tables = report::tables(summary, source).map_err(|error| CliError::Usage(error.to_string()))?;
     for (name, table) in tables {
-        write(&format!("{name}.csv"), &table)?;
+        write(&name, &table)?;
     }
     Ok(())
 }

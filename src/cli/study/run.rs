@@ -7,12 +7,13 @@ use std::time::Instant;
 use crate::cli::progress::{StatusLine, catch_interrupts, is_interrupted};
 use crate::fault::{FaultKind, InputError};
 use crate::study::pool::Launch;
-use crate::study::runner::{self, Request, Tally};
+use crate::study::runner::{self, Missing, Request, Tally};
 use crate::study::store::Store;
 use crate::study::{Study, Task};
 
 use super::super::{CliError, Ending, output};
 use super::args::{RunArgs, RunTaskArgs};
+use super::note_damage;
 use super::progress::of_study;
 
 /// Runs what is missing.
@@ -108,7 +109,11 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn of(tasks: &'a [Task], store: &Store, retry_failed: bool) -> Self {
-        let missing = runner::missing(tasks, store, retry_failed);
+        let Missing {
+            tasks: missing,
+            damage,
+        } = runner::missing(tasks, store, retry_failed);
+        note_damage(&damage, "what belongs to it is run again");
         let before = tasks.len() - missing.len();
         Self { missing, before }
     }

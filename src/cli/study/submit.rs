@@ -48,7 +48,7 @@ pub(super) fn submit(args: &SubmitArgs) -> Result<Ending, CliError> {
             }
         }
         Engine::Hyperqueue => {
-            let missing = runner::missing(&study.tasks, &Store::new(&results), false);
+            let missing = runner::missing(&study.tasks, &Store::new(&results), false).tasks;
             let list: String = missing.iter().map(|task| format!("{}\n", task.id)).collect();
             let command = hyperqueue(&asked);
             if args.dry_run {

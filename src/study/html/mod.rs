@@ -148,6 +148,10 @@ fn table(table: &Table) -> String {
                     "<td class=\"n\" data-v=\"{}\" data-low=\"{}\">{text}</td>",
                     range.high, range.low
                 ),
+                (Cell::Tally([wins, ties, losses]), _) => write!(
+                    out,
+                    "<td class=\"n\" data-v=\"{wins}\" data-ties=\"{ties}\" data-losses=\"{losses}\">{text}</td>"
+                ),
             };
         }
         out += "</tr>\n";

@@ -48,14 +48,41 @@ pub(super) struct Axis {
 pub(super) struct Series {
     /// The method.
     pub name: String,
-    /// Its position among all methods, which decides how it is drawn.
-    pub place: usize,
+    /// How it is drawn.
+    pub look: Look,
     /// Points by x.
     pub points: Vec<(f64, f64)>,
     /// Whether the value holds until the next point; else points are joined and marked.
     pub steps: bool,
     /// Whether it is the lower of two curves of the method.
     pub faint: bool,
+}
+
+/// How the curves of a method are drawn: in colour and in dashes, so that either is enough to tell neighbours apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// A method of the registry, by its position among those of the study.
+    Registered(usize),
+    /// A method from outside, by its position among them: in a colour that no other has.
+    Outside(usize),
+}
+
+impl Look {
+    /// Class of its colour.
+    fn color(self) -> String {
+        match self {
+            Self::Registered(place) => format!("c{}", place % 8),
+            Self::Outside(_) => "own".into(),
+        }
+    }
+
+    /// Class of its dashes: after all colours the dashes are others.
+    fn dash(self) -> String {
+        match self {
+            Self::Registered(place) => format!("d{}", (place + place / 8) % 4),
+            Self::Outside(place) => format!("d{}", place % 4),
+        }
+    }
 }
 
 impl Axis {
@@ -145,12 +172,12 @@ impl Plot<'_> {
         out += "<line class=\"cursor\" hidden=\"hidden\"/>\n</svg>\n";
         out += "<ul class=\"legend\" aria-live=\"polite\"><li class=\"at\" aria-atomic=\"true\"></li>";
         for series in self.series.iter().filter(|series| !series.faint) {
-            let (color, dash) = (color(series.place), dash(series.place));
+            let (color, dash) = (series.look.color(), series.look.dash());
             let name = escape_xml(&series.name);
             let _ = write!(
                 out,
                 "<li data-name=\"{name}\" tabindex=\"0\" aria-atomic=\"true\"><svg width=\"28\" height=\"10\" aria-hidden=\"true\"><path \
-                 class=\"line c{color} d{dash}\" d=\"M1 5H27\"/></svg> {name} <span class=\"value\"></span></li>"
+                 class=\"line {color} {dash}\" d=\"M1 5H27\"/></svg> {name} <span class=\"value\"></span></li>"
             );
         }
         let _ = writeln!(
@@ -228,8 +255,8 @@ impl Plot<'_> {
             if !series.steps {
                 let _ = write!(
                     marks,
-                    "<circle class=\"c{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>",
-                    color(series.place)
+                    "<circle class=\"{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>",
+                    series.look.color()
                 );
             }
         }
@@ -240,24 +267,14 @@ impl Plot<'_> {
             true => (" faint", 1.0),
             false => ("", width),
         };
-        let (color, dash) = (color(series.place), dash(series.place));
+        let (color, dash) = (series.look.color(), series.look.dash());
         let (name, steps) = (escape_xml(&series.name), u8::from(series.steps));
         let data = data.trim_end_matches(';');
         format!(
-            "<path class=\"line c{color} d{dash}{faint}\" style=\"stroke-width:{width:.1}\" d=\"{path}\" data-name=\"{name}\" data-steps=\"{steps}\" \
+            "<path class=\"line {color} {dash}{faint}\" style=\"stroke-width:{width:.1}\" d=\"{path}\" data-name=\"{name}\" data-steps=\"{steps}\" \
              data-points=\"{data}\"/>{marks}\n"
         )
     }
-}
-
-/// Curves differ in colour and in dashes, so that either is enough to tell neighbours apart.
-fn color(place: usize) -> usize {
-    place % 8
-}
-
-/// See [`color`]: after all colours the dashes are others.
-fn dash(place: usize) -> usize {
-    (place + place / 8) % 4
 }
 
 /// Five significant digits: more than can be seen.

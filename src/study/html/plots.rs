@@ -2,10 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::plot::{Axis, Plot, Series};
+use super::plot::{Axis, Look, Plot, Series};
 use crate::study::measures::Group;
 use crate::study::profile::Curve;
 use crate::study::summary::Summary;
+
+/// How a method is drawn.
+fn look(summary: &Summary, method: &str) -> Look {
+    let is_outside = summary.outside.contains(method);
+    let alike = |name: &&String| summary.outside.contains(*name) == is_outside;
+    let mut alike = summary.methods.iter().filter(alike);
+    let place = alike.position(|name| name == method).unwrap_or(0);
+    match is_outside {
+        true => Look::Outside(place),
+        false => Look::Registered(place),
+    }
+}
 
 /// Fractions from none to all.
 const SHARE: Axis = Axis {
@@ -17,13 +29,18 @@ const SHARE: Axis = Axis {
 
 /// All plots that have anything to show.
 pub(super) fn plots(summary: &Summary) -> Vec<Plot<'static>> {
-    let all = [
+    let mut all = [
         quality(summary),
         speed(summary),
         gaps(summary),
         by_stages(summary),
         by_size(summary),
     ];
+    for plot in &mut all {
+        // What somebody compares with ours lies above it.
+        plot.series
+            .sort_by_key(|series| matches!(series.look, Look::Outside(_)));
+    }
     all.into_iter()
         .filter(|plot| plot.series.iter().any(|series| !series.points.is_empty()))
         .collect()
@@ -40,7 +57,7 @@ fn quality(summary: &Summary) -> Plot<'static> {
             .into(),
         x: ratio_axis("objective over the best", &summary.quality, MOST),
         y: SHARE,
-        series: steps(&summary.quality, false),
+        series: steps(summary, &summary.quality),
     }
 }
 
@@ -55,13 +72,13 @@ fn speed(summary: &Summary) -> Plot<'static> {
             .into(),
         x: ratio_axis("time over the fastest", &summary.speed, MOST),
         y: SHARE,
-        series: steps(&summary.speed, false),
+        series: steps(summary, &summary.speed),
     }
 }
 
 fn gaps(summary: &Summary) -> Plot<'static> {
     let largest = furthest(&summary.gaps_high).max(0.01);
-    let mut series = steps(&summary.gaps_high, false);
+    let mut series = steps(summary, &summary.gaps_high);
     // Where the optimum is known for all, the second curve is the first.
     let apart = summary
         .gaps_low
@@ -69,14 +86,9 @@ fn gaps(summary: &Summary) -> Plot<'static> {
         .zip(&summary.gaps_high)
         .filter(|(low, high)| low.steps != high.steps);
     for (low, _) in apart {
-        let place = summary
-            .methods
-            .iter()
-            .position(|method| *method == low.method)
-            .unwrap_or(0);
         series.push(Series {
             name: low.method.clone(),
-            place,
+            look: look(summary, &low.method),
             points: low.steps.clone(),
             steps: true,
             faint: true,
@@ -158,7 +170,7 @@ fn mean_gap_curves(
     groups: &[Group],
     bin: fn(usize) -> usize,
 ) -> Plot<'static> {
-    let of = |(place, method): (usize, &String)| {
+    let of = |method: &String| {
         let mut bins: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
         for group in groups.iter().filter(|group| group.method == *method) {
             let (sum, weight) = bins.entry(bin(group.x)).or_default();
@@ -167,7 +179,7 @@ fn mean_gap_curves(
         }
         Series {
             name: method.clone(),
-            place,
+            look: look(summary, method),
             points: bins
                 .into_iter()
                 .map(|(x, (sum, weight))| (x as f64, sum / weight))
@@ -176,7 +188,7 @@ fn mean_gap_curves(
             faint: false,
         }
     };
-    plot.series = summary.methods.iter().enumerate().map(of).collect();
+    plot.series = summary.methods.iter().map(of).collect();
     let all = || plot.series.iter().flat_map(|series| &series.points);
     let (first, last) = all().fold((f64::INFINITY, 1.0), |(first, last): (f64, f64), point| {
         (first.min(point.0), last.max(point.0))
@@ -188,15 +200,15 @@ fn mean_gap_curves(
     plot
 }
 
-fn steps(curves: &[Curve], faint: bool) -> Vec<Series> {
-    let series = |(place, curve): (usize, &Curve)| Series {
+fn steps(summary: &Summary, curves: &[Curve]) -> Vec<Series> {
+    let series = |curve: &Curve| Series {
         name: curve.method.clone(),
-        place,
+        look: look(summary, &curve.method),
         points: curve.steps.clone(),
         steps: true,
-        faint,
+        faint: false,
     };
-    curves.iter().enumerate().map(series).collect()
+    curves.iter().map(series).collect()
 }
 
 /// From 1 to the largest ratio, up to a most.

@@ -22,6 +22,7 @@ use toml::Spanned;
 
 use super::content::{digest, of_bytes};
 use super::faults::Text;
+use super::globs;
 use super::grid::HEURISTICS;
 use super::row::{Row, RowStatus};
 use super::solve::filled;
@@ -124,14 +125,14 @@ fn content(
         }
     }
     for pattern in &spec.files {
-        let folder = glob::Pattern::escape(&base.to_string_lossy());
-        let whole = Path::new(&folder).join(pattern.get_ref());
-        let found = glob::glob(&whole.to_string_lossy())
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut read: Vec<String> = found
-            .filter(|path| path.is_file())
+        let found = match globs::files(base, pattern.get_ref()) {
+            Ok(found) => found,
+            Err(error) => {
+                faults.push(text.fault(pattern.span(), error.into()));
+                continue;
+            }
+        };
+        let mut read: Vec<String> = (found.iter())
             .filter_map(|path| Some(of_bytes(&std::fs::read(path).ok()?)))
             .collect();
         if read.is_empty() {

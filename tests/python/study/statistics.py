@@ -202,18 +202,113 @@ def check_groups(study, folder, name, column, size):
         mean_gaps(name, runs, row, "mean_gap")
 
 
-def check_wins(study, folder):
+def paired(study, first, second):
+    """Mean objectives of two methods on every problem that both have runs on."""
     objective = lambda row: math.inf if row["objective_ms"] is None else row["objective_ms"]
-    costs = {label: study.by_problem(label, objective) for label in study.runs}
+    one, other = (study.by_problem(label, objective) for label in (first, second))
+    return [(one[key], other[key]) for key in one if key in other]
+
+
+def difference(first, second):
+    """By how much the first is better; objectives that are alike within the tolerance of a proof do not differ."""
+    finite = math.isfinite(first) and math.isfinite(second)
+    if first == second or (finite and abs(first - second) <= TOLERANCE * max(first, second)):
+        return 0.0
+    # Equal ratios of different objectives share a rank.
+    return float(f"{math.log(second / first):.11e}") if finite else math.copysign(math.inf, second - first)
+
+
+def counts(study, first, second):
+    differences = [difference(*pair) for pair in paired(study, first, second)]
+    return differences, [sum(of) for of in zip(*((one > 0, one == 0, one < 0) for one in differences))]
+
+
+def check_wins(study, folder):
     for row in read(folder, "wins"):
         for other in study.runs:
-            if other == row["method"] or f"{other}_low" not in row or row[f"{other}_low"] == "":
+            found = [row.get(f"{other}_{what}", "") for what in ("wins", "ties", "losses")]
+            if other == row["method"] or not paired(study, row["method"], other):
+                assert not any(found), row
                 continue
-            pairs = [(costs[row["method"]][key], costs[other][key]) for key in costs[row["method"]] if key in costs[other]]
-            alike = [a == b or abs(a - b) <= TOLERANCE * max(a, b) for a, b in pairs]
-            better = [a < b and not tie for (a, b), tie in zip(pairs, alike)]
-            same("wins", float(np.mean(better)), float(row[f"{other}_low"]))
-            same("ties", float(np.mean(better) + np.mean(alike)), float(row[f"{other}_high"]))
+            _, expected = counts(study, row["method"], other)
+            assert [int(one) for one in found] == expected, (row["method"], other, found, expected)
+
+
+def wilcoxon(differences):
+    """The probability by scipy: every pair of signs where these are few, else the one that it calls exact, else the normal one."""
+    left = np.array([one for one in differences if one != 0])
+    if len(left) == 0:
+        return 1.0
+    tied = len(np.unique(np.abs(left))) < len(left)
+    if len(left) > 50:
+        method = "asymptotic"
+    elif not tied:
+        method = "exact"
+    elif len(left) <= 12:
+        method = stats.PermutationMethod(n_resamples=np.inf)
+    else:
+        return by_counting(stats.rankdata(np.abs(left)), left > 0)
+    return float(stats.wilcoxon(left, zero_method="wilcox", correction=False, method=method).pvalue)
+
+
+def by_counting(ranks, positive):
+    """The same for equal ranks, which scipy only draws: all sums of doubled ranks, as a product of polynomials."""
+    doubled = np.rint(2 * ranks).astype(int)
+    ways = np.array([1.0])
+    for rank in doubled:
+        longer = np.zeros(len(ways) + rank)
+        longer[: len(ways)] += ways
+        longer[rank:] += ways
+        ways = longer / 2
+    won = int(doubled[positive].sum())
+    return min(1.0, 2 * float(min(ways[: won + 1].sum(), ways[won:].sum())))
+
+
+def check_significance(study, folder):
+    table = read(folder, "significance")
+    labels = [row["method"] for row in read(folder, "methods")]
+    pairs = [(a, b) for at, a in enumerate(labels) for b in labels[at + 1 :] if paired(study, a, b)]
+    assert [(row["method"], row["other"]) for row in table] == pairs
+    found = []
+    for row in table:
+        differences, (wins, ties, losses) = counts(study, row["method"], row["other"])
+        assert [int(row[name]) for name in ("wins", "ties", "losses")] == [wins, ties, losses], row
+        assert (int(row["problems"]), int(row["pairs"])) == (len(differences), wins + losses), row
+        left = np.array([one for one in differences if one != 0])
+        ranks = stats.rankdata(np.abs(left)) if len(left) else np.array([])
+        same("ranks", float(ranks[left > 0].sum()), float(row["rank_sum"]))
+        found.append(wilcoxon(differences))
+        same(("p", row["method"], row["other"]), found[-1], float(row["p"]), 1e-6)
+    # Holm's rule by its definition: no other hypothesis is rejected before those of less probability.
+    for row, p in zip(table, found):
+        raised = max((sum(other >= least for other in found) * least for least in found if least <= p))
+        same(("Holm", row["method"], row["other"]), min(1.0, raised), float(row["p_holm"]), 1e-6)
+        half = int(row["pairs"]) * (int(row["pairs"]) + 1) / 4
+        better = row["method"] if float(row["rank_sum"]) > half else row["other"]
+        assert row["better"] == (better if float(row["p_holm"]) < 0.05 else "neither"), row
+
+
+def check_reasons(study, folder):
+    rows = [row for row in read(folder, "results") if row["objective_ms"] == "" and row["status"] != "infeasible"]
+    failures = read(folder, "failures")
+    assert len(failures) == len(rows), (len(failures), len(rows))
+    counted = defaultdict(int)
+    for row in failures:
+        counted[row["method"], row["status"], row["reason"]] += 1
+    reasons = {(row["method"], row["status"], row["reason"]): int(row["runs"]) for row in read(folder, "reasons")}
+    assert reasons == dict(counted) and all(row["reason"] for row in failures)
+
+
+def check_gap_to_best(study, folder):
+    """`gap_to_best_bound` of the rows: to the best bound of all methods, not the row's own."""
+    for of in study.problems.values():
+        bound = max((row["bound_ms"] for row in of if row["bound_ms"] is not None), default=None)
+        for row in of:
+            same("best bound", bound, number(row["best_bound_ms"]))
+            objective = row["objective_ms"]
+            expected = None if objective is None or bound is None else max((objective - bound) / objective, 0.0)
+            found = number(row["gap_to_best_bound"])
+            assert (found is None) == (expected is None) and (found is None or abs(found - expected) <= TOLERANCE), row
 
 
 def check_worst(study, folder):
@@ -260,6 +355,9 @@ def main():
     check_groups(study, folder, "by-stages", "stages", "stages")
     check_groups(study, folder, "by-size", "instance", "layers")
     check_wins(study, folder)
+    check_significance(study, folder)
+    check_reasons(study, folder)
+    check_gap_to_best(study, folder)
     check_worst(study, folder)
     check_problems(study, folder)
     runs = sum(len(of) for of in study.runs.values())

@@ -66,9 +66,37 @@ def check_groups(page, least):
     page.wait(f"{COUNT} > {closed}")
     assert page.run(f"document.getElementById('{name}').getAttribute('aria-expanded')") == "true"
     page.run(f"reveal(nodeOf(document.getElementById('{name}')))")
-    at = place(page, f"#{name} .title")
+    at = place(page, f'.title[data-of="{name[1:]}"]')
     page.click(at["x"], at["y"])
     page.wait(f"{COUNT} === {closed}")
+
+
+# Titles that leave their frames, at the scale that is shown.
+WIDE = """[...document.querySelectorAll('.title.stage')].filter((title) =>
+  title.querySelector('text').getBBox().width > title.querySelector('rect').getBBox().width - 8).map((title) => title.textContent)"""
+# Lines between groups that lie on each other: parts that go up or down in one place, of lines from two boxes.
+MERGED = """(() => {
+  const parts = root.lines.flatMap(({ source, light, heavy }) => [...(light + heavy).matchAll(/M[^M]+/g)].flatMap(([path]) => {
+    const points = [...path.matchAll(/(-?[\\d.]+) (-?[\\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
+    return points.slice(1).map((to, at) => [points[at], to]).filter(([from, to]) => Math.abs(from[0] - to[0]) < 0.5)
+      .map(([[x, a], [, b]]) => ({ source: source.at, x, top: Math.min(a, b), foot: Math.max(a, b) }));
+  }));
+  const meet = (a, b) => a.source < b.source && Math.abs(a.x - b.x) < 1 && Math.min(a.foot, b.foot) - Math.max(a.top, b.top) > 1;
+  return parts.flatMap((a) => parts.filter((b) => meet(a, b)).map((b) => `${nodes[a.source].name} and ${nodes[b.source].name}`));
+})()"""
+
+
+def check_titles(page, has_few_lines):
+    """Titles stay in their frames from near and from afar and lie above the lines; lines of few groups lie apart."""
+    page.run("document.getElementById('fit').click()")
+    for scale in (0.3, 0.5, 0.7, 1, 2):
+        page.run(f"zoom({scale} / seen.scale)")
+        assert page.run(WIDE) == [], page.run(WIDE)
+    order = "[...view.children].map((part) => part.querySelector(':scope > .title') ? 'titles' : part.getAttribute('class')).join()"
+    assert "lines,titles" in page.run(order), page.run(order)
+    if has_few_lines:
+        assert page.run(MERGED) == [], page.run(MERGED)
+    page.run("document.getElementById('fit').click()")
 
 
 def check_telling(page):
@@ -155,6 +183,7 @@ def main():
                 page.picture(pictures / f"{Path(path).stem}-{width}-{'dark' if dark else 'light'}.png")
                 page.paper(pictures / f"{Path(path).stem}.pdf")
             check_layout(page, width)
+            check_titles(page, least < 1000)
             check_groups(page, least)
             check_telling(page)
             check_layout(page, width)

@@ -1,5 +1,5 @@
-// The picture as SVG: frames of open groups, then lines, then boxes. Everything has its place in the whole, so that what is drawn
-// later lies above what is drawn before.
+// The picture as SVG: frames of open groups, then lines, then titles of frames and boxes. Everything has its place in the whole, so that
+// what is drawn later lies above what is drawn before: no line runs through a title.
 
 const canvas = document.getElementById("canvas");
 const view = document.getElementById("view");
@@ -25,7 +25,7 @@ function draw(columns) {
   arrange(columns);
   root.X = 0;
   root.Y = 0;
-  const frames = [], lines = [], boxes = [];
+  const frames = [], lines = [], titles = [], boxes = [];
   const busiest = Math.max(...nodes.filter((node) => !node.isOpen && node.parent?.isOpen).map((node) => node.forward + node.backward), 0);
   const inside = (group) => {
     lines.push(linesOf(group));
@@ -33,6 +33,7 @@ function draw(columns) {
       [node.X, node.Y] = [group.X + node.x, group.Y + node.y];
       if (node.isOpen) {
         frames.push(frame(node));
+        titles.push(title(node));
         inside(node);
       } else {
         boxes.push(box(node, busiest));
@@ -40,7 +41,8 @@ function draw(columns) {
     }
   };
   inside(root);
-  view.innerHTML = `<g>${frames.join("")}</g><g class="lines">${lines.join("")}</g><g>${boxes.join("")}</g>`;
+  view.innerHTML = `<g>${frames.join("")}</g><g class="lines">${lines.join("")}</g><g>${titles.join("")}</g><g>${boxes.join("")}</g>`;
+  fitTitles();
 }
 
 function linesOf(group) {
@@ -65,12 +67,32 @@ function spoken(node) {
 }
 
 function frame(node) {
-  const title = isStage(node) ? STAGE_TITLE : TITLE;
+  return `${start(node, "frame")}<rect class="area" width="${node.width.toFixed(1)}" height="${node.height.toFixed(1)}" rx="6"/></g>`;
+}
+
+// The band at the top of a frame: what closes the group.
+function title(node) {
+  const height = isStage(node) ? STAGE_TITLE : TITLE;
   const [name, load] = titleOf(node).split(" · ");
   const words = isStage(node) ? escaped(name) + `<tspan class="load"> · ${escaped(load)}</tspan>`
     : escaped(shortened(titleOf(node), Math.max(node.width - 30, 40)));
-  return `${start(node, "frame")}<rect class="area" width="${node.width.toFixed(1)}" height="${node.height.toFixed(1)}" rx="6"/>`
-    + `<g class="title"><rect width="${node.width.toFixed(1)}" height="${title}" rx="6"/><text x="9" y="${title / 2 + 4}"><tspan class="sign">−</tspan> ${words}</text></g></g>`;
+  return `<g class="title${isStage(node) ? " stage" : ""}" data-of="${node.at}" aria-hidden="true" style="${colours(node)}"`
+    + ` transform="translate(${node.X.toFixed(1)} ${node.Y.toFixed(1)})">`
+    + `<rect x="1" y="1" width="${(node.width - 2).toFixed(1)}" height="${height - 2}" rx="5"/><text x="9" y="${height / 2 + 4}"><tspan class="sign">−</tspan> ${words}</text></g>`;
+}
+
+// Titles of stages are written larger from afar, as far as their frames are wide: first without the load, then smaller.
+function fitTitles() {
+  const larger = Math.min(Math.max(1, 0.8 / seen.scale), 3);
+  for (const element of view.querySelectorAll(".title.stage")) {
+    const node = nodeOf(element);
+    const [name] = titleOf(node).split(" · ");
+    const room = node.width - 18;
+    const size = (words) => widthOf(`− ${words}`, true) * (13 / 12);
+    const most = room / size(name);
+    element.classList.toggle("short", size(titleOf(node)) * larger > room);
+    element.querySelector("text").style.setProperty("--t", Math.min(larger, most).toFixed(3));
+  }
 }
 
 function box(node, busiest) {
@@ -88,6 +110,6 @@ function box(node, busiest) {
 
 const elementOf = (node) => document.getElementById(`n${node.at}`);
 const nodeOf = (element) => {
-  const found = element.closest?.("g.node");
-  return found ? nodes[Number(found.id.slice(1))] : null;
+  const found = element.closest?.("g.node, g.title");
+  return found ? nodes[Number(found.dataset.of ?? found.id.slice(1))] : null;
 };

@@ -63,10 +63,33 @@ function arrange(columns) {
     node.x = lefts[node.cell.column];
     node.y = tops[node.cell.row];
   }
+  rows.forEach(({ lane }, row) => partLanes(lane, row, ways));
   root.width = x + COLUMN_GAP / 2;
   root.height = y + size(rows.at(-1));
   const at = ({ lane, step, gap, from }, source) => from + gap / 2 + step * lane.get(source);
   root.lines = ways.map((way) => routed(way, (row, source) => at(rows[row], source), (column, source) => at(gutters[column], source)));
+}
+
+// Where a line comes down from a box above the place at which another goes down to a box, the first turns aside in a higher lane: they
+// would look like one line otherwise. Lines that stand in each other's way both ways keep their order.
+function partLanes(lane, row, ways) {
+  const middle = (node, shift) => node.x + node.width / 2 + shift;
+  const own = ways.filter(({ source }) => lane.has(source));
+  const leaving = own.filter(({ from }) => from.cell.row + 1 === row);
+  const arrives = (way) => way.to.flatMap(([node], at) => (node.cell.row === row ? [middle(node, way.into[at])] : []));
+  const before = new Map(own.map(({ source }) => [source, new Set()]));
+  for (const way of own) {
+    const ends = arrives(way);
+    for (const other of leaving) {
+      const x = middle(other.from, other.out);
+      if (other !== way && ends.some((end) => Math.abs(end - x) < LANE)) before.get(way.source).add(other.source);
+    }
+  }
+  const left = [...lane.keys()].sort((a, b) => lane.get(a) - lane.get(b));
+  for (let at = 0; left.length > 0; at += 1) {
+    const free = left.findIndex((source) => !left.some((other) => other !== source && before.get(source).has(other)));
+    lane.set(left.splice(Math.max(free, 0), 1)[0], at);
+  }
 }
 
 // What leaves furthest to the right takes the first lane everywhere, so that lines beside each other do not cross.

@@ -147,12 +147,13 @@ function settleGroup(group, ranks, lines) {
   const edges = ranks.flat();
   const left = Math.min(...edges.map((own) => own.x - own.width / 2));
   const right = Math.max(...edges.map((own) => own.x + own.width / 2));
-  // Titles of stages are written larger from afar.
-  const least = widthOf(titleOf(group), true) * (isStage(group) ? 1.4 : 1) + 34;
+  // Titles of stages are written larger, and larger still from afar.
+  const least = widthOf(titleOf(group), true) * (isStage(group) ? 1.5 : 1) + 34;
   const spare = Math.max(0, least - (right - left + 2 * PAD));
   group.width = right - left + 2 * PAD + spare;
-  const tops = [0], feet = [0];
-  let y = title;
+  // Lines that come in pass behind the title and part below it.
+  const tops = [0], feet = [title];
+  let y = title + (group.inward.size > 0 ? PAD : 0);
   for (let rank = 1; rank + 1 < ranks.length; rank += 1) {
     tops.push(y);
     y += Math.max(...ranks[rank].map((own) => own.height), 0);

@@ -6,7 +6,8 @@ const seen = { x: 0, y: 0, scale: 1 };
 function show() {
   view.setAttribute("transform", `translate(${seen.x.toFixed(2)} ${seen.y.toFixed(2)}) scale(${seen.scale.toFixed(4)})`);
   canvas.style.setProperty("--scale", seen.scale.toFixed(4));
-  canvas.classList.toggle("far", seen.scale < 0.5);
+  canvas.classList.toggle("far", seen.scale < 0.45);
+  fitTitles();
 }
 
 const room = () => ({ width: canvas.clientWidth || 1, height: canvas.clientHeight || 1 });

@@ -130,6 +130,19 @@ fn evaluated(folder: &Folder, row: &Row) -> Value {
     serde_json::from_str(&folder.succeed(&command)).expect("JSON")
 }
 
+/// What is compared with ours has a colour that no other method has.
+fn assert_has_its_own_color(folder: &Folder) {
+    folder.succeed(&["study", "report", "study.toml", "--output", "report"]);
+    let page = folder.read("report/report.html");
+    let paths = page.split("<path class=\"line ").skip(1);
+    let curves: Vec<&str> = paths.filter_map(|path| path.split('>').next()).collect();
+    let is_own = |curve: &&&str| curve.starts_with("own ");
+    let named = |curve: &&str| curve.contains("data-name=\"mine\"");
+    let drawn = || curves.iter().filter(|curve| curve.contains("data-points"));
+    assert!(drawn().filter(|curve| named(curve)).all(|curve| is_own(&curve)));
+    assert!(drawn().filter(is_own).all(named) && drawn().any(named));
+}
+
 #[test]
 fn a_heuristic_in_python_beside_ours_killed_and_resumed() {
     let broken = with_mine(STUDY);
@@ -189,16 +202,7 @@ fn a_heuristic_in_python_beside_ours_killed_and_resumed() {
     assert!(passed > TASKS / 8, "only {passed} plans");
     let report = whole.succeed(&["study", "report", "study.toml"]);
     assert!(report.lines().any(|line| line.starts_with("mine ")), "{report}");
-    // What is compared with ours has a colour that no other method has.
-    whole.succeed(&["study", "report", "study.toml", "--output", "report"]);
-    let page = whole.read("report/report.html");
-    let paths = page.split("<path class=\"line ").skip(1);
-    let curves: Vec<&str> = paths.filter_map(|path| path.split('>').next()).collect();
-    let is_own = |curve: &&&str| curve.starts_with("own ");
-    let named = |curve: &&str| curve.contains("data-name=\"mine\"");
-    let drawn = || curves.iter().filter(|curve| curve.contains("data-points"));
-    assert!(drawn().filter(|curve| named(curve)).all(|curve| is_own(&curve)));
-    assert!(drawn().filter(is_own).all(named) && drawn().any(named));
+    assert_has_its_own_color(&whole);
     let csv = whole.succeed(&["study", "collect", "study.toml", "--format", "csv"]);
     assert!(
         csv.lines()

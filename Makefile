@@ -25,7 +25,7 @@ test-random: setup ## Hold 100,000 random problems against brute force, RANDOM_P
 
 FUZZ_SECONDS ?= 60
 FUZZ_FROM ?= $(shell date +%s)000
-fuzz: setup ## Mutated inputs of every format, FUZZ_SECONDS each; FUZZ_FORMATS names some, FUZZ_FROM repeats a run
+fuzz: setup ## Mutated inputs of every format, FUZZ_SECONDS each or FUZZ_INPUTS of them; FUZZ_FORMATS names some, FUZZ_FROM repeats a run
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FROM=$(FUZZ_FROM) cargo test --release --locked --test fuzz -- --nocapture mutated
 
 test-python: build wheel ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once

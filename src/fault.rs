@@ -1,7 +1,10 @@
 //! What can be wrong with an input: where, what was found, what was expected, and what to do.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use crate::intake::Refusal;
 
 /// Everything that is wrong with one input, found in one pass.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,6 +105,14 @@ impl Fault {
 
     /// The fault of a file that cannot be read.
     pub fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        if let Some(refusal) = Refusal::of(error) {
+            let kind = FaultKind::Conflict {
+                found: refusal.to_string(),
+                expected: refusal.expected(),
+                remedy: refusal.remedy().into(),
+            };
+            return Self::new("the file", kind);
+        }
         let similar = match error.kind() {
             std::io::ErrorKind::NotFound => similar_file(path),
             _ => None,
@@ -117,6 +128,35 @@ impl Fault {
     /// The same fault with the line it stands in.
     pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
         self.excerpt = Some(Box::new(excerpt));
+        self
+    }
+
+    /// The same fault without the words of its file.
+    pub(crate) fn unquoted(mut self) -> Self {
+        self.excerpt = None;
+        if let FaultKind::UnknownField { known, .. } | FaultKind::UnknownValue { known, .. } = &self.kind {
+            let expected = list(known);
+            let found = "another word".into();
+            self.kind = FaultKind::WrongType { found, expected };
+        }
+        match &mut self.kind {
+            FaultKind::Syntax { found, .. }
+            | FaultKind::Malformed { found, .. }
+            | FaultKind::WrongType { found, .. }
+            | FaultKind::Contradiction { found, .. }
+            | FaultKind::Conflict { found, .. }
+            | FaultKind::Unsupported { found, .. }
+                if found.contains(['`', '"', '\'']) =>
+            {
+                *found = "something else, which is not repeated here".into();
+            }
+            FaultKind::UnknownName { name, similar, .. } => {
+                (*name, *similar) = ("...".into(), None);
+            }
+            FaultKind::DuplicateName { name, .. } => *name = "...".into(),
+            FaultKind::Cycle { path } => *path = vec!["...".into()],
+            _ => {}
+        }
         self
     }
 
@@ -427,13 +467,29 @@ pub fn printable(text: &str) -> String {
             _ => shortened(part, LONGEST_NAME),
         });
     let joined = parts.collect::<Vec<_>>().join("`");
-    shortened(&joined, LONGEST_TEXT)
-        .chars()
-        .flat_map(|c| match c.is_control() {
-            true => c.escape_default().collect::<Vec<_>>(),
-            false => vec![c],
-        })
-        .collect()
+    visible(&shortened(&joined, LONGEST_TEXT)).into_owned()
+}
+
+/// Text in which characters that a terminal or a page would obey, rather than show, are written out, such as `\u{1b}`. Whatever holds
+/// names of an input goes through here where it becomes a report or a drawing.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    match text.contains(is_obeyed) {
+        false => Cow::Borrowed(text),
+        true => {
+            let written = |c: char| match is_obeyed(c) {
+                true => c.escape_default().collect::<Vec<_>>(),
+                false => vec![c],
+            };
+            Cow::Owned(text.chars().flat_map(written).collect())
+        }
+    }
+}
+
+/// Control characters, ends of lines among them, and those that turn the direction of writing (Unicode, annex 9).
+pub(crate) fn is_obeyed(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || turns
 }
 
 /// The beginning of a text that is longer than `most` characters.

@@ -39,8 +39,7 @@ pub(crate) fn write(instance: &Instance, problem: &Problem, path: &Path) -> Resu
         rows: program.rows.len(),
     };
     let comments = comments(instance, problem, &program, mark);
-    whole::made(path, |path| {
-        std::fs::write(path, "").map_err(Unwritten::Io)?;
+    whole::made(path, |_, path| {
         solver::write(program, &instance.name, path).map_err(Unwritten::Solver)?;
         let text = std::fs::read_to_string(path).map_err(Unwritten::Io)?;
         std::fs::write(path, comments + &text).map_err(Unwritten::Io)

@@ -98,6 +98,7 @@
 //! | a report | `report`; the page of a plan in its `page`, script and style as files beside it |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside`, and what ends them |
+//! | what may be read, and how much of it | `intake`; `whole` writes |
 //! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
 //! | a command | `cli` |
 //! | what the Python package calls | `embedded`: commands as functions of documents; the package itself is in `python/` |
@@ -180,6 +181,7 @@ pub mod ideals;
 pub mod import;
 mod in_time;
 pub mod instance;
+mod intake;
 #[doc(hidden)]
 pub mod joint;
 #[doc(hidden)]

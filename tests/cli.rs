@@ -442,16 +442,54 @@ fn a_full_disk_is_an_error() {
         return;
     }
     let folder = Folder::with("net.toml", NET);
-    let run = folder.run(&["solve", "net.toml", "--stages", "2", "--output", "/dev/full"]);
-    assert_eq!(run.code, 2);
-    assert!(
-        run.stderr.contains("`/dev/full` could not be written"),
-        "{}",
-        run.stderr
-    );
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = folder.command(&["schema"]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    // An order to print something is not done where nothing is printed.
+    for args in [
+        &["schema"][..],
+        &["--help"],
+        &["solve", "--help"],
+        &["--version"],
+        &["solve", "net.toml", "--stages", "2"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = folder.command(args).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(
+            stderr.contains("`stdout` could not be written"),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_stdout_is_an_error() {
+    let folder = Folder::with("net.toml", NET);
+    let program = env!("CARGO_BIN_EXE_stagecut");
+    for (args, code) in [
+        ("solve net.toml --stages 2", 1),
+        ("--help", 1),
+        ("schema", 1),
+        ("solve net.toml --stages 2 --output plan.json", 0),
+    ] {
+        let shell = |end: &str| {
+            let line = format!("exec {program} {args} {end}");
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", &line]).current_dir(folder.path("."));
+            command.output().unwrap()
+        };
+        let output = shell(">&-");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args}: {stderr}");
+        assert_eq!(
+            code == 1,
+            stderr.contains("`stdout` could not be written"),
+            "{args}: {stderr}"
+        );
+        // Whoever asks for nothing gets it.
+        assert_eq!(shell("> /dev/null").status.code(), Some(0), "{args}");
+        assert_eq!(shell("1<> /dev/null").status.code(), Some(0), "{args}");
+    }
 }
 
 /// Importing to JSON and to TOML changes no optimum.

@@ -22,8 +22,8 @@ impl Network {
 impl Network {
     /// Any importable file.
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| embedded::Network::read(&path))
+    fn read(py: Python<'_>, path: PathBuf, outside_files: bool) -> PyResult<Self> {
+        py.detach(|| embedded::Network::read(&path, outside_files))
             .map(Self)
             .map_err(error)
     }

@@ -133,6 +133,9 @@ def call(function: Callable[..., T], *arguments: object) -> T:
         return function(*arguments)
     except _stagecut.Error as error:
         raised = _translated(str(error.args[0]))
+    except UnicodeEncodeError as error:
+        fault = Fault("a text", f"half of a surrogate pair at character {error.start}", "text of whole characters")
+        raised = InputError(str(fault), (fault,))
     raise raised
 
 

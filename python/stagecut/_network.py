@@ -96,7 +96,9 @@ def _parsed(text: str, name: str) -> Network:
     return Network(call(_stagecut.Network.parse, text, name))
 
 
-def network(source: Any, *, cluster: Cluster | None = None, name: str | None = None) -> Network:
+def network(
+    source: Any, *, cluster: Cluster | None = None, name: str | None = None, outside_files: bool = False
+) -> Network:
     """The network that ``source`` is.
 
     * a path: a native instance (TOML, JSON), an ONNX model, or any other file that ``stagecut import`` reads;
@@ -106,7 +108,7 @@ def network(source: Any, *, cluster: Cluster | None = None, name: str | None = N
       program of ``torch.export``: it is measured on the device it is on, see :func:`profile` to say how.
 
     ``cluster`` takes the place of its devices and links: the name of a preset, a file, or a dict. ``name`` is what reports
-    call it, if it does not say itself.
+    call it, if it does not say itself. ``outside_files`` lets a file name others outside of its folder, for those that you trust.
 
     Attributes of a node are those of a layer in a native instance: ``forward_ms``, ``backward_ms`` and the ``weight_ms`` of
     it, ``parameter_bytes``, ``stash_bytes``, ``resident_bytes``, ``work``, ``times``, ``tie``, ``modes`` and so on, and beside them ``output_bytes``:
@@ -119,7 +121,7 @@ def network(source: Any, *, cluster: Cluster | None = None, name: str | None = N
     >>> small
     <stagecut.Network 'small', 1 layers>
     """
-    made = _of(source, name)
+    made = _of(source, name, outside_files)
     return made if cluster is None else made.on(cluster)
 
 
@@ -133,11 +135,11 @@ def generate(family: str, **parameters: Any) -> Network:
     return Network(call(_stagecut.Network.generate, family, document(parameters, "the parameters")))
 
 
-def _of(source: Any, name: str | None) -> Network:
+def _of(source: Any, name: str | None, outside_files: bool) -> Network:
     if isinstance(source, Network):
         return source
     if isinstance(source, (str, os.PathLike)):
-        return Network(call(_stagecut.Network.read, Path(source)))
+        return Network(call(_stagecut.Network.read, Path(source), outside_files))
     if isinstance(source, Mapping):
         return _parsed(document(source, "the network"), name or "network")
     if callable(getattr(source, "is_directed", None)) and hasattr(source, "adjacency"):
@@ -195,9 +197,19 @@ def document(value: Any, what: str) -> str:
     try:
         return json.dumps(value, default=_plain, allow_nan=False)
     except ValueError:
-        found, place = next(_not_finite(value, what), ("a value that JSON does not have", what))
+        try:
+            found, place = next(_not_finite(value, what), ("a value that JSON does not have", what))
+        except RecursionError:
+            raise _too_deep(what) from None
         fault = Fault(place, found, "a finite number", "correct it where it comes from; such values come from divisions by zero")
         raise InputError(str(fault), (fault,)) from None
+    except RecursionError:
+        raise _too_deep(what) from None
+
+
+def _too_deep(what: str) -> InputError:
+    fault = Fault(what, "values nested too deeply", "dicts and lists a few levels deep", "look for one that holds itself")
+    return InputError(str(fault), (fault,))
 
 
 def _plain(value: Any) -> Any:

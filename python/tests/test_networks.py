@@ -105,3 +105,55 @@ def test_generated_networks():
 def test_what_is_no_network():
     with pytest.raises(TypeError, match="no network"):
         stagecut.network(42)
+
+
+def test_what_json_cannot_say_is_an_input_error(small):
+    deep = inner = {}
+    for _ in range(100_000):
+        inner["a"] = {}
+        inner = inner["a"]
+    round_ = {}
+    round_["round"] = round_
+    half = "\ud800"
+    for value in (10**400, -(10**400), 10**5000, half, deep, round_, [[[[deep]]]]):
+        for place in ("forward_ms", "id"):
+            bad = {"network": {"layers": [{**small["network"]["layers"][0], place: value}]}}
+            with pytest.raises(stagecut.InputError):
+                stagecut.network(bad)
+        for cluster in ({"device_kinds": [{"name": "gpu", "count": value}]}, {"device_kinds": value}):
+            with pytest.raises(stagecut.InputError):
+                stagecut.network(small, cluster=cluster)
+        with pytest.raises(stagecut.InputError):
+            stagecut.solve(small, stages=value)
+        with pytest.raises(stagecut.InputError):
+            stagecut.evaluate(small, [[value]])
+    for call in (
+        lambda: stagecut.network({**small, "name": half}),
+        lambda: stagecut.network(small, name=half),
+        lambda: stagecut.network(small, cluster=half),
+        lambda: stagecut.network(f"{half}.json"),
+        lambda: stagecut.solve(small, method=half),
+        lambda: stagecut.generate(half),
+        lambda: stagecut.generate("random", layers=10**400),
+    ):
+        with pytest.raises(stagecut.InputError):
+            call()
+    # A hundred levels are read, and refused for what they are.
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    with pytest.raises(stagecut.InputError):
+        stagecut.network({"network": {"layers": deep}})
+
+
+def test_files_outside_of_the_folder_are_named_by_those_who_are_trusted(tmp_path, small):
+    (tmp_path / "net.json").write_text(stagecut.network(small).to_json())
+    (tmp_path / "below").mkdir()
+    asks = tmp_path / "below" / "asks.toml"
+    asks.write_text('network = { file = "../net.json" }')
+    with pytest.raises(stagecut.InputError, match="outside of the folder") as raised:
+        stagecut.network(asks)
+    assert "`outside_files`" in raised.value.faults[0].remedy
+    assert len(stagecut.network(asks, outside_files=True)) == len(stagecut.network(small))
+    with pytest.raises(stagecut.InputError):
+        stagecut.network(asks)

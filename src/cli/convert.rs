@@ -15,6 +15,7 @@ use super::{CliError, Ending, output};
 pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     format(path)?;
+    output::check_path(path)?;
     let (mut spec, notes) = read_spec(&args.file)?;
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
@@ -55,7 +56,9 @@ fn format(path: Option<&Path>) -> Result<Format, CliError> {
 }
 
 fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
-    let text = match format(path)? {
+    let format = format(path)?;
+    output::check_path(path)?;
+    let text = match format {
         Format::Toml => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
         Format::Json => {
             serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"

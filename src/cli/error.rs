@@ -33,6 +33,14 @@ pub enum CliError {
         /// Why not.
         source: std::io::Error,
     },
+    /// A result could not be written where it is to go, which is known before it is looked for.
+    #[error("`{}` cannot be written: {source}", path.display())]
+    NoPlace {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The plan that was found does not pass the checker: a fault of this program.
     #[error("the plan fails its own check: {0}; please report this with the instance")]
     BadPlan(String),
@@ -73,8 +81,8 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             Self::Input(input) if input.is_infeasible() => 3,
-            Self::Input(_) | Self::Usage(_) | Self::Write { .. } => 2,
-            Self::Solver(_) | Self::BadPlan(_) | Self::Contradiction(_) => 1,
+            Self::Input(_) | Self::Usage(_) | Self::NoPlace { .. } => 2,
+            Self::Write { .. } | Self::Solver(_) | Self::BadPlan(_) | Self::Contradiction(_) => 1,
         }
     }
 

@@ -8,6 +8,7 @@ use super::{CliError, Ending, output};
 /// Writes the textbook program of a problem.
 pub(super) fn formulate(args: &FormulateArgs) -> Result<Ending, CliError> {
     comment_mark(&args.output)?;
+    output::check_path(Some(&args.output))?;
     let (instance, problem) = args.problem.problem(args.quiet)?;
     let written = write(&instance, &problem, &args.output)?;
     if !args.quiet {

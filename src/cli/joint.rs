@@ -14,7 +14,6 @@ use crate::methods;
 use crate::options::{MemoryLimit, PipelineOptions};
 use crate::plan::{Outcome, Plan, Statistics, StoppedBy};
 use crate::problem::Problem;
-use crate::report;
 use crate::schedules::{Chunks, chunks_of_plan};
 use crate::settings::Settings;
 use crate::simulate::default_micro_batches;
@@ -80,9 +79,6 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         return Err(CliError::BadPlan(format!(
             "its order does not take {claimed_ms:?} ms"
         )));
-    }
-    if let Some(path) = args.cut.plan_output.as_deref() {
-        output::write(&report::json(&plan), Some(path))?;
     }
     answer.cut = Some(ChosenCut {
         bound_ms: ns_to_ms(found.cut_bound_ns),

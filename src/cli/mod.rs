@@ -1,7 +1,7 @@
 //! The command line: what each command reads, runs and prints.
 //!
-//! Data go to stdout, everything else to stderr. Exit codes: 0 a plan was found or the check passed; 1 the check failed or
-//! an internal error; 2 bad usage or input; 3 proved infeasible; 4 stopped by a limit without a plan.
+//! Data go to stdout, everything else to stderr. Exit codes: 0 a plan was found or the check passed; 1 the check failed, a result
+//! could not be written, or an internal error; 2 bad usage or input; 3 proved infeasible; 4 stopped by a limit without a plan.
 
 mod args;
 pub(crate) mod check;
@@ -27,10 +27,12 @@ pub(crate) mod study;
 mod virtual_stages;
 pub(crate) mod what_if;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub use args::Cli;
 pub use error::CliError;
+pub use output::look_for_stdout;
 
 use args::Command;
 
@@ -65,6 +67,29 @@ impl From<Ending> for ExitCode {
     }
 }
 
+/// Parses a command line, its first word the program's name. Help and what is wrong with it are printed here.
+///
+/// # Errors
+///
+/// The exit code, where there is nothing to run: 0 behind help that was read.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, u8> {
+    use clap::Parser;
+    Cli::try_parse_from(words).map_err(|error| {
+        if error.use_stderr() {
+            // Where that fails, too, there is nobody to tell.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+        match output::print_help(&error) {
+            Ok(()) => 0,
+            Err(error) => {
+                error.print();
+                error.code()
+            }
+        }
+    })
+}
+
 /// Runs a parsed command line.
 ///
 /// # Errors
@@ -74,7 +99,11 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
     if let Ok(program) = std::env::current_exe() {
         crate::program::is(vec![program.into()]);
     }
-    match cli.command {
+    crate::import::trusting(cli.outside_files, || run_command(cli.command))
+}
+
+fn run_command(command: Command) -> Result<Ending, CliError> {
+    match command {
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),

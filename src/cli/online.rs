@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::fault::InputError;
+use crate::intake;
 use crate::online::controller::{self, Asked, Lines, OnlineError};
 use crate::online::record::Line;
 use crate::online::scenario::Scenario;
@@ -88,13 +89,12 @@ impl Sink {
     fn write(&mut self, line: &Line) -> std::io::Result<()> {
         let text = sealed(line.text().trim_end()) + "\n";
         match self {
-            Self::Stdout => {
-                let mut stdout = anstream::stdout();
-                stdout.write_all(text.as_bytes())?;
-                stdout.flush()
-            }
+            Self::Stdout => output::say_line(&text),
             // One write a line, so that a killed run leaves whole lines and at most one broken one, the last.
-            Self::File(file) => file.write_all(text.as_bytes()),
+            Self::File(file) => file.write_all(text.as_bytes()).inspect_err(|_| {
+                // It is not lost, at least; where that fails, too, the error is told all the same.
+                let _ = output::say_line(&text);
+            }),
         }
     }
 }
@@ -105,7 +105,7 @@ fn open(path: &Path, resume: bool) -> Result<(Vec<Line>, Sink), CliError> {
     if !resume {
         return Ok((Vec::new(), Sink::File(File::create(path).map_err(failed)?)));
     }
-    let text = match std::fs::read_to_string(path) {
+    let text = match intake::read_large_text(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         text => text.map_err(failed)?,
     };

@@ -63,7 +63,12 @@ pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
             .unwrap_or_default(),
         ScheduleFormat::Svg => report::schedule_timeline(&answer),
     };
-    output::write(&text, path)?;
+    let written = output::write(&text, path);
+    // Neither is lost where the other cannot be written.
+    if let (Some(cut), Some(path)) = (&answer.cut, args.cut.plan_output.as_deref()) {
+        output::write(&report::json(&cut.plan), Some(path))?;
+    }
+    written?;
     Ok(match answer.status {
         Status::Optimal | Status::Feasible => Ending::Done,
         Status::Infeasible => Ending::Infeasible,

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::planning::Options;
 use crate::quantity;
 use crate::simulate::{InFlight, Jitter, Request, Trace};
-use crate::source::text::parser_fault;
+use crate::source::text::{json_fault, parser_fault};
 use crate::switches::Switches;
 
 /// Limits and wishes of a search, as keywords.
@@ -244,8 +244,14 @@ pub(super) fn in_files(name: &str) -> &str {
     of_problem.map_or(name, |(_, in_file)| in_file)
 }
 
+/// A document of the caller. It may hold what JSON can write and nobody can read: 400 digits, half of a surrogate pair.
+pub(super) fn document<T: DeserializeOwned>(text: &str, place: &str) -> Result<T, Failure> {
+    let read = serde_json::from_str(text);
+    read.map_err(|error| InputError::option(place, json_fault(&error)).into())
+}
+
 pub(super) fn object(text: &str) -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::internal(error.to_string()))
+    document(text, "the options")
 }
 
 /// Takes a keyword if its value is one that it can have, alone as it is.
@@ -281,6 +287,7 @@ pub(super) fn as_keywords(text: &str) -> String {
         "--confirm",
         "--in-flight",
         "--jitter",
+        "--outside-files",
     ];
     let is_flag = |word: &str| known.iter().any(|flag| flag == word) || others.contains(&word);
     let parts = text.split('`').enumerate().map(|(at, part)| {

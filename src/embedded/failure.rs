@@ -124,7 +124,7 @@ impl From<CliError> for Failure {
             CliError::Input(error) => error.into(),
             CliError::Solver(error) => error.into(),
             CliError::Usage(message) => Self::other(Kind::Input, message),
-            CliError::Write { .. } => Self::other(Kind::Write, error.to_string()),
+            CliError::Write { .. } | CliError::NoPlace { .. } => Self::other(Kind::Write, error.to_string()),
             CliError::BadPlan(_) | CliError::Contradiction(_) => Self::internal(error.to_string()),
         }
     }

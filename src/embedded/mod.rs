@@ -167,8 +167,7 @@ pub fn compare(
             names.iter().map(known).collect::<Result<_, _>>()?
         }
     };
-    let others: Vec<Other> =
-        serde_json::from_str(others).map_err(|error| Failure::internal(error.to_string()))?;
+    let others: Vec<Other> = asked::document(others, "the methods")?;
     let mut rows = Vec::new();
     let mut plans = std::collections::BTreeMap::new();
     for other in others {
@@ -380,15 +379,10 @@ pub fn formulate(instance: &Instance, options: &Options, path: &Path) -> Result<
 
 /// Runs the command line; returns its exit code.
 pub fn program(arguments: Vec<String>) -> u8 {
-    use clap::Parser;
-    let parsed = cli::Cli::try_parse_from(std::iter::once("stagecut".to_owned()).chain(arguments));
-    let cli = match parsed {
+    let words = std::iter::once("stagecut".to_owned()).chain(arguments);
+    let cli = match cli::parse(words.map(Into::into)) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help goes to stdout, and is no failure.
-            let _ = error.print();
-            return error.exit_code() as u8;
-        }
+        Err(code) => return code,
     };
     match cli::run(cli) {
         Ok(ending) => ending.code(),

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Failure;
+use super::{Failure, asked};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::generate;
-use crate::import::{default_cluster, read_cluster, read_parts};
+use crate::import::{default_cluster, read_cluster, read_parts, trusting};
 use crate::instance::Instance;
 use crate::plan::Form;
 use crate::source::text::parser_fault;
@@ -42,14 +42,15 @@ pub enum Cluster<'a> {
 }
 
 impl Network {
-    /// Reads any importable file.
+    /// Reads any importable file; `outside_files` lets it name files outside of its folder.
     ///
     /// # Errors
     ///
     /// Every fault of the file.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let instance = Instance::read(path, None)?;
-        let (spec, notes, _) = read_parts(path)?;
+    pub fn read(path: &Path, outside_files: bool) -> Result<Self, Failure> {
+        let (instance, (spec, notes, _)) = trusting(outside_files, || {
+            Instance::read(path, None).and_then(|instance| Ok((instance, read_parts(path)?)))
+        })?;
         let name = instance.name.clone();
         Ok(Self {
             spec,
@@ -65,8 +66,7 @@ impl Network {
     ///
     /// Every fault of it.
     pub fn parse(text: &str, name: &str) -> Result<Self, Failure> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| Failure::internal(error.to_string()))?;
+        let value: Value = asked::document(text, "the network")?;
         let spec = spec_of(&value)?;
         Self::validated(spec, Vec::new(), name)
     }
@@ -116,8 +116,7 @@ impl Network {
             Cluster::Own => return Ok(self.clone()),
             Cluster::Named(name) => read_cluster(name)?,
             Cluster::Document(text) => {
-                let value =
-                    serde_json::from_str(text).map_err(|error| Failure::internal(error.to_string()))?;
+                let value = asked::document(text, "the cluster")?;
                 let faults = Form::faults(&value, &SCHEMA_OF_CLUSTER, ("cluster", "the cluster"));
                 of(faults)?;
                 one::<ClusterSpec>(&value, "cluster").map_err(|fault| InputError {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, asked};
 use crate::cli::CliError;
 use crate::cli::study::{report_into, source_of};
 use crate::study::collect::judged;
@@ -84,7 +84,10 @@ impl Study {
         progress: &(dyn Fn(String) + Sync),
     ) -> Result<(), Failure> {
         let tasks: &[Task] = &self.study.tasks;
-        let missing = runner::missing(tasks, &Store::new(&self.results), retry_failed).tasks;
+        let store = Store::new(&self.results);
+        let failed = |error| CliError::write(&self.results, error);
+        store.prepare().map_err(failed)?;
+        let missing = runner::missing(tasks, &store, retry_failed).tasks;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let told = |tally: Tally| {
             progress(super::json(&Progress {
@@ -101,7 +104,7 @@ impl Study {
             progress: &told,
         };
         let ran = runner::run(&missing, tasks.len() - missing.len(), &request);
-        ran.map_err(|error| CliError::write(&self.results, error))?;
+        ran.map_err(failed)?;
         Ok(())
     }
 
@@ -127,7 +130,7 @@ impl Study {
 ///
 /// What TOML cannot say, such as nothing.
 pub fn toml_of(text: &str) -> Result<String, Failure> {
-    let value: Value = serde_json::from_str(text).map_err(|error| Failure::internal(error.to_string()))?;
+    let value: Value = asked::document(text, "the study")?;
     toml::to_string(&value)
         .map_err(|error| CliError::Usage(format!("the study cannot be written: {error}")).into())
 }

@@ -36,6 +36,7 @@ pub(super) fn stages(
             .collect(),
         faults: Vec::new(),
     };
+    form.refuse_too_many(bare.stages.len())?;
     let passes = form.passes(bare);
     let devices = form.devices(bare);
     let modes: Vec<Option<PlanMode>> = (bare.stages.iter().enumerate())
@@ -89,6 +90,23 @@ impl Form<'_> {
         if self.faults.len() <= MOST_FAULTS {
             self.faults.push(Fault::new(at, kind));
         }
+    }
+
+    /// Refuses a list that is longer than any plan: costing it would take memory for every one of its stages.
+    fn refuse_too_many(&self, found: usize) -> Result<(), Vec<Fault>> {
+        let (layers, chunks) = (self.names.len(), self.settings.chunks());
+        let most = chunks.max(2 * layers);
+        if found <= most {
+            return Ok(());
+        }
+        let kind = FaultKind::Conflict {
+            found: format!("{found} stages"),
+            expected: format!(
+                "at most {most}: {layers} layers with two passes each, in up to {chunks} chunks"
+            ),
+            remedy: "number the stages along the pipeline: 1, 2, 3".into(),
+        };
+        Err(vec![Fault::new("stages", kind)])
     }
 
     /// The layers of every stage, each pass of each layer once.

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Imported, Source, table};
+use super::{Imported, Source, reach, table};
 use crate::fault::{Fault, FaultKind};
+use crate::intake;
 use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
 const EDGES_SUFFIX: &str = ".edges.csv";
@@ -38,6 +39,11 @@ struct EdgeRow {
 /// Reads the pair.
 pub(super) fn read(source: &Source) -> Imported {
     let (layers_path, edges_path) = pair(source);
+    for path in [&layers_path, &edges_path] {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        reach::refuse_outside(source.path, &name, path)
+            .map_err(|kind| vec![Fault::new("the file", kind).in_other(&name)])?;
+    }
     let layers = rows(&layers_path, LAYER_COLUMNS);
     let edges = rows(&edges_path, EDGE_COLUMNS);
     let (layers, edges): (Vec<LayerRow>, Vec<EdgeRow>) = match (layers, edges) {
@@ -125,7 +131,7 @@ fn pair(source: &Source) -> (PathBuf, PathBuf) {
 /// The rows of one file of the pair, or every fault in it.
 fn rows<T: DeserializeOwned>(path: &Path, columns: &[&str]) -> Result<Vec<T>, Vec<Fault>> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = intake::read(path).map_err(|error| {
         let fault = match error.kind() {
             std::io::ErrorKind::NotFound => Fault::new("the file", half_of_pair(columns)),
             _ => Fault::unreadable(path, &error),

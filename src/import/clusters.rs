@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::fault::{Fault, FaultKind, InputError, closest};
+use crate::intake;
 use crate::source::{Source, from_structured};
 use crate::spec::ClusterSpec;
 
@@ -47,7 +48,7 @@ pub fn read_cluster(name_or_path: &str) -> Result<ClusterSpec, InputError> {
     let path = Path::new(name_or_path);
     let bytes = match preset {
         Some((_, text)) => text.as_bytes().to_vec(),
-        None => std::fs::read(path).map_err(|error| no_cluster(name_or_path, &error))?,
+        None => intake::read(path).map_err(|error| no_cluster(name_or_path, &error))?,
     };
     let path = if preset.is_some() {
         Path::new("preset.toml")

@@ -13,8 +13,10 @@ pub mod onnx;
 mod pipedream;
 mod piper;
 mod protobuf_text;
+mod reach;
 
 pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster};
+pub use reach::{is_trusting, trusting};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 use serde::de::IgnoredAny;
 
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::source::{Source, from_structured, has_extension, table, text};
 use crate::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA};
 
@@ -153,8 +156,10 @@ pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
             );
             return Err(InputError::in_file(path, [fault]));
         }
-        let beside = path.parent().unwrap_or(Path::new("")).join(file);
-        let (referred, more) = read_one(&beside)?;
+        let beside = path.parent().unwrap_or(Path::new("")).join(&file);
+        reach::refuse_outside(path, &file, &beside)
+            .map_err(|kind| InputError::in_file(path, [Fault::new("network.file", kind)]))?;
+        let (referred, more) = read_one(&beside).map_err(unquoted)?;
         if let Some(next) = &referred.network.file {
             let fault = Fault::new(
                 "network.file",
@@ -173,9 +178,19 @@ pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
     Ok((spec, notes, referred_path))
 }
 
+/// Faults of a file that another one names: who reads them may not have meant to show it.
+fn unquoted(error: InputError) -> InputError {
+    let faults = error.faults.into_iter().map(Fault::unquoted).collect();
+    InputError { faults, ..error }
+}
+
 fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
-    let bytes =
-        std::fs::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))?;
+    // Models hold their weights.
+    let read = match has_extension(path, "onnx") {
+        true => intake::read_large(path),
+        false => intake::read(path),
+    };
+    let bytes = read.map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))?;
     let source = Source { path, bytes: &bytes };
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(InputError::in_file(path, [empty_file()]));

@@ -11,6 +11,7 @@ use crate::fault::{Fault, FaultKind, InputError};
 use crate::hybrid::{Chain, Device, Slot};
 use crate::import::CLUSTER_PRESETS;
 use crate::instance::Instance;
+use crate::intake;
 use crate::source::{Source, from_structured};
 use crate::units::ns_to_ms;
 
@@ -45,7 +46,7 @@ impl Scenario {
     /// Every fault of the scenario, each with its place; the faults of its instance, cluster or trace.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-        let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+        let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
         let source = Source { path, bytes: &bytes };
         let spec: ScenarioSpec = from_structured(&source).map_err(in_file)?;
         let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);

@@ -9,6 +9,7 @@ use super::states::Recorded;
 use super::validate::factor_fault;
 use crate::fault::{Fault, FaultKind, closest};
 use crate::hybrid::Device;
+use crate::intake;
 use crate::source::{Source, table};
 
 /// The columns of a trace of states.
@@ -30,7 +31,7 @@ pub(super) fn read(path: &Path, devices: &[Device]) -> Result<Vec<Recorded>, Vec
         quantity: String,
         factor: f64,
     }
-    let bytes = std::fs::read(path).map_err(|error| vec![Fault::unreadable(path, &error)])?;
+    let bytes = intake::read(path).map_err(|error| vec![Fault::unreadable(path, &error)])?;
     let source = Source { path, bytes: &bytes };
     let rows: Vec<(u64, Row)> = table::commented_rows(source.text()?, COLUMNS)?;
     let (mut faults, mut recorded) = (Vec::new(), Vec::<Recorded>::new());

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::read::Form;
 use super::{Plan, PlanMode, SCHEMA};
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::source::table;
 use crate::source::text::{from_json, parser_fault};
 use crate::source::{Source, has_extension};
@@ -89,7 +90,7 @@ pub fn json_schema() -> Value {
 /// A file of another kind; or else every field and value that has no place there.
 pub fn read(path: &Path) -> Result<BarePlan, InputError> {
     let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-    let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+    let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
     parse_as(&bytes, has_extension(path, "json")).map_err(in_file)
 }
 
@@ -281,8 +282,9 @@ struct Row {
     backward_stage: Option<f64>,
 }
 
-/// The most stages that a table may number: a plan has at most as many as there are passes of layers, and a list of more is a slip.
-const MOST_STAGES: f64 = 1e6;
+/// The most stages that a table may number: as many as there may be devices. A row names all stages before its own, so that a few
+/// bytes more would ask for gigabytes.
+const MOST_STAGES: f64 = 65_536.0;
 
 /// The columns of a table, behind comments.
 fn header(text: &str) -> &str {
@@ -311,7 +313,7 @@ fn from_table(text: &str) -> Result<BarePlan, Vec<Fault>> {
             if !is_stage {
                 let kind = FaultKind::Conflict {
                     found: number.to_string(),
-                    expected: "the whole number of a stage, from 1".into(),
+                    expected: format!("the whole number of a stage, from 1 to {MOST_STAGES}"),
                     remedy: "number the stages along the pipeline: 1, 2, 3".into(),
                 };
                 faults.push(Fault::new(format!("line {line}, column `{column}`"), kind));

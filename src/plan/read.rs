@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Plan, SCHEMA};
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::source::text::from_json;
 use crate::source::{Source, from_structured};
 
@@ -20,7 +21,7 @@ const MOST_FAULTS: usize = 1_000;
 /// A file of another kind; or else every field that is missing or unknown; or else the first value of a wrong type.
 pub fn read(path: &Path) -> Result<Plan, InputError> {
     let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-    let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+    let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
     parse(&bytes).map_err(in_file)
 }
 

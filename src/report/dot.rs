@@ -3,6 +3,7 @@
 use super::format::shorten;
 use super::palette::Colors;
 use super::picture::Picture;
+use crate::fault::is_obeyed;
 use crate::instance::Instance;
 use crate::network::Layer;
 use crate::plan::Plan;
@@ -77,7 +78,10 @@ fn quote(text: &str) -> String {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
-            '\r' | '\0' => {}
+            c if is_obeyed(c) => c.escape_default().for_each(|c| match c {
+                '\\' => out.push_str("\\\\"),
+                c => out.push(c),
+            }),
             // HTML entities are read even in quoted strings.
             '&' => out.push_str("&amp;"),
             _ => out.push(c),

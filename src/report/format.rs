@@ -2,6 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::fault::{is_obeyed, visible};
+
 /// Times of one report, all with the same digits after the point, so that columns can be compared at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digits(usize);
@@ -127,8 +129,9 @@ fn take(characters: impl Iterator<Item = char>, room: usize) -> String {
 }
 
 /// Words in lines of at most `columns` columns, later lines indented; a word longer than a line stands alone. A number
-/// and its unit stay together.
+/// and its unit stay together, and no name of an input drives a terminal: see [`visible`].
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
+    let text = visible(text);
     let mut out = String::new();
     let mut used = 0;
     let mut words = text.split(' ').peekable();
@@ -160,7 +163,8 @@ fn is_unit(word: &str) -> bool {
     BYTE_UNITS.contains(&bare) || ["ms", "s", "%"].contains(&bare)
 }
 
-/// Text for XML: element content and attribute values alike. Characters that XML 1.0 has no way to write become U+FFFD.
+/// Text for XML: element content and attribute values alike. Characters that XML 1.0 has no way to write become U+FFFD, and what
+/// would be obeyed is written out, as by [`visible`].
 pub(crate) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -174,7 +178,8 @@ pub(crate) fn escape_xml(text: &str) -> String {
             '\n' => out.push_str("&#10;"),
             '\t' => out.push_str("&#9;"),
             '\r' => out.push_str("&#13;"),
-            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_obeyed(c) => out.extend(c.escape_default()),
             _ => out.push(c),
         }
     }

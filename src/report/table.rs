@@ -3,6 +3,7 @@
 use anstyle::Style as Ink;
 
 use super::format::width;
+use crate::fault::visible;
 
 /// Blanks between columns.
 pub(crate) const GAP: usize = 2;
@@ -29,17 +30,17 @@ impl Column {
     /// A column of words.
     pub(crate) fn words(heading: impl Into<String>, cells: Vec<String>) -> Self {
         Self {
-            heading: heading.into(),
+            heading: visible(&heading.into()).into_owned(),
             unit: "",
             align: Align::Left,
-            cells,
+            cells: cells.iter().map(|cell| visible(cell).into_owned()).collect(),
         }
     }
 
     /// A column of numbers, with their unit where all share one.
     pub(crate) fn numbers(heading: impl Into<String>, unit: &'static str, cells: Vec<String>) -> Self {
         Self {
-            heading: heading.into(),
+            heading: visible(&heading.into()).into_owned(),
             unit,
             align: Align::Right,
             cells,
@@ -82,7 +83,7 @@ pub(crate) fn draw(
     for row in 0..rows {
         out += &paint(ink(row), &line(columns, |column| &column.cells[row]));
         if let Some(text) = below(row) {
-            out += &paint(Ink::new(), &text);
+            out += &paint(Ink::new(), &visible(&text));
         }
     }
     out

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Operation, Order, Phase};
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::source::Source;
 use crate::source::text::fault_at;
 
@@ -59,7 +60,7 @@ impl Order {
 /// A file that cannot be read, and those of [`Order::from_torch_csv`].
 pub fn read_order(path: &Path) -> Result<Order, InputError> {
     let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-    let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+    let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
     let source = Source { path, bytes: &bytes };
     source.text().and_then(Order::from_torch_csv).map_err(in_file)
 }

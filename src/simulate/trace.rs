@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::fault::{Fault, FaultKind, InputError, closest};
+use crate::intake;
 use crate::plan::Plan;
 use crate::source::{Source, table};
 use crate::units::ms_to_ns;
@@ -39,7 +40,7 @@ impl Trace {
     /// negative multiplier, or a device whose times do not increase.
     pub fn read(path: &Path, plan: &Plan) -> Result<Self, InputError> {
         let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-        let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+        let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
         let source = Source { path, bytes: &bytes };
         source
             .text()

@@ -21,17 +21,21 @@ pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>
         // A file that was cut short is told so, whatever its first fields are.
         Err(error) => serde_json::from_str::<IgnoredAny>(text).err().unwrap_or(error),
     };
-    // serde_json repeats the position at the end of its message.
-    let message = error.to_string();
-    let message = message
-        .rsplit_once(" at line ")
-        .map_or(message.as_str(), |(message, _)| message);
     let last = byte_of(text, error.line(), error.column());
     Err(vec![fault_at(
         text,
         token_ending_at(text, last),
-        parser_fault(message),
+        json_fault(&error),
     )])
+}
+
+/// What serde_json says, without the position that it repeats at the end of its message.
+pub(crate) fn json_fault(error: &serde_json::Error) -> FaultKind {
+    let message = error.to_string();
+    let message = message
+        .rsplit_once(" at line ")
+        .map_or(message.as_str(), |(message, _)| message);
+    parser_fault(message)
 }
 
 /// Reads TOML; a fault carries line and column.
@@ -194,6 +198,10 @@ fn syntax(what: &str, expected: &str) -> FaultKind {
         ("recursion limit exceeded" | "recursion limit", _) => (
             "values nested too deeply".into(),
             "a flat file: tables and lists a few levels deep".into(),
+        ),
+        (what, _) if what.contains("surrogate") => (
+            "half of a surrogate pair".into(),
+            "text of whole characters".into(),
         ),
         ("number out of range", _) => (
             "a number beyond the range of doubles".into(),

@@ -11,6 +11,7 @@ use super::spec::Study;
 use super::store::{Rows, Store};
 use super::task::json;
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::sealed::{opened, sealed};
 
 /// Rows of a study, a folder or a file, in the order of the study or the file; those of a folder by problem and method.
@@ -39,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<Rows, InputError> {
         let study = Study::read(path)?;
         return Ok(Store::new(study.results_folder()).rows_of(&study.tasks));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let text = intake::read_large_text(path).map_err(|error| unreadable(&error))?;
     let lines: Vec<(usize, &str)> = (1..)
         .zip(text.lines())
         .filter(|(_, line)| !line.trim().is_empty())

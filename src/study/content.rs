@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fault::{Fault, InputError};
 use crate::import::CLUSTER_PRESETS;
+use crate::intake;
 use crate::source::{Source, from_structured};
 
 /// SHA-256 of several texts in hexadecimal; each is preceded by its length, so that no two lists share a hash.
@@ -54,7 +55,7 @@ pub(crate) fn of_cluster(name: &str, path: &Path) -> Result<String, InputError> 
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InputError> {
-    std::fs::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))
+    intake::read(path).map_err(|error| InputError::in_file(path, [Fault::unreadable(path, &error)]))
 }
 
 /// The part of a native instance that names another file.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::row::{Row, RowStatus};
 use super::task::{Task, json};
+use crate::import;
 use crate::program;
 
 /// How workers are started.
@@ -19,6 +20,8 @@ pub(crate) struct Launch {
     pub base: PathBuf,
     /// The folder of results.
     pub results: PathBuf,
+    /// Whether instances may name files outside of their folders.
+    trusts: bool,
 }
 
 impl Launch {
@@ -27,6 +30,7 @@ impl Launch {
         Self {
             base: base.to_owned(),
             results: results.to_owned(),
+            trusts: import::is_trusting(),
         }
     }
 }
@@ -70,6 +74,7 @@ impl Worker {
             .arg(&launch.base)
             .arg("--results")
             .arg(&launch.results)
+            .args(launch.trusts.then_some("--outside-files"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -11,6 +11,7 @@ use super::size::MOST_TASKS;
 use super::task::Task;
 use super::values::Axes;
 use crate::fault::{Fault, FaultKind, InputError};
+use crate::intake;
 use crate::options::PipelineOptions;
 use crate::source::text::from_toml;
 
@@ -145,7 +146,7 @@ impl Study {
     /// Those of [`Self::read`].
     pub(crate) fn read_up_to(path: &Path, most_tasks: u64) -> Result<Self, InputError> {
         let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
-        let bytes = std::fs::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
+        let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let kind = FaultKind::Syntax {
                 found: "bytes that are not UTF-8".into(),

@@ -11,14 +11,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::collect;
 use super::content::digest;
 use super::row::Row;
 use super::task::{Task, json};
+use crate::intake;
 use crate::plan::PlanStage;
 use crate::sealed::sealed;
+use crate::whole;
 
 /// A folder of results.
 #[derive(Clone, Debug)]
@@ -34,9 +35,6 @@ pub(crate) struct Rows {
     /// Files that are torn, altered or missing.
     pub damage: Vec<String>,
 }
-
-/// Names of files that are being written, unique in this process.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Store {
     /// The store in a folder, which need not exist yet.
@@ -76,7 +74,7 @@ impl Store {
 
     /// The file of a plan, if it is what its name says.
     fn plan_text(&self, name: &str) -> Option<String> {
-        let text = std::fs::read_to_string(self.path("plans", name)).ok()?;
+        let text = intake::read_large_text(&self.path("plans", name)).ok()?;
         (plan_name(&text) == name).then_some(text)
     }
 
@@ -92,7 +90,7 @@ impl Store {
     /// What is wrong with it.
     fn read(&self, path: &Path) -> Result<Option<Row>, String> {
         let wrong = |what: String| format!("`{}`: {what}", path.display());
-        match std::fs::read(path) {
+        match intake::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(wrong(error.to_string())),
             Ok(bytes) => {
@@ -117,7 +115,8 @@ impl Store {
         let mut files = Vec::new();
         for folder in entries(&self.folder.join("rows"))? {
             let shelf = entries(&folder)?.into_iter();
-            files.extend(shelf.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
+            let is_json = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "json");
+            files.extend(shelf.filter(|file| is_json(file) && !whole::is_part(file)));
         }
         files.sort();
         Ok(self.whole(files.into_iter()))
@@ -166,6 +165,23 @@ impl Store {
         Some(format!("`{}`: {what}", path.display()))
     }
 
+    /// Tries whether results can be kept, and removes what killed runs have left half written.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        std::fs::create_dir_all(&self.folder)?;
+        whole::try_place(&self.folder.join("row.json"))?;
+        for kind in ["rows", "plans"] {
+            for shelf in entries(&self.folder.join(kind))? {
+                // What cannot be removed is in nobody's way.
+                let _ = whole::sweep_folder(&shelf);
+            }
+        }
+        Ok(())
+    }
+
     fn row_path(&self, id: &str) -> PathBuf {
         self.path("rows", id)
     }
@@ -176,17 +192,14 @@ impl Store {
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let beside = path.with_extension(format!("{}-{number}.part", std::process::id()));
-        if let Err(error) = std::fs::write(&beside, text) {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
-            }
+        match whole::write_soon(path, text) {
             // The first of its shelf.
-            std::fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
-            std::fs::write(&beside, text)?;
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+                whole::write_soon(path, text)
+            }
+            written => written,
         }
-        std::fs::rename(&beside, path)
     }
 }
 

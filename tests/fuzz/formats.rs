@@ -36,6 +36,8 @@ const NET: &str = include_str!("seeds/net.json");
 const CHAIN: &str = include_str!("seeds/chain.json");
 const PLAIN: &str = include_str!("seeds/plain.json");
 const CLUSTER: &str = include_str!("seeds/cluster.toml");
+const CHUNKS: &str = include_str!("seeds/chunks.json");
+const MODES: &str = include_str!("seeds/modes.json");
 const PLAN: &str = include_str!("seeds/plan.json");
 const SEPARATE: &str = include_str!("seeds/plan-separate.json");
 
@@ -73,6 +75,23 @@ const SOLVE: &[&[&str]] = &[
         "assign",
         "--quiet",
     ],
+];
+
+/// Methods that choose degrees and recomputation, and what costs a choice.
+const MODAL: &[&[&str]] = &[
+    &["solve", "net.json", "--method", "uniform", "--quiet"],
+    &["import", "net.json", "--quiet"],
+    &[
+        "solve",
+        "net.json",
+        "--method",
+        "recompute-block",
+        "--quiet",
+        "--format",
+        "json",
+    ],
+    &["solve", "net.json", "--method", "recompute-none", "--quiet"],
+    &["solve", "net.json", "--method", "recompute-all", "--quiet"],
 ];
 
 const SOLVE_TOML: &[&[&str]] = &[
@@ -187,6 +206,124 @@ pub const FORMATS: &[Format] = &[
         ],
         syntax: Syntax::Json,
         seeds: &[PLAN, SEPARATE],
+    },
+    Format {
+        name: "stages",
+        file: "stages.csv",
+        companions: &[("net.json", PLAIN), ("chunks.json", CHUNKS)],
+        commands: &[
+            &["check", "--evaluate", "chunks.json", "stages.csv", "--quiet"],
+            &["check", "--evaluate", "net.json", "stages.csv", "--quiet"],
+            &[
+                "check",
+                "--evaluate",
+                "net.json",
+                "stages.csv",
+                "--cuts",
+                "separate",
+                "--quiet",
+            ],
+        ],
+        syntax: Syntax::Text,
+        seeds: &[
+            include_str!("seeds/stages.csv"),
+            include_str!("seeds/stages-split.csv"),
+        ],
+    },
+    Format {
+        name: "stages-json",
+        file: "stages.json",
+        companions: &[("chunks.json", CHUNKS), ("modes.json", MODES)],
+        commands: &[
+            &["check", "--evaluate", "chunks.json", "stages.json", "--quiet"],
+            &["check", "--evaluate", "modes.json", "stages.json", "--quiet"],
+        ],
+        syntax: Syntax::Json,
+        seeds: &[
+            include_str!("seeds/stages.json"),
+            include_str!("seeds/stages-modes.json"),
+        ],
+    },
+    Format {
+        name: "order",
+        file: "order.csv",
+        companions: &[("plan.json", PLAN), ("net.json", PLAIN)],
+        commands: &[
+            &["schedule", "plan.json", "--devices", "2", "--order", "order.csv"],
+            &[
+                "schedule",
+                "plan.json",
+                "--devices",
+                "1",
+                "--order",
+                "order.csv",
+                "--placement",
+                "v",
+            ],
+            &[
+                "export",
+                "net.json",
+                "plan.json",
+                "--to",
+                "torch",
+                "--order",
+                "order.csv",
+                "--quiet",
+            ],
+        ],
+        syntax: Syntax::Text,
+        seeds: &[
+            include_str!("seeds/order.csv"),
+            include_str!("seeds/order-v.csv"),
+            include_str!("seeds/order-split.csv"),
+        ],
+    },
+    Format {
+        name: "chunks",
+        file: "net.json",
+        commands: &[
+            &["solve", "net.json", "--method", "chunk-even", "--quiet"],
+            &["import", "net.json", "--quiet"],
+            &["solve", "net.json", "--method", "chunk-exchange", "--quiet"],
+        ],
+        syntax: Syntax::Json,
+        seeds: &[CHUNKS],
+        ..ALONE
+    },
+    Format {
+        name: "modes",
+        file: "net.json",
+        commands: MODAL,
+        syntax: Syntax::Json,
+        seeds: &[MODES],
+        ..ALONE
+    },
+    Format {
+        name: "modes-cluster",
+        file: "cluster.toml",
+        companions: &[("net.json", MODES)],
+        commands: &[
+            &[
+                "solve",
+                "net.json",
+                "--cluster",
+                "cluster.toml",
+                "--method",
+                "uniform",
+                "--quiet",
+            ],
+            &[
+                "solve",
+                "net.json",
+                "--cluster",
+                "cluster.toml",
+                "--method",
+                "recompute-all",
+                "--quiet",
+            ],
+        ],
+        syntax: Syntax::Toml,
+        seeds: &[include_str!("seeds/modes-cluster.toml")],
     },
     Format {
         name: "simulation-trace",

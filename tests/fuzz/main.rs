@@ -7,6 +7,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `FUZZ_SECONDS` | seconds a format |
+//! | `FUZZ_INPUTS` | inputs a format, however long they take |
 //! | `FUZZ_FORMATS` | formats, separated by commas; all by default |
 //! | `FUZZ_FROM` | number of the first input; input `n` of a format is the same on every machine |
 //!
@@ -159,8 +160,12 @@ fn memory() -> &'static str {
 fn mutated_inputs_of_every_format_do_no_harm() {
     let set = |name: &str| std::env::var(name).ok();
     let seconds = set("FUZZ_SECONDS").map(|text| text.parse::<f64>().expect("seconds"));
-    let most = if seconds.is_some() { u64::MAX } else { FEW };
-    let seconds = seconds.unwrap_or(3.0);
+    let inputs = set("FUZZ_INPUTS").map(|text| text.parse::<u64>().expect("a number"));
+    let (most, seconds) = match (inputs, seconds) {
+        (Some(inputs), _) => (inputs, f64::MAX),
+        (None, Some(seconds)) => (u64::MAX, seconds),
+        (None, None) => (FEW, 3.0),
+    };
     let from: u64 = set("FUZZ_FROM").map_or(0, |text| text.parse().expect("a number"));
     let wanted = set("FUZZ_FORMATS");
     let is_wanted = |format: &&Format| {

@@ -29,9 +29,13 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Let instances name files outside of their folders, as network or as external data of a model
+    #[arg(long, global = true)]
+    pub outside_files: bool,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 plan found or check passed; 1 check failed or internal error; 2 bad usage or \
+const EXIT_CODES: &str = "Exit codes: 0 plan found or check passed; 1 check failed, result not written, or internal error; 2 bad usage or \
 input; 3 proved infeasible; 4 stopped by a limit without a plan";
 
 /// The commands.

@@ -76,6 +76,7 @@ fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
 }
 
 fn report(args: &ReportArgs) -> Result<Ending, CliError> {
+    args.output.as_deref().map(output::check_folder).transpose()?;
     let read = collect::read(&args.input)?;
     note_damage(&read.damage, LEFT_OUT);
     let rows = read.rows;
@@ -147,8 +148,8 @@ pub(crate) fn source_of<'a>(study: &'a Study, results: &Path) -> report::Source<
 
 /// Writes the page, the text and the tables of a report.
 pub(crate) fn report_into(folder: &Path, summary: &Summary, source: &report::Source) -> Result<(), CliError> {
-    std::fs::create_dir_all(folder).map_err(|error| CliError::write(folder, error))?;
-    let write = |name: &str, text: &str| output::write(text, Some(&folder.join(name)));
+    output::check_folder(folder)?;
+    let write = |name: &str, text: &str| output::write_file(text, &folder.join(name));
     write("report.txt", &report::text(summary, source))?;
     write("report.html", &html::page(summary, source))?;
     let tables = report::tables(summary, source).map_err(|error| CliError::Usage(error.to_string()))?;

@@ -28,6 +28,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending, CliError> {
         .map(|(_, task)| task.clone())
         .collect();
     let store = Store::new(&results);
+    prepare(&store, &results)?;
     let work = Work::of(&tasks, &store, args.retry_failed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let started = Instant::now();
@@ -81,6 +82,7 @@ pub(super) fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
         return Err(InputError::option("the task", kind).into());
     }
     let store = Store::new(&results);
+    prepare(&store, &results)?;
     let work = Work::of(&tasks, &store, false);
     driven(&study, &results, &work, 1, &|_| ())?;
     let rows: Vec<_> = ids.iter().filter_map(|id| store.row(id)).collect();
@@ -88,6 +90,14 @@ pub(super) fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
     Ok(match rows.len() == ids.len() {
         true => Ending::Done,
         false => Ending::NothingFound,
+    })
+}
+
+/// Tries whether results can be kept, before they are looked for.
+fn prepare(store: &Store, results: &Path) -> Result<(), CliError> {
+    store.prepare().map_err(|source| CliError::NoPlace {
+        path: results.to_owned(),
+        source,
     })
 }
 

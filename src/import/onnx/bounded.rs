@@ -70,7 +70,7 @@ impl InferenceOp for Bounded {
         self.refuse_unlikely_shapes(&inputs, &outputs)?;
         let inner = &mut self.inner;
         let facts = quiet::catch(|| inner.infer_facts(inputs, outputs, observed))
-            .map_err(|panic| format_err!("tract panicked: {panic}"))??;
+            .map_err(|panic| format_err!("{panic}"))??;
         // All inputs of the graph have numbers for lengths. Anything else, such as the broadcast of 6 and 7, would grow
         // from node to node.
         let lengths = facts.1.iter().flat_map(|fact| fact.shape.dims());

@@ -45,12 +45,12 @@ pub(super) fn node_name(node: &NodeProto, position: usize) -> String {
 /// Checks a model, or returns every fault.
 pub(super) fn check(
     mut model: ModelProto,
-    folder: &Path,
+    path: &Path,
     notes: &mut Vec<String>,
 ) -> Result<Checked, Vec<Fault>> {
     let graph = model.graph.take().unwrap_or_default();
     let mut checker = Checker {
-        folder,
+        path,
         faults: Vec::new(),
         constants: HashMap::new(),
         inputs: HashMap::new(),
@@ -82,7 +82,8 @@ pub(super) fn check(
 
 /// A check under way.
 pub(super) struct Checker<'a> {
-    pub(super) folder: &'a Path,
+    /// The model's file.
+    pub(super) path: &'a Path,
     pub(super) faults: Vec<Fault>,
     pub(super) constants: HashMap<String, TensorSize>,
     pub(super) inputs: HashMap<String, TensorSize>,
@@ -134,7 +135,7 @@ impl Checker<'_> {
 
     /// Checks and registers a constant; true if its values are kept.
     pub(super) fn constant(&mut self, tensor: &mut TensorProto, at: &str) -> bool {
-        let size = match weights::check(tensor, at, self.folder) {
+        let size = match weights::check(tensor, at, self.path) {
             Ok(size) => size,
             Err(fault) => {
                 self.faults.push(fault);

@@ -75,6 +75,12 @@ struct Builder<'a> {
     layers: Vec<LayerSpec>,
     tensors: Vec<TensorSpec>,
     ids: HashSet<String>,
+    /// How often a name was given, and so where to go on looking for one that is free.
+    copies: HashMap<String, usize>,
+    /// The position of the node that makes a tensor.
+    makers: HashMap<&'a str, usize>,
+    /// Tensors whose fault is told.
+    told: HashSet<String>,
     faults: Vec<Fault>,
     folded: usize,
     /// Layers that read each constant.
@@ -113,6 +119,11 @@ impl<'a> Builder<'a> {
             layers: Vec::new(),
             tensors: Vec::new(),
             ids: HashSet::new(),
+            copies: HashMap::new(),
+            makers: (checked.nodes().iter().enumerate())
+                .flat_map(|(at, node)| node.output.iter().map(move |name| (name.as_str(), at)))
+                .collect(),
+            told: HashSet::new(),
             faults: Vec::new(),
             folded: 0,
             readers: BTreeMap::new(),
@@ -217,15 +228,12 @@ impl<'a> Builder<'a> {
 
     /// A fault for a folded node whose output has no shape.
     fn constant_without_shape(&mut self, name: &str) {
-        let nodes = self.checked.nodes().iter().enumerate();
-        let maker = nodes
-            .filter(|(_, node)| self.is_constant(node))
-            .find(|(_, n)| n.output.iter().any(|o| o == name));
-        if let Some((position, node)) = maker {
-            let fault = unknown_shape(node, position, name, self.inferred.reasons.get(&position));
-            if !self.faults.contains(&fault) {
-                self.faults.push(fault);
-            }
+        let maker = self.makers.get(name).map(|&at| (at, &self.checked.nodes()[at]));
+        if let Some((position, node)) = maker.filter(|(_, node)| self.is_constant(node))
+            && self.told.insert(name.to_owned())
+        {
+            let reason = self.inferred.reasons.get(&position);
+            self.faults.push(unknown_shape(node, position, name, reason));
         }
     }
 
@@ -288,10 +296,10 @@ impl<'a> Builder<'a> {
 
     fn unique(&mut self, name: String) -> String {
         let mut id = name.clone();
-        let mut copy = 2;
+        let copy = self.copies.entry(name.clone()).or_insert(1);
         while !self.ids.insert(id.clone()) {
+            *copy += 1;
             id = format!("{name}#{copy}");
-            copy += 1;
         }
         id
     }

@@ -21,8 +21,6 @@ mod size;
 mod weights;
 mod work;
 
-use std::path::Path;
-
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::Framework;
 
@@ -34,9 +32,8 @@ use crate::spec::{InstanceSpec, NetworkSpec};
 pub(crate) fn read(source: &Source) -> Imported {
     let model = decode(source.bytes)?;
     let precision = model.graph.as_ref().and_then(precision::of);
-    let folder = source.path.parent().unwrap_or(Path::new(""));
     let mut notes = Vec::new();
-    let checked = check::check(model, folder, &mut notes)?;
+    let checked = check::check(model, source.path, &mut notes)?;
     let inferred = isolated::infer(&checked)?;
     let network = layers::network(&checked, &inferred, &mut notes)?;
     notes.push(

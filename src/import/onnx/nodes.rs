@@ -73,7 +73,7 @@ impl Checker<'_> {
             }
             for tensor in attribute.tensors.iter_mut().chain(&mut attribute.t) {
                 // A `Constant` is registered under the name of its output, elsewhere.
-                if let (false, Err(fault)) = (constant, weights::check(tensor, &at, self.folder)) {
+                if let (false, Err(fault)) = (constant, weights::check(tensor, &at, self.path)) {
                     self.faults.push(fault);
                 }
             }

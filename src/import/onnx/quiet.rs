@@ -8,6 +8,14 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
+/// What the message of a panic begins with.
+const PANICKED: &str = "tract panicked: ";
+
+/// Whether a reason is that tract panicked, rather than one that it gives.
+pub(super) fn is_panic(reason: &str) -> bool {
+    reason.contains(PANICKED)
+}
+
 static HOOK: Once = Once::new();
 
 /// Runs `work`; a panic becomes an error with its message, and nothing is printed.
@@ -29,6 +37,6 @@ pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-        message.unwrap_or("a panic without a message").to_owned()
+        format!("{PANICKED}{}", message.unwrap_or("without a message"))
     })
 }

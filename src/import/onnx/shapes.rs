@@ -186,11 +186,41 @@ pub(super) fn unknown_shape(
 ) -> Fault {
     // tract's messages can hold whole graphs.
     let reason: String = reason.map_or("", String::as_str).chars().take(200).collect();
-    Fault::new(
-        format!("node `{}` ({})", node_name(node, position), node.op_type),
-        FaultKind::Unsupported {
-            found: format!("output `{tensor}`, whose shape cannot be inferred ({reason})"),
-            expected: "a static shape; `onnx.shape_inference` can add it to the model as `value_info`".into(),
-        },
-    )
+    let at = format!("node `{}` ({})", node_name(node, position), node.op_type);
+    if quiet::is_panic(&reason) {
+        return Fault::new(at, broken(node, &reason));
+    }
+    let kind = FaultKind::Unsupported {
+        found: format!("output `{tensor}`, whose shape cannot be inferred ({reason})"),
+        expected: "a static shape; `onnx.shape_inference` can add it to the model as `value_info`".into(),
+    };
+    Fault::new(at, kind)
+}
+
+/// What is wrong with a node that tract panics over: it takes for granted what ONNX asks of the operator, the number of inputs first.
+fn broken(node: &NodeProto, reason: &str) -> FaultKind {
+    let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
+    let found = match (inputs, node.input.len()) {
+        (0, _) => "no input".into(),
+        (given, all) if given < all => format!("{given} inputs, and {} that are left out", all - given),
+        (given, _) => format!("{given} inputs"),
+    };
+    let attributes = match node.attribute.len() {
+        0 => "no attributes".into(),
+        _ => {
+            let names = node
+                .attribute
+                .iter()
+                .map(|attribute| format!("`{}`", attribute.name));
+            format!("the attributes {}", names.collect::<Vec<_>>().join(", "))
+        }
+    };
+    FaultKind::Conflict {
+        found: format!("{found} and {attributes}, which nothing can be inferred from ({reason})"),
+        expected: format!(
+            "the inputs and attributes that ONNX asks for with `{}`",
+            node.op_type
+        ),
+        remedy: "correct the node; `onnx.checker.check_model` says what is wrong with it".into(),
+    }
 }

@@ -1,7 +1,5 @@
 //! Constants of the file: what they claim against what is there.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 use tract_onnx::pb::TensorProto;
@@ -9,6 +7,8 @@ use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 
 use super::size::{TensorSize, element, for_tract};
 use crate::fault::{Fault, FaultKind};
+use crate::import::reach;
+use crate::intake;
 use crate::units::LARGEST_EXACT;
 
 /// Constants of at most this many elements keep their values, since shapes may depend on them (a target shape, the axes
@@ -17,7 +17,7 @@ pub(super) const VALUES_KEPT: f64 = 1024.0;
 
 /// Checks a constant and returns its size. Afterwards its data are inside the message where they are few, and gone
 /// otherwise, so that nobody can be led to allocate what the dimensions claim.
-pub(super) fn check(tensor: &mut TensorProto, at: &str, folder: &Path) -> Result<TensorSize, Fault> {
+pub(super) fn check(tensor: &mut TensorProto, at: &str, model: &Path) -> Result<TensorSize, Fault> {
     let Some((element_bytes, floating)) = element(tensor.data_type) else {
         return Err(unsupported_type(at, tensor.data_type));
     };
@@ -47,7 +47,7 @@ pub(super) fn check(tensor: &mut TensorProto, at: &str, folder: &Path) -> Result
     let few = size.elements() <= VALUES_KEPT;
     let external = tensor.data_location == Some(DataLocation::External as i32) && tensor.raw_data.is_empty();
     if external {
-        read_external(tensor, &size, at, folder, few)?;
+        read_external(tensor, &size, at, model, few)?;
     } else if present(tensor, element_bytes) != size.elements() {
         return Err(Fault::new(
             at,
@@ -109,12 +109,12 @@ fn read_external(
     tensor: &mut TensorProto,
     size: &TensorSize,
     at: &str,
-    folder: &Path,
+    model: &Path,
     few: bool,
 ) -> Result<(), Fault> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
     let location = entry("location").map_or("", |entry| entry.value.as_str());
-    let path = beside(folder, location).ok_or_else(|| {
+    let path = beside(model, location).ok_or_else(|| {
         Fault::new(
             at,
             FaultKind::Contradiction {
@@ -123,6 +123,7 @@ fn read_external(
             },
         )
     })?;
+    reach::refuse_outside(model, location, &path).map_err(|kind| Fault::new(at, kind))?;
     let offset = match entry("offset") {
         None => 0,
         Some(entry) => entry.value.parse::<u64>().map_err(|_| {
@@ -145,30 +146,23 @@ fn read_external(
             },
         )
     };
-    let length = std::fs::metadata(&path)
-        .map_err(|error| missing(format!("external data ({error})")))?
-        .len();
+    let unread = |error: std::io::Error| missing(format!("external data ({error})"));
+    let length = intake::length(&path).map_err(unread)?;
     if (length.saturating_sub(offset) as f64) < size.bytes() {
         return Err(missing(format!("external data beyond byte {length}")));
     }
     if few {
-        let mut data = vec![0; size.bytes() as usize];
-        File::open(&path)
-            .and_then(|mut file| {
-                file.seek(SeekFrom::Start(offset))?;
-                file.read_exact(&mut data)
-            })
-            .map_err(|error| missing(format!("external data ({error})")))?;
-        tensor.raw_data = data;
+        let part = intake::read_part(&path, (offset, size.bytes() as usize)).map_err(unread)?;
+        tensor.raw_data = part.ok_or_else(|| missing("external data any more".into()))?;
         tensor.external_data.clear();
         tensor.data_location = None;
     }
     Ok(())
 }
 
-/// A path below `folder`; `None` for one that leads out of it.
-fn beside(folder: &Path, location: &str) -> Option<PathBuf> {
+/// A path below the folder of a model; `None` for one that leads out of it in so many words.
+fn beside(model: &Path, location: &str) -> Option<PathBuf> {
     let path = Path::new(location);
     let inside = |part: Component| matches!(part, Component::Normal(_) | Component::CurDir);
-    (!location.is_empty() && path.components().all(inside)).then(|| folder.join(path))
+    (!location.is_empty() && path.components().all(inside)).then(|| model.with_file_name(path))
 }

@@ -31,6 +31,7 @@ use super::task::{Outside, Task, json};
 use crate::evaluate::evaluate;
 use crate::fault::{Fault, FaultKind};
 use crate::instance::Instance;
+use crate::intake;
 use crate::methods;
 use crate::options::PipelineOptions;
 use crate::plan::{Plan, StoppedBy, bare};
@@ -118,7 +119,7 @@ fn content(
     for word in command {
         let path = base.join(word);
         if path.is_file() {
-            match std::fs::read(&path) {
+            match intake::read_large(&path) {
                 Ok(bytes) => hashes.push(of_bytes(&bytes)),
                 Err(error) => faults.push(Fault::unreadable(&path, &error)),
             }

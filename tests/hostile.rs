@@ -78,7 +78,7 @@ fn a_file_without_an_end_is_refused_wherever_one_is_read() {
     let folder = solved();
     folder.write(
         "scenario.toml",
-        "instance = \"net.toml\"\nslots = 2\ntrace = \"/dev/zero\"\n",
+        "instance = \"net.toml\"\nreading = \"pipeline-of-groups\"\nslots = 2\ntrace = \"/dev/zero\"\n",
     );
     symlink("/dev/zero", folder.path("link.toml")).unwrap();
     symlink("/dev/zero", folder.path("link.onnx")).unwrap();
@@ -263,6 +263,37 @@ fn faults_of_a_file_that_another_names_do_not_quote_it() {
     }
 }
 
+/// What Python's `json` writes of numbers of any length and of half a surrogate pair, and what it nests.
+#[test]
+fn documents_that_json_can_write_and_nobody_can_read_are_inputs() {
+    use stagecut::embedded::{Cluster, Network, options, toml_of};
+    let digits = "9".repeat(400);
+    let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+    let net = Network::parse(
+        r#"{"network": {"layers": [{"id": "a", "forward_ms": 1}]}}"#,
+        "net",
+    )
+    .unwrap();
+    for value in [digits.as_str(), "\"\\ud800\"", &deep] {
+        let failures = [
+            Network::parse(
+                &format!(r#"{{"network": {{"layers": [{{"id": {value}}}]}}}}"#),
+                "net",
+            )
+            .err(),
+            net.on(Cluster::Document(&format!(r#"{{"device_kinds": {value}}}"#)))
+                .err(),
+            options(&format!(r#"{{"stages": {value}}}"#)).err(),
+            toml_of(&format!(r#"{{"name": {value}}}"#)).err(),
+        ];
+        for failure in failures {
+            let failure = failure.expect("a failure");
+            let kind = serde_json::to_value(failure.kind).unwrap();
+            assert_eq!(kind, "input", "{value}: {}", failure.message);
+        }
+    }
+}
+
 /// Characters that a terminal or a page obeys.
 fn obeyed(text: &str) -> Option<char> {
     text.chars().find(|&c| {
@@ -364,16 +395,20 @@ fn names_drive_no_terminal() {
         &["solve", "net.json", "--device-kinds", "x\u{1b}[31m"],
         &["solve", "x\u{1b}[31m.json"],
     ];
+    let mut wrong = String::new();
     for command in commands {
         let run = folder.run(command);
         for (stream, text) in [("stdout", &run.stdout), ("stderr", &run.stderr)] {
-            assert_eq!(obeyed(text), None, "{command:?} on {stream}: {text:?}");
+            if let Some(c) = obeyed(text) {
+                wrong += &format!("{command:?} on {stream}: {c:?} in {text:?}\n");
+            }
         }
         assert!(
             run.stdout.len() + run.stderr.len() > 20,
             "{command:?} says nothing"
         );
     }
+    assert_eq!(wrong, "");
     let report = folder.succeed(&solve);
     assert!(report.contains("\\u{1b}[31m"), "{report}");
 }

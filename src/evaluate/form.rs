@@ -94,16 +94,20 @@ impl Form<'_> {
 
     /// Refuses a list that is longer than any plan: costing it would take memory for every one of its stages.
     fn refuse_too_many(&self, found: usize) -> Result<(), Vec<Fault>> {
-        let (layers, chunks) = (self.names.len(), self.settings.chunks());
-        let most = chunks.max(2 * layers);
+        /// Chunks that may be empty without a word: there may be many devices for few layers.
+        const MOST_EMPTY: usize = 4_096;
+        let layers = self.names.len();
+        let chunks = match self.settings.has_virtual_stages() {
+            true => self.settings.chunks().min(MOST_EMPTY),
+            false => 0,
+        };
+        let most = chunks.max(2 * layers * self.settings.virtual_stages.max(1));
         if found <= most {
             return Ok(());
         }
         let kind = FaultKind::Conflict {
             found: format!("{found} stages"),
-            expected: format!(
-                "at most {most}: {layers} layers with two passes each, in up to {chunks} chunks"
-            ),
+            expected: format!("at most {most} for {layers} layers with two passes each"),
             remedy: "number the stages along the pipeline: 1, 2, 3".into(),
         };
         Err(vec![Fault::new("stages", kind)])

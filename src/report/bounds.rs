@@ -1,6 +1,7 @@
 //! Lower bounds alone.
 
 use super::format::Digits;
+use crate::fault::visible;
 use crate::plan::Plan;
 
 /// The bounds of a problem, the best last, in ms.
@@ -16,7 +17,7 @@ pub(crate) fn bounds(plan: &Plan) -> String {
     rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(b.0)));
     let mut out = format!(
         "No plan of `{}` is better than {} ms\n\n",
-        plan.instance,
+        visible(&plan.instance),
         digits.ms(best)
     );
     let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -14,6 +14,7 @@ use super::store::Store;
 use super::summary::Summary;
 use super::table::{Cell, Table, Unit};
 use super::tables::{families, methods, significance, tables as all_tables, wins};
+use crate::fault::visible;
 use crate::report::format::{self, percent, wrap};
 use crate::report::table::{Column, draw};
 
@@ -124,7 +125,7 @@ pub(crate) fn finding(summary: &Summary) -> Option<String> {
 
 /// The report for a terminal: methods, gaps by stages, the worst cases.
 pub(crate) fn text(summary: &Summary, source: &Source) -> String {
-    let mut out = format!("{}\n\n", source.title());
+    let mut out = format!("{}\n\n", visible(source.title()));
     for line in headline(summary) {
         out += &format!("{}\n", wrap(&line, WIDTH, 0));
     }

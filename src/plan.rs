@@ -326,7 +326,31 @@ pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
     bound_ns >= objective_ns
 }
 
+impl PlanStage {
+    /// Its replicas, which take turns: each runs every so-manieth micro-batch on devices of its own. At least one.
+    pub fn replicas(&self) -> usize {
+        self.mode.as_ref().map_or(1, |mode| mode.replicas.max(1))
+    }
+
+    /// The devices of a replica, by its position; all of the stage's where they cannot be shared out evenly.
+    pub fn replica_devices(&self, replica: usize) -> &[String] {
+        let replicas = self.replicas();
+        match self.devices.len() / replicas {
+            each if each * replicas == self.devices.len() && each > 0 => {
+                self.devices.chunks(each).nth(replica).unwrap_or(&self.devices)
+            }
+            _ => &self.devices,
+        }
+    }
+}
+
 impl Plan {
+    /// Its stages, each as many times as it has replicas.
+    pub fn workers(&self) -> usize {
+        let replicas = self.stages.iter().map(PlanStage::replicas);
+        replicas.fold(0, usize::saturating_add)
+    }
+
     /// Chunks of every device where they are several; `None` where each stage is a device's own.
     pub fn virtual_stages(&self) -> Option<usize> {
         self.problem.virtual_stages.filter(|&chunks| chunks > 1)

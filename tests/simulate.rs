@@ -297,12 +297,12 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
     assert!(cases > 150, "{cases}");
 }
 
-/// Plans of stages that choose tensor degree and replicas, on links of one level and two: replicas that take turns are one worker that is
-/// as many times as fast, and what they exchange once an iteration is borne by each micro-batch.
+/// Plans of stages that choose tensor degree and replicas, on links of one level and two: replicas take turns, and what they exchange once
+/// an iteration is borne by each micro-batch. Their orders can be slower than the plan's period, never faster.
 #[test]
 fn stages_with_modes_keep_the_period_of_their_plan() {
     let exact = methods::find("exact").expect("exact is registered");
-    let (mut cases, mut replicated, mut moved) = (0, 0, 0);
+    let (mut cases, mut replicated, mut moved, mut slower) = (0, 0, 0, 0);
     for seed in 0..500 {
         let Some((instance, problem)) = problem_of(&random_modal_links(seed)) else {
             continue;
@@ -319,18 +319,21 @@ fn stages_with_modes_keep_the_period_of_their_plan() {
         let simulation = run(&plan, problem.settings.schedule, LONG);
         let period_ms = simulation.period_ms.expect("the run is long enough");
         // Parts of a ns are rounded: six times of a stage.
+        let least_ms = simulation.least_period_ms;
         assert!(
-            simulation.period_is_exact && (period_ms - objective_ms).abs() <= 6e-6,
-            "seed {seed}: {period_ms} simulated, {objective_ms} planned"
+            simulation.period_is_exact && (least_ms - objective_ms).abs() <= 6e-6 && period_ms >= least_ms,
+            "seed {seed}: {period_ms} simulated, {least_ms} busy, {objective_ms} planned"
         );
-        let replicas = |stage: &PlanStage| stage.mode.as_ref().map_or(1, |mode| mode.replicas);
+        let is_replicated = plan.stages.iter().any(|stage| stage.replicas() > 1);
+        assert!(is_replicated || period_ms == least_ms, "seed {seed}: {period_ms}");
         cases += 1;
-        replicated += usize::from(plan.stages.iter().any(|stage| replicas(stage) > 1));
+        replicated += usize::from(is_replicated);
+        slower += usize::from(period_ms > least_ms + 6e-6);
         moved += usize::from(plan.stages.iter().any(|stage| stage.communication_ms > 0.0));
     }
     assert!(
-        cases > 150 && replicated > 50 && moved > 50,
-        "{cases}, {replicated} with replicas, {moved} with transfers"
+        cases > 150 && replicated > 50 && moved > 50 && slower < replicated / 5,
+        "{cases}, {replicated} with replicas, {moved} with transfers, {slower} slower"
     );
 }
 
@@ -363,6 +366,55 @@ fn standard_numbers_in_flight_may_not_hide_a_transfer() {
     };
     assert_eq!(period(InFlight::Hiding), (Some(2.0), 3));
     assert_eq!(period(InFlight::Standard), (Some(3.0), 2));
+}
+
+/// A run of few micro-batches can repeat a difference that longer ones do not keep: two stages of 14 and 16 ms with a transfer of 2 ms
+/// let micro-batches leave every 14 ms at first.
+#[test]
+fn a_period_is_exact_only_if_a_long_run_keeps_it() {
+    let moved = |in_ms, out_ms| Moved { in_ms, out_ms };
+    let mut early = plan(&[(14.0, 0.0), (15.0, 1.0)]);
+    early.problem.communication = Some(Communication::Overlapped);
+    early.stages[0].transfers = Some(Transfers {
+        forward: moved(0.0, 2.0),
+        backward: moved(2.0, 0.0),
+    });
+    early.stages[1].transfers = Some(Transfers {
+        forward: moved(2.0, 0.0),
+        backward: moved(0.0, 2.0),
+    });
+    let few = run(&early, Schedule::OneFOneB, 8);
+    assert_eq!((few.period_ms, few.period_is_exact), (Some(16.0), true));
+
+    let mut exact = 0;
+    for seed in 0..400 {
+        for in_flight in [InFlight::Hiding, InFlight::Standard] {
+            let Some(plan) = period_plan(seed, Schedule::OneFOneB, Communication::Overlapped) else {
+                continue;
+            };
+            let iteration = |micro_batches: u64| {
+                let request = Request {
+                    micro_batches: Some(micro_batches),
+                    in_flight: Some(in_flight),
+                    ..Request::default()
+                };
+                simulate(&plan, &request).expect("the plan can be run")
+            };
+            let few = iteration(ChaCha8Rng::seed_from_u64(seed).random_range(6..=16));
+            let Some(period_ms) = few.period_ms.filter(|_| few.period_is_exact) else {
+                continue;
+            };
+            // As many more micro-batches as many cycles divide.
+            let again = (iteration(2760).iteration_ms - iteration(240).iteration_ms) / 2520.0;
+            assert!(
+                (again - period_ms).abs() <= 1e-8,
+                "seed {seed}, {in_flight:?}: {period_ms}, {again}"
+            );
+            assert!(period_ms >= few.least_period_ms, "seed {seed}");
+            exact += 1;
+        }
+    }
+    assert!(exact > 200, "{exact}");
 }
 
 /// No two events of a resource overlap, and every micro-batch passes the stages in order.

@@ -456,6 +456,7 @@ impl Checker<'_> {
                 forward: forward.times(),
                 backward: backward.times(),
                 weight_ns: 0,
+                replicas: 1,
             });
         let pipeline = Pipeline {
             stages: stages.collect(),

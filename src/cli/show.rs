@@ -51,10 +51,9 @@ fn simulated(plan: &Plan) -> Option<Simulation> {
     /// Passes of a stage that a browser shows at once.
     const MOST_PASSES: u64 = 8_000;
     let stages = plan.stages.len() as u64;
-    let asked = plan.problem.micro_batches;
-    let asked = asked.unwrap_or(simulate::default_micro_batches(plan.stages.len()));
+    let asked = simulate::micro_batches(plan, None);
     // No fewer than fill the pipeline.
-    let most = (MOST_PASSES / (2 * stages.max(1))).max(2 * stages);
+    let most = (MOST_PASSES / (2 * stages.max(1))).max(2 * plan.workers() as u64);
     let request = Request {
         micro_batches: Some(asked.min(most)),
         ..Request::default()

@@ -6,11 +6,11 @@ use crate::pipeline::schedule::InFlight;
 use crate::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::{Assignment, Problem};
 
-/// The time that an iteration of an assignment takes, in ns.
+/// The time that an iteration of so many micro-batches of an assignment takes, in ns, on single devices.
 ///
 /// As many micro-batches are in flight as hide overlapped transfers if all stages have memory for them, and the schedule's own number if
 /// not: what [`mod@crate::simulate`] does with the plan.
-pub(super) fn simulated_ns(problem: &Problem, assignment: &Assignment) -> u64 {
+pub fn iteration_ns(problem: &Problem, assignment: &Assignment, micro_batches: u64) -> u64 {
     let (assignment, used) = without_empty_stages(assignment);
     let settings = &problem.settings;
     let mut costs = stage_costs(problem, &assignment);
@@ -25,6 +25,7 @@ pub(super) fn simulated_ns(problem: &Problem, assignment: &Assignment) -> u64 {
         forward: times(cost.forward),
         backward: times(cost.backward),
         weight_ns: 0,
+        replicas: 1,
     };
     let pipeline = Pipeline {
         stages: costs.iter().map(stage).collect(),
@@ -33,16 +34,19 @@ pub(super) fn simulated_ns(problem: &Problem, assignment: &Assignment) -> u64 {
         has_links: settings.communication.has_links(),
     };
     let in_flight = match settings.communication {
-        Communication::Overlapped => in_flight(problem, &assignment, &pipeline),
+        Communication::Overlapped => in_flight(problem, &assignment, &pipeline, micro_batches),
         Communication::Blocking | Communication::Ignored => InFlight::Hiding,
     };
-    // Where an iteration is the objective, its micro-batches were asked for.
-    let micro_batches = settings.micro_batches.unwrap_or(1);
     pipeline::iteration_ns(&pipeline, settings.schedule, in_flight, micro_batches)
 }
 
 /// Whether all stages have memory for as many micro-batches as hide their transfers.
-fn in_flight(problem: &Problem, assignment: &Assignment, pipeline: &Pipeline) -> InFlight {
+fn in_flight(
+    problem: &Problem,
+    assignment: &Assignment,
+    pipeline: &Pipeline,
+    micro_batches: u64,
+) -> InFlight {
     let settings = &problem.settings;
     let Some(limit) = settings.memory_limit.filter(|_| settings.mode.trains()) else {
         return InFlight::Hiding;
@@ -52,7 +56,6 @@ fn in_flight(problem: &Problem, assignment: &Assignment, pipeline: &Pipeline) ->
     for (item, &stage) in assignment.iter().enumerate() {
         stash[stage] += problem.items[item].stash_bytes;
     }
-    let micro_batches = settings.micro_batches.unwrap_or(1);
     let hiding = pipeline::hiding_in_flight(pipeline, settings.schedule, micro_batches);
     let held = stage_memory_bytes(problem, assignment, used);
     let fits = (0..used).all(|k| {

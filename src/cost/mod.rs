@@ -10,6 +10,7 @@ mod iteration;
 mod modal;
 pub mod virtual_stages;
 
+pub use iteration::iteration_ns;
 pub use modal::{modal_ns, modal_stages};
 
 use crate::objective::Formula;
@@ -246,7 +247,8 @@ pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
         return virtual_stages::period_ns(problem, of, assignment);
     }
     match problem.settings.is_simulated() {
-        true => iteration::simulated_ns(problem, assignment),
+        // Where an iteration is the objective, its micro-batches were asked for.
+        true => iteration_ns(problem, assignment, problem.settings.micro_batches.unwrap_or(1)),
         false => objective_ns(problem, &stage_costs(problem, assignment)),
     }
 }

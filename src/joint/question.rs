@@ -173,6 +173,7 @@ fn pipeline(problem: &Problem, cut: &Assignment, stages: usize) -> Pipeline {
         forward: times(cost.forward, moved.forward),
         backward: times(cost.backward, moved.backward),
         weight_ns: 0,
+        replicas: 1,
     };
     Pipeline {
         stages: both.map(stage).collect(),

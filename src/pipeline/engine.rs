@@ -56,7 +56,7 @@ pub(crate) fn try_run(
         turns: *turns,
         micro_batches,
         position_of: positions(streams),
-        lanes_of_stage: lanes_of_stage(streams),
+        lanes_of: lanes_of(streams),
         next: vec![[0, 0]; streams.lanes.len()],
         busy: vec![None; streams.lanes.len()],
         progress: vec![vec![Progress::Waiting; micro_batches]; streams.streams.len()],
@@ -77,7 +77,7 @@ pub(crate) fn try_run(
                 state.start(lane, s, m, task);
                 if streams.streams[s].activity == Activity::Send {
                     // The receiving link works at the same time.
-                    wake.extend(state.lanes_after(s));
+                    wake.extend(state.lanes_after(s, m));
                 }
             }
         }
@@ -88,7 +88,7 @@ pub(crate) fn try_run(
         now_ns = end_ns;
         if let Some((s, m)) = state.busy[lane].take() {
             state.progress[s][m] = Progress::Done;
-            wake.extend(state.lanes_after(s));
+            wake.extend(state.lanes_after(s, m));
         }
     }
 }
@@ -106,7 +106,8 @@ struct State<'a> {
     micro_batches: usize,
     /// Position of every stream.
     position_of: Vec<usize>,
-    lanes_of_stage: Vec<Vec<usize>>,
+    /// Lanes of every replica of every stage.
+    lanes_of: Vec<Vec<Vec<usize>>>,
     /// For every lane, how many forward and how many backward tasks it has begun.
     next: Vec<[usize; 2]>,
     /// What every lane is doing: stream and micro-batch.
@@ -132,18 +133,19 @@ impl State<'_> {
             Turns::Listed(lists) => return lists[lane].get(forward_done + backward_done).copied(),
             Turns::Leads { leads, reversed } => (leads.lanes[lane] as usize, reversed),
         };
-        let of = |stream: Option<usize>, done: usize| stream.filter(|_| done < self.micro_batches);
-        let forward = of(self.streams.lanes[lane].forward, forward_done);
-        let backward = of(self.streams.lanes[lane].backward, backward_done);
-        match (forward, backward) {
-            (Some(s), None) => Some((s, forward_done)),
-            (Some(s), Some(_)) if forward_done < backward_done.saturating_add(lead) => {
-                Some((s, forward_done))
-            }
-            (_, Some(s)) if reversed => Some((s, self.micro_batches - 1 - backward_done)),
-            (_, Some(s)) => Some((s, backward_done)),
-            (None, None) => None,
-        }
+        let lane = &self.streams.lanes[lane];
+        let share = lane.share_of(self.micro_batches);
+        let of = |stream: Option<usize>, done: usize| stream.filter(|_| done < share);
+        let forward = of(lane.forward, forward_done);
+        let backward = of(lane.backward, backward_done);
+        let (s, turn) = match (forward, backward) {
+            (Some(s), None) => (s, forward_done),
+            (Some(s), Some(_)) if forward_done < backward_done.saturating_add(lead) => (s, forward_done),
+            (_, Some(s)) if reversed => (s, share - 1 - backward_done),
+            (_, Some(s)) => (s, backward_done),
+            (None, None) => return None,
+        };
+        Some((s, lane.micro_batch(turn)))
     }
 
     fn is_ready(&self, s: usize, m: usize) -> bool {
@@ -166,14 +168,15 @@ impl State<'_> {
         }
     }
 
-    /// Whether the stage may take one more micro-batch in flight.
+    /// Whether the replica may take one more micro-batch in flight.
     fn has_room(&self, s: usize, m: usize) -> bool {
         let stream = &self.streams.streams[s];
         let Turns::Leads { leads, .. } = self.turns else {
             // The order itself says how many there are.
             return true;
         };
-        let limit = leads.in_flight[stream.stage] as usize;
+        let replicas = self.streams.lanes[stream.lane].replicas;
+        let limit = (leads.in_flight[stream.stage] as usize).saturating_mul(replicas);
         if stream.phase != Phase::Forward || m < limit {
             return true;
         }
@@ -189,15 +192,16 @@ impl State<'_> {
         self.run[s][m] = task;
     }
 
-    /// Lanes that may wait for a task of this stream: those of its stage and of the next position's.
-    fn lanes_after(&self, s: usize) -> Vec<usize> {
+    /// Lanes that may wait for a task: those of the micro-batch on its stage and on the next position's.
+    fn lanes_after(&self, s: usize, m: usize) -> impl Iterator<Item = usize> + '_ {
         let stage = self.streams.streams[s].stage;
         let after = self.streams.positions.get(self.position_of[s] + 1);
         let after = after.map(|position| self.streams.streams[position.compute].stage);
-        let stages = std::iter::once(stage).chain(after.filter(|&after| after != stage));
-        stages
-            .flat_map(|stage| self.lanes_of_stage[stage].clone())
-            .collect()
+        let stages = std::iter::once(stage).chain(after.filter(move |&after| after != stage));
+        stages.flat_map(move |stage| {
+            let of_stage = &self.lanes_of[stage];
+            of_stage[m % of_stage.len()].iter().copied()
+        })
     }
 }
 
@@ -214,11 +218,12 @@ fn positions(streams: &Streams) -> Vec<usize> {
     position_of
 }
 
-fn lanes_of_stage(streams: &Streams) -> Vec<Vec<usize>> {
+fn lanes_of(streams: &Streams) -> Vec<Vec<Vec<usize>>> {
     let stages = streams.lanes.iter().map(|lane| lane.stage + 1).max().unwrap_or(0);
     let mut lanes = vec![Vec::new(); stages];
     for (at, lane) in streams.lanes.iter().enumerate() {
-        lanes[lane.stage].push(at);
+        lanes[lane.stage].resize(lane.replicas, Vec::new());
+        lanes[lane.stage][lane.replica].push(at);
     }
     lanes
 }

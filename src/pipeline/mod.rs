@@ -5,11 +5,13 @@
 
 mod engine;
 pub mod schedule;
+mod steady;
 mod streams;
 
 pub use crate::schedule::Phase;
 pub(crate) use engine::{Run, Task, Turns, run, try_run};
 pub(crate) use schedule::Leads;
+pub(crate) use steady::{Pace, steady};
 pub use streams::{Activity, Resource};
 pub(crate) use streams::{Lane, Position, Stream, Streams};
 
@@ -39,7 +41,7 @@ pub enum Channels {
 }
 
 /// Times of one stage for one micro-batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageTimes {
     /// Forward propagation.
     pub forward: PhaseTimes,
@@ -47,6 +49,9 @@ pub struct StageTimes {
     pub backward: PhaseTimes,
     /// The part of its work that is gradients of weights, in ns; 0 where nobody says.
     pub weight_ns: u64,
+    /// Replicas, at least one, each with worker and links of its own. Micro-batch m runs on replica m modulo their number, and takes there
+    /// the times that are said here.
+    pub replicas: u64,
 }
 
 /// Times of one stage in one phase, in ns.
@@ -60,6 +65,15 @@ pub struct PhaseTimes {
     pub out_ns: u64,
 }
 
+impl Pipeline {
+    /// How far a stage is from the end, from 1, in micro-batches that one of its replicas takes: all replicas from here on, shared out
+    /// among its own. Without replicas that is the number of stages.
+    pub(crate) fn from_end(&self, stage: usize) -> u64 {
+        let replicas: u64 = self.stages[stage..].iter().map(|stage| stage.replicas).sum();
+        replicas.div_ceil(self.stages[stage].replicas)
+    }
+}
+
 impl PhaseTimes {
     /// All of it, in ns.
     pub fn total_ns(&self) -> u64 {
@@ -67,7 +81,7 @@ impl PhaseTimes {
     }
 }
 
-/// Micro-batches in flight on every stage, as many as hide overlapped transfers, and never more than there are.
+/// Micro-batches in flight on every replica of every stage, as many as hide overlapped transfers, and never more than there are.
 pub fn hiding_in_flight(pipeline: &Pipeline, order: Schedule, micro_batches: u64) -> Vec<u64> {
     let streams = Streams::new(pipeline);
     let leads = Leads::new(pipeline, &streams, order, InFlight::Hiding, micro_batches);

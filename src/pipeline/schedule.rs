@@ -29,6 +29,17 @@
 //!   Σ (F + B) <= 2rT. One fewer is not enough: a single stage with F = B = T and one in flight takes 2T a micro-batch.
 //!   (2r-1 are enough if a stage may start the next forward as soon as the oldest backward has *started*.)
 //!
+//! # Replicas
+//!
+//! Replicas of a stage take turns, each with a lane and an order of its own: its own micro-batches come in the order of the schedule. With
+//! d_k replicas a micro-batch of stage k that is away for S_k T, where S_k = d_k + .. + d_q, is away for S_k / d_k turns of its replica, and
+//! ⌈S_k / d_k⌉ is how many each replica holds: Tarnawski et al. (NeurIPS 2021) count so, and so does the memory of plans. In the timetable
+//! a lane with replicas repeats every d_k T. No lane can wait for itself: a backward pass is behind forward passes up to that of the
+//! micro-batch (⌈S_k / d_k⌉ - 1) d_k < S_k - d_k + d_k later, and on the stage before these wait for backward passes of micro-batches
+//! that are earlier by more than that. But where d_k does not divide S_k a pass that is
+//! ready waits for the turn of its replica, the stages before have it away for longer than they have micro-batches for, and the period
+//! of the order is longer than the busiest lane's: `pipeline::steady` says how long. [`InFlight::Hiding`] holds more instead.
+//!
 //! The timetable: O(q) for q stages; `Standard` with links tries O(log) periods.
 
 use schemars::JsonSchema;
@@ -54,7 +65,7 @@ pub enum InFlight {
 pub(crate) struct Leads {
     /// For every lane, how many forward tasks are ahead of the backward ones.
     pub lanes: Vec<u64>,
-    /// For every stage, the most micro-batches in flight.
+    /// For every stage, the most micro-batches in flight on each of its replicas.
     pub in_flight: Vec<u64>,
 }
 
@@ -69,7 +80,7 @@ impl Leads {
     ) -> Self {
         let stages = pipeline.stages.len();
         let standard: Vec<u64> = (0..stages)
-            .map(|k| order.in_flight((stages - k) as u64, (stages - k) as u64, micro_batches))
+            .map(|k| order.in_flight(pipeline.from_end(k), pipeline.from_end(k), micro_batches))
             .collect();
         if order.is_all_forward_first() || !pipeline.trains {
             return Self {
@@ -78,7 +89,7 @@ impl Leads {
             };
         }
         let at = |period_ns: u64| timetable(pipeline, streams, period_ns, &standard);
-        let least = streams.period_ns().max(1);
+        let least = streams.busiest().whole_ns().max(1);
         if in_flight == InFlight::Hiding || at(least).in_flight == standard {
             return at(least);
         }
@@ -111,19 +122,20 @@ fn timetable(pipeline: &Pipeline, streams: &Streams, period_ns: u64, least: &[u6
         let mut put = |s: usize, ready_ns: u64, starts: &mut [u64]| -> u64 {
             let stream = &streams.streams[s];
             let lane = &streams.lanes[stream.lane];
+            let turn_ns = period_ns * lane.replicas as u64;
             let mut start = ready_ns;
             if let (Phase::Backward, Some(f)) = (stream.phase, lane.forward) {
                 let forward_ns = streams.streams[f].total_ns();
                 let away_ns = ready_ns + stream.total_ns() - starts[f];
-                let needed = away_ns.div_ceil(period_ns).max(1);
+                let needed = away_ns.div_ceil(turn_ns).max(1);
                 let is_worker = s == position.compute;
                 let lead = if is_worker {
                     needed.max(least[stream.stage])
                 } else {
                     needed
                 };
-                leads.lanes[stream.lane] = lead;
-                start = ready_ns.max(starts[f] + forward_ns + (lead - 1) * period_ns);
+                leads.lanes[stream.lane..stream.lane + lane.replicas].fill(lead);
+                start = ready_ns.max(starts[f] + forward_ns + (lead - 1) * turn_ns);
             }
             starts[s] = start;
             start
@@ -149,7 +161,9 @@ fn timetable(pipeline: &Pipeline, streams: &Streams, period_ns: u64, least: &[u6
             Channels::Shared => leads.lanes[streams.streams[backward].lane],
             Channels::Split => {
                 let away_ns = starts[backward] + streams.streams[backward].total_ns() - starts[forward];
-                away_ns.div_ceil(period_ns).max(least[k])
+                away_ns
+                    .div_ceil(period_ns * pipeline.stages[k].replicas)
+                    .max(least[k])
             }
         };
     }

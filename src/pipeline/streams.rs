@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Channels, Phase, PhaseTimes, Pipeline, StageTimes};
+use super::{Channels, Pace, Phase, PhaseTimes, Pipeline, StageTimes};
 use crate::schedule::{Operation, Order};
 
 /// What a lane does during an event.
@@ -41,7 +41,7 @@ pub(crate) struct Stream {
     pub phase: Phase,
     /// What the task is for; a worker that waits for its transfers receives and sends during its `Compute`.
     pub activity: Activity,
-    /// Its lane, by position.
+    /// Its lane on the first replica, by position; those of the other replicas follow.
     pub lane: usize,
     /// ns to receive, work and send, one after the other.
     pub parts: [u64; 3],
@@ -53,19 +53,36 @@ impl Stream {
     }
 }
 
-/// A resource of a stage and the streams on it: at most one a pass, and one for gradients of weights that are apart.
+/// A resource of a replica of a stage and the streams on it: at most one a pass, and one for gradients of weights that are apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     /// Stage, from 0.
     pub stage: usize,
+    /// Its replica, from 0: it has every micro-batch whose number leaves this after division by `replicas`.
+    pub replica: usize,
+    /// Replicas of the stage.
+    pub replicas: usize,
     pub resource: Resource,
     pub forward: Option<usize>,
     pub backward: Option<usize>,
     pub weight: Option<usize>,
 }
 
+impl Lane {
+    /// How many of all micro-batches run here.
+    pub(crate) fn share_of(&self, micro_batches: usize) -> usize {
+        micro_batches.saturating_sub(self.replica).div_ceil(self.replicas)
+    }
+
+    /// The micro-batch that runs here after so many.
+    pub(crate) fn micro_batch(&self, after: usize) -> usize {
+        self.replica + after * self.replicas
+    }
+}
+
 /// All streams and lanes of a pipeline. A micro-batch passes *positions* one by one: the stages in order, and in training
 /// the stages once more in reverse order for backward propagation.
+#[derive(Clone)]
 pub(crate) struct Streams {
     pub streams: Vec<Stream>,
     pub lanes: Vec<Lane>,
@@ -114,7 +131,7 @@ impl Streams {
         });
         for (stage, times) in pipeline.stages.iter().enumerate().rev() {
             all.position(pipeline, stage, Phase::InputGradient, whole(times));
-            let worker = (stage, Resource::Worker);
+            let worker = (stage, Resource::Worker, times.replicas as usize);
             let parts = [0, times.weight_ns, 0];
             let weight = all.stream(worker, Phase::WeightGradient, Activity::Compute, parts);
             if let Some(position) = all.positions.last_mut() {
@@ -153,17 +170,18 @@ impl Streams {
             work_ns,
             out_ns,
         } = times;
+        let replicas = pipeline.stages[stage].replicas as usize;
         let (mut receive, mut send) = (None, None);
         let mut own = [in_ns, work_ns, out_ns];
         if pipeline.has_links {
             own = [0, work_ns, 0];
             let mut link = |activity, resource, parts: [u64; 3]| {
-                (parts != [0; 3]).then(|| self.stream((stage, resource), phase, activity, parts))
+                (parts != [0; 3]).then(|| self.stream((stage, resource, replicas), phase, activity, parts))
             };
             receive = link(Activity::Receive, Resource::LinkIn, [in_ns, 0, 0]);
             send = link(Activity::Send, Resource::LinkOut, [0, 0, out_ns]);
         }
-        let compute = self.stream((stage, worker), phase, Activity::Compute, own);
+        let compute = self.stream((stage, worker, replicas), phase, Activity::Compute, own);
         self.positions.push(Position {
             receive,
             compute,
@@ -172,20 +190,22 @@ impl Streams {
         });
     }
 
-    /// Adds a stream on a resource of a stage.
+    /// Adds a stream on a resource of all replicas of a stage.
     fn stream(
         &mut self,
-        (stage, resource): (usize, Resource),
+        (stage, resource, replicas): (usize, Resource, usize),
         phase: Phase,
         activity: Activity,
         parts: [u64; 3],
     ) -> usize {
         let stream = self.streams.len();
-        let lane = self.lane(stage, resource);
-        match phase {
-            Phase::Forward => self.lanes[lane].forward = Some(stream),
-            Phase::Backward | Phase::InputGradient => self.lanes[lane].backward = Some(stream),
-            Phase::WeightGradient => self.lanes[lane].weight = Some(stream),
+        let lane = self.lane(stage, resource, replicas);
+        for lane in &mut self.lanes[lane..lane + replicas] {
+            match phase {
+                Phase::Forward => lane.forward = Some(stream),
+                Phase::Backward | Phase::InputGradient => lane.backward = Some(stream),
+                Phase::WeightGradient => lane.weight = Some(stream),
+            }
         }
         self.streams.push(Stream {
             stage,
@@ -197,25 +217,31 @@ impl Streams {
         stream
     }
 
-    /// The lane of a resource, a new one where it has none.
-    fn lane(&mut self, stage: usize, resource: Resource) -> usize {
+    /// The first lane of a resource, new ones where it has none.
+    fn lane(&mut self, stage: usize, resource: Resource, replicas: usize) -> usize {
         let is_known = |lane: &Lane| lane.stage == stage && lane.resource == resource;
         self.lanes.iter().position(is_known).unwrap_or_else(|| {
-            self.lanes.push(Lane {
+            let first = self.lanes.len();
+            self.lanes.extend((0..replicas).map(|replica| Lane {
                 stage,
+                replica,
+                replicas,
                 resource,
                 forward: None,
                 backward: None,
                 weight: None,
-            });
-            self.lanes.len() - 1
+            }));
+            first
         })
     }
 
-    /// The busiest lane's time for one micro-batch, in ns: no schedule keeps a shorter period.
-    pub(crate) fn period_ns(&self) -> u64 {
+    /// The busiest lane's time for a micro-batch, shared out among the replicas that take turns: no schedule keeps a shorter period.
+    pub(crate) fn busiest(&self) -> Pace {
         let time = |stream: Option<usize>| stream.map_or(0, |s| self.streams[s].total_ns());
-        let busy = |lane: &Lane| time(lane.forward) + time(lane.backward) + time(lane.weight);
-        self.lanes.iter().map(busy).max().unwrap_or(0)
+        let pace = |lane: &Lane| Pace {
+            ns: (time(lane.forward) + time(lane.backward) + time(lane.weight)).into(),
+            micro_batches: lane.replicas as i128,
+        };
+        self.lanes.iter().map(pace).max().unwrap_or_default()
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Lane {
     /// What it is of.
     pub label: String,
     /// Lanes of one group stand close together.
-    pub group: usize,
+    pub group: (usize, usize),
     /// Lanes of links are lower than those of workers.
     pub is_link: bool,
     /// Its share of the time with something to do.

@@ -309,7 +309,7 @@ pub(crate) fn schedule_timeline(answer: &Answer) -> String {
     };
     let lanes = (0..answer.devices.len()).map(|device| lanes::Lane {
         label: format!("device {device}"),
-        group: device,
+        group: (device, 1),
         is_link: false,
         utilisation: busy(device) / total_ms.max(f64::MIN_POSITIVE),
     });

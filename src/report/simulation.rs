@@ -8,7 +8,7 @@ use super::format::{Digits, percent, shorten, wrap};
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
 use crate::options::Objective;
-use crate::simulate::{OrderName, Resource, Simulation, StageInFlight};
+use crate::simulate::{Lane, OrderName, Resource, Simulation, StageInFlight};
 
 /// The text report of a simulation, at most `style.width` columns wide where that is enough for the numbers.
 pub(crate) fn simulation(simulation: &Simulation, style: &Style) -> String {
@@ -61,14 +61,21 @@ fn columns(simulation: &Simulation) -> Vec<Column> {
             cells(&|stage| shorten(&stage.devices.join(" "), MOST_OF_DEVICES)),
         ),
     ];
+    if simulation.stages.iter().any(|stage| stage.replicas > 1) {
+        let replicas = |stage: &StageInFlight| stage.replicas.to_string();
+        columns.push(Column::numbers("replicas", "", cells(&replicas)));
+    }
     for (resource, heading) in RESOURCES {
         let of = |stage: &StageInFlight| {
-            let mut lanes = simulation.resources.iter();
-            lanes.find(|lane| lane.stage == stage.stage && lane.resource == resource)
+            let is_of = |lane: &&Lane| lane.stage == stage.stage && lane.resource == resource;
+            let lanes = simulation.resources.iter().filter(is_of);
+            lanes.map(|lane| lane.utilisation).collect::<Vec<_>>()
         };
-        if simulation.stages.iter().any(|stage| of(stage).is_some()) {
-            let share = |stage: &StageInFlight| {
-                of(stage).map_or_else(String::new, |lane| format!("{:.1}", 100.0 * lane.utilisation))
+        if simulation.stages.iter().any(|stage| !of(stage).is_empty()) {
+            // Replicas take turns, and differ by a micro-batch at most.
+            let share = |stage: &StageInFlight| match &of(stage)[..] {
+                [] => String::new(),
+                each => format!("{:.1}", 100.0 * each.iter().sum::<f64>() / each.len() as f64),
             };
             columns.push(Column::numbers(heading, "% busy", cells(&share)));
         }

@@ -57,7 +57,7 @@ fn legend(simulation: &Simulation) -> Vec<(&'static str, Colors)> {
 fn lanes_of(simulation: &Simulation) -> Vec<lanes::Lane> {
     let lane = |lane: &Lane| lanes::Lane {
         label: label(simulation, lane),
-        group: lane.stage,
+        group: (lane.stage, lane.replica),
         is_link: matches!(lane.resource, Resource::LinkIn | Resource::LinkOut),
         utilisation: lane.utilisation,
     };
@@ -68,7 +68,9 @@ fn boxes(simulation: &Simulation) -> Vec<Task> {
     // Events come lane by lane, in the order of the lanes.
     let mut lane = 0;
     let task = |event: &Event| {
-        let of = |lane: &Lane| lane.stage == event.stage && lane.resource == event.resource;
+        let of = |lane: &Lane| {
+            (lane.stage, lane.replica, lane.resource) == (event.stage, event.replica, event.resource)
+        };
         while !of(&simulation.resources[lane]) {
             lane += 1;
         }
@@ -105,17 +107,22 @@ fn task(simulation: &Simulation, event: &Event, lane: usize) -> Task {
     }
 }
 
-/// A worker's lane has the stage and its devices.
+/// A worker's lane has the stage, its replica where there are several, and the devices.
 fn label(simulation: &Simulation, lane: &Lane) -> String {
     let stage = &simulation.stages[lane.stage - 1];
-    let devices = match &stage.devices[..] {
+    let each = stage.devices.len() / stage.replicas;
+    let name = match stage.replicas {
+        1 => format!("stage {}", lane.stage),
+        _ => format!("stage {} replica {}", lane.stage, lane.replica),
+    };
+    let devices = match &stage.devices[(lane.replica - 1) * each..lane.replica * each] {
         [] => String::new(),
         [device] => format!(", {device}"),
         [device, more @ ..] => format!(", {device} +{}", more.len()),
     };
     match lane.resource {
-        Resource::Worker => format!("stage {}{devices}", lane.stage),
-        Resource::Forward => format!("stage {}{devices}: forward", lane.stage),
+        Resource::Worker => format!("{name}{devices}"),
+        Resource::Forward => format!("{name}{devices}: forward"),
         Resource::Backward => "backward".into(),
         Resource::LinkIn => "link in".into(),
         Resource::LinkOut => "link out".into(),

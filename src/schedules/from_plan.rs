@@ -162,7 +162,7 @@ fn between(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
 }
 
 fn refuse(plan: &Plan) -> Result<(), InputError> {
-    let is_replicated = |stage: &PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.replicas > 1);
+    let is_replicated = |stage: &PlanStage| stage.replicas() > 1;
     let found = if !plan.problem.mode.is_none_or(Mode::trains) {
         "a plan for inference, where every order is the same"
     } else if plan.problem.worker == Some(WorkerMode::Concurrent) {

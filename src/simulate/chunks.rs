@@ -24,11 +24,7 @@ impl<'a> ChunkTimes<'a> {
         check_size(&Streams::new(&pipeline), micro_batches, request)?;
         Ok(Self {
             pipeline,
-            disturbance: Disturbance {
-                trace: &request.trace,
-                devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
-                jitter: request.jitter,
-            },
+            disturbance: Disturbance::new(plan, request),
         })
     }
 

@@ -3,8 +3,10 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::Request;
 use super::trace::Trace;
-use crate::pipeline::Stream;
+use crate::pipeline::{Stream, Streams};
+use crate::plan::{Plan, PlanStage};
 
 /// Random times.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,12 +20,36 @@ pub struct Jitter {
 /// Trace and jitter of a run.
 pub(super) struct Disturbance<'a> {
     pub trace: &'a Trace,
-    /// Devices of every stage.
-    pub devices: Vec<&'a [String]>,
+    /// The stages, whose devices are traced.
+    pub stages: &'a [PlanStage],
     pub jitter: Option<Jitter>,
 }
 
-impl Disturbance<'_> {
+impl<'a> Disturbance<'a> {
+    pub(super) fn new(plan: &'a Plan, request: &'a Request) -> Self {
+        Self {
+            trace: &request.trace,
+            stages: &plan.stages,
+            jitter: request.jitter,
+        }
+    }
+
+    /// The times that streams come to have where nothing changes any more, after a time; `None` where there is no such: tasks differ by
+    /// chance, or replicas of a stage by their devices.
+    pub(super) fn settled(&self, streams: &Streams, after_ns: u64) -> Option<Streams> {
+        let mut settled = streams.clone();
+        for stream in &mut settled.streams {
+            let replicas = 0..self.stages[stream.stage].replicas();
+            let mut parts = replicas.map(|replica| self.parts(stream, replica, after_ns));
+            let first = parts.next()?;
+            if self.jitter.is_some() || parts.any(|other| other != first) {
+                return None;
+            }
+            stream.parts = first;
+        }
+        Some(settled)
+    }
+
     /// The times of a task that starts now: to receive, work and send. Work takes the multiplier that holds at the start;
     /// each part is rounded to a whole nanosecond.
     pub(super) fn parts(&self, stream: &Stream, micro_batch: usize, now_ns: u64) -> [u64; 3] {
@@ -33,7 +59,9 @@ impl Disturbance<'_> {
         let factor = self
             .jitter
             .map_or(1.0, |jitter| factor(jitter, stream, micro_batch));
-        let slow = self.trace.multiplier(self.devices[stream.stage], now_ns);
+        let stage = &self.stages[stream.stage];
+        let devices = stage.replica_devices(micro_batch % stage.replicas());
+        let slow = self.trace.multiplier(devices, now_ns);
         let scaled = |ns: u64, by: f64| (ns as f64 * by).round() as u64;
         let [receive, work, send] = stream.parts;
         [

@@ -47,7 +47,8 @@ pub(super) fn simulate(
         order: OrderName::Rule(name),
         micro_batches,
         streams: &streams,
-        in_flight: order.devices.first().map_or(0, |list| most_held(list)),
+        leads: None,
+        request,
         run: &run,
     }))
 }
@@ -68,23 +69,9 @@ fn is_each_once(order: &Order, stages: usize, micro_batches: usize) -> bool {
     order.devices.len() == stages && order.devices.iter().enumerate().all(is_whole)
 }
 
-/// The most micro-batches that a worker with this list is in the middle of.
-fn most_held(list: &[Operation]) -> u64 {
-    let (mut held, mut most) = (0u64, 0);
-    for operation in list {
-        match operation.phase {
-            Phase::Forward => held += 1,
-            Phase::Backward | Phase::WeightGradient => held = held.saturating_sub(1),
-            Phase::InputGradient => {}
-        }
-        most = most.max(held);
-    }
-    most
-}
-
 /// Refuses what has no such order.
 fn refuse(plan: &Plan, pipeline: &Pipeline, name: &str, request: &Request) -> Result<(), InputError> {
-    let is_replicated = |stage: &PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.replicas > 1);
+    let is_replicated = |stage: &PlanStage| stage.replicas() > 1;
     let found = if !pipeline.trains {
         "a plan for inference, where every order is the same"
     } else if pipeline.channels == Channels::Split {

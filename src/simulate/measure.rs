@@ -1,40 +1,43 @@
 //! What a run shows: its period, how busy every lane is, and how many micro-batches are in flight.
 
-use crate::pipeline::{Lane, Position, Run, Streams, Task};
+use crate::pipeline::{Lane, Pace, Position, Run, Streams, Task};
 
 /// The time between micro-batches in steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Period {
-    /// In ns.
-    pub ns: f64,
-    /// Whether the run is periodic, so that the value is exact; otherwise it is an average.
+    pub pace: Pace,
+    /// Whether it is the same from some micro-batch on; otherwise it is an average.
     pub is_exact: bool,
 }
 
-/// Measures the period from when micro-batches leave the pipeline, without the last `draining` of them.
+/// Measures the period of a run from when micro-batches leave the pipeline, without the last `draining` of them.
 ///
-/// If from the middle on the differences repeat after at most [`LONGEST_CYCLE`] micro-batches, the period is their mean over
-/// one cycle; else over the second half. `None` where fewer than four micro-batches are left.
+/// If from the middle on the differences repeat after at most [`LONGEST_CYCLE`] micro-batches, or that many on every replica, the period
+/// is their mean over one cycle; else over the second half. Few micro-batches can repeat what more of them do not keep. `None` where
+/// fewer than four micro-batches are left.
 pub(super) fn period(streams: &Streams, run: &Run, draining: usize) -> Option<Period> {
     let last = streams.positions.last()?.compute;
-    let left: Vec<u64> = run[last].iter().map(Task::end_ns).collect();
-    let left = &left[..left.len().saturating_sub(draining)];
+    let mut left: Vec<u64> = run[last].iter().map(Task::end_ns).collect();
+    left.truncate(left.len().saturating_sub(draining));
     if left.len() < 4 {
         return None;
     }
+    // Replicas may overtake each other.
+    left.sort_unstable();
     let half = &left[left.len() / 2 - 1..];
-    let mean = |from: usize| {
-        let count = half.len() - 1 - from;
-        (half[half.len() - 1] - half[from]) as f64 / count as f64
+    let mean = |from: usize| Pace {
+        ns: (half[half.len() - 1] - half[from]).into(),
+        micro_batches: (half.len() - 1 - from) as i128,
     };
     let repeats = |cycle: usize| {
         let difference = |at: usize| half[at + 1] - half[at];
         (0..half.len() - 1 - cycle).all(|at| difference(at) == difference(at + cycle))
     };
-    let longest = LONGEST_CYCLE.min((half.len() - 1) / 2);
+    let replicas = streams.lanes.iter().map(|lane| lane.replicas).max().unwrap_or(1);
+    let longest = (LONGEST_CYCLE * replicas).min((half.len() - 1) / 2);
     let cycle = (1..=longest).find(|&cycle| repeats(cycle));
     Some(Period {
-        ns: mean(cycle.map_or(0, |cycle| half.len() - 1 - cycle)),
+        pace: mean(cycle.map_or(0, |cycle| half.len() - 1 - cycle)),
         is_exact: cycle.is_some(),
     })
 }
@@ -45,12 +48,12 @@ const LONGEST_CYCLE: usize = 16;
 /// How long a lane was busy, in ns.
 pub(super) fn busy_ns(lane: &Lane, run: &Run) -> u64 {
     let streams = [lane.forward, lane.backward, lane.weight].into_iter().flatten();
-    let tasks = streams.flat_map(|s| &run[s]);
-    tasks.map(|task| task.parts.iter().sum::<u64>()).sum()
+    let own = streams.flat_map(|s| run[s].iter().skip(lane.replica).step_by(lane.replicas));
+    own.map(|task| task.parts.iter().sum::<u64>()).sum()
 }
 
-/// The most micro-batches that a stage had in flight: from the start of forward to the end of backward propagation, gradients of
-/// weights included, or of forward propagation in inference.
+/// The most micro-batches that a replica of a stage had in flight: from the start of forward to the end of backward propagation, gradients
+/// of weights included, or of forward propagation in inference.
 pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 {
     let of_stage = |position: &&Position| streams.streams[position.compute].stage == stage;
     let mut positions = streams.positions.iter().filter(of_stage);
@@ -58,16 +61,21 @@ pub(super) fn most_in_flight(streams: &Streams, run: &Run, stage: usize) -> u64 
         return 0;
     };
     let last = positions.next().unwrap_or(first);
-    let mut starts: Vec<u64> = run[first.compute].iter().map(|task| task.start_ns).collect();
     let end = last.weight.unwrap_or(last.compute);
-    let mut ends: Vec<u64> = run[end].iter().map(Task::end_ns).collect();
-    starts.sort_unstable();
-    ends.sort_unstable();
-    let in_flight = starts.iter().enumerate().map(|(at, start)| {
-        let ended = ends.partition_point(|end| end <= start).min(at);
-        at + 1 - ended
-    });
-    in_flight.max().unwrap_or(0) as u64
+    let replicas = streams.lanes[streams.streams[first.compute].lane].replicas;
+    let of_replica = |replica: usize| {
+        let own = |s: usize| run[s].iter().skip(replica).step_by(replicas);
+        let mut starts: Vec<u64> = own(first.compute).map(|task| task.start_ns).collect();
+        let mut ends: Vec<u64> = own(end).map(Task::end_ns).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        let in_flight = starts.iter().enumerate().map(|(at, start)| {
+            let ended = ends.partition_point(|end| end <= start).min(at);
+            at + 1 - ended
+        });
+        in_flight.max().unwrap_or(0) as u64
+    };
+    (0..replicas).map(of_replica).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -87,6 +95,7 @@ mod tests {
             forward: work,
             backward: work,
             weight_ns: 0,
+            replicas: 1,
         };
         let pipeline = Pipeline {
             stages: vec![stage; stages],
@@ -103,7 +112,7 @@ mod tests {
         };
         let run = run(&streams, &turns, 100, &|stream, _, _| stream.parts);
         let period = period(&streams, &run, leads.in_flight[0] as usize);
-        period.expect("the run is long enough").ns
+        period.expect("the run is long enough").pace.each_ns()
     }
 
     #[test]

@@ -12,6 +12,10 @@
 //!   charges them, at both ends.
 //! * Both ends of an overlapped transfer work at the same time: the link in may start when the link out does, and what
 //!   comes next waits for both.
+//! * Replicas of a stage are devices of their own: micro-batch m runs on replica m modulo their number, from its forward to its backward
+//!   pass, and takes there as long as one replica takes. A replica has its own worker and links, and an order of its own: that of the table,
+//!   over its own micro-batches, with ⌈(d_k + .. + d_q) / d_k⌉ in flight for q-k+1. Plans state times between micro-batches, a replica's
+//!   divided by the replicas; what replicas exchange once an iteration is borne by each micro-batch, as in the plan's objective.
 //! * Every resource works in an order fixed before the run, so that results do not depend on ties:
 //!
 //! | schedule | order on a worker |
@@ -34,7 +38,10 @@
 //!
 //! Without trace and jitter, for T the time of the busiest resource for one micro-batch and L_k the load F_k + B_k:
 //!
-//! * **Period.** 1F1B, PipeDream and concurrent schedules reach the period T exactly: the plan's objective.
+//! * **Period.** 1F1B, PipeDream and concurrent schedules reach the period T exactly: the plan's objective. With replicas, or with too
+//!   few micro-batches in flight to hide transfers, it can be longer: it is the pace that the order comes to in the long run, computed
+//!   from what waits for what (`pipeline::steady`), however few micro-batches are run. With a trace it is measured, and called exact where
+//!   it repeats and is the pace of the speeds at the end; with jitter it is an average.
 //! * **GPipe** has no steady state. With `blocking` or `ignored` communication an iteration takes exactly the formula's
 //!   Σ L_k + (M-1)(max F_k + max B_k): either phase is a flow shop of identical jobs, backward starts on the last stage when its
 //!   last forward ends, and every other stage has then done its forward passes.
@@ -49,7 +56,7 @@
 //! # Disturbances
 //!
 //! A [`Trace`] multiplies the work (not the transfers) of devices from given times on; a task takes the multiplier at its
-//! start, and a stage of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor. For plans with
+//! start, and a replica of several devices the largest of theirs. [`Jitter`] multiplies every task by a random factor. For plans with
 //! virtual stages [`ChunkTimes`] says the same of operations, which `schedules` runs in the order of the plan's schedule.
 
 mod chunks;
@@ -96,17 +103,17 @@ pub struct Request {
     pub jitter: Option<Jitter>,
 }
 
-/// Micro-batches where neither plan nor user says: four a stage and at least eight, so that the pipeline is full for most of
-/// the time and the timeline can still be read.
+/// Micro-batches where neither plan nor user says: four a stage, or a replica where it has several, and at least eight, so that the
+/// pipeline is full for most of the time and the timeline can still be read.
 pub fn default_micro_batches(stages: usize) -> u64 {
-    (4 * stages as u64).max(8)
+    (stages as u64).saturating_mul(4).max(8)
 }
 
 /// Micro-batches that are run of a plan: those asked for, the plan's, or [`default_micro_batches`].
 pub fn micro_batches(plan: &Plan, asked: Option<u64>) -> u64 {
     asked
         .or(plan.problem.micro_batches)
-        .unwrap_or_else(|| default_micro_batches(plan.stages.len()))
+        .unwrap_or_else(|| default_micro_batches(plan.workers()))
 }
 
 /// Simulates a plan.
@@ -139,7 +146,8 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
         order: OrderName::Schedule(order),
         micro_batches,
         streams: &streams,
-        in_flight: leads.in_flight[0],
+        leads: Some(&leads),
+        request,
         run: &run,
     };
     Ok(Simulation::new(&simulated))
@@ -153,25 +161,22 @@ fn disturbed(
     micro_batches: u64,
     request: &Request,
 ) -> Option<Run> {
-    let disturbance = Disturbance {
-        trace: &request.trace,
-        devices: plan.stages.iter().map(|stage| &stage.devices[..]).collect(),
-        jitter: request.jitter,
-    };
+    let disturbance = Disturbance::new(plan, request);
     let parts = |stream: &_, micro_batch, now_ns| disturbance.parts(stream, micro_batch, now_ns);
     try_run(streams, turns, micro_batches as usize, &parts)
 }
 
 /// How many micro-batches a plan lets be in flight: as many as hide overlapped transfers where every stage has memory for them, and the
-/// schedule's own number, for which it always has, where some stage has none.
+/// schedule's own number, for which it always has, where some stage has none or replicas, for which nobody has asked, would hold more.
 fn in_flight_of(plan: &Plan) -> InFlight {
-    match plan.overruns.is_empty() {
+    let takes_turns = plan.stages.iter().any(|stage| stage.replicas() > 1);
+    match plan.overruns.is_empty() && !takes_turns {
         true => InFlight::Hiding,
         false => InFlight::Standard,
     }
 }
 
-/// Micro-batches in flight on every stage of a plan, as many as hide overlapped transfers: what [`InFlight::Hiding`] lets the
+/// Micro-batches in flight on every replica of every stage of a plan, as many as hide overlapped transfers: what [`InFlight::Hiding`] lets the
 /// simulation have, and never more than there are.
 ///
 /// # Errors

@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-use super::measure;
+use super::Request;
+use super::disturbance::Disturbance;
+use super::measure::{self, Period};
 use crate::cost::{PhaseCost, StageCost, formula_ns};
 use crate::options::{Mode, Objective, Schedule};
 use crate::pipeline::{
-    Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns,
+    Activity, Channels, Leads, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns, steady,
 };
 use crate::plan::Plan;
 use crate::units::{NS_PER_MS, ns_to_ms};
@@ -58,14 +60,16 @@ pub struct Simulation {
     pub micro_batches: u64,
     /// Time until all of them are done, in ms.
     pub iteration_ms: f64,
-    /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules, and for rules.
+    /// That time by the standard formula (`formula_ns`), in ms; none for asynchronous and concurrent schedules, for rules, and where
+    /// replicas take turns.
     pub formula_iteration_ms: Option<f64>,
     /// Time between micro-batches in steady state, in ms; none for GPipe and for listed orders, which are those of one iteration, and for
     /// too few micro-batches.
     pub period_ms: Option<f64>,
-    /// Whether that is the exact period of a periodic run, not an average.
+    /// Whether every run of the order keeps that period in the long run; otherwise it is the average of this one. Undisturbed it is always
+    /// exact, and never shorter than the busiest resource takes.
     pub period_is_exact: bool,
-    /// The busiest resource's time for one micro-batch, in ms: what the period would be at best.
+    /// The busiest resource's time for one micro-batch, replicas that take turns sharing it out, in ms: what the period would be at best.
     pub least_period_ms: f64,
     /// What the plan minimises.
     pub objective: Objective,
@@ -75,7 +79,7 @@ pub struct Simulation {
     pub bubble_share: f64,
     /// The stages.
     pub stages: Vec<StageInFlight>,
-    /// The resources, stage by stage.
+    /// The resources, stage by stage and replica by replica.
     pub resources: Vec<Lane>,
     /// Every event, by resource and time.
     pub events: Vec<Event>,
@@ -87,9 +91,11 @@ pub struct Simulation {
 pub struct StageInFlight {
     /// Position in the pipeline, from 1.
     pub stage: usize,
-    /// Its devices.
+    /// Its devices, one replica's after the other's.
     pub devices: Vec<String>,
-    /// The most at any time.
+    /// Its replicas, which take turns.
+    pub replicas: usize,
+    /// The most at any time, on any of its replicas.
     pub most_in_flight: u64,
     /// As many as the schedule is known for, or as the plan has counted where a rule listed the order; none in inference.
     pub standard_in_flight: Option<u64>,
@@ -100,7 +106,9 @@ pub struct StageInFlight {
 pub struct Lane {
     /// Its stage, from 1.
     pub stage: usize,
-    /// Which resource of the stage.
+    /// The replica of the stage, from 1.
+    pub replica: usize,
+    /// Which resource of the replica.
     pub resource: Resource,
     /// Time with something to do, in ms.
     pub busy_ms: f64,
@@ -115,6 +123,8 @@ pub struct Event {
     pub resource: Resource,
     /// Its stage, from 1.
     pub stage: usize,
+    /// The replica of the stage, from 1.
+    pub replica: usize,
     /// The micro-batch, from 1.
     pub micro_batch: usize,
     /// Forward or backward propagation, or one of its two gradients.
@@ -134,8 +144,9 @@ pub(super) struct Simulated<'a> {
     pub order: OrderName,
     pub micro_batches: u64,
     pub streams: &'a Streams,
-    /// Micro-batches in flight on the first stage.
-    pub in_flight: u64,
+    /// What orders the lanes; `None` where a list does.
+    pub leads: Option<&'a Leads>,
+    pub request: &'a Request,
     pub run: &'a Run,
 }
 
@@ -153,9 +164,9 @@ impl Simulation {
             micro_batches: of.micro_batches,
             iteration_ms: ns_to_ms(end_ns),
             formula_iteration_ms: of.formula_iteration_ns().map(ns_to_ms),
-            period_ms: period.map(|period| period.ns / NS_PER_MS),
+            period_ms: period.map(|period| period.pace.each_ns() / NS_PER_MS),
             period_is_exact: period.is_some_and(|period| period.is_exact),
-            least_period_ms: ns_to_ms(of.streams.period_ns()),
+            least_period_ms: of.streams.busiest().each_ns() / NS_PER_MS,
             objective: problem.objective.unwrap_or(Objective::Period),
             objective_ms: of.plan.objective_ms,
             bubble_share: bubble_share(&resources),
@@ -178,24 +189,36 @@ fn bubble_share(resources: &[Lane]) -> f64 {
 }
 
 impl Simulated<'_> {
-    fn period(&self) -> Option<measure::Period> {
-        if let OrderName::Rule(_) = self.order {
-            // Stages run ahead of the busiest one as far as an order lets them: what they do meanwhile repeats, and is no period.
-            return None;
-        }
+    /// None for lists: stages run ahead of the busiest one as far as these let them; what they do meanwhile repeats, and is no period.
+    fn period(&self) -> Option<Period> {
+        let leads = self.leads?;
         let draining = match self.pipeline.trains {
             true if self.order.is_all_forward_first() => return None,
-            true => self.in_flight as usize,
+            true => (leads.in_flight[0] * self.pipeline.stages[0].replicas) as usize,
             false => 0,
         };
-        measure::period(self.streams, self.run, draining)
+        let measured = measure::period(self.streams, self.run, draining)?;
+        let Request { trace, jitter, .. } = self.request;
+        let pace = |streams: &Streams| steady(self.pipeline, streams, leads);
+        if trace.is_empty() && jitter.is_none() {
+            return Some(Period {
+                pace: pace(self.streams),
+                is_exact: true,
+            });
+        }
+        let settled = Disturbance::new(self.plan, self.request).settled(self.streams, makespan_ns(self.run));
+        Some(Period {
+            is_exact: measured.is_exact && settled.is_some_and(|streams| pace(&streams) == measured.pace),
+            ..measured
+        })
     }
 
     fn formula_iteration_ns(&self) -> Option<u64> {
         let OrderName::Schedule(order) = self.order else {
             return None;
         };
-        if !order.flushes() || self.pipeline.channels == Channels::Split {
+        let takes_turns = self.pipeline.stages.iter().any(|stage| stage.replicas > 1);
+        if !order.flushes() || self.pipeline.channels == Channels::Split || takes_turns {
             return None;
         }
         let phase = |times: PhaseTimes| match self.pipeline.has_links {
@@ -225,20 +248,20 @@ impl Simulated<'_> {
     }
 
     fn stages(&self) -> Vec<StageInFlight> {
-        let count = self.plan.stages.len();
         let stages = self.plan.stages.iter().enumerate();
         let standard = |k: usize| {
-            let from_end = (count - k) as u64;
+            let from_end = self.pipeline.from_end(k);
             let most = match self.order {
                 OrderName::Schedule(order) => order.in_flight(from_end, from_end, self.micro_batches),
                 OrderName::Rule(_) => self.plan.stages[k].in_flight?,
             };
-            Some(most.min(self.micro_batches))
+            Some(most.min(self.micro_batches.div_ceil(self.pipeline.stages[k].replicas)))
         };
         stages
             .map(|(k, stage)| StageInFlight {
                 stage: k + 1,
                 devices: stage.devices.clone(),
+                replicas: stage.replicas(),
                 most_in_flight: measure::most_in_flight(self.streams, self.run, k),
                 standard_in_flight: if self.pipeline.trains { standard(k) } else { None },
             })
@@ -251,24 +274,27 @@ impl Simulated<'_> {
             let busy_ns = measure::busy_ns(lane, self.run);
             Lane {
                 stage: lane.stage + 1,
+                replica: lane.replica + 1,
                 resource: lane.resource,
                 busy_ms: ns_to_ms(busy_ns),
                 utilisation: busy_ns as f64 / end_ns.max(1) as f64,
             }
         };
         let mut lanes: Vec<Lane> = self.streams.lanes.iter().map(lane).collect();
-        lanes.sort_by_key(|lane| (lane.stage, lane.resource));
+        lanes.sort_by_key(|lane| (lane.stage, lane.replica, lane.resource));
         lanes
     }
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for (stream, tasks) in self.streams.streams.iter().zip(self.run) {
+            let first = &self.streams.lanes[stream.lane];
             for (m, task) in tasks.iter().enumerate() {
                 for (activity, from_ns, to_ns) in parts(task) {
                     let event = Event {
-                        resource: self.streams.lanes[stream.lane].resource,
+                        resource: first.resource,
                         stage: stream.stage + 1,
+                        replica: m % first.replicas + 1,
                         micro_batch: m + 1,
                         phase: stream.phase,
                         activity,
@@ -279,7 +305,7 @@ impl Simulated<'_> {
                 }
             }
         }
-        events.sort_by_key(|(from_ns, event)| (event.stage, event.resource, *from_ns));
+        events.sort_by_key(|(from_ns, event)| (event.stage, event.replica, event.resource, *from_ns));
         events.into_iter().map(|(_, event)| event).collect()
     }
 }

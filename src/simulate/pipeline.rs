@@ -7,7 +7,7 @@ use crate::plan::{Moved, Plan, PlanStage, Transfers};
 use crate::units::ms_to_ns;
 
 impl Pipeline {
-    /// Reads the times of a plan.
+    /// Reads the times of a plan: those of one replica, where a plan says what is left of them for each of several.
     ///
     /// # Errors
     ///
@@ -52,8 +52,16 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         };
         faults.push(Fault::new(format!("stages[{k}]"), kind));
     }
+    let replicas = stage.replicas();
+    if replicas > 1 && (stage.devices.len() < replicas || stage.devices.len() % replicas != 0) {
+        let kind = FaultKind::Contradiction {
+            found: format!("{replicas} replicas on {} devices", stage.devices.len()),
+            expected: "as many devices for each".into(),
+        };
+        faults.push(Fault::new(format!("stages[{k}].mode"), kind));
+    }
     let mut ns = |field: &str, ms: f64| {
-        ms_to_ns(ms).unwrap_or_else(|| {
+        ms_to_ns(ms * replicas as f64).unwrap_or_else(|| {
             let kind = FaultKind::BadNumber {
                 found: ms,
                 expected: "a time in ms from 0",
@@ -72,6 +80,7 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         forward: phase("forward", stage.forward_ms, forward),
         backward: phase("backward", stage.backward_ms, backward),
         weight_ns: ns("weight_ms", stage.weight_ms.unwrap_or(0.0)),
+        replicas: replicas as u64,
     };
     if times.weight_ns > times.backward.work_ns {
         let kind = FaultKind::Contradiction {

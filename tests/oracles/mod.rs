@@ -16,6 +16,7 @@ pub mod hybrid;
 pub mod modes;
 pub mod orders;
 pub mod patterns;
+pub mod replicas;
 mod shares;
 pub mod two_chains;
 pub mod virtual_stages;

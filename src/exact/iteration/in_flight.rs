@@ -110,6 +110,7 @@ mod tests {
                         forward: times(&cost.forward),
                         backward: times(&cost.backward),
                         weight_ns: 0,
+                        replicas: 1,
                     })
                     .collect(),
                 trains: true,
@@ -121,7 +122,7 @@ mod tests {
                 delays[k].take_behind(cost);
                 delays[k + 1].take_before(cost);
             }
-            let period_ns = Streams::new(&pipeline).period_ns();
+            let period_ns = Streams::new(&pipeline).busiest().whole_ns();
             let hiding = Hiding { period_ns, delays };
             let in_flight = hiding_in_flight(&pipeline, Schedule::OneFOneB, micro_batches);
             let load = |k: usize| costs[k].forward.work_ns + costs[k].backward.work_ns;

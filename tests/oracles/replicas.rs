@@ -1,0 +1,93 @@
+//! Runs of stages whose replicas are devices of their own, by going through written lists: no events, no lanes, no leads.
+
+/// A stage: what a replica takes for a forward and for a backward pass, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Stage {
+    pub forward: u64,
+    pub backward: u64,
+    pub replicas: usize,
+}
+
+/// An operation: whether it is a backward pass, and its micro-batch.
+type Operation = (bool, usize);
+
+/// Start and end of every pass, by stage, direction and micro-batch.
+pub type Run = Vec<[Vec<(u64, u64)>; 2]>;
+
+/// What every replica does, one after the other.
+///
+/// `gpipe`: its micro-batches forwards, then backwards from the last one on. Else so many forward passes as there are replicas from here
+/// to the end for each of the stage's own, then one backward and one forward pass in turn.
+pub fn list(
+    stages: &[Stage],
+    stage: usize,
+    replica: usize,
+    micro_batches: usize,
+    gpipe: bool,
+) -> Vec<Operation> {
+    let own: Vec<usize> = (replica..micro_batches).step_by(stages[stage].replicas).collect();
+    let behind: usize = stages[stage..].iter().map(|stage| stage.replicas).sum();
+    let first = behind.div_ceil(stages[stage].replicas).min(own.len());
+    let forward = |m: &usize| (false, *m);
+    let backward = |m: &usize| (true, *m);
+    if gpipe {
+        return own
+            .iter()
+            .map(forward)
+            .chain(own.iter().rev().map(backward))
+            .collect();
+    }
+    let mut list: Vec<Operation> = own[..first].iter().map(forward).collect();
+    for (at, m) in own.iter().enumerate() {
+        list.push(backward(m));
+        list.extend(own.get(first + at).map(forward));
+    }
+    list
+}
+
+/// The run of all of them; `None` where replicas wait for each other.
+pub fn run(stages: &[Stage], micro_batches: usize, gpipe: bool) -> Option<Run> {
+    let mut times: Vec<[Vec<Option<(u64, u64)>>; 2]> =
+        vec![[vec![None; micro_batches], vec![None; micro_batches]]; stages.len()];
+    let mut workers = Vec::new();
+    for (k, stage) in stages.iter().enumerate() {
+        workers.extend((0..stage.replicas).map(|r| (k, list(stages, k, r, micro_batches, gpipe), 0, 0u64)));
+    }
+    let mut is_moving = true;
+    while is_moving {
+        is_moving = false;
+        for (k, list, at, free) in &mut workers {
+            while let Some(&(is_backward, m)) = list.get(*at) {
+                let k = *k;
+                let before = match (is_backward, k) {
+                    (false, 0) => Some((0, 0)),
+                    (false, _) => times[k - 1][0][m],
+                    (true, _) if k + 1 == stages.len() => times[k][0][m],
+                    (true, _) => times[k + 1][1][m],
+                };
+                let Some((_, ready)) = before else { break };
+                let start = ready.max(*free);
+                *free = start
+                    + if is_backward {
+                        stages[k].backward
+                    } else {
+                        stages[k].forward
+                    };
+                times[k][usize::from(is_backward)][m] = Some((start, *free));
+                *at += 1;
+                is_moving = true;
+            }
+        }
+    }
+    let whole = |passes: [Vec<Option<(u64, u64)>>; 2]| {
+        let [forward, backward] = passes.map(|all| all.into_iter().collect::<Option<Vec<_>>>());
+        Some([forward?, backward?])
+    };
+    times.into_iter().map(whole).collect()
+}
+
+/// When the last pass ends.
+pub fn makespan(run: &Run) -> u64 {
+    let passes = run.iter().flatten().flatten();
+    passes.map(|&(_, end)| end).max().unwrap_or(0)
+}

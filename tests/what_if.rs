@@ -268,6 +268,129 @@ fn breakpoints_of_memory_are_exact() {
     assert!(breakpoints > 60, "{breakpoints}");
 }
 
+/// At every whole value more stages are said to be better where brute force finds them better, and nowhere else: also at one alone.
+#[test]
+fn more_stages_are_better_where_brute_force_finds_them_better() {
+    let (mut alone, mut pairs) = (0, 0);
+    for seed in 0..400 {
+        let mut spec = random_spec(seed, seed % 3 == 0);
+        spec.pipeline.memory_limit = None;
+        if let Some(cluster) = &mut spec.cluster {
+            cluster
+                .device_kinds
+                .iter_mut()
+                .for_each(|kind| kind.memory_bytes = None);
+        }
+        let mut of_stages = Vec::new();
+        for stages in 1..=3 {
+            spec.pipeline.stages = Some(stages);
+            let Some((instance, problem)) = common::problem_of(&spec) else {
+                continue;
+            };
+            let settings = &problem.settings;
+            let is_asked = problem.items.len() <= 7
+                && !settings.all_stages
+                && !(settings.is_simulated() && settings.communication.has_links());
+            if is_asked {
+                of_stages.push((instance, plans(&problem)));
+            }
+        }
+        let [_, _, (instance, most_plans)] = &of_stages[..] else {
+            continue;
+        };
+        let most = most_plans.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0) + 1;
+        if !(2..=400).contains(&most) {
+            continue;
+        }
+        let asked_of = Question {
+            stages: Some([1, 3]),
+            ..question(Parameter::Memory, 1.0, most as f64)
+        };
+        let answer = asked(instance, &PipelineOptions::default(), &asked_of).expect("an answer");
+        let optimum = |stages: usize, limit: u64| {
+            let fit = of_stages[stages - 1]
+                .1
+                .iter()
+                .filter(|(bytes, _)| *bytes <= limit);
+            fit.map(|(_, ns)| *ns).min().unwrap_or(u64::MAX)
+        };
+        for better in &answer.better {
+            let is_better = |at: u64| optimum(better.stages, at) < optimum(better.than, at);
+            let is_said = |at: u64| {
+                let mut stretches = better.better.iter();
+                stretches.any(|stretch| stretch.from <= at as f64 && at as f64 <= stretch.to)
+            };
+            for at in 1..=most {
+                let context = format!(
+                    "seed {seed}: {} stages for {} at {at}",
+                    better.stages, better.than
+                );
+                assert_eq!(is_said(at), is_better(at), "{context}");
+            }
+            alone += better
+                .better
+                .iter()
+                .filter(|stretch| stretch.from == stretch.to)
+                .count();
+            pairs += 1;
+        }
+        for (curve, stages) in answer.curves.iter().zip(1..) {
+            for at in 1..=most {
+                let expected = optimum(stages, at) as f64;
+                let expected = if expected < u64::MAX as f64 {
+                    expected
+                } else {
+                    f64::INFINITY
+                };
+                assert_eq!(
+                    curve.bounds.bounds_ns(at as f64),
+                    [expected; 2],
+                    "seed {seed} at {at}"
+                );
+            }
+        }
+    }
+    assert!(alone > 0 && pairs > 100, "{alone} alone of {pairs}");
+}
+
+/// Three stages are better than two with 21 bytes, and with no more or less.
+#[test]
+fn more_stages_may_be_better_at_one_value_alone() {
+    let folder = Folder::with("net.json", include_str!("cases/more-stages-at-one-value.json"));
+    let args = "what-if net.json --stages 1..3 --mode training --communication blocking --schedule 1f1b \
+                --optimizer momentum --micro-batches 2 --memory-limit 6..59";
+    let text = folder.succeed(&args.split_whitespace().collect::<Vec<_>>());
+    let told = "At 21 B alone, 3 stages are better than 2; elsewhere they gain at most 0.00 %.";
+    assert!(text.contains(told), "{text}");
+    assert!(text.contains("The optimum is proved at every value."), "{text}");
+}
+
+/// Problems of few layers with virtual stages, over bandwidth: each search sees the few plans there are and ends.
+#[test]
+fn searches_of_few_chunks_are_short() {
+    let layer = |k: usize| format!("{{ id = \"n{k}\", forward_ms = 1e-5, backward_ms = 1e-5 }}");
+    let layers: Vec<String> = (0..3).map(layer).collect();
+    let text = format!(
+        "[network]\nlayers = [{}]\ntensors = [{{ producer = \"n0\", consumers = [\"n2\"], bytes = 5 }}]\n\
+         [cluster]\ndevice_kinds = [{{ name = \"g\", count = 3 }}]\nlink = {{ bandwidth_bytes_per_s = 1e9 }}\n",
+        layers.join(", ")
+    );
+    let instance = Instance::from_spec(&toml_spec(&text)).expect("an instance");
+    let options = PipelineOptions {
+        virtual_stages: Some(2),
+        ..PipelineOptions::default()
+    };
+    let asked_of = question(Parameter::Bandwidth, 1e8, 1e10);
+    let started = std::time::Instant::now();
+    let answer = asked(&instance, &options, &asked_of).expect("an answer");
+    let each = started.elapsed() / answer.searches as u32;
+    assert!(answer.searches > 20, "{}", answer.searches);
+    let gap = answer.curves[0].gap.expect("bounds are known");
+    assert!(gap <= 0.02, "{gap}");
+    // A search took 30 to 100 ms of a fast program when it went on after it had seen all plans.
+    assert!(each < Duration::from_millis(100), "{each:?} a search");
+}
+
 /// The example of the page: which plan is best where, and from where on more stages are better.
 #[test]
 fn changes_of_plans_are_found() {

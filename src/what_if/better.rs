@@ -11,7 +11,7 @@ pub struct Better {
     pub stages: usize,
     /// Those of the other, the next smaller ones.
     pub than: usize,
-    /// Where it is proved that more stages are better at every value; short stretches count as elsewhere.
+    /// Where it is proved that more stages are better at every value; of real values short stretches count as elsewhere.
     pub better: Vec<Stretch>,
     /// It is proved that fewer stages take at most so much longer at any other value, as a part of what more take; absent where that is not
     /// known, or where there is no other value.
@@ -42,7 +42,8 @@ pub struct Gain {
 /// Neighbours on the grid on which real values are looked at lie as far apart as this.
 const STEP: f64 = 1.0005;
 
-/// Stretches whose ends are nearer to each other than this are no news, unless they end where the range does.
+/// Stretches of real values whose ends are nearer to each other than this are no news, unless they end where the range does. Of whole values
+/// one alone may be all that there is.
 const SHORT: f64 = 1.05;
 
 /// A stretch, whether more stages are better on it, and what they gain at most.
@@ -84,7 +85,7 @@ impl Better {
         let ends = [more.points.first()?.at, more.points.last()?.at];
         better.retain(|stretch| {
             let is_long = stretch.to >= SHORT * stretch.from;
-            is_long || stretch.from == ends[0] || stretch.to == ends[1]
+            more.is_whole || is_long || stretch.from == ends[0] || stretch.to == ends[1]
         });
         let is_listed = |piece: &Piece| {
             let holds =

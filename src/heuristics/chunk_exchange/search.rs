@@ -28,6 +28,8 @@ const SHIFTS: f64 = 0.25;
 const KICKS: f64 = 0.9;
 const KICKED_ROWS: usize = 3;
 const KICKED_CHUNKS: usize = 2;
+/// Steps for every plan there is: where plans are few, a search has seen them all long before it has spent its effort.
+const STEPS_OF_A_PLAN: u64 = 32;
 /// No limit on a row, small enough to be added to.
 const NO_LIMIT: i64 = i64::MAX / 4;
 
@@ -112,7 +114,7 @@ impl<'a> Search<'a> {
     /// Looks for plans until the effort is spent, or there is none better; the best plan found.
     pub fn improve(&mut self, effort: Effort) -> (Worth, Assignment) {
         let floor_ns = effort.floor_ns;
-        self.left = effort.steps;
+        self.left = effort.steps.min(self.plans().saturating_mul(STEPS_OF_A_PLAN));
         let mut best = (self.worth(), self.loads.chunk_of.clone(), self.chunks.clone());
         let (mut part, mut failures) = (FIRST_PART, 0);
         while failures < effort.failures && !self.is_over() && best.0 > (0, floor_ns) {
@@ -137,6 +139,19 @@ impl<'a> Search<'a> {
             }
         }
         (best.0, best.1)
+    }
+
+    /// How many plans there are at most: places of the cuts in the one order of items, or a chunk for each item.
+    fn plans(&self) -> u64 {
+        let (items, chunks) = (self.problem.items.len() as u64, self.chunks.len() as u64);
+        if !self.is_chain {
+            return chunks.saturating_pow(u32::try_from(items).unwrap_or(u32::MAX));
+        }
+        // Of items and cuts in a row, which are cuts; the product is a binomial coefficient after every factor.
+        (1..chunks).fold(1u64, |ways, cut| match ways.checked_mul(items + cut) {
+            Some(product) => product / cut,
+            None => u64::MAX,
+        })
     }
 
     fn is_over(&self) -> bool {

@@ -192,6 +192,7 @@ fn stretch_in_words(answer: &Answer, stretch: &Stretch) -> String {
         (true, true) => format!("from {from} to {to}"),
         (false, true) => format!("from {from} on"),
         (true, false) => format!("up to {to}"),
+        (false, false) if stretch.from == stretch.to => format!("at {from} alone"),
         (false, false) => format!("from {from} to {to}"),
     }
 }

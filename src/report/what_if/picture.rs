@@ -16,44 +16,55 @@ const LEFT: f64 = 74.0;
 const RIGHT: f64 = 46.0;
 const TOP: f64 = 122.0;
 const BOTTOM: f64 = 56.0;
+/// Of all text, from the edges of the picture.
+const MARGIN: f64 = 24.0;
+/// Between two labels.
+const BETWEEN: f64 = 6.0;
+/// Baseline of the first row of names of curves, and height of a row.
+const LEGEND: f64 = 96.0;
+const ROW: f64 = 18.0;
 
 /// Samples of a curve of real values.
 const SAMPLES: usize = 240;
 
-/// Colours, in daylight and in the dark.
+/// Colours in daylight. Plain ones, since not everything that shows SVG knows variables.
 const STYLE: &str = "\
-svg { --paper: #ffffff; --ink: #1b1b1b; --soft: #5f5f5f; --grid: #d9d9d9; }\n\
-@media (prefers-color-scheme: dark) { svg { --paper: #16181c; --ink: #ececec; --soft: #a8adb5; --grid: #3a3f47; } }\n\
-.paper { fill: var(--paper); } text { fill: var(--ink); } .soft { fill: var(--soft); }\n\
-.own { --own: var(--day); } @media (prefers-color-scheme: dark) { .own { --own: var(--night); } }\n\
-.grid { stroke: var(--grid); stroke-width: 1; fill: none; } .change { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 3 4; }\n\
-.curve { fill: none; stroke: var(--own); stroke-linejoin: round; } .band { fill: var(--own); fill-opacity: 0.25; stroke: none; }\n\
-.dot { fill: var(--own); stroke: var(--paper); stroke-width: 0.7; } .none { fill: var(--soft); fill-opacity: 0.16; }\n";
+.paper { fill: #ffffff; } text { fill: #1b1b1b; } .soft { fill: #5f5f5f; }\n\
+.grid { stroke: #d9d9d9; stroke-width: 1; fill: none; } .change { stroke: #5f5f5f; stroke-width: 1; stroke-dasharray: 3 4; }\n\
+.curve { fill: none; stroke-linejoin: round; } .band { fill-opacity: 0.25; stroke: none; }\n\
+.dot { stroke: #ffffff; stroke-width: 0.7; } .none { fill: #5f5f5f; fill-opacity: 0.16; }\n";
+
+/// Colours in the dark.
+const NIGHT: &str = "\
+.paper { fill: #16181c; } text { fill: #ececec; } .soft { fill: #a8adb5; }\n\
+.grid { stroke: #3a3f47; } .change { stroke: #a8adb5; } .dot { stroke: #16181c; } .none { fill: #a8adb5; }\n";
 
 /// A self-contained SVG that follows the reader's colour scheme. Points are values at which the optimum was asked for; a band lies between the
 /// best known plans and what no plan can be better than.
 pub(crate) fn what_if_svg(answer: &Answer) -> String {
     let scene = Scene::new(answer);
+    let height = scene.height();
     let title = super::question(answer).replace('`', "");
     let told = super::sentences(answer, super::digits(answer));
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" role=\"img\" aria-labelledby=\"title desc\">\n\
-         <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>\n{STYLE}</style>\n\
+         <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>\n{}</style>\n\
          <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
-         <text x=\"24\" y=\"32\" font-size=\"16\" font-weight=\"600\">{}</text>",
+         <text x=\"{MARGIN}\" y=\"32\" font-size=\"16\" font-weight=\"600\">{}</text>",
         escape_xml(&title),
         escape_xml(&told.join(" ")),
-        escape_xml(&title),
+        scene.style(),
+        escape_xml(&shortened(&title, TITLE)),
     );
     for (line, sentence) in told.iter().take(2).enumerate() {
         let _ = writeln!(
             out,
-            "<text class=\"soft\" x=\"24\" y=\"{}\">{}</text>",
+            "<text class=\"soft\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
             53 + 17 * line,
-            escape_xml(&shortened(sentence))
+            escape_xml(&shortened(sentence, 1.0))
         );
     }
     out += &scene.axes();
@@ -69,16 +80,35 @@ pub(crate) fn what_if_svg(answer: &Answer) -> String {
     out + "</svg>\n"
 }
 
-/// As much of a sentence as fits the picture.
-fn shortened(sentence: &str) -> String {
-    let room = WIDTH - 2.0 * 24.0;
+/// How much wider letters of the title are than others: larger and bolder.
+const TITLE: f64 = 1.55;
+
+/// As much of a sentence as fits the picture, in letters so much wider than usual.
+fn shortened(sentence: &str, wider: f64) -> String {
+    let room = (WIDTH - 2.0 * MARGIN) / wider;
     let plain = sentence.replace('`', "");
     if text_width(&plain) <= room {
         return plain;
     }
-    let most = (room / text_width("x")) as usize;
-    let cut: String = plain.chars().take(most.saturating_sub(1)).collect();
+    let mut cut = plain;
+    while text_width(&cut) + text_width("…") > room && cut.pop().is_some() {}
     cut + "…"
+}
+
+/// Labels in a row: each from the left end of what is still free.
+struct Labels {
+    free: f64,
+}
+
+impl Labels {
+    /// Whether there is room for a label between two places; if so it takes that.
+    fn takes(&mut self, from: f64, to: f64) -> bool {
+        let fits = from >= self.free && to <= WIDTH;
+        if fits {
+            self.free = to + BETWEEN;
+        }
+        fits
+    }
 }
 
 /// A scale of an axis.
@@ -149,6 +179,8 @@ struct Scene<'a> {
     answer: &'a Answer,
     x: Axis,
     y: Axis,
+    /// Of every curve's name: its row and where it begins.
+    names: Vec<(usize, f64)>,
 }
 
 impl<'a> Scene<'a> {
@@ -171,44 +203,87 @@ impl<'a> Scene<'a> {
             answer,
             x: Axis::new(answer.from, answer.to, !is_count),
             y: Axis { from, ..y },
+            names: places_of_names(answer),
         }
     }
 
+    /// Rows of names beyond the first.
+    fn lower(&self) -> f64 {
+        ROW * self.names.last().map_or(0, |&(row, _)| row) as f64
+    }
+
+    fn height(&self) -> f64 {
+        HEIGHT + self.lower()
+    }
+
+    fn top(&self) -> f64 {
+        TOP + self.lower()
+    }
+
+    fn bottom(&self) -> f64 {
+        self.height() - BOTTOM
+    }
+
+    /// All colours, those of curves among them.
+    fn style(&self) -> String {
+        let (mut day, mut night) = (STYLE.to_owned(), NIGHT.to_owned());
+        for (k, curve) in self.answer.curves.iter().enumerate() {
+            let colors = self.colors(curve);
+            for (rules, color) in [(&mut day, colors.line), (&mut night, colors.fill)] {
+                let _ = writeln!(
+                    rules,
+                    ".own{k} .curve {{ stroke: {color}; }} .own{k} .band, .own{k} .dot {{ fill: {color}; }}"
+                );
+            }
+        }
+        format!("{day}@media (prefers-color-scheme: dark) {{\n{night}}}\n")
+    }
+
+    /// The colours of a curve: by its stages, or blue for the only one.
+    fn colors(&self, curve: &AnswerCurve) -> Colors {
+        let first = self.answer.curves.first().and_then(|first| first.stages);
+        Colors::stage(match (curve.stages, first) {
+            (Some(stages), Some(first)) => stages - first + 1,
+            _ => 5,
+        })
+    }
+
     fn pixel(&self, at: f64, ms: f64) -> (f64, f64) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let (right, top, bottom) = (WIDTH - RIGHT, self.top(), self.bottom());
         (
             LEFT + (right - LEFT) * self.x.place(at),
-            bottom - (bottom - TOP) * self.y.place(ms),
+            bottom - (bottom - top) * self.y.place(ms),
         )
     }
 
-    /// Something in the colours of a curve: by its stages, or blue for the only one.
+    /// Something in the colours of a curve.
     fn colored(&self, curve: &AnswerCurve, what: &str) -> String {
-        let first = self.answer.curves.first().and_then(|first| first.stages);
-        let colors = Colors::stage(match (curve.stages, first) {
-            (Some(stages), Some(first)) => stages - first + 1,
-            _ => 5,
-        });
-        let (day, night) = (colors.line, colors.fill);
-        format!("<g class=\"own\" style=\"--day:{day};--night:{night}\">{what}</g>\n")
+        let is_own = |other: &AnswerCurve| other.stages == curve.stages;
+        let own = self.answer.curves.iter().position(is_own).unwrap_or(0);
+        format!("<g class=\"own{own}\">{what}</g>\n")
     }
 
     fn axes(&self) -> String {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let (right, top, bottom) = (WIDTH - RIGHT, self.top(), self.bottom());
         let mut out = String::from("<g>\n");
+        let mut labels = Labels { free: 0.0 };
         let is_whole = !self.answer.parameter.is_continuous();
         for tick in self.x.ticks(is_whole) {
             let (x, _) = self.pixel(tick, self.y.from);
-            let _ = writeln!(
-                out,
-                "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 18.0,
-                value(
-                    self.answer.parameter,
-                    tick.max(f64::MIN_POSITIVE),
-                    Towards::Nearest
-                ),
+            let _ = writeln!(out, "<path class=\"grid\" d=\"M{x:.1} {top}V{bottom}\"/>");
+            let label = value(
+                self.answer.parameter,
+                tick.max(f64::MIN_POSITIVE),
+                Towards::Nearest,
             );
+            let half = text_width(&label) / 2.0;
+            if labels.takes(x - half, x + half) {
+                let _ = writeln!(
+                    out,
+                    "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+                    bottom + 18.0,
+                );
+            }
         }
         for tick in self.y.ticks(false) {
             let (_, y) = self.pixel(self.x.from, tick);
@@ -232,7 +307,7 @@ impl<'a> Scene<'a> {
              <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">ms</text>\n</g>",
             bottom + 40.0,
             LEFT - 8.0,
-            TOP - 8.0,
+            top - 8.0,
         );
         out
     }
@@ -240,6 +315,7 @@ impl<'a> Scene<'a> {
     /// Values at which there is no plan on any curve.
     fn holes(&self) -> String {
         let mut out = String::new();
+        let top = self.top();
         let [curve] = &self.answer.curves[..] else {
             return out;
         };
@@ -252,22 +328,22 @@ impl<'a> Scene<'a> {
             let width = (to - from).max(2.0);
             let _ = writeln!(
                 out,
-                "<rect class=\"none\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{:.1}\"><title>no plan exists</title></rect>",
-                bottom - TOP
+                "<rect class=\"none\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{:.1}\"><title>no plan exists</title></rect>",
+                bottom - top
             );
             if width > text_width("no plan") + 12.0 {
                 let middle = (from + to) / 2.0;
                 let _ = writeln!(
                     out,
                     "<text class=\"soft\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">no plan</text>",
-                    TOP + 20.0
+                    top + 20.0
                 );
             }
         }
         out
     }
 
-    /// A line where the number of stages of the best known plan changes, with that number.
+    /// A line where the number of stages of the best known plan changes, with that number above the frame: within, curves run through it.
     fn changes(&self, curve: &AnswerCurve) -> String {
         let mut out = String::new();
         if self.answer.curves.len() > 1 || self.answer.parameter == Parameter::Stages {
@@ -278,7 +354,8 @@ impl<'a> Scene<'a> {
             .iter()
             .filter(|segment| segment.plan.is_some())
             .collect();
-        let mut free = LEFT;
+        let top = self.top();
+        let mut labels = Labels { free: LEFT };
         for (k, segment) in with_plan.iter().enumerate() {
             let before = k.checked_sub(1).and_then(|before| with_plan[before].stages);
             if before == segment.stages {
@@ -286,7 +363,7 @@ impl<'a> Scene<'a> {
             }
             let (x, bottom) = self.pixel(segment.from, self.y.from);
             if k > 0 {
-                let _ = writeln!(out, "<path class=\"change\" d=\"M{x:.1} {TOP}V{bottom:.1}\"/>");
+                let _ = writeln!(out, "<path class=\"change\" d=\"M{x:.1} {top}V{bottom:.1}\"/>");
             }
             let stages = segment.stages.unwrap_or(0);
             let label = if k == 0 {
@@ -299,14 +376,12 @@ impl<'a> Scene<'a> {
             } else {
                 label
             };
-            if x + 4.0 >= free && x + 4.0 + text_width(&label) < WIDTH {
+            if labels.takes(x, x + text_width(&label)) {
                 let _ = writeln!(
                     out,
-                    "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
-                    x + 4.0,
-                    TOP + 14.0
+                    "<text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>",
+                    top - 8.0
                 );
-                free = x + 10.0 + text_width(&label);
             }
         }
         out
@@ -420,25 +495,50 @@ impl<'a> Scene<'a> {
         if self.answer.curves.len() < 2 {
             return out;
         }
-        let mut x = 24.0;
-        for curve in &self.answer.curves {
-            let stages = curve.stages.unwrap_or(0);
-            let name = if stages == 1 {
-                "1 stage".to_owned()
-            } else {
-                format!("{stages} stages")
-            };
+        for (curve, &(row, x)) in self.answer.curves.iter().zip(&self.names) {
+            let y = LEGEND + ROW * row as f64;
             let line = format!(
-                "<path class=\"curve\" stroke-width=\"{:.1}\" d=\"M{x:.1} 92H{:.1}\"/>",
+                "<path class=\"curve\" stroke-width=\"{:.1}\" d=\"M{x:.1} {:.1}H{:.1}\"/>",
                 self.stroke(curve),
-                x + 22.0
+                y - 4.0,
+                x + SAMPLE
             );
             out += &self.colored(curve, &line);
-            let _ = writeln!(out, "<text x=\"{:.1}\" y=\"96\">{name}</text>", x + 28.0);
-            x += 28.0 + text_width(&name) + 18.0;
+            let _ = writeln!(
+                out,
+                "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                x + SAMPLE + BETWEEN,
+                name(curve)
+            );
         }
         out
     }
+}
+
+/// Length of a curve's sample beside its name.
+const SAMPLE: f64 = 22.0;
+
+/// What a curve is called.
+fn name(curve: &AnswerCurve) -> String {
+    match curve.stages.unwrap_or(0) {
+        1 => "1 stage".to_owned(),
+        stages => format!("{stages} stages"),
+    }
+}
+
+/// Rows of names as wide as the picture.
+fn places_of_names(answer: &Answer) -> Vec<(usize, f64)> {
+    let (mut row, mut x) = (0, MARGIN);
+    let mut places = Vec::new();
+    for curve in &answer.curves {
+        let width = SAMPLE + BETWEEN + text_width(&name(curve));
+        if x + width > WIDTH - MARGIN && x > MARGIN {
+            (row, x) = (row + 1, MARGIN);
+        }
+        places.push((row, x));
+        x += width + 3.0 * BETWEEN;
+    }
+    places
 }
 
 /// A time of an axis.

@@ -6,7 +6,8 @@
 
 use std::collections::BinaryHeap;
 
-use super::tasks::Tasks;
+use super::tasks::{Kind, Tasks};
+use super::work_before::WorkBefore;
 
 /// Heads or tails by kind and micro-batch, in ns.
 pub(super) type Lengths = Vec<Vec<u64>>;
@@ -154,9 +155,17 @@ fn rooms(tasks: &Tasks) -> Vec<Room> {
     rooms
 }
 
-/// Heads: the longest path, and on every device the work that must come before an operation.
+/// Heads: the longest path, and on every device the work that must come before an operation. Time O(k² M log M) for each of k kinds on a
+/// device.
 fn heads(tasks: &Tasks, rooms: &[Room], shift: &dyn Fn(usize, usize) -> Option<usize>) -> Lengths {
     let mut heads = vec![vec![0; tasks.micro_batches]; tasks.kinds.len()];
+    let durations_ns: Vec<u64> = tasks.kinds.iter().map(|kind| kind.duration_ns).collect();
+    let before = |(k, kind): (usize, &Kind)| {
+        let own = tasks.of_device[kind.device].iter();
+        let kinds = own.filter_map(|&a| Some((a, shift(a, k)?))).collect();
+        WorkBefore::new(kinds, tasks.micro_batches)
+    };
+    let mut before: Vec<WorkBefore> = tasks.kinds.iter().enumerate().map(before).collect();
     for m in 0..tasks.micro_batches {
         for (k, kind) in tasks.kinds.iter().enumerate() {
             let end = |heads: &Lengths, k: usize, m: usize| heads[k][m] + tasks.kinds[k].duration_ns;
@@ -168,28 +177,8 @@ fn heads(tasks: &Tasks, rooms: &[Room], shift: &dyn Fn(usize, usize) -> Option<u
             let freed = rooms.iter().filter(|room| room.taken == k && room.shift <= m);
             let freed = freed.map(|room| end(&heads, room.freed, m - room.shift));
             let path_ns = within.chain(own).chain(freed).max().unwrap_or(0);
-            heads[k][m] = path_ns.max(work_before(tasks, &heads, (k, m), shift));
+            heads[k][m] = path_ns.max(before[k].next_ns(m, &heads, &durations_ns));
         }
     }
     heads
-}
-
-/// When a device can have done all its operations that must come before one of its own.
-fn work_before(
-    tasks: &Tasks,
-    heads: &Lengths,
-    (k, m): (usize, usize),
-    shift: &dyn Fn(usize, usize) -> Option<usize>,
-) -> u64 {
-    let device = tasks.kinds[k].device;
-    let mut before: Vec<(u64, u64)> = Vec::new();
-    for &a in &tasks.of_device[device] {
-        let Some(last) = shift(a, k).and_then(|shift| m.checked_sub(shift)) else {
-            continue;
-        };
-        before.extend((0..=last).map(|earlier| (heads[a][earlier], tasks.kinds[a].duration_ns)));
-    }
-    before.sort_unstable();
-    let run = |now_ns: u64, &(head_ns, duration_ns): &(u64, u64)| now_ns.max(head_ns) + duration_ns;
-    before.iter().fold(0, run)
 }

@@ -6,6 +6,7 @@ mod branch;
 mod greedy;
 mod local;
 mod tasks;
+mod work_before;
 
 use crate::control::Control;
 use crate::plan::{Status, StoppedBy};

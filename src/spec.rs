@@ -154,10 +154,10 @@ pub struct ModeSpec {
     /// Bytes of the tensors that the group reduces for a micro-batch, forward and backward: each goes around a ring.
     #[serde(default, skip_serializing_if = "is_default")]
     pub collective_bytes: f64,
-    /// Bytes to move beside a tensor that enters the stage, by the layer that makes it.
+    /// Bytes to move beside a tensor that enters the stage, by the layer that makes it; they are part of its message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub input_bytes: BTreeMap<String, f64>,
-    /// Bytes to move beside a tensor that leaves the stage, by a layer that reads it.
+    /// Bytes to move beside a tensor that leaves the stage, by a layer that reads it; they are part of its message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub output_bytes: BTreeMap<String, f64>,
 }

@@ -181,6 +181,37 @@ fn links_of_two_levels_decide_where_to_cut() {
     assert!((solved(&instance, &two).objective_ms.unwrap() - 6.2).abs() < 1e-9);
 }
 
+/// What moves beside a tensor is part of its message: one without bytes takes the latency all the same, at the end that has bytes to move.
+/// A million bytes take 1 ms and a message 5 ms.
+#[test]
+fn bytes_beside_a_tensor_without_bytes_take_the_latency() {
+    let instance = |tensor: u64, leaving: u64, entering: u64| {
+        let text = format!(
+            r#"{{"network": {{"layers": [
+                {{"id": "a", "modes": [{{"forward_ms": 1, "backward_ms": 1, "output_bytes": {{"b": {leaving}}}}}]}},
+                {{"id": "b", "modes": [{{"forward_ms": 1, "backward_ms": 1, "input_bytes": {{"a": {entering}}}}}]}}],
+                "tensors": [{{"producer": "a", "consumers": ["b"], "bytes": {tensor}}}]}},
+              "cluster": {{"device_kinds": [{{"name": "gpu", "count": 2}}],
+                "link": {{"bandwidth_bytes_per_s": 1e9, "latency_ms": 5}}}}}}"#
+        );
+        Instance::from_spec(&serde_json::from_str(&text).unwrap()).unwrap()
+    };
+    let options = PipelineOptions {
+        stages: Some(2),
+        all_stages: Some(true),
+        replicas: None,
+        ..choose()
+    };
+    let loads = |tensor, leaving, entering| -> Vec<f64> {
+        let plan = solved(&instance(tensor, leaving, entering), &options);
+        plan.stages.iter().map(|stage| stage.load_ms).collect()
+    };
+    assert_eq!(loads(0, 0, 0), [2.0, 2.0]);
+    assert_eq!(loads(0, 1_000_000, 0), [14.0, 2.0]);
+    assert_eq!(loads(0, 0, 2_000_000), [2.0, 16.0]);
+    assert_eq!(loads(1_000_000, 1_000_000, 0), [16.0, 14.0]);
+}
+
 #[test]
 fn wrong_modes_are_told() {
     let instance = chain(

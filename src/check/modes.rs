@@ -416,13 +416,12 @@ impl Checker<'_> {
     }
 }
 
-/// Time to move a tensor and so many bytes beside it, in ns.
+/// Time to move a tensor and so many bytes beside it in one message, in ns: its latency counts once, if there is a byte at all.
 fn moving_ns(size: Size, link: Link, beside_bytes: u64) -> f64 {
     let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
-    let tensor_ns = match size {
-        Size::TransferNs(ns) => ns as f64,
-        Size::Bytes(0) => 0.0,
-        Size::Bytes(bytes) => ns(bytes) + link.latency_ns as f64,
-    };
-    tensor_ns + ns(beside_bytes)
+    match size {
+        Size::TransferNs(tensor_ns) => tensor_ns as f64 + ns(beside_bytes),
+        Size::Bytes(0) if beside_bytes == 0 => 0.0,
+        Size::Bytes(bytes) => ns(bytes) + ns(beside_bytes) + link.latency_ns as f64,
+    }
 }

@@ -388,14 +388,16 @@ impl Modes {
     ) -> ModalTransfer {
         let layers = &instance.network.layers;
         let moving = |bytes: u64| self.links.levels.map(|link| self.moving(bytes as f64, link));
+        // What moves beside a tensor is part of its message. A tensor without bytes has none, so that what is beside it takes the latency.
+        let is_alone = matches!(tensor.size, Size::Bytes(0));
         let beside = |bytes: u64| {
-            let without_latency = |link: Link| Link {
-                latency_ns: 0,
+            let within = |link: Link| Link {
+                latency_ns: if is_alone { link.latency_ns } else { 0 },
                 ..link
             };
             self.links
                 .levels
-                .map(|link| self.moving(bytes as f64, without_latency(link)))
+                .map(|link| self.moving(bytes as f64, within(link)))
         };
         // The most that any of the layers involved adds.
         let extra = |layer: usize, degree: usize, other: usize, of: fn(&LayerMode) -> &[(usize, u64)]| {

@@ -311,12 +311,12 @@ impl Search<'_> {
         };
         let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
         let once = match tensor.size {
-            Size::Bytes(0) => 0.0,
-            Size::Bytes(bytes) => ns(bytes) + link.latency_ns as f64,
-            Size::TransferNs(given_ns) => given_ns as f64,
+            Size::Bytes(bytes) if bytes + beside == 0 => 0.0,
+            Size::Bytes(bytes) => ns(bytes + beside) + link.latency_ns as f64,
+            Size::TransferNs(given_ns) => given_ns as f64 + ns(beside),
             other => unreachable!("{other:?}"),
         };
-        ways * (once + ns(beside))
+        ways * once
     }
 
     fn ring_ns(&self, run: Run, gradient_bytes: f64) -> f64 {

@@ -24,6 +24,14 @@ pub(super) fn remove(set: &mut [u64], number: usize) {
     set[number / 64] &= !(1 << (number % 64));
 }
 
+/// Adds a number, or takes it out.
+pub(super) fn set(set: &mut [u64], number: usize, is_member: bool) {
+    match is_member {
+        true => insert(set, number),
+        false => remove(set, number),
+    }
+}
+
 /// Adds a number that is not there, or takes it out.
 pub(super) fn toggle(set: &mut [u64], number: usize) {
     set[number / 64] ^= 1 << (number % 64);

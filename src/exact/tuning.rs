@@ -61,6 +61,10 @@ tuning! {
     /// Steps of a growing stage between two looks at the clock, some 10 microseconds: with fewer the clock would cost more than the steps,
     /// with many more a search would stop late. Not measured.
     growth_steps_between_clock_looks: u64 = 1 << 12,
+    /// Items before one that is left whose predecessors are barred from the stage too. They prune what costs too much for good: with all of them
+    /// every step takes as long as the network is large. 10,000 operators in 32 stages take as many steps with 8 as with all, and 0.5 s of
+    /// processor time instead of 6.2 s; 60 wide layers in 4 stages reach 4 % fewer ideals in as many steps with 8, and as many with 32.
+    items_barred_at_once: usize = 16,
     /// Bytes of a reached ideal beside its two bit sets, with what a vector and a hash table that double leave free: estimated from
     /// the sizes of their entries.
     bytes_of_a_reached_ideal: usize = 192,
@@ -182,6 +186,12 @@ tuning! {
     steps_of_a_stage: u64 = 32,
     /// Steps that looking at a pair of nodes counts for, likewise. Not measured.
     steps_of_a_node_pair: u64 = 8,
+
+    // presolve/
+
+    /// Order pairs that a round follows to tell which item before another is the last: tenths of a second's work. Measured networks take less
+    /// than a hundredth of it.
+    steps_of_absorbing: usize = 20_000_000,
 
     // windows/
 

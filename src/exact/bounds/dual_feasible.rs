@@ -20,7 +20,11 @@ pub fn bottleneck_ns(problem: &Problem) -> u64 {
         bound_ns: best.bottleneck_ns,
         most_ns,
     };
-    if works.is_empty() {
+    let Some(&largest_ns) = works.last() else {
+        return least.bound_ns;
+    };
+    // Items that fill no part count for nothing, and all others for no more than their work where none is large.
+    if largest_ns.saturating_mul(TUNING.parts_of_dual_feasible + 1) < least.bound_ns {
         return least.bound_ns;
     }
     for parts in 1..=TUNING.parts_of_dual_feasible {

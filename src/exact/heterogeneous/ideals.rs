@@ -157,6 +157,7 @@ impl<'a> AllocationSearch<'a> {
             most_bytes: self.control.room_bytes(),
         };
         ideals.by_size[n].push(0);
+        let mut growth = Growth::new(self.problem, self.control, &self.predecessors);
         let mut steps = 0;
         let mut pass = Pass::Exhausted;
         'sizes: for size in (1..=n).rev() {
@@ -166,7 +167,7 @@ impl<'a> AllocationSearch<'a> {
                     pass = Pass::Stopped(stopped_by);
                     break 'sizes;
                 }
-                match self.leave(at, &mut ideals, &mut steps) {
+                match self.leave(at, &mut ideals, &mut growth, &mut steps) {
                     Grown::All => {}
                     Grown::Accepted => break 'sizes,
                     Grown::Stopped(stopped_by) => {
@@ -189,18 +190,18 @@ impl<'a> AllocationSearch<'a> {
     }
 
     /// Takes every stage off the end of an ideal, on all devices that can run it in time.
-    fn leave(&self, at: usize, ideals: &mut Ideals, steps: &mut u64) -> Grown {
+    fn leave(&self, at: usize, ideals: &mut Ideals, growth: &mut Growth, steps: &mut u64) -> Grown {
         let mut leaving = self.leaving(at, ideals);
-        let left = ideals.all[at].left.clone();
+        growth.move_to(&ideals.all[at].left);
         // The fewer stages behind, the fewer micro-batches in flight.
         let behind = self.choices.memory_binds.then_some(leaving.behind[0]);
-        let tally = Holding::new(self.problem, self.capacity, &self.sides, leaving.limit_ns, behind);
+        let mut holding = Holding::new(self.problem, self.capacity, &self.sides, leaving.limit_ns, behind);
         let most_steps = self.most_steps.saturating_sub(*steps);
-        let mut stage = Growth::new(self.problem, self.control, &self.predecessors, &left, tally);
-        let grown = stage.each(most_steps, &mut |holding, left| {
+        let steps_before = growth.steps;
+        let grown = growth.each(&mut holding, most_steps, &mut |holding, left| {
             self.take_off(holding, left, &mut leaving, ideals)
         });
-        *steps += stage.steps + leaving.tried;
+        *steps += growth.steps - steps_before + leaving.tried;
         ideals.all[at].labels = leaving.labels;
         match (grown, leaving.stopped) {
             (Grown::Accepted, Some(stopped_by)) => Grown::Stopped(stopped_by),

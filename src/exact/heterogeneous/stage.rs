@@ -133,11 +133,11 @@ impl Tally for Holding<'_> {
         self.change(item, false);
     }
 
-    fn pay(&mut self, transfer: usize, side: Side) {
+    fn pay(&mut self, transfer: usize, side: Side, _is_inside: bool) {
         self.transfers = self.transfers.plus(self.sides[transfer][side as usize]);
     }
 
-    fn stop_paying(&mut self, transfer: usize, side: Side) {
+    fn stop_paying(&mut self, transfer: usize, side: Side, _is_inside: bool) {
         self.transfers = self.transfers.minus(self.sides[transfer][side as usize]);
     }
 

@@ -123,16 +123,12 @@ impl Path {
 impl Ground<'_> {
     /// Takes every stage off the end of an ideal.
     fn descend(&self, path: &mut Path, left: Ideal) {
-        let holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
+        let mut holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
         let most_steps = self.most_steps.saturating_sub(path.steps);
-        let mut stage = Growth::new(
-            self.problem,
-            self.control,
-            &self.predecessors,
-            left.items,
-            holding,
-        );
-        let grown = stage.each(most_steps, &mut |holding, items| {
+        // Those of the stages behind are still growing.
+        let mut stage = Growth::new(self.problem, self.control, &self.predecessors);
+        stage.move_to(left.items);
+        let grown = stage.each(&mut holding, most_steps, &mut |holding, items| {
             let weight = left.weight - holding.weight;
             self.put_stage(path, holding, left, Ideal { items, weight });
             path.stopped_by.is_some()

@@ -7,7 +7,7 @@ use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
-use crate::problem::{Problem, Transfer};
+use crate::problem::Problem;
 
 /// What a stage adds up while it grows and shrinks.
 pub(crate) trait Tally {
@@ -17,10 +17,10 @@ pub(crate) trait Tally {
     fn add(&mut self, item: usize);
     /// The item leaves.
     fn remove(&mut self, item: usize);
-    /// The stage starts to pay one side of a transfer.
-    fn pay(&mut self, transfer: usize, side: Side);
+    /// The stage starts to pay one side of a transfer, all of which may lie inside the ideal that the stage is taken off.
+    fn pay(&mut self, transfer: usize, side: Side, is_inside: bool);
     /// The stage no longer pays it.
-    fn stop_paying(&mut self, transfer: usize, side: Side);
+    fn stop_paying(&mut self, transfer: usize, side: Side, is_inside: bool);
     /// Whatever joins, the stage goes on paying it.
     fn commit(&mut self, _transfer: usize, _side: Side) {}
     /// It may stop paying it again.
@@ -63,22 +63,27 @@ pub(crate) fn successors(problem: &Problem) -> Vec<Vec<usize>> {
     (0..problem.items.len()).map(behind).collect()
 }
 
-/// For each transfer, whether some consumer lies outside an ideal.
-pub(crate) fn leaving(problem: &Problem, ideal: &[u64]) -> Vec<bool> {
-    let is_outside = |&item: &usize| !bits::contains(ideal, item);
-    let leaves = |transfer: &Transfer| transfer.consumers.iter().any(is_outside);
-    problem.transfers.iter().map(leaves).collect()
-}
-
 /// A stage that grows downwards from the end of an ideal, one item at a time, and shrinks back.
 ///
 /// `free` lists items in the order in which they came free: all their successors in the ideal have been taken. Each is
 /// decided once, taken or left; what is left never frees what lies before it, so every up-closed part of the ideal is met
 /// exactly once. What lies before an item that is left is barred from the stage, and what it sends there is paid for good.
-pub(crate) struct Growth<'a, T> {
+///
+/// It [moves](Growth::move_to) from ideal to ideal in the time of what they differ in: searches reach as many ideals as there are items and
+/// more, and neighbours differ in few.
+pub(crate) struct Growth<'a> {
     problem: &'a Problem,
     control: &'a Control<'a>,
     predecessors: &'a [Vec<usize>],
+    /// The ideal.
+    ideal: Box<[u64]>,
+    /// Its items without a successor in it.
+    ends_of_ideal: Box<[u64]>,
+    /// For each transfer, how many of its consumers lie outside the ideal.
+    outside: Vec<u32>,
+    /// Transfers from items of the ideal to some outside.
+    leaving: Box<[u64]>,
+    /// The ideal without the stage.
     left: Box<[u64]>,
     free: Vec<usize>,
     /// Whether the item at the same place of `free` was taken.
@@ -87,74 +92,123 @@ pub(crate) struct Growth<'a, T> {
     waits_for: Vec<u32>,
     /// For each transfer, whether its producer is in the stage, and how many of its consumers are.
     ends: Vec<(bool, u32)>,
-    /// For each transfer, whether some consumer lies outside the ideal.
-    leaves: Vec<bool>,
-    /// Whether the stage can no longer hold an item.
+    /// Whether the stage can no longer hold an item, as far as that was looked at.
     is_barred: Vec<bool>,
     /// All of these, in the order in which they became so.
     barred: Vec<usize>,
     /// How many there were before each item that is left.
     barred_before: Vec<usize>,
     size: usize,
-    /// What the stage adds up to.
-    pub tally: T,
-    /// Items taken or left so far.
+    /// Items taken or left so far, of all ideals.
     pub steps: u64,
 }
 
-impl<'a, T: Tally> Growth<'a, T> {
-    /// An empty stage at the end of the ideal `left`.
+impl<'a> Growth<'a> {
+    /// An empty stage at the end of the ideal of no items, which somebody knows the [predecessors] of.
     pub(crate) fn new(
         problem: &'a Problem,
         control: &'a Control<'a>,
         predecessors: &'a [Vec<usize>],
-        left: &[u64],
-        tally: T,
     ) -> Self {
         let n = problem.items.len();
-        let mut waits_for = vec![0; n];
-        for item in (0..n).filter(|&item| bits::contains(left, item)) {
-            for &before in &predecessors[item] {
-                waits_for[before] += 1;
-            }
-        }
-        let is_free = |&item: &usize| bits::contains(left, item) && waits_for[item] == 0;
+        let transfers = &problem.transfers;
+        let nothing = || -> Box<[u64]> { vec![0; bits::words(n)].into() };
         Self {
-            free: (0..n).filter(is_free).collect(),
             problem,
             control,
             predecessors,
-            left: left.into(),
+            ideal: nothing(),
+            ends_of_ideal: nothing(),
+            outside: transfers.iter().map(|t| t.consumers.len() as u32).collect(),
+            leaving: vec![0; bits::words(transfers.len())].into(),
+            left: nothing(),
+            free: Vec::new(),
             taken: Vec::new(),
-            waits_for,
-            ends: vec![(false, 0); problem.transfers.len()],
-            leaves: leaving(problem, left),
+            waits_for: vec![0; n],
+            ends: vec![(false, 0); transfers.len()],
             is_barred: vec![false; n],
             barred: Vec::new(),
             barred_before: Vec::new(),
             size: 0,
-            tally,
             steps: 0,
         }
     }
 
+    /// Goes on to the end of another ideal. The stage must be empty: it is after [`Grown::All`].
+    ///
+    /// Time O(n / 64 + d) for n items, and d order pairs and ends of transfers of items in which the two differ.
+    pub(crate) fn move_to(&mut self, ideal: &[u64]) {
+        for word in 0..ideal.len() {
+            let changed = self.ideal[word] ^ ideal[word];
+            self.ideal[word] = ideal[word];
+            for item in bits::members([changed]) {
+                self.turn(word * 64 + item);
+            }
+        }
+        self.left.copy_from_slice(ideal);
+    }
+
+    /// Takes note of an item that has come into the ideal, or has gone.
+    fn turn(&mut self, item: usize) {
+        let enters = bits::contains(&self.ideal, item);
+        for &before in &self.predecessors[item] {
+            match enters {
+                true => self.waits_for[before] += 1,
+                false => self.waits_for[before] -= 1,
+            }
+        }
+        for &at in std::iter::once(&item).chain(&self.predecessors[item]) {
+            let is_end = self.waits_for[at] == 0 && bits::contains(&self.ideal, at);
+            bits::set(&mut self.ends_of_ideal, at, is_end);
+        }
+        for &t in &self.problem.transfers_of[item] {
+            let producer = self.problem.transfers[t].producer;
+            match enters {
+                _ if producer == item => {}
+                true => self.outside[t] -= 1,
+                false => self.outside[t] += 1,
+            }
+            let leaves = self.outside[t] > 0 && bits::contains(&self.ideal, producer);
+            bits::set(&mut self.leaving, t, leaves);
+        }
+    }
+
+    /// Transfers from items of the ideal to some outside.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = usize> + '_ {
+        bits::iter(&self.leaving)
+    }
+
+    /// Whether producer and consumers lie in the ideal.
+    fn is_inside(&self, transfer: usize) -> bool {
+        let producer = self.problem.transfers[transfer].producer;
+        self.outside[transfer] == 0 && bits::contains(&self.ideal, producer)
+    }
+
     /// Calls `leaf` with every non-empty stage: what it adds up to, and what is left without it. Ends when `leaf` accepts
-    /// one, and gives up after so many steps.
-    pub(crate) fn each(&mut self, most_steps: u64, leaf: &mut impl FnMut(&T, &[u64]) -> bool) -> Grown {
+    /// one, and gives up after so many steps of this ideal. `tally` is that of an empty stage.
+    pub(crate) fn each<T: Tally>(
+        &mut self,
+        tally: &mut T,
+        most_steps: u64,
+        leaf: &mut impl FnMut(&T, &[u64]) -> bool,
+    ) -> Grown {
         let patience = TUNING.growth_steps_between_clock_looks;
-        let mut next_look = patience;
+        let most_steps = self.steps.saturating_add(most_steps);
+        let mut next_look = self.steps + patience;
+        self.free.clear();
+        self.free.extend(bits::iter(&self.ends_of_ideal));
         loop {
-            while self.taken.len() < self.free.len() && !self.tally.is_hopeless() {
+            while self.taken.len() < self.free.len() && !tally.is_hopeless() {
                 let item = self.free[self.taken.len()];
-                let takes = self.tally.admits(item);
+                let takes = tally.admits(item);
                 match takes {
-                    true => self.take(item),
-                    false => self.leave(item),
+                    true => self.take(tally, item),
+                    false => self.leave(tally, item),
                 }
                 self.taken.push(takes);
                 self.steps += 1;
             }
-            if self.size > 0 && !self.tally.is_hopeless() && leaf(&self.tally, &self.left) {
+            if self.size > 0 && !tally.is_hopeless() && leaf(tally, &self.left) {
                 return Grown::Accepted;
             }
             if self.steps > most_steps {
@@ -170,11 +224,11 @@ impl<'a, T: Tally> Growth<'a, T> {
             loop {
                 match self.taken.pop() {
                     None => return Grown::All,
-                    Some(false) => self.reconsider(),
+                    Some(false) => self.reconsider(tally),
                     Some(true) => {
                         let item = self.free[self.taken.len()];
-                        self.put_back(item);
-                        self.leave(item);
+                        self.put_back(tally, item);
+                        self.leave(tally, item);
                         self.taken.push(false);
                         break;
                     }
@@ -183,10 +237,10 @@ impl<'a, T: Tally> Growth<'a, T> {
         }
     }
 
-    fn take(&mut self, item: usize) {
-        self.move_item(item, true);
+    fn take(&mut self, tally: &mut impl Tally, item: usize) {
+        self.move_item(tally, item, true);
         bits::remove(&mut self.left, item);
-        self.tally.add(item);
+        tally.add(item);
         self.size += 1;
         for &before in &self.predecessors[item] {
             self.waits_for[before] -= 1;
@@ -196,7 +250,7 @@ impl<'a, T: Tally> Growth<'a, T> {
         }
     }
 
-    fn put_back(&mut self, item: usize) {
+    fn put_back(&mut self, tally: &mut impl Tally, item: usize) {
         for &before in self.predecessors[item].iter().rev() {
             if self.waits_for[before] == 0 {
                 self.free.pop();
@@ -204,51 +258,53 @@ impl<'a, T: Tally> Growth<'a, T> {
             self.waits_for[before] += 1;
         }
         self.size -= 1;
-        self.tally.remove(item);
+        tally.remove(item);
         bits::insert(&mut self.left, item);
-        self.move_item(item, false);
+        self.move_item(tally, item, false);
     }
 
-    /// Bars an item and all that comes before it.
-    fn leave(&mut self, item: usize) {
-        self.barred_before.push(self.barred.len());
-        let mut next = self.barred.len();
-        self.bar(item);
-        while let Some(&item) = self.barred.get(next) {
-            next += 1;
+    /// Bars an item and what comes before it, the nearest first: the stage holds and neighbours few items, and a network has many.
+    fn leave(&mut self, tally: &mut impl Tally, item: usize) {
+        let start = self.barred.len();
+        self.barred_before.push(start);
+        self.bar(tally, item);
+        for next in start..start + TUNING.items_barred_at_once {
+            let Some(&item) = self.barred.get(next) else {
+                break;
+            };
             for &before in &self.predecessors[item] {
                 if !self.is_barred[before] {
-                    self.bar(before);
+                    self.bar(tally, before);
                 }
             }
         }
     }
 
-    fn bar(&mut self, item: usize) {
+    fn bar(&mut self, tally: &mut impl Tally, item: usize) {
         self.is_barred[item] = true;
         self.barred.push(item);
         for &t in &self.problem.transfers_of[item] {
             if self.problem.transfers[t].producer == item && self.ends[t].1 > 0 {
-                self.tally.commit(t, Side::Consumer);
+                tally.commit(t, Side::Consumer);
             }
         }
     }
 
     /// Takes back what barred the last item that was left.
-    fn reconsider(&mut self) {
+    fn reconsider(&mut self, tally: &mut impl Tally) {
         let start = self.barred_before.pop().unwrap_or(0);
         for item in self.barred.drain(start..) {
             self.is_barred[item] = false;
             for &t in &self.problem.transfers_of[item] {
                 if self.problem.transfers[t].producer == item && self.ends[t].1 > 0 {
-                    self.tally.release(t, Side::Consumer);
+                    tally.release(t, Side::Consumer);
                 }
             }
         }
     }
 
     /// Updates what the stage pays for the item's transfers as the item enters or leaves.
-    fn move_item(&mut self, item: usize, enters: bool) {
+    fn move_item(&mut self, tally: &mut impl Tally, item: usize, enters: bool) {
         for &t in &self.problem.transfers_of[item] {
             let transfer = &self.problem.transfers[t];
             let paid = |(producer, consumers): (bool, u32)| match producer {
@@ -265,20 +321,21 @@ impl<'a, T: Tally> Growth<'a, T> {
                 after.1 -= 1;
             }
             self.ends[t] = after;
+            let is_inside = self.is_inside(t);
             if let Some(side) = paid(before) {
-                self.tally.stop_paying(t, side);
+                tally.stop_paying(t, side, is_inside);
             }
             if let Some(side) = paid(after) {
-                self.tally.pay(t, side);
+                tally.pay(t, side, is_inside);
             }
             let for_good = match item == transfer.producer {
-                true => self.leaves[t].then_some(Side::Producer),
+                true => (self.outside[t] > 0).then_some(Side::Producer),
                 false => (before.1.min(after.1) == 0 && self.is_barred[transfer.producer])
                     .then_some(Side::Consumer),
             };
             match (for_good, enters) {
-                (Some(side), true) => self.tally.commit(t, side),
-                (Some(side), false) => self.tally.release(t, side),
+                (Some(side), true) => tally.commit(t, side),
+                (Some(side), false) => tally.release(t, side),
                 (None, _) => {}
             }
         }

@@ -94,10 +94,10 @@ struct Layers<'s, 'a> {
     search: &'s IdealSearch<'a>,
     limit_ns: u64,
     reached: Vec<ReachedIdeal>,
+    /// Stages off the end of one ideal after the other.
+    growth: Growth<'s>,
     /// Ideals that need no second look.
     seen: Seen,
-    /// Extensions of stages so far.
-    steps: u64,
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
@@ -112,8 +112,8 @@ impl<'s, 'a> Layers<'s, 'a> {
             search,
             limit_ns,
             reached: vec![everything],
+            growth: Growth::new(search.problem, search.control, &search.predecessors),
             seen: Seen::default(),
-            steps: 0,
         }
     }
 
@@ -161,45 +161,48 @@ impl<'s, 'a> Layers<'s, 'a> {
         let parent_ns = *work_ns;
         let joint = search.joint.as_ref();
         let before = joint.map(|joint| (joint, left.clone(), ledger.clone()));
-        let tally = StageTally::new(search, self.limit_ns, from_end, left, parent_ns);
-        let mut stage = Growth::new(search.problem, search.control, &search.predecessors, left, tally);
+        let growth = &mut self.growth;
+        growth.move_to(left);
+        let mut tally = StageTally::new(search, self.limit_ns, from_end, parent_ns, growth);
         let (seen, reached) = (&mut self.seen, &mut self.reached);
-        let grown = stage.each(search.most_steps - self.steps, &mut |tally, left| {
-            if !tally.keeps_limit() || !tally.others_may_keep_limit() {
-                return false;
-            }
-            let work_ns = parent_ns - tally.work_ns;
-            let is_empty = bits::is_empty(left);
-            // Stages left without an item, or items without a stage.
-            let is_early = all_stages && is_empty && from_end < stages;
-            let is_late = from_end == stages && !is_empty;
-            if is_early || is_late {
-                return false;
-            }
-            let ledger = match &before {
-                None => Some(Ledger::default()),
-                Some((joint, before, ledger)) => {
-                    let outside = |all: &[u64]| -> Box<[u64]> {
-                        all.iter().zip(left).map(|(&all, &left)| all & !left).collect()
-                    };
-                    let taken = outside(&bits::full(search.problem.items.len()));
-                    joint.with_stage(ledger, &outside(before), &taken, from_end)
+        growth.each(
+            &mut tally,
+            search.most_steps - growth.steps,
+            &mut |tally, left| {
+                if !tally.keeps_limit() || !tally.others_may_keep_limit() {
+                    return false;
                 }
-            };
-            let Some(ledger) = ledger.filter(|ledger| !seen.contains(left, ledger)) else {
-                return false;
-            };
-            seen.insert(left, &ledger);
-            reached.push(ReachedIdeal {
-                left: left.into(),
-                work_ns,
-                ledger,
-                parent,
-            });
-            is_empty
-        });
-        self.steps += stage.steps;
-        grown
+                let work_ns = parent_ns - tally.work_ns;
+                let is_empty = bits::is_empty(left);
+                // Stages left without an item, or items without a stage.
+                let is_early = all_stages && is_empty && from_end < stages;
+                let is_late = from_end == stages && !is_empty;
+                if is_early || is_late {
+                    return false;
+                }
+                let ledger = match &before {
+                    None => Some(Ledger::default()),
+                    Some((joint, before, ledger)) => {
+                        let outside = |all: &[u64]| -> Box<[u64]> {
+                            all.iter().zip(left).map(|(&all, &left)| all & !left).collect()
+                        };
+                        let taken = outside(&bits::full(search.problem.items.len()));
+                        joint.with_stage(ledger, &outside(before), &taken, from_end)
+                    }
+                };
+                let Some(ledger) = ledger.filter(|ledger| !seen.contains(left, ledger)) else {
+                    return false;
+                };
+                seen.insert(left, &ledger);
+                reached.push(ReachedIdeal {
+                    left: left.into(),
+                    work_ns,
+                    ledger,
+                    parent,
+                });
+                is_empty
+            },
+        )
     }
 }
 
@@ -230,8 +233,6 @@ struct StageTally<'a, 'b> {
     capacity_ns: u64,
     /// Work of the ideal that the stage is taken off, in ns.
     ideal_ns: u64,
-    /// For each transfer, whether all of it lies in that ideal.
-    is_inside: Vec<bool>,
     work_ns: u64,
     /// Load, link in and link out beside the work.
     paid_ns: [u64; 3],
@@ -243,13 +244,13 @@ struct StageTally<'a, 'b> {
 }
 
 impl<'a, 'b> StageTally<'a, 'b> {
-    /// Of an empty stage at the end of an ideal with so much work.
+    /// Of an empty stage at the end of the ideal of a growth, with so much work.
     fn new(
         search: &'b IdealSearch<'a>,
         limit_ns: u64,
         from_end: usize,
-        ideal: &[u64],
         ideal_ns: u64,
+        growth: &Growth,
     ) -> Self {
         let problem = search.problem;
         let mut tally = Self {
@@ -258,19 +259,14 @@ impl<'a, 'b> StageTally<'a, 'b> {
             from_end,
             capacity_ns: ((problem.stages() - from_end) as u64).saturating_mul(limit_ns),
             ideal_ns,
-            is_inside: Vec::new(),
             work_ns: 0,
             paid_ns: [0; 3],
             committed_ns: [0; 3],
             before_ns: [0; 3],
             bytes: 0,
         };
-        for (t, leaves) in growth::leaving(problem, ideal).into_iter().enumerate() {
-            let is_ours = bits::contains(ideal, problem.transfers[t].producer);
-            tally.is_inside.push(is_ours && !leaves);
-            if is_ours && leaves {
-                plus(&mut tally.before_ns, &search.paid[t][Side::Producer as usize]);
-            }
+        for t in growth.leaving() {
+            plus(&mut tally.before_ns, &search.paid[t][Side::Producer as usize]);
         }
         tally
     }
@@ -319,18 +315,18 @@ impl Tally for StageTally<'_, '_> {
         self.bytes -= self.bytes_of(item);
     }
 
-    fn pay(&mut self, transfer: usize, side: Side) {
+    fn pay(&mut self, transfer: usize, side: Side, is_inside: bool) {
         let paid = &self.search.paid[transfer];
         plus(&mut self.paid_ns, &paid[side as usize]);
-        if side == Side::Consumer && self.is_inside[transfer] {
+        if side == Side::Consumer && is_inside {
             plus(&mut self.before_ns, &paid[Side::Producer as usize]);
         }
     }
 
-    fn stop_paying(&mut self, transfer: usize, side: Side) {
+    fn stop_paying(&mut self, transfer: usize, side: Side, is_inside: bool) {
         let paid = &self.search.paid[transfer];
         minus(&mut self.paid_ns, &paid[side as usize]);
-        if side == Side::Consumer && self.is_inside[transfer] {
+        if side == Side::Consumer && is_inside {
             minus(&mut self.before_ns, &paid[Side::Producer as usize]);
         }
     }

@@ -3,13 +3,16 @@
 
 mod symmetry;
 
+use std::collections::HashSet;
+
+use fixedbitset::FixedBitSet;
 use petgraph::Direction;
-use petgraph::algo::has_path_connecting;
 
 use crate::cost::allocation::StageWork;
 use crate::cost::{PhaseCost, Side, StageCost};
+use crate::exact::tuning::TUNING;
 use crate::options::{Communication, Synchronization};
-use crate::problem::{Assignment, Pair, Problem, Transfer};
+use crate::problem::{Assignment, Problem, Transfer};
 use crate::switches::Switches;
 use crate::workers::Choice;
 
@@ -184,10 +187,14 @@ fn is_separable(problem: &Problem, ends: [usize; 2], between: &[&Transfer], limi
 /// Pairs of an item and one that it can follow into any stage at no cost. No item is in two
 /// pairs, so that each argument holds whatever the other pairs do.
 fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
+    let mut hosts = Hosts::new(problem);
     let mut touched = vec![false; problem.items.len()];
     let mut pairs = Vec::new();
     for item in 0..problem.items.len() {
-        let Some(host) = host(problem, item).filter(|&host| !touched[item] && !touched[host]) else {
+        if touched[item] {
+            continue;
+        }
+        let Some(host) = hosts.host(item).filter(|&host| !touched[host]) else {
             continue;
         };
         touched[item] = true;
@@ -197,62 +204,109 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// An item, and one that it can follow into any stage: by order its last predecessor or its first successor, or any item where it
-/// has no order. The item has no memory where that can bind, no parameters where groups synchronise them, and no work unless
-/// transfers are blocking.
-fn host(problem: &Problem, item: usize) -> Option<usize> {
-    let own = &problem.items[item];
-    let may_carry = problem.settings.communication == Communication::Blocking && problem.workers.is_none();
-    if own.work_ns() > 0 && !may_carry || own.times.iter().any(Option::is_none) {
-        return None;
-    }
-    // A group sends the gradients of its parameters round a ring.
-    if own.parameter_bytes > 0 && problem.settings.synchronization == Synchronization::Ring {
-        return None;
-    }
-    // Where the other pass of its layer lies changes what a stage must hold.
-    let in_pair = |pair: &Pair| pair.forward == item || pair.backward == item;
-    let holds =
-        || own.base_bytes + own.parameter_bytes + own.stash_bytes > 0 || problem.pairs.iter().any(in_pair);
-    if !problem.memory_never_binds() && holds() {
-        return None;
-    }
-    let is_free = |&host: &usize| host != item && follows_freely(problem, item, host);
-    let nearest = |direction| {
-        let others = neighbours(problem, item, direction);
-        let is_host = |host: &usize| is_free(host) && is_nearest(problem, &others, *host, direction);
-        others.iter().copied().find(is_host)
-    };
-    let [before, after] = [Direction::Incoming, Direction::Outgoing].map(nearest);
-    let has_order = problem
-        .order
-        .neighbors_undirected((item as u32).into())
-        .next()
-        .is_some();
-    let ends = problem.transfers_of[item]
-        .iter()
-        .flat_map(|&t| problem.transfers[t].items());
-    let anywhere = || ends.chain(0..problem.items.len().min(2)).find(is_free);
-    match has_order {
-        true => before.or(after),
-        false => anywhere(),
-    }
+/// Looks for items that others can follow.
+struct Hosts<'a> {
+    problem: &'a Problem,
+    memory_binds: bool,
+    /// Items whose layer may have its other pass elsewhere: where it lies changes what a stage must hold.
+    in_pairs: FixedBitSet,
+    /// For each item, the last search for paths that has come to it.
+    met: Vec<usize>,
+    /// Order pairs that these searches may still follow.
+    steps_left: usize,
 }
 
-fn neighbours(problem: &Problem, item: usize, direction: Direction) -> Vec<usize> {
-    let neighbours = problem.order.neighbors_directed((item as u32).into(), direction);
-    neighbours.map(|other| other.index()).collect()
-}
+impl<'a> Hosts<'a> {
+    fn new(problem: &'a Problem) -> Self {
+        let n = problem.items.len();
+        let mut in_pairs = FixedBitSet::with_capacity(n);
+        let passes = problem
+            .pairs
+            .iter()
+            .flat_map(|pair| [pair.forward, pair.backward]);
+        passes.for_each(|item| in_pairs.insert(item));
+        Self {
+            problem,
+            memory_binds: !problem.memory_never_binds(),
+            in_pairs,
+            met: vec![usize::MAX; n],
+            steps_left: TUNING.steps_of_absorbing,
+        }
+    }
 
-/// Whether all of some items before another come before one of them too, or with those behind it, come behind it.
-fn is_nearest(problem: &Problem, others: &[usize], item: usize, direction: Direction) -> bool {
-    others.iter().all(|&other| {
-        let [from, to] = match direction {
-            Direction::Incoming => [other, item],
-            Direction::Outgoing => [item, other],
+    /// An item that another can follow into any stage: by order its last predecessor or its first successor, or any item where it
+    /// has no order. The item that follows has no memory where that can bind, no parameters where groups synchronise them, and no work
+    /// unless transfers are blocking.
+    fn host(&mut self, item: usize) -> Option<usize> {
+        let problem = self.problem;
+        let own = &problem.items[item];
+        let may_carry =
+            problem.settings.communication == Communication::Blocking && problem.workers.is_none();
+        if own.work_ns() > 0 && !may_carry || own.times.iter().any(Option::is_none) {
+            return None;
+        }
+        // A group sends the gradients of its parameters round a ring.
+        if own.parameter_bytes > 0 && problem.settings.synchronization == Synchronization::Ring {
+            return None;
+        }
+        let holds = own.base_bytes + own.parameter_bytes + own.stash_bytes > 0;
+        if self.memory_binds && (holds || self.in_pairs.contains(item)) {
+            return None;
+        }
+        let is_free = |&host: &usize| host != item && follows_freely(problem, item, host);
+        let has_order = problem
+            .order
+            .neighbors_undirected((item as u32).into())
+            .next()
+            .is_some();
+        if !has_order {
+            let transfers = problem.transfers_of[item].iter();
+            let ends = transfers.flat_map(|&t| problem.transfers[t].items());
+            return ends.chain(0..problem.items.len().min(2)).find(is_free);
+        }
+        let mut nearest = |direction| self.nearest(item, direction, is_free);
+        nearest(Direction::Incoming).or_else(|| nearest(Direction::Outgoing))
+    }
+
+    /// The item before another that all others before it come before, or the one behind it that all others behind it come behind; if it is
+    /// one that is asked for.
+    ///
+    /// Items are numbered along the order: only the last by number can come behind all others, and what leads to it lies between the numbers.
+    fn nearest(
+        &mut self,
+        item: usize,
+        direction: Direction,
+        is_asked_for: impl Fn(&usize) -> bool,
+    ) -> Option<usize> {
+        let order = &self.problem.order;
+        let others = |item: usize| {
+            let others = order.neighbors_directed((item as u32).into(), direction);
+            others.map(|other| other.index())
         };
-        has_path_connecting(&problem.order, (from as u32).into(), (to as u32).into(), None)
-    })
+        let [least, most] = [others(item).min()?, others(item).max()?];
+        let nearest = match direction {
+            Direction::Incoming => most,
+            Direction::Outgoing => least,
+        };
+        if !is_asked_for(&nearest) {
+            return None;
+        }
+        // Paths from it, until they have led to all others.
+        let mut missing: HashSet<usize> = others(item).filter(|&other| other != nearest).collect();
+        let mark = 2 * item + usize::from(direction == Direction::Outgoing);
+        let mut open = vec![nearest];
+        while !missing.is_empty() {
+            for next in others(open.pop()?) {
+                self.steps_left = self.steps_left.checked_sub(1)?;
+                if (least..=most).contains(&next) && self.met[next] != mark {
+                    self.met[next] = mark;
+                    missing.remove(&next);
+                    open.push(next);
+                }
+            }
+        }
+        Some(nearest)
+    }
 }
 
 /// Whether no stage is busier if an item joins its host from whatever other stage it is in.

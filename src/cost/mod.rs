@@ -144,18 +144,34 @@ pub enum Side {
     Consumer = 1,
 }
 
+/// Consumers of a transfer up to which they are looked through for the first one of a stage.
+const FEW_CONSUMERS: usize = 8;
+
 /// Cost of a stage that holds just the items for which `inside` is true, listed in `members`.
 ///
-/// It depends on the set alone, not on its place in the pipeline: the reason why dynamic programs over sets work.
+/// It depends on the set alone, not on its place in the pipeline: the reason why dynamic programs over sets work. Time O(members and
+/// ends of what they produce, and what they consume), beside sorting the latter.
 pub fn stage_cost(problem: &Problem, members: &[usize], inside: impl Fn(usize) -> bool) -> StageCost {
+    let mode = problem.settings.communication;
     let mut cost = StageCost::default();
+    // Transfers of many consumers that a member receives.
+    let mut wide = Vec::new();
     for &item in members {
         cost.add_item(problem, item);
         for &t in &problem.transfers_of[item] {
             let transfer = &problem.transfers[t];
-            if let Some(side) = side_at(transfer, item, &inside) {
-                cost.add_transfer(problem.settings.communication, transfer, side);
+            if item != transfer.producer && transfer.consumers.len() > FEW_CONSUMERS {
+                wide.push(t);
+            } else if let Some(side) = side_at(transfer, item, &inside) {
+                cost.add_transfer(mode, transfer, side);
             }
+        }
+    }
+    wide.sort_unstable();
+    wide.dedup();
+    for transfer in wide.into_iter().map(|t| &problem.transfers[t]) {
+        if !inside(transfer.producer) {
+            cost.add_transfer(mode, transfer, Side::Consumer);
         }
     }
     cost

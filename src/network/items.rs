@@ -1,6 +1,6 @@
 //! Contraction of what must lie together into items.
 
-use petgraph::algo::{tarjan_scc, toposort};
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::DiGraph;
 use petgraph::unionfind::UnionFind;
 
@@ -43,7 +43,8 @@ pub(crate) fn contract(
 
     let tied = digraph(n, between(&class));
     let mut component = vec![0; n];
-    for members in tarjan_scc(&tied) {
+    // Without recursion: paths are as long as networks are deep.
+    for members in kosaraju_scc(&tied) {
         // The first member stands for all, so that the numbering below follows the input.
         let first = members.iter().map(|v| v.index()).min().unwrap_or(0);
         for v in members {

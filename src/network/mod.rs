@@ -7,8 +7,9 @@ pub(crate) use items::contract;
 pub(crate) use stack::Stack;
 
 use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
 use petgraph::visit::NodeIndexable;
 
@@ -175,14 +176,21 @@ impl Network {
     }
 }
 
-/// A graph over positions `0..n`, so that a vertex index is the position it stands for.
+/// A graph over positions `0..n`, so that a vertex index is the position it stands for; each edge once.
+///
+/// Time O(n + edges).
 pub(crate) fn digraph(n: usize, edges: impl IntoIterator<Item = (usize, usize)>) -> DiGraph<usize, ()> {
     let mut graph = DiGraph::with_capacity(n, n);
     for position in 0..n {
         graph.add_node(position);
     }
+    // The graph itself would look through all edges of a vertex for each new one.
+    let mut known = HashSet::with_capacity(n);
     for (from, to) in edges {
-        graph.update_edge((from as u32).into(), (to as u32).into(), ());
+        let [from, to] = [from, to].map(|position| position as u32);
+        if known.insert((from, to)) {
+            graph.add_edge(from.into(), to.into(), ());
+        }
     }
     graph
 }
@@ -194,10 +202,11 @@ pub(crate) fn find_cycle(graph: &DiGraph<usize, ()>) -> Option<Vec<usize>> {
     if let Some(loop_at) = graph.node_indices().find(|&v| graph.contains_edge(v, v)) {
         return Some(vec![graph[loop_at]; 2]);
     }
-    let component = tarjan_scc(graph).into_iter().find(|c| c.len() > 1)?;
+    // Without recursion: paths are as long as networks are deep.
+    let component = kosaraju_scc(graph).into_iter().find(|c| c.len() > 1)?;
     let start = component[0];
     let mut came_from = vec![None; graph.node_bound()];
-    let mut queue = std::collections::VecDeque::from([start]);
+    let mut queue = VecDeque::from([start]);
     while let Some(v) = queue.pop_front() {
         for next in graph.neighbors(v) {
             if next == start {

@@ -1,6 +1,6 @@
 //! Every method under its name: exact ones, heuristics and the baseline of separate cuts, run the same way.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::bound_source::BoundSource;
 use crate::control::Control;
@@ -199,6 +199,35 @@ pub fn beside_each_other() -> Vec<Method> {
         Method::Heuristic(_) | Method::TiedCuts | Method::Piper => true,
     };
     all().into_iter().filter(is_default).collect()
+}
+
+/// Runs methods on a problem one after the other, within a limit of time for all of them together; what each came to, in their order.
+///
+/// Each may take an equal part of what those before it have left. Those that prove come last, since most heuristics leave nearly all of
+/// theirs. `run` is given the part.
+///
+/// # Errors
+///
+/// The first error of `run`.
+#[doc(hidden)]
+pub fn in_turn<T, E>(
+    methods: &[Method],
+    problem: &Problem,
+    time_limit: Option<Duration>,
+    mut run: impl FnMut(Method, Option<Duration>) -> Result<T, E>,
+) -> Result<Vec<T>, E> {
+    let started = Instant::now();
+    let (provers, others): (Vec<usize>, Vec<usize>) =
+        (0..methods.len()).partition(|&at| matches!(methods[at], Method::Exact(_)));
+    let applies = |&&at: &&usize| methods[at].applies(problem).is_ok();
+    let mut waiting = provers.iter().chain(&others).filter(applies).count() as u32;
+    let mut results: Vec<Option<T>> = methods.iter().map(|_| None).collect();
+    for at in others.into_iter().chain(provers) {
+        let left = time_limit.map(|limit| limit.saturating_sub(started.elapsed()));
+        results[at] = Some(run(methods[at], left.map(|left| left / waiting.max(1)))?);
+        waiting -= u32::from(applies(&&at));
+    }
+    Ok(results.into_iter().flatten().collect())
 }
 
 /// What came of asking a second exact method.

@@ -244,8 +244,8 @@ pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Pla
     Ok(options.watched(&settings, watch, search)?)
 }
 
-/// The plans of every method that applies to the problem, each with the limits of the options: `exact`, the heuristics, and
-/// the baseline of separate cuts.
+/// The plans of every method that applies to the problem: `exact`, the heuristics, and the baseline of separate cuts. The time limit of the
+/// options is for all of them together.
 ///
 /// ```no_run
 /// use stagecut::{Instance, Options, PipelineOptions};
@@ -263,11 +263,15 @@ pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Pla
 /// [`Error`].
 pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Error> {
     let problem = problem(instance, options)?;
-    let methods = methods::beside_each_other().into_iter();
-    methods
-        .filter(|method| method.applies(&problem).is_ok())
-        .map(|method| accepted(instance, &problem, (method, options), Watch::default()))
-        .collect()
+    let mut methods = methods::beside_each_other();
+    methods.retain(|method| method.applies(&problem).is_ok());
+    methods::in_turn(&methods, &problem, options.time_limit, |method, time_limit| {
+        let options = Options {
+            time_limit,
+            ..options.clone()
+        };
+        accepted(instance, &problem, (method, &options), Watch::default())
+    })
 }
 
 /// What is wrong with a plan of the problem that the options ask; nothing if it holds.

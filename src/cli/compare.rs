@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::control::Progress;
+use crate::control::{Control, Progress};
 use crate::methods::{self, Method};
 use crate::problem::Problem;
 use crate::report::{self, ComparisonRow, Standing};
@@ -18,8 +18,9 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     let format = args.output.format()?;
     let (instance, problem) = args.problem.problem(args.output.quiet)?;
     catch_interrupts();
-    let mut rows = Vec::new();
-    for method in args.methods.clone().unwrap_or_else(|| default_methods(&problem)) {
+    let methods = args.methods.clone().unwrap_or_else(|| default_methods(&problem));
+    let whole = control(&args.search, None);
+    let rows = methods::in_turn(&methods, &problem, whole.time_limit, |method, time_limit| {
         let started = Instant::now();
         let mut row = ComparisonRow {
             method: method.name().into(),
@@ -33,10 +34,15 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         };
         match method.applies(&problem) {
             Err(reason) => row.note = Some(reason.into()),
+            Ok(()) if whole.is_interrupted() => row.leave_out(),
             Ok(()) => {
                 let line = StatusLine::new(args.output.quiet);
                 let show = |progress: &Progress| line.show(|| of_search(progress, &problem.settings));
-                let plan = method.run(&instance, &problem, &control(&args.search, Some(&show)));
+                let control = Control {
+                    progress: Some(&show),
+                    ..whole.with_time(time_limit)
+                };
+                let plan = method.run(&instance, &problem, &control);
                 line.clear();
                 let plan = plan?;
                 solve::accept(&instance, &problem, &plan)?;
@@ -47,8 +53,8 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
             }
         }
         row.seconds = args.output.seconds(started.elapsed().as_secs_f64());
-        rows.push(row);
-    }
+        Ok::<_, CliError>(row)
+    })?;
     let path = args.output.output.as_deref();
     let text = match format {
         Format::Text => report::comparison(&rows, &output::style(path)),

@@ -28,7 +28,7 @@ use crate::export;
 use crate::fault::{FaultKind, InputError};
 use crate::instance::Instance;
 use crate::least_memory;
-use crate::methods::{self, Method};
+use crate::methods;
 use crate::narrower;
 use crate::plan::{self, LeastMemory, Plan, Status, bare};
 use crate::planning::{self, Options, Watch};
@@ -180,37 +180,36 @@ pub fn compare(
         }
         rows.push(row);
     }
-    for method in methods {
-        let started = Instant::now();
-        let mut row = row(method.name(), method.source(), 0.0);
-        match method.applies(&problem) {
-            Err(reason) => row.note = Some(reason.into()),
-            Ok(()) if watch.is_interrupted() => {
-                row.status = Standing::Unknown;
-                row.note = Some("not run: interrupted before".into());
+    rows.extend(methods::in_turn(
+        &methods,
+        &problem,
+        options.time_limit,
+        |method, time_limit| {
+            let started = Instant::now();
+            let mut row = row(method.name(), method.source(), 0.0);
+            match method.applies(&problem) {
+                Err(reason) => row.note = Some(reason.into()),
+                Ok(()) if watch.is_interrupted() => row.leave_out(),
+                Ok(()) => {
+                    let options = Options {
+                        method,
+                        time_limit,
+                        ..options.clone()
+                    };
+                    let plan = planning::solve_watched(instance, &options, watch)?;
+                    fill(&mut row, &plan);
+                    plans.insert(row.method.clone(), plan);
+                }
             }
-            Ok(()) => {
-                let plan = run_one(instance, options, method, watch)?;
-                fill(&mut row, &plan);
-                plans.insert(row.method.clone(), plan);
-            }
-        }
-        row.seconds = started.elapsed().as_secs_f64();
-        rows.push(row);
-    }
+            row.seconds = started.elapsed().as_secs_f64();
+            Ok::<_, Failure>(row)
+        },
+    )?);
     if let Some(what) = cli::compare::contradiction(&rows) {
         return Err(cli::CliError::Contradiction(what).into());
     }
     let rows = serde_json::from_str(&report::comparison_json(&rows)).unwrap_or_default();
     Ok(json(&Comparison { rows, plans }))
-}
-
-fn run_one(instance: &Instance, options: &Options, method: Method, watch: Watch) -> Result<Plan, Failure> {
-    let options = Options {
-        method,
-        ..options.clone()
-    };
-    Ok(planning::solve_watched(instance, &options, watch)?)
 }
 
 /// A row of a method that was not run.

@@ -74,6 +74,15 @@ pub struct ComparisonRow {
     pub note: Option<String>,
 }
 
+impl ComparisonRow {
+    /// Says that the method was not run, since somebody ended all of them before.
+    pub(crate) fn leave_out(&mut self) {
+        self.status = Standing::Unknown;
+        self.stopped_by = Some(StoppedBy::Interrupt);
+        self.note = Some("not run: interrupted before".into());
+    }
+}
+
 /// A row, and how it stands among the others.
 #[derive(Serialize)]
 pub(super) struct Ranked<'a> {

@@ -125,8 +125,7 @@ impl Running {
             let result = self.result.recv_timeout(LOOK);
             self.forward_progress(control);
             if over.is_none() {
-                let is_too_large = || memory::resident_bytes() > most_bytes;
-                let memory = || is_too_large().then_some(StoppedBy::MemoryLimit);
+                let memory = || memory::is_short(most_bytes).then_some(StoppedBy::MemoryLimit);
                 over = control
                     .must_stop()
                     .or_else(memory)

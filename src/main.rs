@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use stagecut::cli::{parse, run};
 
 fn main() -> ExitCode {
+    stagecut::program::save_addresses();
     let ended = match parse(std::env::args_os()) {
         Ok(cli) => run(cli),
         Err(code) => return code.into(),

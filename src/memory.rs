@@ -33,8 +33,21 @@ impl InUse {
 }
 
 /// Resident memory of this process, in bytes; 0 where the system does not say.
-pub(crate) fn resident_bytes() -> u64 {
+fn resident_bytes() -> u64 {
     InUse::now().resident
+}
+
+/// Addresses that this process may have, in bytes; `None` without a limit.
+pub(crate) fn addresses() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Whether this process takes more than so much of the machine's memory, or nearly all the addresses that it may have: an allocation that
+/// finds none ends it.
+pub(crate) fn is_short(most_bytes: u64) -> bool {
+    let in_use = InUse::now();
+    let nearly = |limit: u64| limit - limit / 8;
+    in_use.resident > most_bytes || addresses().is_some_and(|limit| in_use.address_space > nearly(limit))
 }
 
 /// What this process may take where nobody says otherwise, in bytes: what it has, and three quarters of what the machine, or the
@@ -55,7 +68,7 @@ pub(crate) fn room_bytes(limit_bytes: Option<u64>) -> usize {
         Some(limit) => limit.saturating_sub(in_use.resident) / 2,
         None => (default_limit_bytes().saturating_sub(in_use.resident) / 2).min(MOST_BYTES_UNASKED),
     };
-    let of_addresses = match getrlimit(Resource::As).current {
+    let of_addresses = match addresses() {
         Some(limit) => limit.saturating_sub(in_use.address_space) / 2,
         None => u64::MAX,
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::control::Control;
 use crate::exact::bits::{self, Rows};
 use crate::exact::ideals::growth;
 use crate::problem::Problem;
@@ -21,6 +22,14 @@ impl Closure {
     /// Time and memory O(n e / 64) and O(n^2 / 4) bytes for n items and e order pairs.
     pub fn new(problem: &Problem) -> Self {
         Self::of_sorted(&growth::successors(problem))
+    }
+
+    /// Whether a search has room for that.
+    pub(crate) fn has_room(problem: &Problem, control: &Control) -> bool {
+        /// Items whose closure takes four megabytes: too little to ask the system.
+        const FEW: usize = 4096;
+        let n = problem.items.len();
+        n <= FEW || n.saturating_mul(n) / 4 <= control.room_bytes()
     }
 
     /// The same for the direct successors of each item, which have larger numbers: one sweep each way is enough.

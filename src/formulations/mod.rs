@@ -21,6 +21,7 @@ pub mod staging;
 pub mod three_block;
 pub mod virtual_stages;
 
+use crate::problem::Problem;
 use crate::units::NS_PER_MS;
 use good_lp::variable::VariableDefinition;
 use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};
@@ -47,6 +48,22 @@ pub enum Meaning {
     Time,
     /// It is 1 less the pace, which is one unit of time over the period.
     Pace,
+}
+
+/// Bytes that building the program of a problem with such stages and solving it takes, about: the entries of its rows, of which most are the
+/// charges of producers and consumers, each counted with the copies that good_lp, HiGHS and its presolve make. Programs of generated
+/// transformers in 8 to 40 stages took 170 to 230 bytes an entry to write, and twice that to solve.
+pub(crate) fn bytes_of_program(problem: &Problem) -> usize {
+    const BYTES_OF_AN_ENTRY: usize = 500;
+    let consumers: usize = problem
+        .transfers
+        .iter()
+        .map(|transfer| transfer.consumers.len())
+        .sum();
+    let of_a_stage = 4 * problem.items.len() + 2 * problem.order.edge_count() + 12 * consumers;
+    of_a_stage
+        .saturating_mul(problem.stages())
+        .saturating_mul(BYTES_OF_AN_ENTRY)
 }
 
 impl Program {

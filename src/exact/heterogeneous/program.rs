@@ -195,7 +195,7 @@ pub fn solve(
     labels: &[String],
 ) -> Result<Outcome, SolverError> {
     let control = incumbent.control;
-    let narrows = presolve && control.switches.windows;
+    let narrows = presolve && control.switches.windows && Closure::has_room(form.problem, control);
     let mut search = ProgramSearch {
         form,
         narrowing: narrows.then(|| (Closure::new(form.problem), form.demands())),

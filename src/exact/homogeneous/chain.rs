@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crate::bound_source::BoundSource;
 use crate::exact::boundary_chain::{BoundaryChain, Chain, ChainEffort};
 use crate::exact::bounds::Bound;
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
 use crate::plan::StoppedBy;
@@ -20,6 +21,9 @@ pub(super) fn along_boundaries(search: &mut HomogeneousSearch, [nodes, steps]: [
     // The reduction for this incumbent stays right for better ones.
     let reduced = search.reduced.clone();
     let control = search.control();
+    if !Closure::has_room(&reduced.problem, control) {
+        return StoppedBy::SizeLimit;
+    }
     let Some(chain) = BoundaryChain::new(&reduced.problem) else {
         return StoppedBy::SizeLimit;
     };

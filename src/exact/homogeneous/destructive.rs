@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::limits::Limits;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_pairs::PairSearch;
@@ -23,6 +24,9 @@ pub(crate) fn over_ideal_pairs(search: &mut HomogeneousSearch, most_steps: u64) 
         return Some(StoppedBy::Completed);
     };
     let reduced = search.reduced.clone();
+    if !Closure::has_room(&reduced.problem, search.control()) {
+        return None;
+    }
     let pairs = PairSearch::new(&reduced.problem, search.control(), most_ns)?;
     Some(Passes { search, pairs }.run(most_steps))
 }

@@ -4,6 +4,7 @@ use std::mem;
 
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::presolve::Reduced;
@@ -20,6 +21,9 @@ pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> St
     search.presolve(limit_ns);
     // The reduction for this incumbent stays right for better ones.
     let reduced = search.reduced.clone();
+    if !Closure::has_room(&reduced.problem, search.control()) {
+        return StoppedBy::SizeLimit;
+    }
     let Some(mut stages) = DiagramSearch::new(&reduced.problem, search.control(), most_steps) else {
         return StoppedBy::SizeLimit;
     };

@@ -9,6 +9,7 @@ use crate::exact::homogeneous::stage_bounds;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
+use crate::formulations;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::staging::Windows;
 use crate::plan::StoppedBy;
@@ -57,6 +58,9 @@ pub(crate) fn search(
             search.presolve(limit_ns);
         }
         let problem = &search.reduced.problem;
+        if formulations::bytes_of_program(problem) > search.control().room_bytes() {
+            return Ok(StoppedBy::MemoryLimit);
+        }
         let windows = match presolve && search.control().switches.windows {
             true => windows_within(search, limit_ns),
             false => Some(Windows::all(problem)),
@@ -102,6 +106,9 @@ pub(crate) fn search(
 /// The windows of the reduced problem's items; `None` if no plan of interest is left.
 fn windows_within(search: &HomogeneousSearch, limit_ns: u64) -> Option<Windows> {
     let problem = &search.reduced.problem;
+    if !Closure::has_room(problem, search.control()) {
+        return Some(Windows::all(problem));
+    }
     let closure = Closure::new(problem);
     let mut windows = windows::within(problem, &closure, limit_ns);
     if windows.some_is_empty() || !search.control().switches.boundaries {

@@ -2,6 +2,7 @@
 
 use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
+use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_tree::Line;
 use crate::exact::ideal_tree::search::{self, Effort, Ending, Known};
@@ -16,7 +17,8 @@ pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> Sto
         return StoppedBy::Completed;
     };
     search.presolve(limit_ns);
-    let Some(line) = line(&search.reduced.problem) else {
+    let has_room = Closure::has_room(&search.reduced.problem, search.control());
+    let Some(line) = line(&search.reduced.problem).filter(|_| has_room) else {
         return StoppedBy::SizeLimit;
     };
     let known = Known {

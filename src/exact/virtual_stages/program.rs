@@ -4,6 +4,7 @@ use crate::bound_source::BoundSource;
 use crate::exact::bounds;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
+use crate::formulations;
 use crate::formulations::virtual_stages::ChunkProgram;
 use crate::plan::StoppedBy;
 use crate::problem::Assignment;
@@ -23,6 +24,9 @@ pub(super) fn search(
     of: &VirtualStages,
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
+    if formulations::bytes_of_program(incumbent.problem) > incumbent.control.room_bytes() {
+        return Ok(StoppedBy::MemoryLimit);
+    }
     let mut excluded: Vec<Assignment> = Vec::new();
     while !incumbent.is_over() {
         if let Some(stopped_by) = incumbent.control.must_stop() {

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
 	profiles instances literature optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -61,6 +61,9 @@ lint: setup ## Check format, warnings and docs
 
 bench: build ## Time the exact engine against its peers, side by side; writes benches/RESULTS.md
 	benches/peers
+
+bench-guard: build ## Name problems that take more than twice as long as in benches/GUARD.md, a minute or three; GUARD=--write writes it anew
+	benches/guard $(GUARD)
 
 bench-separate: build ## Time plans with separate cuts on measured profiles; writes benches/SEPARATE.md
 	benches/separate

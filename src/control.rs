@@ -1,7 +1,7 @@
 //! What steers a search from outside: limits, seed, interrupts, and where progress goes.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bound_source::BoundSource;
@@ -33,6 +33,9 @@ pub struct Control<'a> {
     pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
     /// Where the best plan and bound go as they are found, for whoever may not wait for the end.
     pub known: Option<&'a Known>,
+    /// Counts how often searches ask whether to stop: each does after as many steps of its own, so that with one thread the number is the
+    /// same on every machine.
+    pub looks: Option<&'a AtomicU64>,
 }
 
 /// How far a search has come.
@@ -99,6 +102,7 @@ impl Default for Control<'_> {
             cancelled: None,
             progress: None,
             known: None,
+            looks: None,
         }
     }
 }
@@ -128,8 +132,16 @@ impl Control<'_> {
         is_set(self.interrupt) || self.cancelled.is_some_and(is_set)
     }
 
-    /// Why the search must stop now, if it must.
+    /// Why the search must stop now, if it must. Searches ask in every loop that may take long.
     pub fn must_stop(&self) -> Option<StoppedBy> {
+        if let Some(looks) = self.looks {
+            looks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.limit()
+    }
+
+    /// The same, asked by the clock and not by steps: by whoever waits for a search, and by HiGHS.
+    pub(crate) fn limit(&self) -> Option<StoppedBy> {
         if self.is_interrupted() {
             return Some(StoppedBy::Interrupt);
         }

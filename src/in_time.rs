@@ -9,7 +9,7 @@
 //! On a thread of rayon's pool a search runs where it is asked for: it may need the pool itself, and workers that wait for
 //! it would leave it none.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -52,9 +52,24 @@ where
     S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
 {
     if rayon::current_thread_index().is_some() {
-        return search(problem, control);
+        return counted(problem, control, search);
     }
     Running::start(problem, control, search)?.wait(problem, control)
+}
+
+/// Runs a search, and counts how often it looks at the clock.
+fn counted<S>(problem: &Problem, control: &Control, search: S) -> Result<Outcome, SolverError>
+where
+    S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError>,
+{
+    let looks = AtomicU64::new(0);
+    let control = Control {
+        looks: Some(&looks),
+        ..control.clone()
+    };
+    let mut outcome = search(problem, &control)?;
+    outcome.statistics.looks = looks.load(Ordering::Relaxed);
+    Ok(outcome)
 }
 
 /// A search on a thread of its own.
@@ -99,9 +114,10 @@ impl Running {
                 cancelled: None,
                 progress: Some(&note),
                 known: Some(&own.known),
+                looks: None,
             };
             // Nobody listens any more to a search that was left.
-            let _ = sender.send(search(&on_thread, &control));
+            let _ = sender.send(counted(&on_thread, &control, search));
         };
         let thread = thread::Builder::new()
             .name("search".into())
@@ -126,10 +142,7 @@ impl Running {
             self.forward_progress(control);
             if over.is_none() {
                 let memory = || memory::is_short(most_bytes).then_some(StoppedBy::MemoryLimit);
-                over = control
-                    .must_stop()
-                    .or_else(memory)
-                    .map(|why| (why, Instant::now()));
+                over = control.limit().or_else(memory).map(|why| (why, Instant::now()));
             }
             match (result, over) {
                 // It knows of an interrupt, not of memory.

@@ -267,6 +267,10 @@ pub struct Statistics {
     pub seconds: f64,
     /// Branch-and-bound nodes.
     pub nodes: u64,
+    /// How often the search looked at the clock, which it does after as many steps of its own: with one thread the same on every machine,
+    /// where nothing but the work that is done ends the search.
+    #[serde(default)]
+    pub looks: u64,
     /// Items before presolve.
     pub items: usize,
     /// Items after presolve.

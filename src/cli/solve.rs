@@ -48,7 +48,7 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     if plan.status == Status::Infeasible {
         return infeasible(args, &instance, &settings, plan);
     }
-    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
+    args.output.settle(&mut plan.statistics);
     write(&instance, &plan, &args.output)?;
     Ok(match plan.status {
         Status::Unknown => Ending::NothingFound,
@@ -84,7 +84,7 @@ fn infeasible(
             )));
         }
     }
-    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
+    args.output.settle(&mut plan.statistics);
     write(instance, &plan, &args.output)?;
     Ok(Ending::Infeasible)
 }
@@ -167,7 +167,7 @@ pub(super) fn bound(args: &BoundArgs) -> Result<Ending, CliError> {
     let mut plan = searched(&args.output, &args.search, &problem.settings, |control| {
         methods::bounded(&instance, &problem, control)
     })?;
-    plan.statistics.seconds = args.output.seconds(plan.statistics.seconds);
+    args.output.settle(&mut plan.statistics);
     match format {
         Format::Text => output::write(&report::bounds(&plan), args.output.output.as_deref())?,
         _ => write(&instance, &plan, &args.output)?,

@@ -182,7 +182,7 @@ fn solve_within(
             dual_bound: report.dual_bound + constant,
         });
         shifted.into_iter().for_each(watch);
-        control.must_stop().is_some() || exit::must_leave()
+        control.limit().is_some() || exit::must_leave()
     };
     let solved = c::watched(model, &mut watcher, |model| model.try_solve());
     let solved = solved.map_err(|status| SolverError {
@@ -246,7 +246,7 @@ fn build(program: Program) -> Result<Model, SolverError> {
 
 fn read(solved: &SolvedModel, is_linear: bool, control: &Control) -> Result<Solved, SolverError> {
     let has_solution = solved.primal_solution_status() == HighsSolutionStatus::Feasible;
-    let stopped_by = control.must_stop().unwrap_or(StoppedBy::TimeLimit);
+    let stopped_by = control.limit().unwrap_or(StoppedBy::TimeLimit);
     let stop = interpret(solved.status(), has_solution, stopped_by)?;
     // HiGHS keeps a dual bound for integer programs only; an optimal linear one is its own bound.
     let dual_bound = match is_linear {

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::cli::{CliError, output};
 use crate::instance::Instance;
 use crate::options::PipelineOptions;
+use crate::plan::Statistics;
 use crate::problem::Problem;
 use crate::quantity;
 use crate::settings::Settings;
@@ -95,6 +96,14 @@ impl OutputArgs {
             ("txt", Format::Text),
         ];
         output::format(self.output.as_deref(), self.format, Format::Text, &known)
+    }
+
+    /// Leaves out of the statistics of a plan what differs from run to run, where two runs must not.
+    pub fn settle(&self, statistics: &mut Statistics) {
+        statistics.seconds = self.seconds(statistics.seconds);
+        if self.reproducible {
+            statistics.looks = 0;
+        }
     }
 
     /// Measured seconds as they are to be reported: none where two runs must not differ.

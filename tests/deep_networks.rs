@@ -11,7 +11,7 @@ use command::Folder;
 use stagecut::{Instance, Options, PipelineOptions, check, methods, solve};
 
 /// Less than a thread of any system has by default.
-const STACK_BYTES: usize = 128 << 10;
+const STACK_BYTES: usize = 512 << 10;
 
 /// A layer `i` whose output goes to `consumers(i)`, for each of so many.
 fn network(layers: usize, consumers: impl Fn(usize) -> Vec<usize>) -> String {

@@ -224,3 +224,25 @@ fn commands_that_pages_name_exist() {
         }
     }
 }
+
+/// A table of `benches/` is of one build: what stands before it names the commit, as `at 1234567`.
+#[test]
+fn tables_of_benchmarks_name_their_commit() {
+    let is_commit = |word: &str| {
+        let word = word.trim_matches(|sign: char| !sign.is_ascii_alphanumeric());
+        word.len() >= 7 && word.chars().all(|sign| matches!(sign, '0'..='9' | 'a'..='f'))
+    };
+    for page in pages::pages()
+        .into_iter()
+        .filter(|page| page.name.starts_with("benches/"))
+    {
+        let Some((before, _)) = page.text.split_once("\n|") else {
+            continue;
+        };
+        let words: Vec<&str> = before.split_whitespace().collect();
+        let named = words
+            .windows(2)
+            .any(|pair| matches!(pair[0], "at" | "commit") && is_commit(pair[1]));
+        assert!(named, "{}: no commit before its first table", page.name);
+    }
+}

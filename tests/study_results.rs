@@ -193,15 +193,13 @@ fn papers_have_tables_and_references() {
         "{table}"
     );
     // Every method is cited, and every citation has an entry.
-    let cited: BTreeSet<&str> = table
-        .split("\\cite{")
-        .skip(1)
+    let cites = table.split("\\cite{").skip(1);
+    let cited: BTreeSet<&str> = cites
         .filter_map(|rest| rest.split('}').next())
+        .flat_map(|keys| keys.split(','))
         .collect();
-    let entries: BTreeSet<&str> = references
-        .split("@misc{")
-        .skip(1)
-        .filter_map(|rest| rest.split(',').next())
+    let entries: BTreeSet<&str> = (references.lines())
+        .filter_map(|line| line.strip_prefix('@')?.split_once('{')?.1.strip_suffix(','))
         .collect();
     assert!(
         entries.contains("stagecut") && entries.is_superset(&cited),

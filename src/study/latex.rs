@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(keys("chunk-even"), ["narayanan2021efficient"]);
         assert_eq!(keys("milp"), [KEY]);
         assert_eq!(keys("sapp"), ["sapp2024mindformers"]);
-        assert_eq!(keys("equal-size"), ["stagecut:equal-size"]);
+        assert_eq!(keys("pytorch-equal-size"), ["stagecut:pytorch-equal-size"]);
         assert_eq!(plain("Gon{\\c c}alves"), plain("Gonçalves"));
         assert_eq!(plain("{\\\"O}zlem"), plain("Özlem"));
     }

@@ -24,19 +24,40 @@ fn reason(row: &Row) -> String {
     }
 }
 
-/// How often each method was refused, limited or broken, and by what.
-pub(crate) fn reasons(summary: &Summary) -> Table {
-    let mut counted: Vec<(String, RowStatus, String, usize)> = Vec::new();
+/// What refused, limited or broke a method in some of its runs.
+pub(crate) struct Reason {
+    /// The method.
+    pub method: String,
+    /// How the runs ended.
+    pub status: RowStatus,
+    /// Why, in words.
+    pub reason: String,
+    /// How many they are.
+    pub runs: usize,
+}
+
+/// Why methods have no plan, by method in the order of the study.
+pub(crate) fn counted(summary: &Summary) -> Vec<Reason> {
+    let mut counted: Vec<Reason> = Vec::new();
     for (method, row) in without_plan(summary) {
-        let reason = reason(row);
-        let known = counted
-            .iter_mut()
-            .find(|one| (&one.0, one.1, &one.2) == (&method, row.status, &reason));
-        match known {
-            Some(known) => known.3 += 1,
-            None => counted.push((method, row.status, reason, 1)),
+        let (status, reason) = (row.status, reason(row));
+        let is_same =
+            |one: &&mut Reason| one.method == method && one.status == status && one.reason == reason;
+        match counted.iter_mut().find(is_same) {
+            Some(known) => known.runs += 1,
+            None => counted.push(Reason {
+                method,
+                status,
+                reason,
+                runs: 1,
+            }),
         }
     }
+    counted
+}
+
+/// The table of [`counted`].
+pub(crate) fn reasons(summary: &Summary) -> Table {
     let columns = [
         ("method", "method"),
         ("status", "ended"),
@@ -46,16 +67,15 @@ pub(crate) fn reasons(summary: &Summary) -> Table {
     let note = "What refused, limited or broke a method, and in how many of its runs; those that are proved to have no plan are \
                 not among them.";
     let mut table = Table::new("reasons", "Why there is no plan", note, &columns);
-    let cells = |(method, status, reason, runs)| {
-        let status = RowStatus::name(status).into();
+    let cells = |one: Reason| {
         vec![
-            Cell::Word(method),
-            Cell::Word(status),
-            Cell::Word(reason),
-            Cell::Count(runs),
+            Cell::Word(one.method),
+            Cell::Word(one.status.name().into()),
+            Cell::Word(one.reason),
+            Cell::Count(one.runs),
         ]
     };
-    table.rows = counted.into_iter().map(cells).collect();
+    table.rows = counted(summary).into_iter().map(cells).collect();
     table
 }
 

@@ -1,5 +1,6 @@
 //! The summary of a study as text and CSV.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -7,8 +8,8 @@ use super::collect::judged;
 use super::diff::Diff;
 use super::latex;
 use super::measures::{Case, MethodRow};
-use super::reasons::reasons;
-use super::row;
+use super::reasons;
+use super::row::{self, RowStatus};
 use super::spec::Study;
 use super::store::Store;
 use super::summary::Summary;
@@ -159,33 +160,22 @@ pub(crate) fn text(summary: &Summary, source: &Source) -> String {
     out
 }
 
-/// Why methods have no plan, the most frequent reasons first.
+/// Why methods have no plan, the most frequent reasons first; those that a method is not made for last.
 fn without_plan(summary: &Summary) -> String {
     /// More are in the table.
     const MOST_SAID: usize = 10;
-    let table = reasons(summary);
-    let count = |row: &Vec<Cell>| match row.last() {
-        Some(Cell::Count(count)) => *count,
-        _ => 0,
-    };
-    let mut rows: Vec<&Vec<Cell>> = table.rows.iter().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(count(row)));
+    let mut reasons = reasons::counted(summary);
+    reasons.sort_by_key(|one| (one.status == RowStatus::Inapplicable, Reverse(one.runs)));
     let mut out = String::new();
-    if !rows.is_empty() {
-        out += &format!("\n{}\n\n", table.title);
+    if !reasons.is_empty() {
+        out += "\nWhy there is no plan\n\n";
     }
-    for row in rows.iter().take(MOST_SAID) {
-        let text = |at: usize| row[at].text();
-        let line = format!(
-            "{} of `{}`: {}, {}",
-            format::count(count(row), "run"),
-            text(0),
-            text(1),
-            text(2)
-        );
+    for one in reasons.iter().take(MOST_SAID) {
+        let runs = format::count(one.runs, "run");
+        let line = format!("{runs} of `{}`: {}, {}", one.method, one.status, one.reason);
         out += &format!("{}\n", wrap(&line, WIDTH, 2));
     }
-    match rows.len().saturating_sub(MOST_SAID) {
+    match reasons.len().saturating_sub(MOST_SAID) {
         0 => out,
         more => out + &format!("{} more in reasons.csv\n", format::count(more, "reason")),
     }

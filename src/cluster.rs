@@ -40,6 +40,8 @@ pub struct DeviceKind {
     pub precision: Option<Precision>,
     /// False where transfers are free, such as for a host CPU.
     pub pays_communication: bool,
+    /// GPUs of a device, where it is a node whose GPUs work as one; else 1.
+    pub gpus: usize,
     /// What a device is made of, where the instance says so: types of which each may serve both phases at once. Empty for
     /// a device of one type with rate 1.
     pub resources: Vec<Resource>,

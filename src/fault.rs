@@ -294,13 +294,16 @@ pub enum FaultKind {
     },
     /// More non-empty stages asked for than there are items.
     #[error(
-        "found {stages} stages under `--all-stages`, expected at most the {items} items that can be told apart"
+        "found {stages} stages under `--all-stages`, expected at most the {items} items that can be told apart{}",
+        in_brackets(tied.as_deref())
     )]
     TooManyStages {
         /// Stages asked for.
         stages: usize,
         /// Items to fill them with.
         items: usize,
+        /// The tie that keeps most layers together, in words.
+        tied: Option<String>,
     },
     /// A layer that no device can run or hold.
     #[error("found a layer that fits no device ({reason}), expected one that some device can run")]
@@ -366,7 +369,11 @@ impl FaultKind {
             Self::Conflict { remedy, .. } | Self::Malformed { remedy, .. } | Self::Missing { remedy, .. } => {
                 Some(remedy.clone())
             }
-            Self::TooManyStages { .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
+            Self::TooManyStages { tied: None, .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
+            Self::TooManyStages { .. } => Some(
+                "lower `--stages`, drop `--all-stages`, or take the `tie` out of the instance if each end may keep a copy of its own"
+                    .into(),
+            ),
             Self::FitsNoDevice { .. } => Some("give the layer a time on a device kind".into()),
             Self::FitsNoMemory { needs_bytes, .. } => Some(format!(
                 "raise `memory_bytes` or `--memory-limit` to {needs_bytes} at least, or lift it: `--memory-limit none`"
@@ -426,6 +433,11 @@ fn in_digits(value: f64) -> String {
         true => format!("{value:e}"),
         false => value.to_string(),
     }
+}
+
+/// Words behind others, where there are any.
+fn in_brackets(words: Option<&str>) -> String {
+    words.map_or_else(String::new, |words| format!(" ({words})"))
 }
 
 /// Words in backticks: `one of` several, or the only one there is.

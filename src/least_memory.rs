@@ -4,6 +4,9 @@
 //! is found by bisection: each limit in question goes to the exact engine, which stops at its first plan. A plan that is found
 //! lowers the upper end to what its fullest stage holds; a proof that there is none raises the lower end. What is known when
 //! time is up is still a range that is proved.
+//!
+//! Where devices differ and each has its own memory, one limit for all would take no device for what it is. Then each kind is asked by
+//! itself: how much it would need if all others stayed as they are.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,7 +16,7 @@ use crate::control::Control;
 use crate::exact;
 use crate::instance::Instance;
 use crate::methods::Method;
-use crate::plan::{LeastMemory, Plan, Status};
+use crate::plan::{KindMemory, LeastMemory, Plan, Status};
 use crate::problem::{Problem, too_large};
 use crate::settings::Settings;
 use crate::solver::SolverError;
@@ -49,6 +52,7 @@ pub(crate) fn search(
         at_least_bytes: 0,
         at_most_bytes: None,
         too_large: too_large(instance, settings),
+        by_kind: Vec::new(),
     };
     // A stage holds any layer at least once, and all of them together.
     let unlimited = limited(settings, u64::MAX);
@@ -56,14 +60,18 @@ pub(crate) fn search(
     let largest = alone.iter().map(|layer| layer.needs_bytes).max().unwrap_or(0);
     let refused = least_limit(instance, settings).map_or(0, |limit| limit.saturating_add(1));
     known.at_least_bytes = largest.max(refused);
+    if settings.heterogeneous && settings.memory_limit.is_none() {
+        return by_kind(instance, (settings, unlimited), (control, &left), known);
+    }
     let mut limit = unlimited;
     while known.at_most_bytes.is_none_or(|most| known.at_least_bytes < most) && !left().is_zero() {
         show(&known);
-        match ask(instance, limit, control, left())? {
-            Answer::Plan(held_bytes) => known.at_most_bytes = Some(held_bytes),
-            Answer::None(None) => return Ok(None),
-            Answer::None(Some(limit)) => known.at_least_bytes = limit + 1,
-            Answer::Unknown => break,
+        let bytes = limit.memory_limit.filter(|&bytes| bytes < u64::MAX);
+        match (ask(instance, limit, control, left())?, bytes) {
+            (Answer::Plan(plan), _) => known.at_most_bytes = Some(held_bytes(&plan)),
+            (Answer::None, None) => return Ok(None),
+            (Answer::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
+            (Answer::Unknown, _) => break,
         }
         let most = known.at_most_bytes.unwrap_or(known.at_least_bytes);
         limit = limited(settings, known.at_least_bytes.midpoint(most));
@@ -71,12 +79,84 @@ pub(crate) fn search(
     Ok(Some(known))
 }
 
+/// Asks every kind that has a limit how much it would need; nothing where no memory would help.
+fn by_kind(
+    instance: &Instance,
+    (settings, unlimited): (&Settings, Settings),
+    (control, left): (&Control, &dyn Fn() -> Duration),
+    mut known: LeastMemory,
+) -> Result<Option<LeastMemory>, SolverError> {
+    if let Answer::None = ask(instance, unlimited, control, left())? {
+        return Ok(None);
+    }
+    let limited: Vec<usize> = (settings.kinds.iter().copied())
+        .filter(|&kind| instance.cluster.kinds[kind].memory_bytes.is_some())
+        .collect();
+    for (at, &kind) in limited.iter().enumerate() {
+        // What is left is for this kind and those behind it.
+        let share = left() / (limited.len() - at) as u32;
+        let found = of_kind(instance, settings, kind, (control, share))?;
+        known.by_kind.extend(found);
+    }
+    Ok(Some(known))
+}
+
+/// How much memory a kind needs if all others keep theirs.
+fn of_kind(
+    instance: &Instance,
+    settings: &Settings,
+    kind: usize,
+    (control, patience): (&Control, Duration),
+) -> Result<Option<KindMemory>, SolverError> {
+    let started = Instant::now();
+    let Some(has_bytes) = instance.cluster.kinds[kind].memory_bytes else {
+        return Ok(None);
+    };
+    let name = &instance.cluster.kinds[kind].name;
+    let mut known = KindMemory {
+        kind: name.clone(),
+        has_bytes,
+        at_least_bytes: has_bytes.saturating_add(1),
+        at_most_bytes: None,
+    };
+    let mut there = instance.clone();
+    let mut bytes = None;
+    while known.at_most_bytes.is_none_or(|most| known.at_least_bytes < most) {
+        let left = patience.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        there.cluster.kinds[kind].memory_bytes = bytes;
+        match (ask(&there, settings.clone(), control, left)?, bytes) {
+            (Answer::Plan(plan), _) => {
+                known.at_most_bytes = Some(held_on(&plan, name).max(known.at_least_bytes))
+            }
+            (Answer::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
+            (Answer::None, None) | (Answer::Unknown, _) => break,
+        }
+        bytes = known
+            .at_most_bytes
+            .map(|most| known.at_least_bytes.midpoint(most));
+    }
+    Ok(Some(known))
+}
+
+/// What the fullest stage on devices of a kind holds, in bytes: as much as each of them needs at most.
+fn held_on(plan: &Plan, kind: &str) -> u64 {
+    let is_there = |device: &String| device.rsplit_once(':').is_some_and(|(name, _)| name == kind);
+    let stages = plan
+        .stages
+        .iter()
+        .filter(|stage| stage.devices.iter().any(is_there));
+    stages.map(|stage| stage.memory_bytes).max().unwrap_or(0)
+}
+
 /// What the exact engine says of a limit.
 enum Answer {
-    /// A plan whose fullest stage holds so many bytes.
-    Plan(u64),
-    /// No plan within the limit; without one, no plan at all.
-    None(Option<u64>),
+    /// A plan.
+    Plan(Box<Plan>),
+    /// No plan.
+    None,
     /// Time was up.
     Unknown,
 }
@@ -87,10 +167,10 @@ fn ask(
     control: &Control,
     left: Duration,
 ) -> Result<Answer, SolverError> {
-    let limit = settings.memory_limit.filter(|&limit| limit < u64::MAX);
-    let Ok(problem) = Problem::new(instance, settings) else {
-        // Not for its memory: the limit is no less than any layer needs.
-        return Ok(Answer::Unknown);
+    let problem = match Problem::new(instance, settings) {
+        Ok(problem) => problem,
+        Err(error) if error.is_infeasible() => return Ok(Answer::None),
+        Err(_) => return Ok(Answer::Unknown),
     };
     let control = Control {
         // The first plan will do.
@@ -100,11 +180,11 @@ fn ask(
     };
     let plan = Method::Exact(exact::Method::Exact).run(instance, &problem, &control)?;
     Ok(match plan.status {
-        Status::Infeasible => Answer::None(limit),
+        Status::Infeasible => Answer::None,
         Status::Unknown => Answer::Unknown,
         Status::Optimal | Status::Feasible => {
             match check::check(instance, &problem.settings, &plan).is_empty() {
-                true => Answer::Plan(held_bytes(&plan)),
+                true => Answer::Plan(Box::new(plan)),
                 false => Answer::Unknown,
             }
         }

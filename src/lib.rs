@@ -85,7 +85,7 @@
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
-//! | what is said where no plan fits the memory | `least_memory` |
+//! | what is said where there is no plan | `least_memory`, `remedies`; reasons that options alone give: [`settings`] |
 //! | how the optimum changes with bandwidth, memory, stages or devices | [`what_if`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
@@ -216,6 +216,9 @@ pub mod program;
 mod quantity;
 mod read;
 pub mod recompute;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod remedies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod report;

@@ -1,12 +1,15 @@
 //! The answer: a plan, what is proved of it, and how it was found.
 
 pub mod bare;
+mod cluster;
 mod modal;
 mod read;
 pub mod split;
 mod virtual_stages;
 mod weights;
 
+#[cfg(feature = "cli")]
+pub(crate) use cluster::{agreed, difference, read_on};
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
 pub use read::{parse, read};
@@ -23,6 +26,7 @@ use crate::instance::Instance;
 use crate::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::problem::{Assignment, Problem, TooLarge};
 use crate::settings::Settings;
+use crate::spec::GivenCluster;
 pub use crate::spec::PLAN_SCHEMA as SCHEMA;
 use crate::workers::Workers;
 use split::Split;
@@ -53,11 +57,20 @@ pub struct Plan {
     pub bound_source: BoundSource,
     /// The problem, with nothing left open.
     pub problem: PipelineOptions,
+    /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<GivenCluster>,
     /// The stages, in pipeline order; empty without a plan.
     pub stages: Vec<PlanStage>,
     /// Layers that separate cuts split; absent with tied cuts and without a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
+    /// Why there is no plan, where the options alone say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Options with which a plan was found where there is none as it was asked, each as the command line has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<String>,
     /// How much memory a plan would need; absent unless there is no plan for lack of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_memory: Option<LeastMemory>,
@@ -176,6 +189,25 @@ pub struct LeastMemory {
     /// Layers that no stage could hold, even if it held nothing else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_large: Vec<TooLarge>,
+    /// Where devices differ and each has its own memory: what one kind would need if all others stayed as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_kind: Vec<KindMemory>,
+}
+
+/// How much memory a kind of device needs for there to be a plan, while all others keep theirs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct KindMemory {
+    /// The kind.
+    pub kind: String,
+    /// What a device of it has, in bytes.
+    pub has_bytes: u64,
+    /// It is proved that less is not enough, in bytes.
+    pub at_least_bytes: u64,
+    /// There is a plan with so much, in bytes; absent where none was found, however much it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_bytes: Option<u64>,
 }
 
 /// One stage of a plan.
@@ -399,11 +431,24 @@ impl Plan {
             gap,
             bound_source: outcome.bound_source,
             problem: problem.settings.to_options(instance),
+            cluster: instance.given_cluster.clone(),
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
+            reasons: match status {
+                Status::Infeasible => problem.settings.reasons(instance),
+                _ => Vec::new(),
+            },
+            remedies: Vec::new(),
             least_memory: None,
             overruns: Vec::new(),
-            statistics: outcome.statistics,
+            statistics: match status {
+                // What no plan reaches says nothing of how long one takes.
+                Status::Infeasible => Statistics {
+                    bounds_ms: BTreeMap::new(),
+                    ..outcome.statistics
+                },
+                _ => outcome.statistics,
+            },
         }
     }
 
@@ -426,8 +471,11 @@ impl Plan {
             gap: None,
             bound_source: BoundSource::MemoryOfALayer,
             problem: settings.to_options(instance),
+            cluster: instance.given_cluster.clone(),
             stages: Vec::new(),
             split: None,
+            reasons: settings.reasons(instance),
+            remedies: Vec::new(),
             least_memory: None,
             overruns: Vec::new(),
             statistics: Statistics::default(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::instance::Instance;
 use crate::modes::Modes;
-use crate::network::{Layer, Times, contract};
+use crate::network::{Layer, Network, Times, contract};
 use crate::objective::Formula;
 use crate::options::{Shares, WorkerMode};
 pub use crate::passes::Pair;
@@ -194,7 +194,7 @@ impl Problem {
             blocks: network.equal_blocks(),
             ..problem
         }
-        .validate(faults)
+        .validate(network, faults)
     }
 
     fn assemble(
@@ -322,7 +322,7 @@ impl Problem {
         self.settings.formula()
     }
 
-    fn validate(self, mut faults: Vec<Fault>) -> Result<Self, InputError> {
+    fn validate(self, network: &Network, mut faults: Vec<Fault>) -> Result<Self, InputError> {
         if self.items.is_empty() {
             faults.push(Fault::new("--mode inference", FaultKind::EmptyNetwork));
         }
@@ -332,6 +332,7 @@ impl Problem {
                 FaultKind::TooManyStages {
                     stages: self.settings.chunks(),
                     items: self.items.len(),
+                    tied: network.tied().first().map(|tied| tied.in_words(network)),
                 },
             ));
         }

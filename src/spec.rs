@@ -232,6 +232,16 @@ pub struct ClusterSpec {
     pub groups: Vec<GroupSpec>,
 }
 
+/// A cluster that took the place of an instance's own, as a plan carries it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GivenCluster {
+    /// What `--cluster` was given: the name of a preset, or a file.
+    pub name: String,
+    /// What that held.
+    pub content: ClusterSpec,
+}
+
 /// Devices that work as one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -275,6 +285,10 @@ pub struct DeviceKindSpec {
     /// False for kinds whose transfers are free, such as a host CPU.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub pays_communication: bool,
+    /// GPUs of a device that is a node whose GPUs work as one, by tensor parallelism: exports name the degree. By default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub gpus: Option<usize>,
     /// Name of the kind whose measured times hold for this one at rate 1, such as a profile's; by default its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -323,6 +337,7 @@ impl Default for DeviceKindSpec {
             efficiency: None,
             memory_bytes_per_s: None,
             pays_communication: true,
+            gpus: None,
             profile: None,
             resources: Vec::new(),
         }

@@ -217,10 +217,35 @@ fn a_layer_that_fits_no_stage_is_named() {
 
 #[test]
 fn workers_that_differ_have_a_least_memory_too() {
-    let kinds = r#"{ name = "big", count = 1, memory_bytes = 1240 }, { name = "small", count = 1, memory_bytes = 700 }"#;
-    let run = solve(&on(kinds), &["--format", "json"]);
+    let own = r#"{ name = "big", count = 1, memory_bytes = 1240 }, { name = "small", count = 1, memory_bytes = 700 }"#;
+    let kinds_of = |from: &str, to: &str| own.replace(from, to);
+    let run = solve(&on(own), &["--format", "json"]);
     assert_eq!(run.code, 3, "{}", run.stderr);
-    assert_eq!(json(&run)["least_memory"]["at_most_bytes"], 1260);
+    // Each has its own memory: a limit for all would take none for what it is, so each kind is asked by itself. The cheapest cut for `big`
+    // is conv1 conv2 | fc, of which `small` cannot hold fc; the whole on `big` takes 3 * 4 * 200 and the stashes.
+    let known = &json(&run)["least_memory"];
+    assert_eq!(known.get("at_most_bytes"), None);
+    let kinds: Vec<&Value> = known["by_kind"]
+        .as_array()
+        .expect("kinds")
+        .iter()
+        .map(|of| &of["kind"])
+        .collect();
+    assert_eq!(kinds, ["big", "small"]);
+    for of in known["by_kind"].as_array().expect("kinds") {
+        let (name, has, most) = (
+            of["kind"].as_str().expect("a name"),
+            &of["has_bytes"],
+            &of["at_most_bytes"],
+        );
+        let raised = |bytes: u64| {
+            let from = format!("name = \"{name}\", count = 1, memory_bytes = {has}");
+            let to = format!("name = \"{name}\", count = 1, memory_bytes = {bytes}");
+            solve(&on(&kinds_of(&from, &to)), &[]).code
+        };
+        let most = most.as_u64().expect("bytes");
+        assert_eq!((raised(most), raised(most - 1)), (0, 3), "{of}");
+    }
     let open = r#"{ name = "big", count = 1, memory_bytes = 5000 }, { name = "open", count = 1 }"#;
     assert_says(
         &solve(&on(open), &[]),
@@ -429,4 +454,57 @@ fn schedules_are_read_in_either_case() {
     let plan = json(&run);
     assert_eq!(plan["problem"]["schedule"], "1f1b");
     assert_eq!(plan["problem"]["bandwidth_bytes_per_s"], 1e9);
+}
+
+/// What no tensor orders is said by the importer and in the report, by name.
+#[test]
+fn layers_that_nothing_orders_are_named() {
+    let net = |tensors: &str| {
+        let layers =
+            ["a", "b", "c"].map(|id| format!("{{ id = \"{id}\", forward_ms = 1, backward_ms = 2 }}"));
+        Folder::with(
+            "net.toml",
+            format!(
+                "[network]\nlayers = [{}]\ntensors = [{tensors}]\n",
+                layers.join(", ")
+            ),
+        )
+    };
+    let between =
+        |from: &str, to: &str| format!("{{ producer = \"{from}\", consumers = [\"{to}\"], bytes = 0 }}");
+    let cases = [
+        (
+            String::new(),
+            "none of the 3 layers reads another (`a` .. `c`): nothing orders them",
+        ),
+        (
+            between("a", "b"),
+            "1 of 3 layers read no other and are read by none (`c`): nothing orders them",
+        ),
+    ];
+    for (tensors, words) in cases {
+        let folder = net(&tensors);
+        let run = folder.run(&["solve", "net.toml", "--stages", "2"]);
+        let imported = folder.run(&["import", "net.toml"]);
+        assert!(
+            unwrapped(&imported.stderr).contains(&format!("note: {words}")),
+            "{}",
+            imported.stderr
+        );
+        assert_says(
+            &run,
+            0,
+            &[&format!(
+                "order: {words}, unless `tensors` say what flows between"
+            )],
+        );
+    }
+    let ordered = net(&format!("{}, {}", between("a", "b"), between("b", "c")));
+    let run = ordered.run(&["solve", "net.toml", "--stages", "2"]);
+    assert!(
+        !format!("{}{}", run.stdout, run.stderr).contains("orders"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
 }

@@ -51,7 +51,7 @@ const LAYERS: &[&[&str]] = &[
     // What is made of it.
     &["error"],
     &["evaluate", "formulate", "what_if"],
-    &["least_memory", "online", "planning", "report"],
+    &["least_memory", "online", "planning", "remedies", "report"],
     &["study"],
     &["cli"],
     &["embedded"],
@@ -69,11 +69,13 @@ const SEES_ONLY: &[(&str, &[&str])] = &[
     (
         "export",
         &[
+            "cluster",
             "fault",
             "instance",
             "network",
             "options",
             "plan",
+            "precision",
             "schedules",
             "units",
         ],

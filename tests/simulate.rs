@@ -56,8 +56,11 @@ fn plan(times: Times) -> Plan {
             mode: Some(Mode::Training),
             ..PipelineOptions::default()
         },
+        cluster: None,
         stages: times.iter().enumerate().map(stage).collect(),
         split: None,
+        reasons: Vec::new(),
+        remedies: Vec::new(),
         least_memory: None,
         overruns: Vec::new(),
         statistics: Statistics::default(),

@@ -126,7 +126,7 @@ fn evaluate(
 #[pyfunction]
 fn check(py: Python<'_>, network: &Network, asked: Option<&str>, plan: &str) -> PyResult<String> {
     let options = asked.map(options).transpose()?;
-    py.detach(|| embedded::check(network.instance(), options.as_ref(), plan))
+    py.detach(|| embedded::check(network.whole(), options.as_ref(), plan))
         .map_err(error)
 }
 
@@ -147,7 +147,7 @@ fn timeline(py: Python<'_>, plan: &str, asked: &str) -> PyResult<String> {
 
 #[pyfunction]
 fn show(py: Python<'_>, network: &Network, plan: Option<&str>, format: &str) -> PyResult<String> {
-    py.detach(|| embedded::show(network.instance(), plan, format))
+    py.detach(|| embedded::show(network.whole(), plan, format))
         .map_err(error)
 }
 
@@ -160,7 +160,7 @@ fn export(
     target: &str,
     order: Option<PathBuf>,
 ) -> PyResult<String> {
-    py.detach(|| embedded::export(network.instance(), plan, target, order.as_deref()))
+    py.detach(|| embedded::export(network.whole(), plan, target, order.as_deref()))
         .map_err(error)
 }
 

@@ -16,6 +16,11 @@ impl Network {
     pub(crate) fn instance(&self) -> &Instance {
         self.0.instance()
     }
+
+    /// With what it was made from.
+    pub(crate) fn whole(&self) -> &embedded::Network {
+        &self.0
+    }
 }
 
 #[pymethods]

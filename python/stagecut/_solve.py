@@ -305,7 +305,8 @@ def check(
 ) -> Check:
     """Recomputes a plan and lists what is wrong with it, without the solver.
 
-    The network and the options decide the problem; what both leave open, the plan may say. ``plan`` is a plan, a dict, or JSON.
+    The network and the options decide the problem; what both leave open, the plan may say. A plan that was made on another cluster carries
+    it, and ``cluster``, if given again, must be the same. ``plan`` is a plan, a dict, or JSON.
 
     >>> import stagecut
     >>> net = {"network": {"layers": [{"id": "conv", "forward_ms": 3}, {"id": "dense", "forward_ms": 1}]}}

@@ -4,6 +4,9 @@
 //! ignored, is a question like any other, and an answer to it can be checked; what it took from nowhere else is told. It may
 //! not say that devices hold more, or that links are faster, than the instance says: such a claim is left out, and what the
 //! plan states then differs from the problem.
+//!
+//! A plan that was made on another cluster carries it, and with it all that was asked: the devices of the instance have no say then,
+//! and what the plan alone says is told.
 
 use serde_json::{Map, Value};
 
@@ -39,7 +42,10 @@ pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result
         ..PipelineOptions::default()
     };
     let with_needed = || Settings::resolve(instance, &said.clone().or(&needed));
-    let settings = Settings::resolve(instance, &said.clone().or(&claims));
+    let settings = match plan.cluster {
+        Some(_) => Settings::resolve(instance, &asked.clone().or(&plan.problem)),
+        None => Settings::resolve(instance, &said.clone().or(&claims)),
+    };
     // Claims that contradict the instance are left out, and told as differences.
     let settings = settings.or_else(|error| with_needed().map_err(|_| of_plan(error, &said)))?;
     let own = match Settings::resolve(instance, &said) {

@@ -4,8 +4,10 @@ use serde::Serialize;
 
 use crate::check::{Posed, Verdict, Violation, pose};
 use crate::fault::printable;
+use crate::import::{CLUSTER_PRESETS, read_cluster};
 use crate::instance::Instance;
 use crate::plan::{self, Overrun, Plan, Status};
+use crate::spec::GivenCluster;
 
 use super::args::{CheckArgs, CheckFormat};
 use super::plans::verdict;
@@ -13,9 +15,14 @@ use super::{CliError, Ending, output};
 
 /// Recomputes a plan and lists what is wrong with it.
 pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
-    let instance = args.problem.read(args.quiet)?;
     let plan = plan::read(&args.plan)?;
-    let posed = pose(&instance, &args.problem.options, &plan)?;
+    let instance = args.problem.read_for(plan.cluster.as_ref(), args.quiet)?;
+    let mut posed = pose(&instance, &args.problem.options, &plan)?;
+    if args.problem.cluster.is_none() {
+        claimed_cluster(&plan)
+            .into_iter()
+            .for_each(|cluster| posed.claimed.insert(0, cluster));
+    }
     let verdict = verdict(&instance, &posed, &plan);
     let text = match args.format {
         CheckFormat::Text => text(args, &instance, &plan, &posed, &verdict),
@@ -25,6 +32,22 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     Ok(match verdict.violations.is_empty() {
         true => Ending::Done,
         false => Ending::CheckFailed,
+    })
+}
+
+/// The cluster that a plan alone names, as the option that asks for it.
+///
+/// The name of a preset means what this version knows under it; a plan that holds something else there says so.
+pub(crate) fn claimed_cluster(plan: &Plan) -> Option<String> {
+    let GivenCluster { name, content } = plan.cluster.as_ref()?;
+    let preset = CLUSTER_PRESETS.iter().any(|(preset, _)| preset == name);
+    let known = preset.then(|| read_cluster(name).ok()).flatten();
+    let other = known.and_then(|known| plan::difference(content, &known));
+    Some(match other {
+        None => format!("--cluster {name}"),
+        Some((at, [found, expected])) => {
+            format!("--cluster {name} (whose `{at}` is {found} there and {expected} in the preset)")
+        }
     })
 }
 

@@ -19,7 +19,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let (mut spec, notes) = read_spec(&args.file)?;
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
-        notes.iter().for_each(|note| output::note(note));
+        let unordered = instance.network.unordered_in_words();
+        notes.iter().chain(&unordered).for_each(|note| output::note(note));
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);

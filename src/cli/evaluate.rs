@@ -26,8 +26,8 @@ use super::{CliError, Ending, output};
 /// Costs stages that somebody else chose, and lists what is wrong with them.
 pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
-    let instance = args.problem.read(args.quiet)?;
-    let stages = bare::read(&args.plan)?;
+    let (stages, carried) = bare::read_with_cluster(&args.plan)?;
+    let instance = args.problem.read_for(carried.as_ref(), args.quiet)?;
     let search = |problem: &Problem| bound(args, &instance, problem);
     let bounding: Option<Bounding> = if args.bound { Some(&search) } else { None };
     let from_file = (&stages, Some(args.plan.as_path()));

@@ -18,11 +18,11 @@ pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
     output::check_path(path)?;
     let known: Vec<(&str, ())> = args.target.extensions.iter().map(|name| (*name, ())).collect();
     output::format(path, None, (), &known)?;
-    let instance = Instance::read(&args.instance, args.cluster.as_deref())?;
+    let plan = plan::read(&args.plan)?;
+    let instance = plan.read_instance(&args.instance, args.cluster.as_deref())?;
     if !args.quiet {
         instance.notes.iter().for_each(|note| output::note(note));
     }
-    let plan = plan::read(&args.plan)?;
     let paths = (args.instance.as_path(), args.plan.as_path());
     let text = exported(args.target, &instance, &plan, paths, args.order.as_deref())?;
     output::write(&text, path)?;

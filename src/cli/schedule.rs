@@ -6,7 +6,6 @@ use crate::best_schedule::answer::{Answer, Objective};
 use crate::best_schedule::{cyclic, iteration};
 use crate::control::Control;
 use crate::fault::{FaultKind, InputError};
-use crate::instance::Instance;
 use crate::plan::{self, Plan, Status};
 use crate::report;
 use crate::schedules::{
@@ -105,7 +104,7 @@ impl Question {
         }
         chunks.room.iter_mut().for_each(|room| *room = args.asked.room);
         if let (Some(plan), Some(plan_path), Some(path)) = (plan, &args.plan, &args.instance) {
-            let instance = Instance::read(path, args.cluster.as_deref())?;
+            let instance = plan.read_instance(path, args.cluster.as_deref())?;
             accept(&instance, path, plan, plan_path)?;
             take_memory(&mut chunks, plan, &instance)?;
         }

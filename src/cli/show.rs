@@ -20,19 +20,19 @@ pub(super) fn show(args: &ShowArgs) -> Result<Ending, CliError> {
         ("html", Drawing::Html),
     ];
     let format = output::format(path, args.format, Drawing::Svg, &known)?;
-    let instance = Instance::read(&args.instance, args.cluster.as_deref())?;
-    let plan = match &args.plan {
-        Some(path) => {
-            let plan = plan::read(path)?;
-            match format {
-                // A page repeats what the plan claims, and runs it.
-                Drawing::Html => accept(&instance, &args.instance, &plan, path)?,
-                Drawing::Svg | Drawing::Dot => refuse_foreign(&instance, &args.instance, &plan, path)?,
-            }
-            Some(plan)
-        }
-        None => None,
+    let plan = args.plan.as_deref().map(plan::read).transpose()?;
+    let cluster = args.cluster.as_deref();
+    let instance = match &plan {
+        Some(plan) => plan.read_instance(&args.instance, cluster)?,
+        None => Instance::read(&args.instance, cluster)?,
     };
+    if let (Some(plan), Some(path)) = (&plan, &args.plan) {
+        match format {
+            // A page repeats what the plan claims, and runs it.
+            Drawing::Html => accept(&instance, &args.instance, plan, path)?,
+            Drawing::Svg | Drawing::Dot => refuse_foreign(&instance, &args.instance, plan, path)?,
+        }
+    }
     let text = match format {
         Drawing::Svg => report::svg(&instance, plan.as_ref()),
         Drawing::Dot => report::dot(&instance, plan.as_ref()),

@@ -34,7 +34,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
         .transpose()?;
     let mut instance = None;
     if let Some(path) = &args.instance {
-        let read = Instance::read(path, args.cluster.as_deref())?;
+        let read = plan.read_instance(path, args.cluster.as_deref())?;
         accept(&read, path, &plan, &args.plan)?;
         instance = Some(read);
     }

@@ -10,6 +10,7 @@ use crate::methods::{self, Confirmation};
 use crate::narrower::{self, Beaten};
 use crate::plan::{LeastMemory, Overrun, Plan, Status, StoppedBy};
 use crate::problem::Problem;
+use crate::remedies;
 use crate::report;
 use crate::settings::Settings;
 use crate::solver::SolverError;
@@ -56,22 +57,23 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     })
 }
 
-/// Reports that there is no plan, and how much memory one would need.
+/// Reports that there is no plan, with which options there is one, and how much memory one would need.
 fn infeasible(
     args: &SolveArgs,
     instance: &Instance,
     settings: &Settings,
     mut plan: Plan,
 ) -> Result<Ending, CliError> {
+    let mut control = control(&args.search, None);
+    // What the search has taken is gone.
+    let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
+    control.time_limit = control.time_limit.map(|limit| limit.saturating_sub(spent));
+    catch_interrupts();
+    plan.remedies = remedies::search(instance, &args.problem.options, settings, &control)?;
     let is_limited = least_memory::least_limit(instance, settings).is_some();
-    if is_limited {
-        catch_interrupts();
+    if is_limited && plan.reasons.is_empty() {
         let line = StatusLine::new(args.output.quiet);
         let show = |known: &LeastMemory| line.show(|| report::least_memory(known));
-        let mut control = control(&args.search, None);
-        // What the search has taken is gone.
-        let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
-        control.time_limit = control.time_limit.map(|limit| limit.saturating_sub(spent));
         let known = least_memory::search(instance, settings, &control, &show);
         line.clear();
         plan.least_memory = known?;

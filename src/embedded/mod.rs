@@ -30,9 +30,10 @@ use crate::instance::Instance;
 use crate::least_memory;
 use crate::methods;
 use crate::narrower;
-use crate::plan::{self, LeastMemory, Plan, Status, bare};
+use crate::plan::{self, Plan, Status, bare};
 use crate::planning::{self, Options, Watch};
 use crate::problem::Problem;
+use crate::remedies;
 use crate::report::{self, ComparisonRow, Standing};
 use crate::settings::Settings;
 use crate::simulate::{Request, simulate as run};
@@ -45,22 +46,14 @@ use crate::simulate::{Request, simulate as run};
 pub fn solve(instance: &Instance, options: &Options, watch: Watch) -> Result<String, Failure> {
     let mut plan = planning::solve_watched(instance, options, watch)?;
     if plan.status == Status::Infeasible {
-        plan.least_memory = least_memory(instance, options, &plan, watch)?;
+        unhindered(instance, options, &mut plan, watch)?;
     }
     Ok(report::json(&plan))
 }
 
-/// How much memory a plan would need, in what is left of the time.
-fn least_memory(
-    instance: &Instance,
-    options: &Options,
-    plan: &Plan,
-    watch: Watch,
-) -> Result<Option<LeastMemory>, Failure> {
+/// With which options there would be a plan, and with how much memory, in what is left of the time.
+fn unhindered(instance: &Instance, options: &Options, plan: &mut Plan, watch: Watch) -> Result<(), Failure> {
     let settings = Settings::resolve(instance, &options.pipeline)?;
-    if least_memory::least_limit(instance, &settings).is_none() {
-        return Ok(None);
-    }
     let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
     let left = Options {
         time_limit: options.time_limit.map(|limit| limit.saturating_sub(spent)),
@@ -70,8 +63,13 @@ fn least_memory(
         progress: None,
         ..watch
     };
-    let search = |control: &Control| least_memory::search(instance, &settings, control, &|_| ());
-    Ok(left.watched(&settings, quiet, search)?)
+    let search = |control: &Control| remedies::search(instance, &options.pipeline, &settings, control);
+    plan.remedies = left.watched(&settings, quiet, search)?;
+    if plan.reasons.is_empty() && least_memory::least_limit(instance, &settings).is_some() {
+        let search = |control: &Control| least_memory::search(instance, &settings, control, &|_| ());
+        plan.least_memory = left.watched(&settings, quiet, search)?;
+    }
+    Ok(())
 }
 
 /// What `solve --confirm` tells.
@@ -233,15 +231,23 @@ fn fill(row: &mut ComparisonRow, plan: &Plan) {
     row.stopped_by = Some(plan.stopped_by);
 }
 
-/// `check`: what is wrong with a plan, in JSON. `options` are those asked; by default what the plan states.
+/// `check`: what is wrong with a plan, in JSON, on the cluster that it carries. `options` are those asked; by default what the plan states.
 ///
 /// # Errors
 ///
 /// [`Failure`].
-pub fn check(instance: &Instance, options: Option<&Options>, plan: &str) -> Result<String, Failure> {
+pub fn check(network: &Network, options: Option<&Options>, plan: &str) -> Result<String, Failure> {
+    let there = network.of_plan(plan)?;
+    let instance = there.instance();
     let plan = read_plan(plan)?;
     let asked = options.map_or(&plan.problem, |options| &options.pipeline);
-    let posed = pose(instance, asked, &plan)?;
+    let mut posed = pose(instance, asked, &plan)?;
+    if network.instance().given_cluster.is_none() {
+        let cluster = cli::check::claimed_cluster(&plan);
+        cluster
+            .into_iter()
+            .for_each(|cluster| posed.claimed.insert(0, cluster));
+    }
     let verdict = cli::plans::verdict(instance, &posed, &plan);
     Ok(cli::check::json(&plan, &posed, &verdict)?)
 }
@@ -317,7 +323,9 @@ pub fn timeline(plan: &str, asked: &str) -> Result<String, Failure> {
 /// # Errors
 ///
 /// [`Failure`].
-pub fn show(instance: &Instance, plan: Option<&str>, format: &str) -> Result<String, Failure> {
+pub fn show(network: &Network, plan: Option<&str>, format: &str) -> Result<String, Failure> {
+    let there = plan.map(|plan| network.of_plan(plan)).transpose()?;
+    let instance = there.as_ref().unwrap_or(network).instance();
     let plan = plan.map(read_plan).transpose()?;
     if let Some(plan) = &plan {
         cli::plans::refuse_foreign(instance, Path::new("the network"), plan, Path::new("the plan"))?;
@@ -338,12 +346,8 @@ pub fn show(instance: &Instance, plan: Option<&str>, format: &str) -> Result<Str
 /// # Errors
 ///
 /// [`Failure`].
-pub fn export(
-    instance: &Instance,
-    plan: &str,
-    target: &str,
-    order: Option<&Path>,
-) -> Result<String, Failure> {
+pub fn export(network: &Network, plan: &str, target: &str, order: Option<&Path>) -> Result<String, Failure> {
+    let there = network.of_plan(plan)?;
     let plan = read_plan(plan)?;
     let target = export::find(target).ok_or_else(|| {
         let known = export::TARGETS.iter().map(|target| target.name.into()).collect();
@@ -351,7 +355,13 @@ pub fn export(
         InputError::option("target", FaultKind::UnknownValue { found, known })
     })?;
     let places = (Path::new("the network"), Path::new("the plan"));
-    Ok(cli::export::exported(target, instance, &plan, places, order)?)
+    Ok(cli::export::exported(
+        target,
+        there.instance(),
+        &plan,
+        places,
+        order,
+    )?)
 }
 
 /// What a program looks like in a file.

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::{Failure, asked};
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::generate;
-use crate::import::{default_cluster, read_cluster, read_parts, trusting};
+use crate::import::{default_cluster, given_cluster, read_parts, trusting};
 use crate::instance::Instance;
-use crate::plan::Form;
+use crate::plan::{self, Form};
 use crate::source::text::parser_fault;
-use crate::spec::{ClusterSpec, InstanceSpec, LayerSpec, SCHEMA, TensorSpec};
+use crate::spec::{ClusterSpec, GivenCluster, InstanceSpec, LayerSpec, SCHEMA, TensorSpec};
 
 /// The JSON Schemas of what a caller may say.
 static SCHEMA_OF_INSTANCE: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(InstanceSpec).to_value());
@@ -112,24 +112,46 @@ impl Network {
     ///
     /// A cluster that is unknown or faulty, or that the network cannot run on.
     pub fn on(&self, cluster: Cluster) -> Result<Self, Failure> {
-        let cluster = match cluster {
+        let given = match cluster {
             Cluster::Own => return Ok(self.clone()),
-            Cluster::Named(name) => read_cluster(name)?,
+            Cluster::Named(name) => given_cluster(name)?,
             Cluster::Document(text) => {
                 let value = asked::document(text, "the cluster")?;
                 let faults = Form::faults(&value, &SCHEMA_OF_CLUSTER, ("cluster", "the cluster"));
                 of(faults)?;
-                one::<ClusterSpec>(&value, "cluster").map_err(|fault| InputError {
+                let content = one::<ClusterSpec>(&value, "cluster").map_err(|fault| InputError {
                     path: None,
                     faults: vec![fault],
-                })?
+                })?;
+                let name = "a cluster of the caller".into();
+                GivenCluster { name, content }
             }
         };
+        self.on_given(given)
+    }
+
+    fn on_given(&self, given: GivenCluster) -> Result<Self, Failure> {
         let spec = InstanceSpec {
-            cluster: Some(cluster),
+            cluster: Some(given.content.clone()),
             ..self.spec.clone()
         };
-        Self::validated(spec, self.notes.clone(), &self.name)
+        let mut there = Self::validated(spec, self.notes.clone(), &self.name)?;
+        there.instance.given_cluster = Some(given);
+        Ok(there)
+    }
+
+    /// The same network on the cluster that a plan in JSON carries; where it already is on one that was given, that must be the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`on`](Self::on), and two clusters that differ.
+    pub fn of_plan(&self, plan: &str) -> Result<Self, Failure> {
+        let carried = plan::bare::cluster_of(plan.as_bytes());
+        let given = self.instance.given_cluster.clone();
+        match plan::agreed(given, carried.as_ref())? {
+            Some(cluster) if self.instance.given_cluster.is_none() => self.on_given(cluster),
+            _ => Ok(self.clone()),
+        }
     }
 
     /// The instance.

@@ -1,15 +1,18 @@
 //! Hugging Face Accelerate: a device map, which says for names of modules on which device their weights lie and they run.
 //!
 //! Source: `infer_auto_device_map` and `clean_device_map` of src/accelerate/utils/modeling.py. A name stands for all modules inside of it; as
-//! `clean_device_map` does, modules that share a device go under the longest name that they have to themselves. Stage k is
-//! device k - 1.
+//! `clean_device_map` does, modules that share a device go under the longest name that they have to themselves. GPUs are
+//! numbered as `devices` says; the CPU is `cpu`.
 //!
 //! The profilers name a layer after its module and what that calls: `h.0.attn/matmul`. A module that computes something itself, such as
 //! a residual sum, runs that where it finds its inputs, and cannot be cut.
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::Exported;
+use super::devices::{Place, RankDevice, RankDevices};
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use crate::fault::Fault;
 use crate::instance::Instance;
@@ -19,15 +22,28 @@ use crate::plan::Plan;
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     one_a_device(plan, ONE_A_DEVICE)?;
     let stages = Stages::of(instance, plan)?;
+    let devices = RankDevices::of_stages(instance, plan)?.one_gpu_each("Accelerate")?;
     let mut tree = Module::default();
     for layer in stages.in_order(instance) {
         let stage = stages.of_layer[layer].unwrap_or(0);
         tree.insert(&instance.network.layers[layer].id, stage)?;
     }
-    let mut map = serde_json::Map::new();
-    tree.collect("", &mut map)?;
+    let mut stage_of = BTreeMap::new();
+    tree.collect("", &mut stage_of)?;
+    let map: serde_json::Map<String, Value> = stage_of
+        .into_iter()
+        .map(|(name, stage)| (name, device(&devices.devices[stage])))
+        .collect();
     let text = serde_json::to_string_pretty(&map).expect("names and numbers are JSON");
     Ok(text + "\n")
+}
+
+/// A device as Accelerate names it.
+fn device(of: &RankDevice) -> Value {
+    match of.place {
+        Place::Cpu => "cpu".into(),
+        Place::Gpus { first, .. } => first.into(),
+    }
 }
 
 /// A module: the stages of what it computes itself, and the modules inside of it.
@@ -71,10 +87,10 @@ impl Module {
         stages
     }
 
-    fn collect(&self, name: &str, map: &mut serde_json::Map<String, serde_json::Value>) -> Result<(), Fault> {
+    fn collect(&self, name: &str, map: &mut BTreeMap<String, usize>) -> Result<(), Fault> {
         let stages = self.stages();
         if let [stage] = stages[..] {
-            map.insert(name.to_owned(), stage.into());
+            map.insert(name.to_owned(), stage);
             return Ok(());
         }
         if !self.own.is_empty() {

@@ -7,11 +7,12 @@
 //! The network's input is read by layers that read no other, and by those that `reads_input` marks: the importer of ONNX and
 //! the profilers do, other formats cannot say it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use super::Exported;
+use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::template::fill;
 use crate::fault::Fault;
@@ -22,6 +23,11 @@ use crate::plan::Plan;
 #[derive(Serialize)]
 struct Partition<'a> {
     instance: &'a str,
+    /// Variables that have to be set before CUDA starts, where devices differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<BTreeMap<&'static str, String>>,
+    /// The devices of the stages, as the plan names them.
+    devices: Vec<String>,
     /// First module of every stage, and the number of modules at the end.
     parts: Vec<usize>,
     /// The layers of each module.
@@ -54,12 +60,31 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
         }
     }
     parts.push(modules.len());
+    let ranks = RankDevices::of_stages(instance, plan)?;
+    let ranks = ranks
+        .one_gpu_each("DeepSpeed's PipelineModule")?
+        .no_cpu("DeepSpeed")?;
     let partition = Partition {
         instance: &plan.instance,
+        environment: environment(&ranks)?,
+        devices: ranks.devices.into_iter().map(|device| device.name).collect(),
         parts,
         modules,
     };
     Ok(fill(include_str!("templates/deepspeed.py"), &partition))
+}
+
+/// What sets the GPU of every rank, where devices differ.
+fn environment(ranks: &RankDevices) -> Result<Option<BTreeMap<&'static str, String>>, Fault> {
+    let Some(environment) = ranks.environment()? else {
+        return Ok(None);
+    };
+    let gpus = environment.of_one_node("the module")?.gpus();
+    let gpus: Vec<String> = gpus.iter().map(usize::to_string).collect();
+    Ok(Some(BTreeMap::from([
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
+        ("CUDA_VISIBLE_DEVICES", gpus.join(",")),
+    ])))
 }
 
 /// What later layers of an order still read: earlier layers, and `None` for the network's input.

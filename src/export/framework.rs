@@ -40,6 +40,19 @@ pub(super) fn no_empty_stage(plan: &Plan) -> Result<(), Fault> {
 /// What targets say that know one stage a device.
 pub(super) const ONE_A_DEVICE: &str = "one stage a device; `--to json` and `megatron` take virtual stages, `torch` and `torchtitan` with `--order`";
 
+/// Whether the plan has been held to the memory of its devices.
+pub(super) fn is_memory_limited(instance: &Instance, plan: &Plan) -> bool {
+    let kinds = plan.stages.iter().flat_map(|stage| &stage.devices);
+    let mut memories = kinds.filter_map(|device| {
+        let (kind, _) = device.rsplit_once(':')?;
+        instance.cluster.kinds[instance.cluster.kind(kind)?].memory_bytes
+    });
+    match plan.problem.memory_limit {
+        Some(limit) => limit.bytes().is_some(),
+        None => memories.next().is_some(),
+    }
+}
+
 /// Something that a target cannot represent.
 pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl Into<String>) -> Fault {
     let (found, expected) = (found.into(), expected.into());

@@ -4,8 +4,9 @@
 //!
 //! Megatron builds the model itself, so the network must be a stack of equal blocks.
 
+use super::devices::RankDevices;
 use super::framework::{Stages, unsupported};
-use super::{Exported, Ordered, megatron_modes, stack};
+use super::{Exported, Ordered, megatron_modes, megatron_states, stack};
 use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::network::Stack;
@@ -30,7 +31,8 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
             ));
         }
     };
-    flags(instance, plan, devices)
+    let ranks = RankDevices::of_stages(instance, plan)?;
+    flags(instance, plan, (devices, ranks))
 }
 
 /// Writes the flags where devices run several stages in turn. Megatron takes no order: it runs 1F1B, or interleaved 1F1B once its
@@ -38,7 +40,10 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
     let is_own = |name: &str| rules::find(name).is_some_and(|rule| ordered.is_of(rule));
     match ["1f1b", "interleaved"].into_iter().any(is_own) {
-        true => flags(instance, plan, ordered.devices()),
+        true => {
+            let ranks = RankDevices::of_lines(instance, plan, ordered)?;
+            flags(instance, plan, (ordered.devices(), ranks))
+        }
         false => Err(unsupported(
             "the order".into(),
             "another order than `1f1b` and `interleaved` of `stagecut schedule --rule`",
@@ -47,7 +52,7 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
     }
 }
 
-fn flags(instance: &Instance, plan: &Plan, devices: usize) -> Exported {
+fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices)) -> Exported {
     let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
         true => Stages::in_modes(instance, plan)?,
         false => Stages::of(instance, plan)?,
@@ -70,9 +75,14 @@ fn flags(instance: &Instance, plan: &Plan, devices: usize) -> Exported {
         }
         last.push('L');
     }
-    let modes = megatron_modes::flags(instance, plan, &stack.blocks)?;
+    let ranks = ranks.no_cpu("Megatron")?;
+    let modes = megatron_modes::flags(instance, plan, (&stack.blocks, ranks.gpus()?))?;
+    let states = megatron_states::flags(instance, plan)?;
+    let environment = ranks
+        .environment()?
+        .map_or_else(String::new, |environment| environment.shell());
     Ok(format!(
-        "--num-layers {} --pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\"{modes}\n",
+        "{environment}--num-layers {} --pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\"{modes}{states}\n",
         stack.blocks.len(),
         devices,
         symbols.join("|")

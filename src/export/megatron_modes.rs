@@ -10,19 +10,27 @@ use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::plan::{Plan, PlanMode};
 
-/// The flags for a plan whose blocks are layers at these positions; empty where stages have no modes.
+/// The flags for a plan whose blocks are layers at these positions, on devices of so many GPUs; empty where stages have no modes and
+/// devices are single GPUs.
+///
+/// A group that splits layers splits by sequence what is not split by width: plans count the stashes of such groups so, and where they
+/// do not, less is held than planned.
 pub(super) fn flags(
     instance: &Instance,
     plan: &Plan,
-    blocks: &BTreeMap<u64, Vec<usize>>,
+    (blocks, gpus): (&BTreeMap<u64, Vec<usize>>, usize),
 ) -> Result<String, Fault> {
     let modes: Vec<&PlanMode> = plan
         .stages
         .iter()
         .filter_map(|stage| stage.mode.as_ref())
         .collect();
+    let size = |degree: usize| match degree {
+        1 => " --tensor-model-parallel-size 1".to_owned(),
+        degree => format!(" --tensor-model-parallel-size {degree} --sequence-parallel"),
+    };
     let Some(first) = modes.first() else {
-        return Ok(String::new());
+        return Ok(if gpus > 1 { size(gpus) } else { String::new() });
     };
     for (mode, stage) in modes.iter().zip(&plan.stages) {
         let degrees = |mode: &PlanMode| format!("{} replicas of degree {}", mode.replicas, mode.tensor);
@@ -35,8 +43,7 @@ pub(super) fn flags(
             ));
         }
     }
-    let size = format!(" --tensor-model-parallel-size {}", first.tensor);
-    Ok(size + &recomputation(&again(instance, plan, blocks)?)?)
+    Ok(size(first.tensor * gpus) + &recomputation(&again(instance, plan, blocks)?)?)
 }
 
 /// The blocks of a stage.

@@ -5,10 +5,12 @@
 
 mod accelerate;
 mod deepspeed;
+mod devices;
 mod framework;
 mod json;
 mod megatron;
 mod megatron_modes;
+mod megatron_states;
 mod onnx;
 mod ordered;
 mod served;

@@ -1,43 +1,154 @@
-//! vLLM and SGLang: an environment variable that says how many hidden layers each stage of a served model takes.
+//! vLLM and SGLang: an environment variable that says how many hidden layers each stage of a served model takes, and which GPUs ranks
+//! see where these differ.
 //!
 //! Sources: `get_pp_indices` of vllm/distributed/utils.py and of python/sglang/srt/distributed/utils.py. Both build the model
-//! themselves, with the embedding on the first stage and the head on the last. They serve and do not train.
+//! themselves, with the embedding on the first stage and the head on the last. They serve and do not train. Both take a part of
+//! every GPU's memory alone, vLLM nine tenths (`gpu_memory_utilization` of vllm/config/cache.py): a plan that fills more says so.
 
+use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::{Exported, stack};
+use crate::fault::Fault;
 use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::Plan;
 
+/// What a server calls its variable and its flags.
+struct Server {
+    name: &'static str,
+    variable: &'static str,
+    stages: &'static str,
+    degree: &'static str,
+    memory: &'static str,
+}
+
 /// For vLLM.
 pub(super) fn vllm(instance: &Instance, plan: &Plan) -> Exported {
-    partition(instance, plan, "vLLM").map(|(counts, stages)| {
-        format!("export VLLM_PP_LAYER_PARTITION={counts}  # with --pipeline-parallel-size {stages}\n")
-    })
+    Server {
+        name: "vLLM",
+        variable: "VLLM_PP_LAYER_PARTITION",
+        stages: "--pipeline-parallel-size",
+        degree: "--tensor-parallel-size",
+        memory: "--gpu-memory-utilization",
+    }
+    .lines(instance, plan)
 }
 
 /// For SGLang.
 pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
-    partition(instance, plan, "SGLang").map(|(counts, stages)| {
-        format!("export SGLANG_PP_LAYER_PARTITION={counts}  # with --pp-size {stages}\n")
-    })
+    Server {
+        name: "SGLang",
+        variable: "SGLANG_PP_LAYER_PARTITION",
+        stages: "--pp-size",
+        degree: "--tp-size",
+        memory: "--mem-fraction-static",
+    }
+    .lines(instance, plan)
 }
 
-/// The blocks a stage, as both write them, and the number of stages.
-fn partition(instance: &Instance, plan: &Plan, server: &str) -> Result<(String, usize), crate::fault::Fault> {
-    one_a_device(plan, ONE_A_DEVICE)?;
-    let stages = Stages::of(instance, plan)?;
-    if plan.problem.mode != Some(Mode::Inference) {
-        let expected = format!("one for `--mode inference`, which is all that {server} runs");
-        return Err(unsupported("the plan".into(), "a plan for training", expected));
+impl Server {
+    fn lines(&self, instance: &Instance, plan: &Plan) -> Exported {
+        one_a_device(plan, ONE_A_DEVICE)?;
+        let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
+            true => Stages::in_modes(instance, plan)?,
+            false => Stages::of(instance, plan)?,
+        };
+        if plan.problem.mode != Some(Mode::Inference) {
+            let expected = format!("one for `--mode inference`, which is all that {} runs", self.name);
+            return Err(unsupported("the plan".into(), "a plan for training", expected));
+        }
+        let devices = RankDevices::of_stages(instance, plan)?.no_cpu(self.name)?;
+        let degree = self.degree_of(plan)? * devices.gpus()?;
+        let counts: Vec<String> = self
+            .counts(instance, &stages)?
+            .iter()
+            .map(usize::to_string)
+            .collect();
+        let mut flags = format!("{} {}", self.stages, stages.count);
+        if degree > 1 {
+            flags += &format!(" {} {degree}", self.degree);
+        }
+        if let Some(part) = fullest(instance, plan) {
+            flags += &format!(" {} {part}", self.memory);
+        }
+        let environment = devices
+            .environment()?
+            .map_or_else(String::new, |environment| environment.shell());
+        let counts = counts.join(",");
+        Ok(format!(
+            "{environment}export {}={counts}  # with {flags}\n",
+            self.variable
+        ))
     }
-    let expected = format!("one stack of transformer blocks, which is what {server} cuts");
-    let stack = stack::find(instance, &stages, &expected)?;
-    let counts = stack::blocks_a_stage(instance, &stages, &stack)?;
-    if let Some(empty) = counts.iter().position(|&count| count == 0) {
-        let expected = format!("a block on every stage; whether {server} runs one without is untested");
-        return Err(unsupported(format!("stage {}", empty + 1), "no block", expected));
+
+    /// Blocks of every stage.
+    fn counts(&self, instance: &Instance, stages: &Stages) -> Result<Vec<usize>, Fault> {
+        let expected = format!(
+            "one stack of transformer blocks, which is what {} cuts",
+            self.name
+        );
+        let stack = stack::find(instance, stages, &expected)?;
+        let counts = stack::blocks_a_stage(instance, stages, &stack)?;
+        let Some(empty) = counts.iter().position(|&count| count == 0) else {
+            return Ok(counts);
+        };
+        let last = counts.len() - 1;
+        let remedy = match empty {
+            0 => {
+                "give the embedding and the first block one `tie` in the instance, so that they share a stage"
+                    .into()
+            }
+            at if at == last => {
+                "give the head and the last block one `tie` in the instance, so that they share a stage"
+                    .to_owned()
+            }
+            _ => format!("ask for {last} `--stages`"),
+        };
+        let expected = format!(
+            "a block on every stage, since {} is not known to run one without: {remedy}",
+            self.name
+        );
+        Err(unsupported(format!("stage {}", empty + 1), "no block", expected))
     }
-    let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
-    Ok((counts.join(","), stages.count))
+
+    /// The tensor degree of all stages.
+    fn degree_of(&self, plan: &Plan) -> Result<usize, Fault> {
+        let degree = |at: usize| {
+            plan.stages[at]
+                .mode
+                .as_ref()
+                .map_or((1, 1), |mode| (mode.tensor, mode.replicas))
+        };
+        let (first, _) = degree(0);
+        for at in 0..plan.stages.len() {
+            let (tensor, replicas) = degree(at);
+            let at = format!("stage {}", at + 1);
+            if replicas > 1 {
+                let expected = format!("`--replicas 1`; start {} once for each replica", self.name);
+                return Err(unsupported(at, format!("{replicas} replicas"), expected));
+            }
+            if tensor != first {
+                let expected = format!("degree {first}, as on stage 1; `--tensor {first}` gives that");
+                return Err(unsupported(
+                    at,
+                    format!("a tensor group of degree {tensor}"),
+                    expected,
+                ));
+            }
+        }
+        Ok(first)
+    }
+}
+
+/// The part of its memory that the fullest device needs, in hundredths, if servers would not take as much unasked.
+fn fullest(instance: &Instance, plan: &Plan) -> Option<String> {
+    /// What vLLM takes.
+    const UNASKED: f64 = 0.9;
+    let part = |stage: &crate::plan::PlanStage| {
+        let (kind, _) = stage.devices.first()?.rsplit_once(':')?;
+        let memory = instance.cluster.kinds[instance.cluster.kind(kind)?].memory_bytes?;
+        Some(stage.memory_bytes as f64 / memory as f64)
+    };
+    let most = plan.stages.iter().filter_map(part).fold(0.0, f64::max);
+    (most > UNASKED && most <= 1.0).then(|| format!("{:.2}", (most * 100.0).ceil() / 100.0))
 }

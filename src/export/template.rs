@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::Ordered;
+use super::devices::RankDevices;
+use crate::fault::Fault;
 use crate::plan::Plan;
 
 /// The line of a template that the plan takes the place of.
@@ -19,6 +21,12 @@ pub(super) struct Planned<'a> {
     /// A line a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Vec<String>>,
+    /// The GPU of every rank, by its number in its node, where devices differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Vec<usize>>,
+    /// Whether the stages are planned for CPUs, whatever else there is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cpu: bool,
     pub stages: Vec<PlannedStage<'a>>,
 }
 
@@ -50,6 +58,8 @@ impl<'a> Planned<'a> {
                 .map_or_else(|| "training".into(), |mode| mode.to_string()),
             micro_batches: None,
             order: None,
+            gpus: None,
+            cpu: false,
             stages: stages.collect(),
         }
     }
@@ -64,6 +74,20 @@ impl<'a> Planned<'a> {
         planned.micro_batches = Some(ordered.micro_batches);
         planned.order = Some(csv.lines().map(str::to_owned).collect());
         planned
+    }
+}
+
+impl Planned<'_> {
+    /// The same with the devices of its ranks.
+    pub(super) fn on(mut self, ranks: RankDevices) -> Result<Self, Fault> {
+        self.cpu = ranks.are_cpus();
+        let ranks = match self.cpu {
+            true => ranks,
+            false => ranks.no_cpu("torch.distributed.pipelining")?,
+        };
+        let environment = ranks.environment()?.filter(|_| !self.cpu);
+        self.gpus = environment.map(|environment| environment.gpus());
+        Ok(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! PyTorch: a program that captures the model with torch.export, as the profiler does, and cuts it at the plan's stages.
 
+use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device};
 use super::template::{Planned, fill};
 use super::{Exported, Ordered};
@@ -13,14 +14,16 @@ const RUN: &str = "# --- Here stands templates/torch_run.py ---\n";
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     one_a_device(plan, ONE_A_DEVICE)?;
     Stages::of(instance, plan)?;
-    Ok(fill(&program(), &Planned::of(plan)))
+    let ranks = RankDevices::of_stages(instance, plan)?.one_gpu_each("this program")?;
+    Ok(fill(&program(), &Planned::of(plan).on(ranks)?))
 }
 
 /// Writes the program with an order, which it hands to `_PipelineScheduleRuntime` of torch.distributed.pipelining.
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
     no_empty_stage(plan)?;
     Stages::of(instance, plan)?;
-    Ok(fill(&program(), &Planned::in_order(plan, ordered)))
+    let ranks = RankDevices::of_lines(instance, plan, ordered)?.one_gpu_each("this program")?;
+    Ok(fill(&program(), &Planned::in_order(plan, ordered).on(ranks)?))
 }
 
 fn program() -> String {

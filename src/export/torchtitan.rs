@@ -3,17 +3,21 @@
 //! Source: torchtitan/distributed/pipeline_parallel.py, `generate_llm_fqn_per_model_part`. Its models name their parts alike:
 //! `tok_embeddings`, `layers.0` and so on, `norm` and `output`; so the network must be a stack of blocks, of whatever names.
 
-use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device, unsupported};
+use super::devices::{Environment, RankDevices};
+use super::framework::{ONE_A_DEVICE, Stages, is_memory_limited, no_empty_stage, one_a_device, unsupported};
 use super::{Exported, Ordered, stack};
+use crate::fault::Fault;
 use crate::instance::Instance;
-use crate::options::Mode;
+use crate::options::{Mode, Optimizer, StatePrecision};
 use crate::plan::Plan;
+use crate::precision::Precision;
 use crate::schedules::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     one_a_device(plan, ONE_A_DEVICE)?;
-    lines(instance, plan, plan.stages.len(), &[])
+    let ranks = RankDevices::of_stages(instance, plan)?;
+    lines(instance, plan, (plan.stages.len(), ranks), &[])
 }
 
 /// The same with the file of an order. torchtitan lays stages in a loop, or in a V where the schedule that it is told besides is one
@@ -43,10 +47,16 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
             ordered.micro_batches
         ),
     ];
-    lines(instance, plan, ordered.devices(), &settings)
+    let ranks = RankDevices::of_lines(instance, plan, ordered)?;
+    lines(instance, plan, (ordered.devices(), ranks), &settings)
 }
 
-fn lines(instance: &Instance, plan: &Plan, devices: usize, settings: &[String]) -> Exported {
+fn lines(
+    instance: &Instance,
+    plan: &Plan,
+    (devices, ranks): (usize, RankDevices),
+    settings: &[String],
+) -> Exported {
     let stages = Stages::of(instance, plan)?;
     if plan.problem.mode == Some(Mode::Inference) {
         return Err(unsupported(
@@ -58,11 +68,17 @@ fn lines(instance: &Instance, plan: &Plan, devices: usize, settings: &[String]) 
     let expected = "one stack of transformer blocks, which is what torchtitan's models are";
     let stack = stack::find(instance, &stages, expected)?;
     let counts = stack::blocks_a_stage(instance, &stages, &stack)?;
-    let mut lines = vec![
-        "# Later versions call the head `lm_head` instead of `output`.".to_owned(),
+    let ranks = ranks.no_cpu("torchtitan")?;
+    let mut lines = vec!["# Later versions call the head `lm_head` instead of `output`.".to_owned()];
+    lines.extend(ranks.environment()?.iter().flat_map(Environment::comment));
+    lines.extend(states(instance, plan)?);
+    lines.extend([
         "[parallelism]".to_owned(),
         format!("pipeline_parallel_degree = {devices}"),
-    ];
+    ]);
+    if ranks.gpus()? > 1 {
+        lines.push(format!("tensor_parallel_degree = {}", ranks.gpus()?));
+    }
     lines.extend_from_slice(settings);
     lines.push("module_fqns_per_model_part = [".to_owned());
     let mut begin = 0;
@@ -81,4 +97,29 @@ fn lines(instance: &Instance, plan: &Plan, devices: usize, settings: &[String]) 
     }
     lines.push("]\n".to_owned());
     Ok(lines.join("\n"))
+}
+
+/// What makes torchtitan keep of every parameter what the plan's memory counts. It trains with Adam alone (`OptimizersContainer`), and
+/// has weights, gradients and states in single precision unless `training.dtype` says otherwise.
+fn states(instance: &Instance, plan: &Plan) -> Result<Vec<String>, Fault> {
+    if !is_memory_limited(instance, plan) {
+        return Ok(Vec::new());
+    }
+    if let Some(optimizer @ (Optimizer::Sgd | Optimizer::Momentum)) = plan.problem.optimizer {
+        return Err(unsupported(
+            "the plan".into(),
+            format!("memory for `--optimizer {optimizer}`"),
+            "`--optimizer adam`, which is what torchtitan trains with: solve again with it",
+        ));
+    }
+    let is_uniform = matches!(plan.problem.precision, None | Some(StatePrecision::Uniform));
+    match instance.network.precision.filter(|_| is_uniform) {
+        Some(Precision::Bf16) => Ok(vec!["[training]".into(), "dtype = \"bfloat16\"".into()]),
+        Some(Precision::Fp16) => Err(unsupported(
+            "the plan".into(),
+            "memory for gradients and optimiser states in fp16, as `--precision uniform` counts them",
+            "`--precision fp32` or `bf16-mixed`: torchtitan trains in bf16 or fp32; solve again with one of them",
+        )),
+        _ => Ok(Vec::new()),
+    }
 }

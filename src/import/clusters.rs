@@ -1,11 +1,15 @@
 //! Clusters: known by name, or read from a file.
 
 use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::Value;
 
 use crate::fault::{Fault, FaultKind, InputError, closest};
 use crate::intake;
+use crate::source::shape::misshapen;
 use crate::source::{Source, from_structured};
-use crate::spec::ClusterSpec;
+use crate::spec::{ClusterSpec, GivenCluster};
 
 /// Clusters that are known by name: the files of `instances/clusters`.
 pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
@@ -55,7 +59,22 @@ pub fn read_cluster(name_or_path: &str) -> Result<ClusterSpec, InputError> {
     } else {
         path
     };
-    from_structured(&Source { path, bytes: &bytes }).map_err(|faults| InputError::in_file(path, faults))
+    static FORM: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(ClusterSpec).to_value());
+    let source = Source { path, bytes: &bytes };
+    let in_shape = |faults| misshapen(&source, &FORM).map_or(faults, |fault| vec![fault]);
+    from_structured(&source).map_err(|faults| InputError::in_file(path, in_shape(faults)))
+}
+
+/// Reads a cluster like [`read_cluster`], to take the place of an instance's own.
+///
+/// # Errors
+///
+/// Those of [`read_cluster`].
+pub fn given_cluster(name_or_path: &str) -> Result<GivenCluster, InputError> {
+    Ok(GivenCluster {
+        name: name_or_path.to_owned(),
+        content: read_cluster(name_or_path)?,
+    })
 }
 
 /// Neither a preset nor a file: what looks like a path was meant as one.

@@ -15,18 +15,21 @@ mod piper;
 mod protobuf_text;
 mod reach;
 
-pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, read_cluster};
+pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, given_cluster, read_cluster};
 pub use reach::{is_trusting, trusting};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::intake;
+use crate::source::shape::misshapen;
 use crate::source::{Source, from_structured, has_extension, table, text};
-use crate::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA};
+use crate::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA, json_schema};
 
 /// What an importer returns: the instance, and what it assumed, one sentence each.
 pub(crate) type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
@@ -207,7 +210,9 @@ fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
 
 /// Reads a native instance, JSON or TOML.
 fn read_native(source: &Source) -> Imported {
-    Ok((from_structured(source)?, Vec::new()))
+    static FORM: LazyLock<Value> = LazyLock::new(json_schema);
+    let in_shape = |faults| misshapen(source, &FORM).map_or(faults, |fault| vec![fault]);
+    Ok((from_structured(source).map_err(in_shape)?, Vec::new()))
 }
 
 /// A file of ours that is no instance: a plan, most of all.

@@ -45,6 +45,18 @@ const MOST_DEVICES: usize = 1_000_000;
 /// Unknown names that are compared with all known ones.
 const MOST_COMPARED: usize = 100;
 
+/// What is assumed of links that nobody names, where bytes move.
+fn no_link(spec: &InstanceSpec, given: &ClusterSpec) -> Option<String> {
+    let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
+    let is_open = given.link.is_none() && spec.pipeline.bandwidth_bytes_per_s.is_none();
+    (in_bytes && is_open).then(|| {
+        format!(
+            "the file names no link; {DEFAULT_BANDWIDTH_BYTES_PER_S:.3e} bytes/s assumed unless `--bandwidth` says otherwise (PCI Express \
+             3.0 x16)"
+        )
+    })
+}
+
 #[derive(Default)]
 pub(super) struct Checks {
     faults: Vec<Fault>,
@@ -159,8 +171,10 @@ impl Checks {
                     },
                 );
             }
-            if let Some(count) = kind.count {
-                self.count(format!("{at}.count"), count);
+            for (name, count) in [("count", kind.count), ("gpus", kind.gpus)] {
+                if let Some(count) = count {
+                    self.count(format!("{at}.{name}"), count);
+                }
             }
             let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
             let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
@@ -180,17 +194,12 @@ impl Checks {
                 memory_bytes,
                 precision: rates::precision(spec, kind),
                 pays_communication: kind.pays_communication,
+                gpus: kind.gpus.unwrap_or(1),
                 resources: self.resources(&at, &kind.resources),
             });
         }
         rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
-        let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
-        if given.link.is_none() && in_bytes && spec.pipeline.bandwidth_bytes_per_s.is_none() {
-            notes.push(format!(
-                "the file names no link; {:.3e} bytes/s assumed unless `--bandwidth` says otherwise (PCI Express 3.0 x16)",
-                DEFAULT_BANDWIDTH_BYTES_PER_S
-            ));
-        }
+        notes.extend(no_link(spec, given));
         rates
     }
 

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::fault::{Fault, InputError};
 use crate::network::Network;
 use crate::options::PipelineOptions;
-use crate::spec::InstanceSpec;
+use crate::spec::{GivenCluster, InstanceSpec};
 
 /// A validated planning problem. Made by [`Instance::builder`], [`Instance::read`] or [`Instance::from_spec`] alone.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct Instance {
     pub network: Network,
     /// The devices and links.
     pub cluster: Cluster,
+    /// The cluster that took the place of the file's own, if one did: plans carry it.
+    pub given_cluster: Option<GivenCluster>,
     /// Options of the file; the command line overrides them.
     pub pipeline: PipelineOptions,
     /// What an importer assumed or left out, one sentence each.
@@ -89,6 +91,7 @@ impl Instance {
             name: spec.name.clone().unwrap_or_else(|| name.to_owned()),
             network,
             cluster,
+            given_cluster: None,
             pipeline: spec.pipeline.clone(),
             notes,
             warnings,

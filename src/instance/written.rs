@@ -135,6 +135,7 @@ fn kind_spec(kind: &DeviceKind) -> DeviceKindSpec {
         count: kind.count,
         memory_bytes: kind.memory_bytes.map(|bytes| bytes as f64),
         pays_communication: kind.pays_communication,
+        gpus: (kind.gpus > 1).then_some(kind.gpus),
         resources: kind.resources.iter().map(resource_spec).collect(),
         ..DeviceKindSpec::default()
     }

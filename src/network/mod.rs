@@ -2,9 +2,11 @@
 
 mod items;
 mod stack;
+mod ties;
 
 pub(crate) use items::contract;
 pub(crate) use stack::Stack;
+pub(crate) use ties::Tied;
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};

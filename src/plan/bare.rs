@@ -18,6 +18,7 @@ use crate::intake;
 use crate::source::table;
 use crate::source::text::{from_json, parser_fault};
 use crate::source::{Source, has_extension};
+use crate::spec::GivenCluster;
 
 /// Stages, and nothing that can be computed from them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,9 +90,28 @@ pub fn json_schema() -> Value {
 ///
 /// A file of another kind; or else every field and value that has no place there.
 pub fn read(path: &Path) -> Result<BarePlan, InputError> {
+    read_with_cluster(path).map(|(plan, _)| plan)
+}
+
+/// Reads a bare plan like [`read`], with the cluster that a whole plan carries.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub fn read_with_cluster(path: &Path) -> Result<(BarePlan, Option<GivenCluster>), InputError> {
     let in_file = |faults: Vec<Fault>| InputError::in_file(path, faults);
     let bytes = intake::read(path).map_err(|error| in_file(vec![Fault::unreadable(path, &error)]))?;
-    parse_as(&bytes, has_extension(path, "json")).map_err(in_file)
+    let plan = parse_as(&bytes, has_extension(path, "json")).map_err(in_file)?;
+    Ok((plan, cluster_of(&bytes)))
+}
+
+/// The cluster that a whole plan carries; nothing for stages alone.
+pub(crate) fn cluster_of(bytes: &[u8]) -> Option<GivenCluster> {
+    #[derive(Deserialize)]
+    struct Carried {
+        cluster: Option<GivenCluster>,
+    }
+    serde_json::from_slice::<Carried>(bytes).ok()?.cluster
 }
 
 /// Reads a bare plan from memory: the faults of [`read`].

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::format::{count, shorten};
 use super::ranges::Ranges;
 use crate::instance::Instance;
-use crate::network::Layer;
+use crate::network::{Layer, Tied};
 use crate::plan::{Plan, PlanStage};
 
 /// Characters of a name; the rest of a longer one is left out.
@@ -15,20 +15,43 @@ const LONGEST_NAME: usize = 28;
 /// Tensors that are named for a stage; the rest are counted.
 const MOST_TENSORS: usize = 4;
 
-/// First and last layer of every stage in a topological order, or nothing where nothing is cut.
+/// First and last layer of every stage in a topological order, or nothing where nothing is cut and no tie is why.
 pub(super) fn cut_points(instance: &Instance, plan: &Plan) -> Option<String> {
-    if plan.stages.len() < 2 {
+    let mut tied = instance.network.tied();
+    tied.retain(|tied| tied.between() > 0);
+    if plan.stages.is_empty() || (plan.stages.len() == 1 && tied.is_empty()) {
         return None;
     }
     let ranges = Ranges::new(instance, plan);
-    let points = Points { instance, ranges };
+    let points = Points {
+        instance,
+        ranges,
+        tied,
+    };
     let stages: Vec<String> = plan.stages.iter().map(|stage| points.stage(stage)).collect();
     Some(stages.join("; "))
+}
+
+/// That a tie keeps half of the layers or more on one stage, where several could be had.
+pub(super) fn wide_tie(instance: &Instance, plan: &Plan) -> Option<String> {
+    let network = &instance.network;
+    let all = network.layers.iter().filter(|layer| !layer.backward).count();
+    let widest = network.tied().into_iter().next()?;
+    let is_wide = widest.between() > 0 && 2 * widest.together.len() >= all;
+    (is_wide && plan.problem.stages != Some(1)).then(|| {
+        format!(
+            "tie: {}: {} of the {all} layers are one piece, which no plan cuts",
+            widest.in_words(network).trim_start_matches("tie "),
+            widest.together.len()
+        )
+    })
 }
 
 struct Points<'a> {
     instance: &'a Instance,
     ranges: Ranges<'a>,
+    /// Ties that keep layers together beside those that they name.
+    tied: Vec<Tied>,
 }
 
 impl Points<'_> {
@@ -44,7 +67,25 @@ impl Points<'_> {
             (true, true, _) => format!("backward {}", backward()),
             (true, false, false) => format!("forward {}, backward {}", forward(), backward()),
         };
-        format!("stage {}: {text}", stage.index)
+        format!("stage {}: {text}{}", stage.index, self.ties(stage))
+    }
+
+    /// The ties that keep layers of a stage together, up to two by name.
+    fn ties(&self, stage: &PlanStage) -> String {
+        let network = &self.instance.network;
+        let own: HashSet<&str> = stage.forward.iter().map(String::as_str).collect();
+        let is_here = |tied: &&Tied| own.contains(network.layers[tied.named[0]].id.as_str());
+        let here: Vec<String> = self
+            .tied
+            .iter()
+            .filter(is_here)
+            .map(|tied| tied.in_words(network))
+            .collect();
+        match here.len() {
+            0 => String::new(),
+            1 | 2 => format!(" ({})", here.join(", ")),
+            more => format!(" ({}, and {} more ties)", here[0], more - 1),
+        }
     }
 
     /// `first .. last`, and what comes in where layers between belong to other stages.

@@ -4,7 +4,7 @@ use super::format::{bytes, count};
 use super::virtual_stages;
 use crate::instance::Instance;
 use crate::options::{MemoryLimit, Mode, Optimizer, OptimizerSharding, StatePrecision};
-use crate::plan::{LeastMemory, Plan, PlanStage};
+use crate::plan::{KindMemory, LeastMemory, Plan, PlanStage};
 use crate::precision::Precision;
 use crate::problem::TooLarge;
 use crate::states::StateBytes;
@@ -20,7 +20,7 @@ pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> 
     });
     let (known, unknown): (Vec<_>, Vec<_>) = kinds.partition(|(_, memory)| memory.is_some());
     let reason = match plan.problem.memory_limit {
-        Some(MemoryLimit::Bytes(_)) => return None,
+        Some(MemoryLimit::Bytes(limit)) => return above(&known, limit, plan),
         Some(MemoryLimit::Unlimited(_)) if !known.is_empty() => {
             let of = |(name, memory): &(&String, Option<u64>)| {
                 format!("`{name}` has {}", bytes(memory.unwrap_or(0)))
@@ -54,6 +54,75 @@ pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> 
             "memory: {reason}; stage {} would hold {}",
             stage.index,
             bytes(stage.memory_bytes)
+        ),
+    })
+}
+
+/// That the limit which was asked for is above what devices have.
+fn above(known: &[(&String, Option<u64>)], limit: u64, plan: &Plan) -> Option<String> {
+    let less = known
+        .iter()
+        .filter(|(_, memory)| memory.is_some_and(|memory| memory < limit));
+    let less: Vec<String> = less
+        .map(|(name, memory)| format!("`{name}` has {}", bytes(memory.unwrap_or(0))))
+        .collect();
+    let over = plan.stages.iter().find(|stage| {
+        let of_kind = |device: &String| {
+            known
+                .iter()
+                .find(|(name, _)| device.rsplit_once(':').is_some_and(|(kind, _)| kind == *name))
+        };
+        let holds = |device| of_kind(device).and_then(|(_, memory)| *memory);
+        stage
+            .devices
+            .iter()
+            .filter_map(holds)
+            .any(|memory| stage.memory_bytes > memory)
+    });
+    let over = over.map_or_else(String::new, |stage| {
+        format!(
+            "; stage {} would hold {} on {}",
+            stage.index,
+            bytes(stage.memory_bytes),
+            stage.devices.join(", ")
+        )
+    });
+    (!less.is_empty()).then(|| {
+        format!(
+            "warning: `--memory-limit` plans as if every device had {}, and {}{over}",
+            bytes(limit),
+            less.join(", ")
+        )
+    })
+}
+
+/// What to do where no plan fits the memory, if it is the memory.
+pub(super) fn raise(instance: &Instance, plan: &Plan) -> Option<String> {
+    let known = plan.least_memory.as_ref();
+    if known.is_some_and(|known| !known.by_kind.is_empty()) {
+        return Some("give a kind of device as much (`memory_bytes` in the cluster); `--memory-limit` would replace the memory of all".into());
+    }
+    let limit = plan.problem.memory_limit.and_then(MemoryLimit::bytes);
+    if limit.is_none() && known.is_none() {
+        return None;
+    }
+    let Some(most) = known.and_then(|known| known.at_most_bytes) else {
+        return Some("try a larger `--memory-limit`, if devices have it".into());
+    };
+    let kinds = plan.problem.device_kinds.iter().flatten();
+    let least = kinds
+        .filter_map(|name| {
+            Some((
+                name,
+                instance.cluster.kinds[instance.cluster.kind(name)?].memory_bytes?,
+            ))
+        })
+        .min_by_key(|&(_, memory)| memory);
+    Some(match least.filter(|&(_, memory)| memory < most) {
+        None => format!("raise `--memory-limit` to {most}"),
+        Some((name, memory)) => format!(
+            "plan for devices of {most} bytes (`--memory-limit {most}` plans as if; `{name}` has {})",
+            bytes(memory)
         ),
     })
 }
@@ -142,8 +211,40 @@ fn of_policy(policy: StatePrecision, optimizer: Optimizer, sharding: Option<Opti
 
 /// How much memory a plan would need, in a line.
 pub(crate) fn least(known: &LeastMemory) -> String {
+    let range = match known.by_kind.is_empty() {
+        true => uniform(known),
+        false => by_kind(&known.by_kind),
+    };
+    match too_large(&known.too_large) {
+        Some(layers) => format!("{layers}; {range}"),
+        None => range,
+    }
+}
+
+/// What each kind of device would need if all others stayed as they are.
+fn by_kind(kinds: &[KindMemory]) -> String {
+    let enough = kinds.iter().filter_map(|of| Some((of, of.at_most_bytes?)));
+    let enough: Vec<String> = enough
+        .map(|(of, most)| {
+            let up_to = if of.at_least_bytes < most { "up to " } else { "" };
+            format!(
+                "`{}` with {up_to}{most} bytes, {up_to}{} more than its {}",
+                of.kind,
+                bytes(most.saturating_sub(of.has_bytes)),
+                bytes(of.has_bytes)
+            )
+        })
+        .collect();
+    match enough.is_empty() {
+        true => "no kind of device is known to be enough alone, however much memory it had".into(),
+        false => format!("a plan would fit {}", enough.join(", or ")),
+    }
+}
+
+/// The least limit, the same for every stage.
+fn uniform(known: &LeastMemory) -> String {
     let exact = |n: u64| format!("{n} bytes ({})", bytes(n));
-    let range = match known.at_most_bytes {
+    match known.at_most_bytes {
         Some(most) if most == known.at_least_bytes => {
             format!("the least limit with a plan is {}", exact(most))
         }
@@ -153,10 +254,6 @@ pub(crate) fn least(known: &LeastMemory) -> String {
             exact(most)
         ),
         None => format!("no plan fits less than {}", exact(known.at_least_bytes)),
-    };
-    match too_large(&known.too_large) {
-        Some(layers) => format!("{layers}; {range}"),
-        None => range,
     }
 }
 

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
-use super::cut_points::cut_points;
+use super::cut_points::{self, cut_points};
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
 use super::{memory, modes, passes, stages, virtual_stages};
 use crate::bound_source::BoundSource;
@@ -32,9 +32,21 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
         .least_memory
         .as_ref()
         .map(|known| format!("memory: {}", memory::least(known)));
-    let hint = hint(plan).map(|hint| format!("hint: {hint}"));
+    let hint = hint(instance, plan).map(|hint| format!("hint: {hint}"));
     let overrun = passes::overrun(plan).map(|overrun| format!("memory: {overrun}"));
-    let notes = [memory::without_limit(instance, plan), overrun, least, hint];
+    let order = instance
+        .network
+        .unordered_in_words()
+        .map(|words| format!("order: {words}"));
+    let tie = cut_points::wide_tie(instance, plan);
+    let notes = [
+        memory::without_limit(instance, plan),
+        overrun,
+        order,
+        tie,
+        least,
+        hint,
+    ];
     for note in notes.into_iter().flatten() {
         out += &wrap(&note, style.width, 6);
         out.push('\n');
@@ -103,6 +115,9 @@ pub(super) fn sentences(plan: &Plan, digits: Digits) -> String {
     };
     let proved = match (plan.status, plan.bound_ms) {
         (Status::Optimal, _) => format!("It is proved that no plan {limit} is better{by}."),
+        (Status::Infeasible, _) if !plan.reasons.is_empty() => {
+            format!("It is proved that there is none: {}.", plan.reasons.join("; "))
+        }
         (Status::Infeasible, _) => {
             format!("It is proved that none {limit} keeps to the order and fits the memory{by}.")
         }
@@ -141,26 +156,10 @@ fn why(plan: &Plan) -> String {
 }
 
 /// What the reader can do about it, if anything.
-fn hint(plan: &Plan) -> Option<String> {
-    let problem = &plan.problem;
+fn hint(instance: &Instance, plan: &Plan) -> Option<String> {
     match (plan.status, plan.stopped_by) {
         (Status::Optimal, _) => virtual_stages::empty(plan),
-        (Status::Infeasible, _) => {
-            let limited = problem.memory_limit.is_some_and(|limit| limit.bytes().is_some());
-            let all = problem.all_stages == Some(true);
-            let mut remedies = vec!["allow more `--stages`"];
-            if all {
-                remedies = vec!["lower `--stages`", "drop `--all-stages`"];
-            }
-            let raised = match plan.least_memory.as_ref().and_then(|known| known.at_most_bytes) {
-                Some(most) => format!("raise `--memory-limit` to {most}"),
-                None => "raise `--memory-limit`".into(),
-            };
-            if limited || plan.least_memory.is_some() {
-                remedies.push(&raised);
-            }
-            Some(remedies.join(", or "))
-        }
+        (Status::Infeasible, _) => infeasible(instance, plan),
         (_, StoppedBy::Completed | StoppedBy::SizeLimit) if plan.method != "exact" => {
             Some("`--method exact` finds and proves an optimum".into())
         }
@@ -170,6 +169,30 @@ fn hint(plan: &Plan) -> Option<String> {
         (_, StoppedBy::Gap) => Some("lower `--gap`; 0 asks for the optimum".into()),
         _ => None,
     }
+}
+
+/// What a plan was found with, or else what may help.
+fn infeasible(instance: &Instance, plan: &Plan) -> Option<String> {
+    let with = |options: &String| match options.strip_prefix("without ") {
+        Some(option) => format!("without `{option}`"),
+        None => format!("with `{options}`"),
+    };
+    let found: Vec<String> = plan.remedies.iter().map(with).collect();
+    let problem = &plan.problem;
+    let kinds = problem.device_kinds.iter().flatten();
+    let counts = kinds.map(|name| instance.cluster.kinds[instance.cluster.kind(name)?].count);
+    let devices = problem.devices.or(counts.sum());
+    let may_grow = problem.stages < devices || devices.is_none();
+    let mut remedies = match (found.is_empty(), problem.all_stages) {
+        (false, _) => vec![format!("there is a plan {}", found.join(", or "))],
+        (true, Some(true)) => vec!["try fewer `--stages`, or none of `--all-stages`".into()],
+        (true, _) if may_grow => vec!["try more `--stages`".into()],
+        (true, _) => Vec::new(),
+    };
+    if plan.reasons.is_empty() {
+        remedies.extend(memory::raise(instance, plan));
+    }
+    (!remedies.is_empty()).then(|| remedies.join("; or "))
 }
 
 pub(super) fn legend(plan: &Plan) -> &'static str {

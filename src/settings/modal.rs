@@ -122,6 +122,88 @@ impl Settings {
         faults
     }
 
+    /// Why there is no plan whatever the stages, where the degrees that are asked for say so; empty where they do not.
+    pub(crate) fn reasons(&self, instance: &Instance) -> Vec<String> {
+        if !self.modal {
+            return Vec::new();
+        }
+        let devices = self.count(&instance.cluster, self.kind).unwrap_or(self.stages);
+        let mut reasons: Vec<String> = self.tensor_reason(instance).into_iter().collect();
+        reasons.extend(self.replicas_reason());
+        let least = |degrees: &Degrees| match degrees {
+            Degrees::Choose => 1,
+            Degrees::Only(degrees) => degrees.first().copied().unwrap_or(1),
+        };
+        let (tensor, replicas) = (least(&self.tensor), least(&self.replicas));
+        let needed = tensor.saturating_mul(replicas);
+        if needed > devices {
+            reasons.push(format!(
+                "a stage takes {needed} devices at least ({replicas} replicas of tensor degree {tensor}), and there are {devices}"
+            ));
+        }
+        reasons
+    }
+
+    /// Layers without a mode of the tensor degrees that are asked for, or groups that are wider than nodes.
+    fn tensor_reason(&self, instance: &Instance) -> Option<String> {
+        let Degrees::Only(asked) = &self.tensor else {
+            return None;
+        };
+        let words = |degrees: &[usize], between: &str| {
+            let words: Vec<String> = degrees.iter().map(usize::to_string).collect();
+            words.join(between)
+        };
+        let layers: Vec<&Layer> = instance
+            .network
+            .layers
+            .iter()
+            .filter(|layer| self.includes(layer))
+            .collect();
+        let lacks = |layer: &&&Layer| degrees(layer).is_disjoint(&asked.iter().copied().collect());
+        let lacking: Vec<&Layer> = layers.iter().filter(lacks).copied().collect();
+        let known = |layers: &[&Layer]| -> Vec<usize> {
+            let all: BTreeSet<usize> = layers.iter().flat_map(|layer| degrees(layer)).collect();
+            all.into_iter().collect()
+        };
+        if let Some(first) = lacking.first() {
+            return Some(match lacking.len() == layers.len() {
+                true => format!(
+                    "no layer has a mode of tensor degree {}: they have {}",
+                    words(asked, " or "),
+                    words(&known(&layers), ", ")
+                ),
+                false => format!(
+                    "layer `{}` has no mode of tensor degree {}: it has {}",
+                    first.id,
+                    words(asked, " or "),
+                    words(&known(&[first]), ", ")
+                ),
+            });
+        }
+        let node = instance.cluster.nodes?.devices;
+        let narrowest = asked.first().filter(|&&degree| degree > node)?;
+        Some(format!(
+            "a tensor group of {narrowest} devices does not fit in a node of {node}"
+        ))
+    }
+
+    /// Numbers of replicas of which none divides the micro-batches.
+    fn replicas_reason(&self) -> Option<String> {
+        let (Degrees::Only(asked), Some(all), true) =
+            (&self.replicas, self.micro_batches, self.mode.trains())
+        else {
+            return None;
+        };
+        if asked.iter().any(|&replicas| all % replicas as u64 == 0) {
+            return None;
+        }
+        let words: Vec<String> = asked.iter().map(usize::to_string).collect();
+        let words = words.join(" or ");
+        Some(format!(
+            "{words} replicas cannot share out {all} micro-batches evenly: {words} does not divide {all}"
+        ))
+    }
+
     /// Names of what is computed again that mean nothing in any network, and that no layer of this one has.
     fn unknown_recomputation(&self, instance: &Instance) -> Option<Fault> {
         const USUAL: [&str; 3] = ["none", "selective", "full"];
@@ -192,4 +274,9 @@ impl Settings {
         let ns = links.map(|link| bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
         ns.fold(0.0, f64::max)
     }
+}
+
+/// Tensor degrees that a layer has modes of.
+fn degrees(layer: &Layer) -> BTreeSet<usize> {
+    layer.modes().iter().map(|mode| mode.tensor).collect()
 }

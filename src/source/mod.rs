@@ -1,5 +1,6 @@
 //! Files in memory: text, JSON, TOML and tables, with every fault at its place.
 
+pub(crate) mod shape;
 pub(crate) mod table;
 pub(crate) mod text;
 mod toml_fault;

@@ -7,19 +7,25 @@ use crate::fault::{Excerpt, Fault, FaultKind};
 
 /// Reads JSON; a fault carries line and column.
 pub(crate) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Vec<Fault>> {
+    let is_list = text.trim_start().starts_with('[');
     let error = match serde_json::from_str(text) {
-        // serde reads a list as a struct without field names; every format of ours names its fields.
-        Ok(_) if text.trim_start().starts_with('[') => {
-            return Err(vec![wrong_type_at(
-                text,
-                0,
-                "a list",
-                "an object of named fields",
-            )]);
-        }
-        Ok(value) => return Ok(value),
+        Ok(value) if !is_list => return Ok(value),
         // A file that was cut short is told so, whatever its first fields are.
-        Err(error) => serde_json::from_str::<IgnoredAny>(text).err().unwrap_or(error),
+        other => match (serde_json::from_str::<IgnoredAny>(text).err(), other.err()) {
+            (Some(error), _) => error,
+            (None, Some(error)) if !is_list => error,
+            // serde reads a list as a struct without field names, and finds fault with its elements; every format of ours names its
+            // fields.
+            (None, _) => {
+                let start = text.len() - text.trim_start().len();
+                return Err(vec![wrong_type_at(
+                    text,
+                    start,
+                    "a list",
+                    "an object of named fields",
+                )]);
+            }
+        },
     };
     let last = byte_of(text, error.line(), error.column());
     Err(vec![fault_at(

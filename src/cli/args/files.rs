@@ -55,7 +55,7 @@ pub struct ExportArgs {
     #[arg(long = "to", value_name = "TARGET", value_parser = target)]
     pub target: &'static Target,
 
-    /// Replace the cluster, as when the plan was made: a preset's name or a file
+    /// The cluster that the plan was made on, where it does not carry it: a preset's name or a file
     #[arg(long, value_name = "FILE|PRESET")]
     pub cluster: Option<String>,
 

@@ -35,7 +35,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub instance: Option<PathBuf>,
 
-    /// Replace the cluster of the instance, as when the plan was made: a preset's name or a file
+    /// The cluster that the plan was made on, where it does not carry it: a preset's name or a file
     #[arg(long, value_name = "FILE|PRESET", requires = "instance")]
     pub cluster: Option<String>,
 

@@ -46,7 +46,7 @@ pub struct ScheduleArgs {
     #[arg(long, value_name = "FILE", help_heading = "Chunks")]
     pub instance: Option<PathBuf>,
 
-    /// Replace the cluster of the instance, as when the plan was made: a preset's name or a file
+    /// Replace the cluster of the instance: a preset's name or a file; a plan carries its own
     #[arg(
         long,
         value_name = "FILE|PRESET",

@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use crate::cli::{CliError, output};
 use crate::instance::Instance;
 use crate::options::PipelineOptions;
-use crate::plan::Statistics;
+use crate::plan::{self, Statistics};
 use crate::problem::Problem;
 use crate::quantity;
 use crate::settings::Settings;
+use crate::spec::GivenCluster;
 use crate::switches::Switches;
 
 /// An instance and the problem asked of it.
@@ -37,6 +38,13 @@ impl ProblemArgs {
         read_instance(&self.instance, self.cluster.as_deref(), quiet)
     }
 
+    /// Reads the instance of a plan, on the cluster that it carries; told like [`read`](Self::read).
+    pub fn read_for(&self, carried: Option<&GivenCluster>, quiet: bool) -> Result<Instance, CliError> {
+        let instance = plan::read_on(&self.instance, self.cluster.as_deref(), carried)?;
+        tell(&instance, quiet);
+        Ok(instance)
+    }
+
     /// What is asked of the instance.
     pub fn settings(&self, instance: &Instance) -> Result<Settings, CliError> {
         Ok(Settings::resolve(instance, &self.options)?)
@@ -57,6 +65,11 @@ pub(in crate::cli) fn read_instance(
     quiet: bool,
 ) -> Result<Instance, CliError> {
     let instance = Instance::read(path, cluster)?;
+    tell(&instance, quiet);
+    Ok(instance)
+}
+
+fn tell(instance: &Instance, quiet: bool) {
     if !quiet {
         instance.notes.iter().for_each(|note| output::note(note));
     }
@@ -64,7 +77,6 @@ pub(in crate::cli) fn read_instance(
         .warnings
         .iter()
         .for_each(|warning| output::warning(warning));
-    Ok(instance)
 }
 
 /// How results are written.

@@ -6,12 +6,17 @@
 
 `layers` is your list of modules or LayerSpecs, one for each entry of PLAN["modules"], which names the layers of the plan
 that it computes; each is called on what the one before returns. DeepSpeed has no option for a partition of one's own,
-so the class sets it where DeepSpeed would compute one.
+so the class sets it where DeepSpeed would compute one. Where GPUs differ, import this module before anything that starts
+CUDA: it sets which GPU every rank sees, stage after stage, numbered as nvidia-smi does.
 """
+
+import os
 
 from deepspeed.pipe import PipelineModule
 
 PLAN = {}
+
+os.environ.update(PLAN.get("environment", {}))
 
 
 class PlannedPipelineModule(PipelineModule):

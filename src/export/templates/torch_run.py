@@ -101,12 +101,18 @@ def whole(model, inputs, flat, micro_batches):
 def run_pipeline(model, inputs, micro_batches, tolerance=None):
     """One training iteration over the processes that torchrun started: equal micro-batches, mean square as loss. With a
     tolerance, gradients are compared with those of the whole model."""
+    import os
+
     import torch.distributed
 
-    cuda = torch.cuda.is_available()
+    if "gpus" in PLAN:
+        # The plan numbers unlike GPUs as nvidia-smi does; CUDA would put the fastest first.
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    cuda = torch.cuda.is_available() and not PLAN.get("cpu")
     torch.distributed.init_process_group("nccl" if cuda else "gloo")
     rank = torch.distributed.get_rank()
-    device = torch.device("cuda", rank % torch.cuda.device_count()) if cuda else torch.device("cpu")
+    gpu = PLAN["gpus"][rank] if "gpus" in PLAN else rank
+    device = torch.device("cuda", gpu % torch.cuda.device_count()) if cuda else torch.device("cpu")
     stages = split(model, inputs, True)
     processes = max(ranks()) + 1
     if torch.distributed.get_world_size() != processes:

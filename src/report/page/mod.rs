@@ -15,7 +15,7 @@ use super::format::{escape_xml, shorten};
 use super::palette::Colors;
 use super::ranges::Ranges;
 use super::stages::{bottleneck_ms, busy_ms, is_bottleneck};
-use super::{memory, passes, text};
+use super::{cut_points, memory, passes, text};
 use crate::instance::Instance;
 use crate::options::Mode;
 use crate::plan::{Plan, PlanStage};
@@ -93,6 +93,7 @@ fn head(instance: &Instance, plan: Option<&Plan>, layers: usize) -> String {
                 plan.least_memory
                     .as_ref()
                     .map(|known| format!("memory: {}", memory::least(known))),
+                cut_points::wide_tie(instance, plan),
             ];
             lines.extend(notes.into_iter().flatten());
             text::headline(plan, digits(plan))

@@ -107,6 +107,8 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
     Some(Plan {
         overruns: Vec::new(),
         split: None,
+        reasons: Vec::new(),
+        remedies: Vec::new(),
         least_memory: None,
         schema: SCHEMA.into(),
         instance: instance.name.clone(),
@@ -122,6 +124,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         gap: row.gap,
         bound_source: row.bound_source.unwrap_or_default(),
         problem: settings.to_options(instance),
+        cluster: instance.given_cluster.clone(),
         stages: store.plan(row.plan.as_deref()?)?,
         statistics: Statistics::default(),
     })

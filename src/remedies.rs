@@ -1,0 +1,186 @@
+//! What there would be a plan with, for those who are told that there is none: options that were tried.
+//!
+//! Each candidate changes one or two of the options that were asked, and goes to the exact engine, which stops at its first plan. Only
+//! those that lead to a plan are told, so that a hint that names an option is true.
+
+use std::time::{Duration, Instant};
+
+use crate::check;
+use crate::control::Control;
+use crate::exact;
+use crate::instance::Instance;
+use crate::methods::Method;
+use crate::options::{Degrees, PipelineOptions, Recompute, Schedule};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::solver::SolverError;
+
+/// How long all of them may take where nobody said so: it is an answer to a question that was not asked.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long one may take, so that others have their turn.
+const PATIENCE_EACH: Duration = Duration::from_secs(2);
+
+/// Remedies that are told; more would hide the first.
+const MOST: usize = 3;
+
+/// The remedy that takes an option away.
+const WITHOUT_ALL_STAGES: &str = "without --all-stages";
+
+/// A change of options, and how it is written.
+struct Candidate {
+    words: String,
+    change: PipelineOptions,
+}
+
+/// The options with which a problem has a plan that has none as it was asked, each as it stands on the command line.
+///
+/// * `asked`: the options that were given beside the instance's own;
+/// * `settings`: what became of them.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn search(
+    instance: &Instance,
+    asked: &PipelineOptions,
+    settings: &Settings,
+    control: &Control,
+) -> Result<Vec<String>, SolverError> {
+    let started = Instant::now();
+    let patience = control.time_limit.map_or(PATIENCE, |_| {
+        control.remaining().unwrap_or(PATIENCE).min(PATIENCE)
+    });
+    let mut found: Vec<String> = Vec::new();
+    for candidate in candidates(instance, settings) {
+        let left = patience.saturating_sub(started.elapsed());
+        if left.is_zero() || found.len() == MOST || control.is_interrupted() {
+            break;
+        }
+        // Two changes where one of them will do help nobody, nor more stages than are needed.
+        let option = |words: &str| words.split(' ').next().map(str::to_owned);
+        let is_known =
+            |words: &String| candidate.words.contains(words) || option(words) == option(&candidate.words);
+        if found.iter().any(is_known) {
+            continue;
+        }
+        let control = control.with_time(Some(left.min(PATIENCE_EACH)));
+        if leads_to_a_plan(instance, &candidate.change.or(asked), control)? {
+            found.push(candidate.words);
+        }
+    }
+    Ok(found)
+}
+
+/// What may help, the mildest first.
+fn candidates(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = Vec::new();
+    let mut add = |words: &str, change: PipelineOptions| {
+        let words = words.to_owned();
+        all.push(Candidate { words, change });
+    };
+    let tensor = PipelineOptions {
+        tensor: Some(Degrees::Choose),
+        ..PipelineOptions::default()
+    };
+    let replicas = PipelineOptions {
+        replicas: Some(Degrees::Choose),
+        ..PipelineOptions::default()
+    };
+    let recompute = PipelineOptions {
+        recompute: Some(Recompute::Choose),
+        ..PipelineOptions::default()
+    };
+    let has_degrees = instance
+        .network
+        .layers
+        .iter()
+        .flat_map(|layer| &layer.modes)
+        .any(|mode| mode.tensor > 1);
+    let may_split = has_degrees && settings.tensor != Degrees::Choose;
+    let may_recompute = settings.mode.trains() && settings.recompute != Recompute::Choose;
+    if may_split {
+        add("--tensor choose", tensor.clone());
+    }
+    if settings.replicas != Degrees::Choose && !settings.replicas.is_one() {
+        add("--replicas choose", replicas.clone());
+    }
+    if may_recompute {
+        add("--recompute choose", recompute.clone());
+    }
+    if may_split && may_recompute {
+        add(
+            "--tensor choose --recompute choose",
+            tensor.clone().or(&recompute),
+        );
+    }
+    if may_split && !settings.replicas.is_one() {
+        add("--tensor choose --replicas choose", tensor.or(&replicas));
+    }
+    if settings.all_stages {
+        let change = PipelineOptions {
+            all_stages: Some(false),
+            ..PipelineOptions::default()
+        };
+        add(WITHOUT_ALL_STAGES, change);
+    }
+    for stages in more_stages(instance, settings) {
+        let change = PipelineOptions {
+            stages: Some(stages),
+            ..PipelineOptions::default()
+        };
+        add(&format!("--stages {stages}"), change);
+    }
+    if settings.schedule == Schedule::Gpipe && settings.mode.trains() {
+        let change = PipelineOptions {
+            schedule: Some(Schedule::OneFOneB),
+            ..PipelineOptions::default()
+        };
+        add("--schedule 1f1b", change);
+    }
+    all
+}
+
+/// Larger numbers of stages, up to the devices that there are; twice and four times as many where nothing counts them.
+fn more_stages(instance: &Instance, settings: &Settings) -> Vec<usize> {
+    let layers = instance.network.layers.len();
+    let counts = settings
+        .kinds
+        .iter()
+        .map(|&kind| settings.count(&instance.cluster, kind));
+    let most = counts
+        .sum::<Option<usize>>()
+        .map_or(layers, |devices| devices.min(layers));
+    let mut numbers: Vec<usize> = [2, 4]
+        .into_iter()
+        .map(|times| settings.stages.saturating_mul(times).min(most))
+        .filter(|&stages| stages > settings.stages)
+        .collect();
+    numbers.dedup();
+    numbers
+}
+
+fn leads_to_a_plan(
+    instance: &Instance,
+    options: &PipelineOptions,
+    control: Control,
+) -> Result<bool, SolverError> {
+    let Ok(settings) = Settings::resolve(instance, options) else {
+        return Ok(false);
+    };
+    let Ok(problem) = Problem::new(instance, settings) else {
+        return Ok(false);
+    };
+    let method = Method::Exact(exact::Method::Exact);
+    if method.applies(&problem).is_err() {
+        return Ok(false);
+    }
+    let control = Control {
+        // The first plan will do.
+        gap: 1.0,
+        progress: None,
+        ..control
+    };
+    let plan = method.run(instance, &problem, &control)?;
+    Ok(!plan.stages.is_empty() && check::check(instance, &problem.settings, &plan).is_empty())
+}

@@ -195,7 +195,7 @@ const WRITERS: &[&[&str]] = &[
 ];
 
 /// Scenario of the three layers.
-const SCENARIO: &str = "instance = \"counted.toml\"\nreading = \"pipeline-of-groups\"\nslots = 2\n";
+const SCENARIO: &str = "instance = \"counted.toml\"\nreading = \"pipeline-of-groups\"\nslots = 2\nsamples = 4\nbatches_per_slot = 2\ntime_weight = 0.2\n";
 
 /// The same on a number of devices, which a scenario needs.
 fn scenario(folder: &Folder) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::groups::{Group, Groups, Member, order};
+use crate::fault::is_obeyed;
 use crate::instance::Instance;
 use crate::network::{Layer, LayerMode, Size};
 use crate::plan::{Plan, PlanStage};
@@ -121,6 +122,11 @@ impl<'a> Data<'a> {
             match c {
                 '<' | '>' | '&' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}' => {
                     out += &format!("\\u{:04x}", u32::from(c));
+                }
+                // A page would turn the direction of what it writes: it shows the character written out.
+                c if is_obeyed(c) => {
+                    out.push('\\');
+                    out.extend(c.escape_default());
                 }
                 _ => out.push(c),
             }

@@ -134,7 +134,7 @@ fn content(
             }
         };
         let mut read: Vec<String> = (found.iter())
-            .filter_map(|path| Some(of_bytes(&std::fs::read(path).ok()?)))
+            .filter_map(|path| Some(of_bytes(&intake::read_large(path).ok()?)))
             .collect();
         if read.is_empty() {
             let kind = FaultKind::Unreadable {

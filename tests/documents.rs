@@ -232,10 +232,10 @@ fn tables_of_benchmarks_name_their_commit() {
         let word = word.trim_matches(|sign: char| !sign.is_ascii_alphanumeric());
         word.len() >= 7 && word.chars().all(|sign| matches!(sign, '0'..='9' | 'a'..='f'))
     };
-    for page in pages::pages()
-        .into_iter()
-        .filter(|page| page.name.starts_with("benches/"))
-    {
+    let pages = pages::pages().into_iter();
+    let pages: Vec<Page> = pages.filter(|page| page.name.starts_with("benches/")).collect();
+    assert!(pages.len() > 8, "{} pages", pages.len());
+    for page in pages {
         let Some((before, _)) = page.text.split_once("\n|") else {
             continue;
         };

@@ -79,7 +79,7 @@ const SOLVE: &[&[&str]] = &[
 
 /// Methods that choose degrees and recomputation, and what costs a choice.
 const MODAL: &[&[&str]] = &[
-    &["solve", "net.json", "--method", "uniform", "--quiet"],
+    &["solve", "net.json", "--method", "recompute-block", "--quiet"],
     &["import", "net.json", "--quiet"],
     &[
         "solve",
@@ -309,7 +309,7 @@ pub const FORMATS: &[Format] = &[
                 "--cluster",
                 "cluster.toml",
                 "--method",
-                "uniform",
+                "recompute-none",
                 "--quiet",
             ],
             &[

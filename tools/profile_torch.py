@@ -26,6 +26,7 @@ stash_bytes  What autograd saves in the layer, without parameters and buffers. A
 modes        With --recompute: a layer that keeps more than its inputs is also run as torch.utils.checkpoint runs it. That mode,
              `full`, keeps the inputs alone, and its backward time, forward once more, is measured like the others. Both
              of two layers that read one tensor count it, where autograd would save it once.
+micro_batch  Tokens, where the model reads `input_ids`, and FLOPs of its products: reports say tokens a second and the part of peak.
 work         FLOPs are those of matrix products, convolutions and attention (torch.utils.flop_counter). Bytes are what
              each operator reads and writes; backward, its inputs and the gradients of its outputs and inputs. With
              `--cluster a100` and the like, stagecut makes rooflines of them.
@@ -594,6 +595,19 @@ def instance(name, provenance, kind, layers, graph_module, training):
     }
 
 
+def micro_batch(inputs, layers, training):
+    """What the micro-batch of a language model is; nothing for other models."""
+    words = inputs.get("input_ids") if isinstance(inputs, dict) else None
+    if not isinstance(words, torch.Tensor):
+        return {}
+    forward = sum(layer.flops["forward"] for layer in layers)
+    made = {"tokens": words.numel()}
+    if forward:
+        # A product for each operand of a product, with nothing that attention computes again.
+        made.update({"forward_flops": forward, **({"backward_flops": 2 * forward} if training else {})})
+    return {"micro_batch": made}
+
+
 def add_weights(layer, times, work, moved):
     """Adds to the times and the work of a layer the part of its backward pass that is gradients of weights."""
     inputs_ms = statistics.median(layer.input_ms) if layer.hands_on else 0
@@ -684,8 +698,29 @@ def describe(device):
     return f"{platform.machine()} CPU {capability}".strip() + f", {threads} thread{'s' * (threads > 1)}", "cpu"
 
 
+# What some options may be.
+CHOICES = {"mode": ("training", "inference"), "granularity": ("operator", "module"), "clock": ("wall", "cpu")}
+
+
+def check(options):
+    """Refuses options that are unknown or do not go together."""
+    for name, known in CHOICES.items():
+        value = getattr(options, name)
+        if value not in known:
+            raise Fault(f"{name}: found {value!r}, expected one of {', '.join(known)}")
+    if options.depth and options.granularity != "module":
+        raise Fault("--depth goes with --granularity module")
+    if options.recompute and options.mode != "training":
+        raise Fault("--recompute goes with --mode training: inference keeps nothing")
+    for name in ("depth", "warmup", "repeats"):
+        value = getattr(options, name)
+        if value is not None and not (isinstance(value, int) and value >= 1):
+            raise Fault(f"{name}: found {value!r}, expected a whole number from 1")
+
+
 def profile(model, inputs, options):
     """Measures the model; returns the layers, the captured graph, and the median time of the whole model in ms."""
+    check(options)
     device = torch.device(options.device)
     training = options.mode == "training"
     model, inputs = model.to(device), to_device(inputs, device)
@@ -723,12 +758,12 @@ def main():
     add("-o", "--output", type=pathlib.Path, help="the instance [default: stdout]")
     add("--device", default="cpu", help="cpu, cuda, cuda:1, mps, ... [default: cpu]")
     add("--kind", help="name of the device kind in the instance [default: made from the device]")
-    add("--mode", choices=["training", "inference"], default="training", help="[default: training]")
+    add("--mode", choices=CHOICES["mode"], default="training", help="[default: training]")
     add("--batch", type=positive, default=4, help="samples in a micro-batch, for models by name [default: 4]")
     add("--sequence", type=positive, default=128, help="tokens in a sample, for transformers [default: 128]")
     add(
         "--granularity",
-        choices=["operator", "module"],
+        choices=CHOICES["granularity"],
         default="operator",
         help="what a layer is [default: operator]",
     )
@@ -739,16 +774,13 @@ def main():
     add("--threads", type=positive, help="threads of the CPU [default: torch's]")
     add(
         "--clock",
-        choices=["wall", "cpu"],
+        choices=CHOICES["clock"],
         default="wall",
         help="cpu: the time this process computes, for one thread on a machine that does other work too [default: wall]",
     )
     add("--name", help="name of the instance [default: the model's]")
     options = parser.parse_args()
-    if options.depth and options.granularity != "module":
-        raise Fault("--depth goes with --granularity module")
-    if options.recompute and options.mode != "training":
-        raise Fault("--recompute goes with --mode training: inference keeps nothing")
+    check(options)
     if options.clock == "cpu" and (options.device != "cpu" or options.threads != 1):
         raise Fault("--clock cpu goes with --device cpu and --threads 1: it adds the times of all threads")
     if options.threads:
@@ -778,7 +810,9 @@ def main():
         f"the layers sum to {total:.1f} ms, the model as a whole takes {whole:.1f} ms"
     )
     name = options.name or options.model.rpartition(":")[2]
-    text = lines(instance(name, provenance, options.kind or kind, layers, graph_module, training))
+    made = instance(name, provenance, options.kind or kind, layers, graph_module, training)
+    made["network"] = {**micro_batch(inputs, layers, training), **made["network"]}
+    text = lines(made)
     if options.output:
         options.output.write_text(text)
     else:

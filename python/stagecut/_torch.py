@@ -91,7 +91,9 @@ def profile(
         f"stagecut.profile on {datetime.date.today()}: {mode}, torch {torch.__version__.split('+')[0]}, {words}, medians of "
         f"{repeats}; the model as a whole takes {whole:.1f} ms"
     )
-    return network(tool.instance(name, provenance, kind or own_kind, layers, graph, mode == "training"))
+    made = tool.instance(name, provenance, kind or own_kind, layers, graph, mode == "training")
+    made["network"] |= tool.micro_batch(inputs, layers, mode == "training")
+    return network(made)
 
 
 def _as_module(program: Any, inputs: Any) -> tuple[Any, Any]:

@@ -53,6 +53,17 @@ class Models(unittest.TestCase):
         network = stagecut.profile(traced, self.inputs, repeats=2, warmup=1)
         self.assertEqual(len(network), 3)
 
+    def test_unknown_names_are_told_with_those_that_are_known(self):
+        for name, value, known in [
+            ("granularity", "bananas", "operator, module"),
+            ("mode", "train", "training, inference"),
+            ("clock", "gpu", "wall, cpu"),
+        ]:
+            with self.assertRaisesRegex(stagecut.InputError, f"{name}: found '{value}', expected one of {known}"):
+                stagecut.profile(self.model, self.inputs, **{name: value})
+        with self.assertRaisesRegex(stagecut.InputError, "repeats: found 0"):
+            stagecut.profile(self.model, self.inputs, repeats=0)
+
     def test_what_is_missing_is_told(self):
         with self.assertRaisesRegex(stagecut.InputError, "example inputs"):
             stagecut.solve(self.model, stages=2)

@@ -36,6 +36,10 @@ pub struct DeviceKind {
     pub count: Option<usize>,
     /// Memory of one device; `None` without a limit.
     pub memory_bytes: Option<u64>,
+    /// Peak of its arithmetic for the network's numbers, where the instance says so.
+    pub flops_per_s: Option<f64>,
+    /// Part of its peak rates at which times from work are taken; 1 for peaks.
+    pub efficiency: f64,
     /// Numbers for which its rates hold, where times come from them and the instance says so.
     pub precision: Option<Precision>,
     /// False where transfers are free, such as for a host CPU.

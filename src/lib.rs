@@ -77,6 +77,7 @@
 //! | lines that say whether they are whole | `sealed` |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
+//! | how work becomes time, and which bytes an operator moves | `roofline` |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
 //! | stages that say no more than their layers | [`plan::bare`] (their files), [`mod@evaluate`] (their cost) |
 //! | which devices may form a worker | [`workers`] |
@@ -222,6 +223,7 @@ pub mod remedies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod report;
+mod roofline;
 pub mod schedule;
 #[doc(hidden)]
 pub mod schedules;

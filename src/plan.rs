@@ -5,6 +5,7 @@ mod cluster;
 mod modal;
 mod read;
 pub mod split;
+mod throughput;
 mod virtual_stages;
 mod weights;
 
@@ -13,6 +14,7 @@ pub(crate) use cluster::{agreed, difference, read_on};
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
 pub use read::{parse, read};
+pub use throughput::Throughput;
 
 use std::collections::BTreeMap;
 
@@ -60,6 +62,9 @@ pub struct Plan {
     /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<GivenCluster>,
+    /// Tokens a second, and the part of peak; absent where the network does not say what a micro-batch is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Throughput>,
     /// The stages, in pipeline order; empty without a plan.
     pub stages: Vec<PlanStage>,
     /// Layers that separate cuts split; absent with tied cuts and without a plan.
@@ -416,6 +421,7 @@ impl Plan {
             },
         };
         let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
+        let objective_ms = objective_ns.map(|ns| problem.settings.ms(ns));
         Self {
             schema: SCHEMA.into(),
             instance: instance.name.clone(),
@@ -426,12 +432,13 @@ impl Plan {
                 Status::Optimal | Status::Infeasible => StoppedBy::Completed,
                 Status::Feasible | Status::Unknown => outcome.stopped_by,
             },
-            objective_ms: objective_ns.map(|ns| problem.settings.ms(ns)),
+            objective_ms,
             bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
             gap,
             bound_source: outcome.bound_source,
             problem: problem.settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
+            throughput: Throughput::new(instance, &problem.settings, objective_ms, &stages),
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
             reasons: match status {
@@ -450,6 +457,11 @@ impl Plan {
                 _ => outcome.statistics,
             },
         }
+    }
+
+    /// Says what it comes to in tokens a second, where its objective has become known.
+    pub(crate) fn state_throughput(&mut self, instance: &Instance, settings: &Settings) {
+        self.throughput = Throughput::new(instance, settings, self.objective_ms, &self.stages);
     }
 
     /// Whether it says what gradients of weights take.
@@ -472,6 +484,7 @@ impl Plan {
             bound_source: BoundSource::MemoryOfALayer,
             problem: settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
+            throughput: None,
             stages: Vec::new(),
             split: None,
             reasons: settings.reasons(instance),

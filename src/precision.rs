@@ -35,4 +35,10 @@ impl Precision {
             Self::Fp8 | Self::Int8 => 1,
         }
     }
+
+    /// Whether data sheets state the same peak for both: formats of 16 bits have the same on tensor cores.
+    pub fn has_rates_of(self, other: Self) -> bool {
+        let has_16_bits = |precision| matches!(precision, Self::Fp16 | Self::Bf16);
+        self == other || has_16_bits(self) && has_16_bits(other)
+    }
 }

@@ -155,7 +155,7 @@ impl Settings {
             virtual_stages: options.virtual_stages.unwrap_or(1),
             placement,
         };
-        let mut faults = settings.faults(instance, &options);
+        let mut faults = settings.faults(instance, &options, overrides);
         faults.extend(settings.modal_faults(instance));
         faults.extend(settings.virtual_stage_faults(&options));
         settings.ticks_per_ns = settings.ticks(instance);

@@ -51,12 +51,29 @@ pub struct NetworkSpec {
     /// Numbers that it computes with; those of its parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// What a micro-batch is, for what reports say of throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<MicroBatchSpec>,
     /// The layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
     /// The tensors that flow between layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensors: Vec<TensorSpec>,
+}
+
+/// A micro-batch of a language model: its tokens, and the FLOPs that the model asks for, however they are computed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MicroBatchSpec {
+    /// Tokens that a pass takes in: of decoding, one of each sequence.
+    pub tokens: f64,
+    /// FLOPs of the matrix products of a forward pass, those of attention among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_flops: Option<f64>,
+    /// The same of a backward pass, twice as many, with nothing that is computed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_flops: Option<f64>,
 }
 
 /// A layer or operator.
@@ -276,7 +293,7 @@ pub struct DeviceKindSpec {
     /// Numbers for which that rate holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Part of the arithmetic rate that layers reach, above 0 and at most 1; by default 1.
+    /// Part of the arithmetic and the memory rate that layers reach, above 0 and at most 1; by default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<f64>,
     /// Memory rate for the roofline model.

@@ -278,7 +278,7 @@ fn rates_of_another_precision_cannot_be_missed() {
     assert_eq!(run.stderr, warning);
     let said = [
         "8 bytes a parameter (weight, gradient and 2 states of adam, all in bf16; mixed precision with adam needs 16)",
-        "rates of `gpu` are those of fp32",
+        "rates of `gpu` are the peaks of fp32",
     ];
     assert_says(&run, 0, &said);
 
@@ -433,8 +433,8 @@ fn models_state_their_precision() {
     let folder = Folder::new();
     let run = |cluster: &str| folder.run(&["solve", model, "--stages", "2", "--cluster", cluster, "--quiet"]);
     assert_eq!(run("v100").stderr, "");
-    let warning = "warning: the network computes in fp32, and the rates of `dgx-a100` hold for bf16: its times are those of bf16\n";
-    assert_eq!(run("dgx-a100").stderr, warning);
+    let other = run("dgx-a100");
+    assert_eq!((other.code, other.stdout.as_str()), (2, ""));
     // The preset that is assumed is not spoken of where another is given.
     let noted = |options: &[&str]| {
         folder
@@ -443,6 +443,163 @@ fn models_state_their_precision() {
     };
     assert!(noted(&[]).contains("the model names no devices"));
     assert!(!noted(&["--cluster", "a100"]).contains("the model names no devices"));
+}
+
+/// A preset's rates hold for one precision: those of another are refused with the presets that fit, the same GPU's first.
+#[test]
+fn presets_of_another_precision_are_refused() {
+    let folder = roofline(r#"precision = "bf16""#, "");
+    folder.write(
+        "fp32.toml",
+        roofline(r#"precision = "fp32""#, "").read("net.toml"),
+    );
+    folder.write(
+        "fp16.toml",
+        roofline(r#"precision = "fp16""#, "").read("net.toml"),
+    );
+    folder.write(
+        "int8.toml",
+        roofline(r#"precision = "int8""#, "").read("net.toml"),
+    );
+    let solve =
+        |file: &str, cluster: &str| folder.run(&["solve", file, "--stages", "2", "--cluster", cluster]);
+    for (file, cluster, remedy) in [
+        (
+            "net.toml",
+            "h100",
+            "use `--cluster h100-bf16`, or h100-nodes, a100-bf16",
+        ),
+        (
+            "net.toml",
+            "a100",
+            "use `--cluster a100-bf16`, or a100-nodes, h100-bf16",
+        ),
+        ("net.toml", "t4", "use `--cluster a100-bf16`, or"),
+        ("fp32.toml", "h100-nodes", "use `--cluster h100`, or v100, a100"),
+        ("fp16.toml", "h100", "use `--cluster h100-bf16`"),
+        (
+            "int8.toml",
+            "h100",
+            "give the rates of your devices in a file: `--cluster FILE`",
+        ),
+    ] {
+        let run = solve(file, cluster);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{file} on {cluster}");
+        let message = unwrapped(&run.stderr);
+        let found = format!("found `{cluster}`, whose rates hold for");
+        assert!(message.contains(&found) && message.contains(remedy), "{message}");
+    }
+    for (file, cluster) in [("net.toml", "h100-bf16"), ("fp32.toml", "h100")] {
+        let run = solve(file, cluster);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(!run.stderr.contains("warning"), "{}", run.stderr);
+    }
+    // Data sheets state the same peaks for both formats of 16 bits.
+    assert_eq!(solve("fp16.toml", "h100-bf16").code, 0);
+    // Times that are given do not follow from rates.
+    assert_eq!(
+        on(r#"{ name = "gpu" }"#)
+            .run(&["solve", "net.toml", "--cluster", "h100", "--stages", "2"])
+            .code,
+        0
+    );
+    // A file of one's own is one's own business, with a warning.
+    let rates = "[[device_kinds]]\nname = \"gpu\"\nflops_per_s = 1e12\nprecision = \"fp32\"\nmemory_bytes_per_s = 1e12\n";
+    folder.write("own.toml", rates);
+    let run = solve("net.toml", "own.toml");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("warning: the network computes in bf16"),
+        "{}",
+        run.stderr
+    );
+}
+
+/// A part of peak rates, of arithmetic and of memory: the option, and the key of a device kind, make every roofline longer by the same.
+#[test]
+fn an_efficiency_may_be_asked_for() {
+    let folder = roofline(r#"precision = "bf16""#, r#", precision = "bf16""#);
+    let of_memory = folder
+        .read("net.toml")
+        .replace("forward_flops = 1e9", "forward_flops = 1e9, forward_bytes = 3e9");
+    folder.write("memory.toml", of_memory);
+    let objective = |arguments: &[&str]| {
+        let asked = [
+            &["solve"][..],
+            arguments,
+            &["--stages", "2", "--format", "json", "--quiet"],
+        ]
+        .concat();
+        json(&folder.run(&asked))["objective_ms"].as_f64()
+    };
+    for file in ["net.toml", "memory.toml"] {
+        let peak = objective(&[file, "--communication", "ignored"]).expect("a plan");
+        for (part, times) in [("1", 1.0), ("0.5", 2.0), ("0.25", 4.0)] {
+            let found = objective(&[file, "--communication", "ignored", "--efficiency", part]);
+            assert_eq!(found, Some(times * peak), "{file} at {part}");
+        }
+    }
+    let cluster = ["net.toml", "--cluster", "a100-bf16", "--efficiency", "0.5"];
+    let slower = objective(&cluster)
+        .zip(objective(&cluster[..3]))
+        .map(|(half, peak)| half / peak);
+    assert!(
+        slower.is_some_and(|times| (1.99..2.01).contains(&times)),
+        "{slower:?}"
+    );
+    let said = ["rates of `a100` are 0.5 of the peaks of bf16"];
+    assert_says(
+        &folder.run(&[&["solve", "--stages", "2"][..], &cluster[..]].concat()),
+        0,
+        &said,
+    );
+    let noted = folder
+        .run(&[&["solve", "--stages", "2"][..], &cluster[..]].concat())
+        .stderr;
+    assert!(
+        noted.contains("note: times are rooflines: FLOPs and bytes at 0.5 of the peak rates of `a100`"),
+        "{noted}"
+    );
+    // Other commands that read a cluster read it too.
+    for command in ["bound", "compare", "what-if"] {
+        let more: &[&str] = if command == "what-if" {
+            &["--stages", "1..2"]
+        } else {
+            &["--stages", "2"]
+        };
+        let run = folder.run(&[&[command][..], &cluster[..], more].concat());
+        assert_eq!(run.code, 0, "{command}: {}", run.stderr);
+    }
+    for wrong in ["0", "1.5", "-1", "nan", "half"] {
+        assert_eq!(
+            folder.run(&["solve", "net.toml", "--efficiency", wrong]).code,
+            2,
+            "{wrong}"
+        );
+    }
+    let measured = on(r#"{ name = "gpu" }"#).run(&["solve", "net.toml", "--efficiency", "0.5"]);
+    assert_eq!(measured.code, 2);
+    let message = unwrapped(&measured.stderr);
+    assert!(message.contains("where no time follows from rates"), "{message}");
+}
+
+/// Whoever types `--devices` may never have seen the `stages` of a file.
+#[test]
+fn an_option_of_the_file_is_called_one() {
+    let folder = on(r#"{ name = "gpu" }"#);
+    folder.write("net.toml", folder.read("net.toml") + "[pipeline]\nstages = 3\n");
+    let run = folder.run(&["solve", "net.toml", "--devices", "2"]);
+    let message = unwrapped(&run.stderr);
+    assert!(
+        message.contains("found 3 stages (`stages` of the instance) and 2 `gpu` devices"),
+        "{message}"
+    );
+    let run = folder.run(&["solve", "net.toml", "--devices", "2", "--stages", "3"]);
+    assert!(
+        unwrapped(&run.stderr).contains("found 3 stages and 2 `gpu` devices"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

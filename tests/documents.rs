@@ -47,7 +47,7 @@ fn bash_completes() {
         ("solve --objective it", "iteration"),
         ("solve --method duan-wu-e", "duan-wu-exact-groups"),
         ("compare --methods torchgpipe-t", "torchgpipe-time"),
-        ("solve --cluster a100-", "a100-nodes a100-of-mine.toml"),
+        ("solve --cluster a100-", "a100-bf16 a100-nodes a100-of-mine.toml"),
         ("export --to torcht", "torchtitan"),
         ("schedule --rule zb-v", "zb-v"),
         ("online --policies myo", "myopic"),

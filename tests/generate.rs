@@ -1,15 +1,21 @@
 //! Generated instances: the same for a seed, as large as asked, and valid.
 
 use stagecut::control::Control;
+use stagecut::fault::InputError;
 use stagecut::generate::random::{Random, random};
-use stagecut::generate::transformer::{Attention, Granularity, PRESETS, Precision, Transformer, transformer};
+use stagecut::generate::transformer::{self, Attention, Granularity, PRESETS, Precision, Transformer};
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::PipelineOptions;
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::spec::{LayerSpec, ModeSpec};
+use stagecut::spec::{InstanceSpec, LayerSpec, ModeSpec};
+
+/// A network that can be built.
+fn transformer(asked: &Transformer) -> InstanceSpec {
+    transformer::transformer(asked).expect("heads that come out even")
+}
 
 fn asked(operators: u32, seed: u64) -> Transformer {
     Transformer {
@@ -17,7 +23,7 @@ fn asked(operators: u32, seed: u64) -> Transformer {
         hidden: Some(512),
         sequence: Some(128),
         micro_batch: Some(2),
-        stages: 8,
+        stages: Some(8),
         spread: 0.1,
         seed,
         ..Transformer::default()
@@ -65,7 +71,7 @@ fn ties_hold_forward_backward_and_update_together() {
 fn preset(name: &str) -> Transformer {
     Transformer {
         preset: PRESETS.iter().find(|preset| preset.name == name),
-        stages: 8,
+        stages: Some(8),
         ..Transformer::default()
     }
 }
@@ -241,9 +247,9 @@ fn flash_attention_and_sequence_parallelism_keep_less() {
         assert!(near(mode(&block, tensor, "none").stash_bytes, state * 36.0 / t));
         assert!(near(mode(&block, tensor, "full").stash_bytes, state * 2.0 / t));
     }
-    // Degrees split the heads of keys and values.
+    // Degrees come in order.
     let asked = Transformer {
-        tensor: Some(vec![8, 3, 2]),
+        tensor: Some(vec![8, 2]),
         granularity: Granularity::Block,
         ..preset("llama3-8b")
     };
@@ -294,7 +300,7 @@ fn ninety_six_blocks_are_proved_in_8_16_and_32_stages() {
     let mut before = f64::INFINITY;
     for stages in [8, 16, 32] {
         let (plan, items) = prove(&Transformer {
-            stages,
+            stages: Some(stages),
             spread: 0.1,
             ..preset("gpt3-175b")
         });
@@ -328,4 +334,116 @@ fn random_networks_are_valid_and_as_asked() {
             assert!(tensor.consumers.iter().all(near));
         }
     }
+}
+
+/// What is wrong with a network that cannot be built: places and remedies.
+fn refused(asked: &Transformer) -> Vec<(String, String)> {
+    let InputError { faults, .. } =
+        transformer::transformer(asked).expect_err("heads that do not come out even");
+    let told = faults.into_iter().map(|fault| {
+        let hint = fault.kind.hint().unwrap_or_default();
+        (fault.at, hint)
+    });
+    told.collect()
+}
+
+#[test]
+fn heads_that_do_not_come_out_even_are_refused() {
+    let model = || preset("llama3-70b");
+    let told = |place: &str, remedy: &str| vec![(place.to_owned(), format!("try `{remedy}`"))];
+    let heads = Transformer {
+        heads: Some(63),
+        ..model()
+    };
+    assert_eq!(refused(&heads), told("--heads", "--heads 64"));
+    let key_value_heads = Transformer {
+        key_value_heads: Some(7),
+        ..model()
+    };
+    assert_eq!(
+        refused(&key_value_heads),
+        told("--key-value-heads", "--key-value-heads 8")
+    );
+    let tensor = Transformer {
+        tensor: Some(vec![2, 3]),
+        granularity: Granularity::Block,
+        ..model()
+    };
+    assert_eq!(refused(&tensor), told("--tensor", "--tensor 2"));
+    // A preset's heads may not fit another width.
+    let hidden = Transformer {
+        hidden: Some(8200),
+        ..model()
+    };
+    assert_eq!(refused(&hidden)[0].0, "--heads");
+    // Heads that nobody gives fit any width.
+    for hidden in [1, 7, 100, 1000, 1025] {
+        let asked = Transformer {
+            hidden: Some(hidden),
+            layers: Some(1),
+            ..Transformer::default()
+        };
+        let spec = transformer(&asked);
+        Instance::from_spec(&spec).expect("a valid instance");
+    }
+}
+
+#[test]
+fn nobody_else_types_options_into_a_file() {
+    let spec = transformer(&Transformer {
+        stages: None,
+        ..preset("llama3-70b")
+    });
+    assert_eq!(spec.pipeline, PipelineOptions::default());
+    let asked = Transformer {
+        stages: Some(6),
+        micro_batches: Some(24),
+        ..preset("llama3-70b")
+    };
+    let typed = PipelineOptions {
+        stages: Some(6),
+        micro_batches: Some(24),
+        ..PipelineOptions::default()
+    };
+    assert_eq!(transformer(&asked).pipeline, typed);
+}
+
+#[test]
+fn blocks_give_the_name() {
+    for granularity in [Granularity::Block, Granularity::Operator] {
+        let spec = transformer(&Transformer {
+            layers: Some(80),
+            vocabulary: Some(1000),
+            granularity,
+            ..Transformer::default()
+        });
+        assert_eq!(spec.name.as_deref(), Some("transformer-80"));
+    }
+}
+
+/// A step of the optimiser belongs to an iteration: its part is the same in both granularities, and is halved with twice the micro-batches.
+#[test]
+fn the_step_of_the_optimiser_is_shared_out() {
+    let bytes = |granularity, micro_batches| {
+        let spec = transformer(&Transformer {
+            granularity,
+            micro_batches,
+            ..preset("llama2-7b")
+        });
+        let works = spec.network.layers.into_iter().filter_map(|layer| layer.work);
+        works.map(|work| work.backward_bytes).sum::<f64>()
+    };
+    let without = bytes(Granularity::Block, None);
+    // Seven numbers of 16 bits for each of 6.738 billion parameters.
+    let step = 7.0 * 2.0 * 6.738e9;
+    for (micro_batches, part) in [(1, 1.0), (2, 0.5), (64, 1.0 / 64.0)] {
+        for granularity in [Granularity::Block, Granularity::Operator] {
+            let more = bytes(granularity, Some(micro_batches)) - without;
+            assert!((more / (part * step) - 1.0).abs() < 1e-3, "{more} of {step}");
+        }
+    }
+    assert!(near(
+        bytes(Granularity::Operator, None),
+        bytes(Granularity::Operator, Some(1))
+    ));
 }

@@ -223,7 +223,8 @@ fn gradients_of_a_block_take_the_published_operations() {
         let spec = transformer(&Transformer {
             granularity,
             ..asked.clone()
-        });
+        })
+        .expect("heads that come out even");
         let works = spec.network.layers.into_iter().filter_map(|layer| layer.work);
         works.fold([0.0; 3], |sum, work| {
             [
@@ -241,7 +242,7 @@ fn gradients_of_a_block_take_the_published_operations() {
         weight < 0.5 * backward && weight > 0.4 * backward,
         "{weight} of {backward}"
     );
-    let instance = Instance::from_spec(&transformer(&asked)).expect("a valid instance");
+    let instance = Instance::from_spec(&transformer(&asked).expect("even heads")).expect("a valid instance");
     for layer in &instance.network.layers {
         let times = layer.times[0].expect("a time");
         let part = ns_to_ms(times.weight_ns) / ns_to_ms(times.backward_ns);
@@ -251,7 +252,8 @@ fn gradients_of_a_block_take_the_published_operations() {
     let operators = transformer(&Transformer {
         granularity: Granularity::Operator,
         ..asked
-    });
+    })
+    .expect("heads that come out even");
     for layer in operators.network.layers.iter().filter(|layer| layer.backward) {
         let work = layer.work.as_ref().expect("work");
         let part = work.weight_flops / work.backward_flops;

@@ -58,6 +58,11 @@ impl Network {
         self.0.on(cluster).map(Self).map_err(error)
     }
 
+    /// The same where devices reach that part of their peak rates.
+    fn at(&self, efficiency: f64) -> PyResult<Self> {
+        self.0.at(efficiency).map(Self).map_err(error)
+    }
+
     /// The native instance in JSON.
     fn json(&self) -> String {
         self.0.json()

@@ -51,6 +51,18 @@ class Network:
         """What must not be missed, one sentence each."""
         return tuple(self._native.warnings)
 
+    def at(self, efficiency: float) -> Network:
+        """The same network where devices reach that part of their peak rates, above 0 and at most 1: for times that follow from FLOPs
+        and bytes.
+
+        >>> import stagecut
+        >>> gpt2 = stagecut.generate("transformer", preset="gpt2", granularity="block")
+        >>> peak, half = (stagecut.solve(net, stages=1).objective_ms for net in (gpt2, gpt2.at(0.5)))
+        >>> round(half / peak, 3)
+        2.0
+        """
+        return Network(call(self._native.at, efficiency))
+
     def on(self, cluster: Cluster) -> Network:
         """The same network on another cluster.
 
@@ -97,7 +109,12 @@ def _parsed(text: str, name: str) -> Network:
 
 
 def network(
-    source: Any, *, cluster: Cluster | None = None, name: str | None = None, outside_files: bool = False
+    source: Any,
+    *,
+    cluster: Cluster | None = None,
+    efficiency: float | None = None,
+    name: str | None = None,
+    outside_files: bool = False,
 ) -> Network:
     """The network that ``source`` is.
 
@@ -107,14 +124,15 @@ def network(
     * ``(model, inputs)`` with a ``torch.nn.Module``, an fx-traced one among them, and one micro-batch of example inputs, or a
       program of ``torch.export``: it is measured on the device it is on, see :func:`profile` to say how.
 
-    ``cluster`` takes the place of its devices and links: the name of a preset, a file, or a dict. ``name`` is what reports
-    call it, if it does not say itself. ``outside_files`` lets a file name others outside of its folder, for those that you trust.
+    ``cluster`` takes the place of its devices and links: the name of a preset, a file, or a dict. ``efficiency`` is the part of peak
+    rates at which times from FLOPs and bytes are taken, see :meth:`Network.at`. ``name`` is what reports call it, if it does not say
+    itself. ``outside_files`` lets a file name others outside of its folder, for those that you trust.
 
     Attributes of a node are those of a layer in a native instance: ``forward_ms``, ``backward_ms`` and the ``weight_ms`` of
     it, ``parameter_bytes``, ``stash_bytes``, ``resident_bytes``, ``work``, ``times``, ``tie``, ``modes`` and so on, and beside them ``output_bytes``:
     the size of one tensor that all successors read. An edge with ``bytes`` or ``transfer_ms`` is a tensor of its own; edges
-    that leave a node with the same ``tensor`` are one. Attributes of the graph are ``name``, ``precision``, ``cluster`` and
-    ``pipeline``.
+    that leave a node with the same ``tensor`` are one. Attributes of the graph are ``name``, ``precision``, ``micro_batch``, ``cluster``
+    and ``pipeline``.
 
     >>> import stagecut
     >>> small = stagecut.network({"network": {"layers": [{"id": "conv", "forward_ms": 1, "backward_ms": 2}]}}, name="small")
@@ -122,7 +140,8 @@ def network(
     <stagecut.Network 'small', 1 layers>
     """
     made = _of(source, name, outside_files)
-    return made if cluster is None else made.on(cluster)
+    made = made if cluster is None else made.on(cluster)
+    return made if efficiency is None else made.at(efficiency)
 
 
 def generate(family: str, **parameters: Any) -> Network:
@@ -185,8 +204,8 @@ def _of_graph(graph: Any) -> dict[str, Any]:
     network: dict[str, Any] = {"layers": layers, "tensors": list(tensors.values())}
     native: dict[str, Any] = {"network": network}
     for field, value in graph.graph.items():
-        if field == "precision":
-            network["precision"] = value
+        if field in ("precision", "micro_batch"):
+            network[field] = value
         elif field in ("name", "cluster", "pipeline", "provenance"):
             native[field] = value
     return native

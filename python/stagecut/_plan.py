@@ -165,6 +165,12 @@ class Plan(_Document):
         return self._number("gap")
 
     @property
+    def throughput(self) -> Mapping[str, float] | None:
+        """``tokens_per_s``, and ``mfu``, the part of the devices' peak; ``None`` for a network that does not say what a micro-batch is."""
+        found = self._parts.get("throughput")
+        return None if found is None else MappingProxyType(found)
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages, in pipeline order; empty without a plan."""
         return self._stages

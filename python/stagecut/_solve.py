@@ -40,6 +40,7 @@ def solve(
     network: Any,
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     method: str = "exact",
     time_limit: float | None = None,
     memory: float | str | None = None,
@@ -58,6 +59,7 @@ def solve(
     :class:`stagecut.Problem`.
 
     * ``cluster``: takes the place of the network's own: the name of a preset, a file, or a dict;
+    * ``efficiency``: part of the devices' peak rates that layers reach, such as 0.5, for times that follow from FLOPs and bytes;
     * ``method``: see :func:`stagecut.methods`;
     * ``time_limit``: stop after so many seconds with the best plan so far;
     * ``memory``: that the search may take, such as ``"8GB"``;
@@ -94,7 +96,7 @@ def solve(
     >>> plan.status, [stage.layers for stage in plan.stages]
     ('optimal', [('conv1',), ('conv2', 'dense')])
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     asked = _asked(
         options, method=method, time_limit=time_limit, memory=memory, gap=gap, seed=seed, threads=threads, without=_parts(without)
     )
@@ -113,6 +115,7 @@ def bound(
     network: Any,
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
     threads: int | None = None,
@@ -126,7 +129,7 @@ def bound(
     >>> stagecut.bound({"network": {"layers": [{"id": "conv", "forward_ms": 3}, {"id": "dense", "forward_ms": 1}]}}, stages=2).bound_ms
     3.0
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     asked = _asked(options, time_limit=time_limit, memory=memory, threads=threads, without=_parts(without))
     text, ended_by = call(_stagecut.bound, made._native, asked, progress)
     plan = Plan(text, made)
@@ -141,6 +144,7 @@ def compare(
     *,
     methods: Iterable[str | Heuristic] | None = None,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
     gap: float | None = None,
@@ -163,7 +167,7 @@ def compare(
     >>> [(row.method, row.ratio) for row in stagecut.compare(net, methods=["exact", halves], stages=2)]
     [('exact', 1.0), ('halves', 1.3333333333333333)]
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     asked = _asked(
         options, time_limit=time_limit, memory=memory, gap=gap, seed=seed, threads=threads, without=_parts(without)
     )
@@ -197,6 +201,7 @@ def what_if(
     network: Any,
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     bandwidth: Range[float | str] | None = None,
     memory_limit: Range[float | str] | None = None,
     stages: Range[int] | None = None,
@@ -238,7 +243,7 @@ def what_if(
     >>> [len(plan.stages) for plan in found.plans]
     [1, 2, 3]
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     varied = {"bandwidth": bandwidth, "memory_limit": memory_limit, "stages": stages, "devices": devices}
     ranges = {name: _range(values) for name, values in varied.items()}
     asked = _asked(
@@ -267,6 +272,7 @@ def evaluate(
     /,
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     bound: bool = False,
     time_limit: float | None = 10.0,
     progress: Callable[[Progress], object] | None = None,
@@ -282,7 +288,7 @@ def evaluate(
     >>> stagecut.evaluate(net, [["a", "b"], ["c"]]).objective_ms
     4.0
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     if isinstance(plan, (str, os.PathLike)):
         text = Path(plan).read_text(encoding="utf-8")
     elif isinstance(plan, Plan):
@@ -301,6 +307,7 @@ def check(
     plan: Plan | str | Mapping[str, Any],
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     **options: Unpack[Problem],
 ) -> Check:
     """Recomputes a plan and lists what is wrong with it, without the solver.
@@ -315,7 +322,7 @@ def check(
     >>> bool(stagecut.check(net, stated, stages=2))
     False
     """
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     return Check(call(_stagecut.check, made._native, _asked(options), _text(plan)))
 
 
@@ -324,10 +331,11 @@ def formulate(
     path: str | os.PathLike[str],
     *,
     cluster: Cluster | None = None,
+    efficiency: float | None = None,
     **options: Unpack[Problem],
 ) -> Formulated:
     """Writes the mixed-integer program for other solvers: LP or MPS, by the extension of ``path``."""
-    made = _network(network, cluster)
+    made = _network(network, cluster, efficiency)
     written = json.loads(call(_stagecut.formulate, made._native, _asked(options), Path(path)))
     return Formulated(**written)
 
@@ -374,8 +382,8 @@ def serve(heuristic: Heuristic) -> None:
     sys.stdout.write(_answer(found) + "\n")
 
 
-def _network(source: Any, cluster: Cluster | None) -> Network:
-    return network(source, cluster=cluster)
+def _network(source: Any, cluster: Cluster | None, efficiency: float | None) -> Network:
+    return network(source, cluster=cluster, efficiency=efficiency)
 
 
 def _asked(options: Mapping[str, Any], **search: Any) -> str:

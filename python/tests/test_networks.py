@@ -61,6 +61,27 @@ def test_clusters(small):
         net.on({"device_kind": []})
 
 
+def test_a_part_of_peak_rates(small):
+    words = stagecut.generate("transformer", preset="gpt2", granularity="block")
+    peak = stagecut.solve(words, stages=1).objective_ms
+    for half in (stagecut.solve(words, stages=1, efficiency=0.5), stagecut.solve(words.at(0.5), stages=1)):
+        assert half.objective_ms == pytest.approx(2 * peak, rel=1e-6)
+    plan = stagecut.solve(words, stages=2, cluster="h100-bf16", efficiency=0.5)
+    assert plan.throughput["mfu"] < 0.5 and plan.throughput["tokens_per_s"] > 0
+    assert stagecut.solve(stagecut.network(small), stages=2).throughput is None
+    with pytest.raises(stagecut.InputError, match="part of peak rates"):
+        words.at(1.5)
+    with pytest.raises(stagecut.InputError, match="no time follows from rates"):
+        stagecut.network(small).at(0.5)
+    with pytest.raises(stagecut.InputError, match="h100-bf16"):
+        words.on("h100")
+
+
+def test_heads_that_do_not_come_out_even():
+    with pytest.raises(stagecut.InputError, match="63 heads in a width of 8192"):
+        stagecut.generate("transformer", preset="llama3-70b", heads=63)
+
+
 def test_numbers_of_numpy_and_paths(small):
     numpy = pytest.importorskip("numpy")
     small["network"]["layers"][0]["forward_ms"] = numpy.float32(3)

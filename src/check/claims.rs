@@ -2,13 +2,19 @@
 //!
 //! A bound cannot be recomputed without a solver. What can be told is whether the claims fit each other.
 
+use std::collections::BTreeSet;
+
 use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
+use crate::options::{Mode, Objective};
 use crate::plan::{Plan, PlanStage, Status, StoppedBy};
 use crate::settings::Settings;
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
 const GAP_TOLERANCE: f64 = 1e-9;
+
+/// The same for parts of what a device could do: the rounding of a few products.
+const THROUGHPUT_TOLERANCE: f64 = 1e-9;
 
 /// Whether a bound proves an objective, both in ms.
 pub(crate) fn is_met(settings: &Settings, objective_ms: f64, bound_ms: f64) -> bool {
@@ -24,7 +30,63 @@ impl Checker<'_> {
     /// Status, bound, gap and statistics against each other.
     pub(super) fn claims(&mut self, plan: &Plan) {
         self.proof(plan);
+        self.throughput(plan);
         self.statistics(plan);
+    }
+
+    /// Tokens a second and the part of peak, recomputed from the objective.
+    fn throughput(&mut self, plan: &Plan) {
+        let Some(stated) = plan.throughput else {
+            return;
+        };
+        let (Some(of), Some(ms)) = (self.instance.network.micro_batch, plan.objective_ms) else {
+            return self.claim(false, || {
+                "a throughput of a network that says no tokens, or without a plan".into()
+            });
+        };
+        let rounds = match self.settings.objective {
+            Objective::Period => 1.0,
+            Objective::Iteration | Objective::Formula => self.settings.micro_batches.unwrap_or(1) as f64,
+        };
+        let forward = of.forward_flops;
+        let flops = match self.settings.mode {
+            Mode::Training => forward.and_then(|forward| Some(forward + of.backward_flops?)),
+            Mode::Inference => forward,
+        };
+        let names: BTreeSet<&str> = plan
+            .stages
+            .iter()
+            .flat_map(|s| &s.devices)
+            .map(String::as_str)
+            .collect();
+        let cluster = &self.instance.cluster;
+        let kinds = names
+            .iter()
+            .map(|name| name.rsplit_once(':').map_or(*name, |(kind, _)| kind));
+        let peaks = kinds.map(|name| {
+            let kind = cluster.kinds.iter().find(|kind| kind.name == name)?;
+            if kind.resources.is_empty() {
+                kind.flops_per_s
+            } else {
+                None
+            }
+        });
+        let peak: Option<f64> = peaks.sum();
+        let per_s = 1e3 * rounds / ms;
+        let mfu = flops.and_then(|flops| Some(flops * per_s / peak?));
+        let pairs = [
+            ("tokens_per_s", Some(stated.tokens_per_s), Some(of.tokens * per_s)),
+            ("mfu", stated.mfu, mfu),
+        ];
+        for (name, stated, expected) in pairs {
+            let agrees = match (stated, expected) {
+                (Some(one), Some(other)) => (one - other).abs() <= THROUGHPUT_TOLERANCE * other.abs(),
+                (one, other) => one == other,
+            };
+            self.claim(agrees, || {
+                format!("{name} of {stated:?} stated, {expected:?} recomputed from the objective")
+            });
+        }
     }
 
     fn claim(&mut self, holds: bool, text: impl FnOnce() -> String) {

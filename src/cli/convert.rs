@@ -16,11 +16,10 @@ pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     format(path)?;
     output::check_path(path)?;
-    let (mut spec, notes) = read_spec(&args.file)?;
+    let (mut spec, _) = read_spec(&args.file)?;
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
-        let unordered = instance.network.unordered_in_words();
-        notes.iter().chain(&unordered).for_each(|note| output::note(note));
+        instance.notes.iter().for_each(|note| output::note(note));
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);
@@ -38,7 +37,7 @@ pub(super) fn infer_shapes() -> Result<Ending, CliError> {
 /// Makes an instance.
 pub(super) fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
     match &args.family {
-        Family::Transformer { asked, output } => write(&transformer(asked), output.as_deref()),
+        Family::Transformer { asked, output } => write(&transformer(asked)?, output.as_deref()),
         Family::Random { asked, output } => write(&random(asked), output.as_deref()),
     }
 }

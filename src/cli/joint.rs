@@ -27,7 +27,7 @@ use super::{CliError, output};
 pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Result<Answer, CliError> {
     refuse(args)?;
     output::check_path(args.cut.plan_output.as_deref())?;
-    let mut instance = Instance::read(path, args.cluster.as_deref())?;
+    let mut instance = Instance::read_at(path, args.cluster.as_deref(), args.efficiency)?;
     let chunks = &own_chunks(args, &mut instance);
     instance
         .warnings

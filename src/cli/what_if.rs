@@ -28,7 +28,10 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
     ];
     let format = output::format(path, args.format, WhatIfFormat::Text, &known)?;
     let question = question(&args.options.ranges, args.tolerance, args.point_limit)?;
-    let instance = read_instance(&args.instance, args.cluster.as_deref(), args.quiet)?;
+    let instance = read_instance(
+        (&args.instance, args.cluster.as_deref(), args.efficiency),
+        args.quiet,
+    )?;
     catch_interrupts();
     let line = StatusLine::new(args.quiet);
     let show = |progress: &Progress| line.show(|| in_words(progress));

@@ -282,6 +282,7 @@ pub(super) fn as_keywords(text: &str) -> String {
         "--method",
         "--methods",
         "--cluster",
+        "--efficiency",
         "--time-limit",
         "--tolerance",
         "--confirm",

@@ -12,6 +12,7 @@ use crate::generate;
 use crate::import::{default_cluster, given_cluster, read_parts, trusting};
 use crate::instance::Instance;
 use crate::plan::{self, Form};
+use crate::read::{at_efficiency, fits};
 use crate::source::text::parser_fault;
 use crate::spec::{ClusterSpec, GivenCluster, InstanceSpec, LayerSpec, SCHEMA, TensorSpec};
 
@@ -114,7 +115,11 @@ impl Network {
     pub fn on(&self, cluster: Cluster) -> Result<Self, Failure> {
         let given = match cluster {
             Cluster::Own => return Ok(self.clone()),
-            Cluster::Named(name) => given_cluster(name)?,
+            Cluster::Named(name) => {
+                let given = given_cluster(name)?;
+                fits(&self.spec, &given)?;
+                given
+            }
             Cluster::Document(text) => {
                 let value = asked::document(text, "the cluster")?;
                 let faults = Form::faults(&value, &SCHEMA_OF_CLUSTER, ("cluster", "the cluster"));
@@ -152,6 +157,26 @@ impl Network {
             Some(cluster) if self.instance.given_cluster.is_none() => self.on_given(cluster),
             _ => Ok(self.clone()),
         }
+    }
+
+    /// The same network where devices reach that part of their peak rates.
+    ///
+    /// # Errors
+    ///
+    /// A part that is none, or where no time follows from rates.
+    pub fn at(&self, efficiency: f64) -> Result<Self, Failure> {
+        let mut whole = self.spec.clone();
+        default_cluster(&mut whole, &mut Vec::new())?;
+        let own = whole.cluster.clone().unwrap_or_default();
+        let name = self
+            .instance
+            .given_cluster
+            .as_ref()
+            .map(|given| given.name.clone());
+        self.on_given(GivenCluster {
+            name: name.unwrap_or_else(|| "the network's own".into()),
+            content: at_efficiency(&whole, own, efficiency)?,
+        })
     }
 
     /// The instance.

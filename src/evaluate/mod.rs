@@ -125,6 +125,7 @@ fn unknown(instance: &Instance, settings: &Settings, stages: Vec<PlanStage>) -> 
         bound_source: BoundSource::None,
         problem: settings.to_options(instance),
         cluster: instance.given_cluster.clone(),
+        throughput: None,
         stages,
         split: None,
         reasons: Vec::new(),
@@ -162,6 +163,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
     }
     let is_split = settings.cuts == Cuts::Separate;
     plan.split = is_split.then(|| Split::new(instance, settings, &plan.stages));
+    plan.state_throughput(instance, settings);
 }
 
 /// States the bound that takes no search, as for the heuristics of the registry.

@@ -5,6 +5,7 @@ pub mod transformer;
 
 use serde::de::DeserializeOwned;
 
+use crate::fault::InputError;
 use crate::spec::InstanceSpec;
 
 /// A family of instances, as studies name it.
@@ -27,8 +28,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "transformer",
-        check: |parameters| asked::<transformer::Transformer>(parameters).map(|_| ()),
-        build: |parameters| Ok(transformer::transformer(&asked(parameters)?)),
+        check: |parameters| transformer::check(&asked(parameters)?).map_err(refused),
+        build: |parameters| transformer::transformer(&asked(parameters)?).map_err(refused),
     },
 ];
 
@@ -39,4 +40,13 @@ pub(crate) fn find(name: &str) -> Option<&'static Family> {
 
 fn asked<T: DeserializeOwned>(parameters: toml::Table) -> Result<T, toml::de::Error> {
     T::deserialize(toml::Value::Table(parameters))
+}
+
+/// What does not come out even, as the parser of parameters says what is wrong with one.
+fn refused(error: InputError) -> toml::de::Error {
+    let faults = error.faults.iter().map(|fault| match fault.kind.hint() {
+        Some(hint) => format!("{fault}; {hint}"),
+        None => fault.to_string(),
+    });
+    serde::de::Error::custom(faults.collect::<Vec<_>>().join("; "))
 }

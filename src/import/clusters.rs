@@ -16,6 +16,15 @@ pub const CLUSTER_PRESETS: &[(&str, &str)] = &[
     ("v100", include_str!("../../instances/clusters/v100.toml")),
     ("a100", include_str!("../../instances/clusters/a100.toml")),
     ("h100", include_str!("../../instances/clusters/h100.toml")),
+    (
+        "a100-bf16",
+        include_str!("../../instances/clusters/a100-bf16.toml"),
+    ),
+    (
+        "h100-bf16",
+        include_str!("../../instances/clusters/h100-bf16.toml"),
+    ),
+    ("rtx-4090", include_str!("../../instances/clusters/rtx-4090.toml")),
     ("t4", include_str!("../../instances/clusters/t4.toml")),
     ("titan-x", include_str!("../../instances/clusters/titan-x.toml")),
     ("dgx-a100", include_str!("../../instances/clusters/dgx-a100.toml")),

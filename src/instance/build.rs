@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{analytic, rates};
 use crate::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
 use crate::fault::{Fault, FaultKind, closest};
-use crate::network::{Layer, Network, Size, Tensor, Times, find_cycle};
+use crate::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
 use crate::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
 use crate::units::{LARGEST_EXACT, ms_to_ns, whole};
 
@@ -178,10 +178,11 @@ impl Checks {
             }
             let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
             let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
-            let flops = peak.map(|peak| peak * efficiency);
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
-            rates.flops_per_s.push(flops);
-            rates.memory_bytes_per_s.push(memory_rate);
+            rates.flops_per_s.push(peak.map(|peak| peak * efficiency));
+            rates
+                .memory_bytes_per_s
+                .push(memory_rate.map(|peak| peak * efficiency));
             rates
                 .profiles
                 .push(kind.profile.clone().unwrap_or_else(|| kind.name.clone()));
@@ -192,6 +193,8 @@ impl Checks {
                 name: kind.name.clone(),
                 count: kind.count,
                 memory_bytes,
+                flops_per_s: peak.filter(|_| rates::hold_for(spec, kind)),
+                efficiency,
                 precision: rates::precision(spec, kind),
                 pays_communication: kind.pays_communication,
                 gpus: kind.gpus.unwrap_or(1),
@@ -282,6 +285,7 @@ impl Checks {
             layers,
             tensors,
             precision: spec.precision,
+            micro_batch: self.micro_batch(spec),
         };
         analytic::recomputation(&mut network);
         if let Some(cycle) = find_cycle(&network.graph()) {
@@ -290,6 +294,16 @@ impl Checks {
         }
         self.totals(&network, &rates.cluster);
         network
+    }
+
+    fn micro_batch(&mut self, spec: &NetworkSpec) -> Option<MicroBatch> {
+        let spec = spec.micro_batch.as_ref()?;
+        let at = |field: &str| format!("network.micro_batch.{field}");
+        Some(MicroBatch {
+            tokens: self.positive(at("tokens"), Some(spec.tokens))?,
+            forward_flops: self.positive(at("forward_flops"), spec.forward_flops),
+            backward_flops: self.positive(at("backward_flops"), spec.backward_flops),
+        })
     }
 
     fn tensor(

@@ -4,6 +4,7 @@ use super::build::{Checks, Rates};
 use super::modes;
 use crate::fault::{FaultKind, closest};
 use crate::network::{Layer, Times};
+use crate::roofline;
 use crate::spec::{LayerSpec, TimesSpec, WorkSpec};
 
 impl Checks {
@@ -127,7 +128,7 @@ impl Checks {
                 let work = spec.work.as_ref()?;
                 let (flops_per_s, memory_bytes_per_s) =
                     (rates.flops_per_s[kind]?, rates.memory_bytes_per_s[kind]?);
-                let times = roofline(work, flops_per_s, memory_bytes_per_s);
+                let times = roofline::times(work, flops_per_s, memory_bytes_per_s);
                 (format!("{at}.work"), times)
             }
         };
@@ -157,29 +158,5 @@ fn own_times(spec: &LayerSpec) -> TimesSpec {
         forward_ms: spec.forward_ms,
         backward_ms: spec.backward_ms,
         weight_ms: spec.weight_ms,
-    }
-}
-
-/// The times of work: arithmetic or memory traffic, whichever takes longer (S. Williams, A. Waterman, D. Patterson, *Roofline: an
-/// insightful visual performance model*, CACM 52(4), 2009).
-///
-/// The gradients of weights have a roofline of their own, which is no longer than that of the whole backward pass, since neither
-/// their arithmetic nor their traffic is more. Those of the input take what is left: where one of the two is bound by arithmetic and
-/// the other by memory, that is less than they would take alone.
-fn roofline(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> TimesSpec {
-    let ms = |flops: f64, bytes: f64| {
-        let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
-        // NaN must reach the check of the caller, and f64::max would drop it.
-        1e3 * if seconds[0] >= seconds[1] {
-            seconds[0]
-        } else {
-            seconds[1]
-        }
-    };
-    let weight_ms = ms(work.weight_flops, work.weight_bytes);
-    TimesSpec {
-        forward_ms: Some(ms(work.forward_flops, work.forward_bytes)),
-        backward_ms: Some(ms(work.backward_flops, work.backward_bytes)),
-        weight_ms: Some(weight_ms),
     }
 }

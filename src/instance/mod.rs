@@ -10,6 +10,7 @@ mod resources;
 mod written;
 
 pub use builder::InstanceBuilder;
+pub(crate) use rates::is_roofline;
 
 use crate::cluster::Cluster;
 use crate::fault::{Fault, InputError};

@@ -6,8 +6,8 @@ use super::Instance;
 use crate::cluster::{DeviceKind, Group, Link, Resource, ShareLevel};
 use crate::network::{Layer, LayerMode, Size, Tensor, Times};
 use crate::spec::{
-    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec,
-    NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
+    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
+    NetworkSpec, NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
 };
 use crate::units::ns_to_ms;
 
@@ -25,6 +25,11 @@ impl Instance {
             network: NetworkSpec {
                 file: None,
                 precision: self.network.precision,
+                micro_batch: self.network.micro_batch.map(|of| MicroBatchSpec {
+                    tokens: of.tokens,
+                    forward_flops: of.forward_flops,
+                    backward_flops: of.backward_flops,
+                }),
                 layers: self.network.layers.iter().map(layer).collect(),
                 tensors: self.network.tensors.iter().map(tensor).collect(),
             },
@@ -134,6 +139,7 @@ fn kind_spec(kind: &DeviceKind) -> DeviceKindSpec {
         name: kind.name.clone(),
         count: kind.count,
         memory_bytes: kind.memory_bytes.map(|bytes| bytes as f64),
+        flops_per_s: kind.flops_per_s,
         pays_communication: kind.pays_communication,
         gpus: (kind.gpus > 1).then_some(kind.gpus),
         resources: kind.resources.iter().map(resource_spec).collect(),

@@ -31,6 +31,20 @@ pub struct Network {
     pub tensors: Vec<Tensor>,
     /// Numbers that it computes with, where the file says so.
     pub precision: Option<Precision>,
+    /// What a micro-batch is, where the file says so.
+    pub micro_batch: Option<MicroBatch>,
+}
+
+/// A micro-batch of a language model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MicroBatch {
+    /// Tokens that a pass takes in, more than 0.
+    pub tokens: f64,
+    /// FLOPs that the model asks for forward, where the file says so.
+    pub forward_flops: Option<f64>,
+    /// The same backward.
+    pub backward_flops: Option<f64>,
 }
 
 /// A layer or operator.

@@ -137,8 +137,13 @@ pub(super) fn precision(instance: &Instance, plan: &Plan) -> Option<String> {
     let kinds = plan.problem.device_kinds.iter().flatten();
     for name in kinds {
         let kind = instance.cluster.kind(name).map(|at| &instance.cluster.kinds[at]);
-        if let Some(precision) = kind.and_then(|kind| kind.precision) {
-            words.push(format!("rates of `{name}` are those of {precision}"));
+        if let Some((precision, efficiency)) = kind.and_then(|kind| Some((kind.precision?, kind.efficiency)))
+        {
+            let part = match efficiency < 1.0 {
+                true => format!("{efficiency} of the peaks"),
+                false => "the peaks".into(),
+            };
+            words.push(format!("rates of `{name}` are {part} of {precision}"));
         }
     }
     (!words.is_empty()).then(|| words.join("; "))

@@ -1,8 +1,11 @@
 //! How stages and layers run, where they have modes, in words.
 
-use super::format::{Digits, bytes, count};
+use std::collections::BTreeSet;
+
+use super::format::{Digits, bytes, count, percent};
 use crate::instance::Instance;
 use crate::network::{Layer, LayerMode};
+use crate::options::Objective;
 use crate::plan::{Plan, PlanMode, PlanStage};
 use crate::recompute;
 
@@ -113,12 +116,44 @@ fn pair(layer: &Layer, tensor: usize, name: &str) -> Option<[LayerMode; 2]> {
     Some([of(recompute::NONE)?, of(name)?])
 }
 
-/// Micro-batches a second.
+/// Tokens a second and the part of peak, of networks that say tokens; micro-batches a second of others whose stages have modes.
 pub(super) fn throughput(plan: &Plan) -> Option<String> {
+    let devices: BTreeSet<&String> = plan.stages.iter().flat_map(|stage| &stage.devices).collect();
+    let devices = count(devices.len(), "device");
+    let mut words = Vec::new();
+    if let Some(throughput) = plan.throughput {
+        words.push(format!("{} tokens/s on {devices}", rate(throughput.tokens_per_s)));
+        words.extend(throughput.mfu.map(|mfu| {
+            let impossible = if mfu > 1.0 {
+                ", more than there is: times, FLOPs or rates are wrong"
+            } else {
+                ""
+            };
+            format!("{} of their peak in model FLOPs (MFU){impossible}", percent(mfu))
+        }));
+    }
     let ms = plan.objective_ms.filter(|&ms| ms > 0.0)?;
-    plan.stages.iter().any(|stage| stage.mode.is_some()).then(|| {
-        let rate = 1e3 / ms;
-        let devices: usize = plan.stages.iter().map(|stage| stage.devices.len()).sum();
-        format!("{rate:.4} micro-batches a second on {}", count(devices, "device"))
-    })
+    if plan.stages.iter().any(|stage| stage.mode.is_some()) {
+        let micro_batches = match plan.problem.objective {
+            Some(Objective::Iteration | Objective::Formula) => plan.problem.micro_batches.unwrap_or(1),
+            Some(Objective::Period) | None => 1,
+        };
+        let of_devices = if words.is_empty() {
+            format!(" on {devices}")
+        } else {
+            String::new()
+        };
+        let rate = 1e3 * micro_batches as f64 / ms;
+        words.push(format!("{rate:.4} micro-batches a second{of_devices}"));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A rate to a tenth of a percent at least.
+fn rate(per_s: f64) -> String {
+    match per_s {
+        ..10.0 => format!("{per_s:.3}"),
+        ..1000.0 => format!("{per_s:.1}"),
+        _ => format!("{per_s:.0}"),
+    }
 }

@@ -8,8 +8,13 @@ use crate::options::{Cuts, Groups, PipelineOptions, WorkerMode};
 use crate::units::LARGEST_EXACT;
 
 impl Settings {
-    /// What is wrong with the options that these settings come from.
-    pub(super) fn faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+    /// What is wrong with the options that these settings come from, of which `overrides` are not the instance's own.
+    pub(super) fn faults(
+        &self,
+        instance: &Instance,
+        options: &PipelineOptions,
+        overrides: &PipelineOptions,
+    ) -> Vec<Fault> {
         let mut faults = Vec::new();
         if options.stages.or(self.devices).is_none() && workers(instance, &self.kinds).is_none() {
             faults.push(Fault::new(
@@ -22,7 +27,7 @@ impl Settings {
             ));
         }
         faults.extend(at_least_one("--stages", self.stages as u64));
-        faults.extend(self.device_fault(instance));
+        faults.extend(self.device_fault(instance, overrides));
         let all_forward_first = self.schedule.is_all_forward_first() && self.mode.trains();
         match self.micro_batches {
             Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
@@ -59,7 +64,7 @@ impl Settings {
     }
 
     /// More stages than devices, or a number of devices that replaces no count.
-    fn device_fault(&self, instance: &Instance) -> Option<Fault> {
+    fn device_fault(&self, instance: &Instance, overrides: &PipelineOptions) -> Option<Fault> {
         let cluster = &instance.cluster;
         let name = |&kind: &usize| format!("`{}`", cluster.kinds[kind].name);
         let names = self.kinds.iter().map(name).collect::<Vec<_>>();
@@ -116,9 +121,12 @@ impl Settings {
                 "give the kinds a larger `count`".to_owned(),
             ),
         };
+        // Who typed one of the two may never have seen the other.
+        let is_own = overrides.stages.is_none() && instance.pipeline.stages.is_some();
+        let origin = if is_own { " (`stages` of the instance)" } else { "" };
         conflict(
             "--stages",
-            format!("{} stages and {devices}", self.stages),
+            format!("{} stages{origin} and {devices}", self.stages),
             "at least one device a stage",
             format!("lower `--stages` to {most}, or {more}"),
         )

@@ -150,7 +150,9 @@ pub(crate) fn read(task: &Task, base: &Path) -> Result<Instance, InputError> {
         Source::Generator(name, parameters) => {
             let mut spec = generated(name, parameters);
             if let Some(cluster) = cluster {
-                spec.cluster = Some(crate::import::read_cluster(&cluster)?);
+                let given = crate::import::given_cluster(&cluster)?;
+                crate::read::fits(&spec, &given)?;
+                spec.cluster = Some(given.content);
             }
             Instance::from_spec(&spec)
         }

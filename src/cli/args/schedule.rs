@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::shared::seconds;
+use super::shared::{part_of_peak, seconds};
 use crate::best_schedule::answer::Objective;
 use crate::options::{Communication, MemoryLimit};
 use crate::schedules::Placement;
@@ -54,6 +54,17 @@ pub struct ScheduleArgs {
         help_heading = "Chunks"
     )]
     pub cluster: Option<String>,
+
+    /// Part of the devices' peak rates that layers of an instance to cut reach, such as 0.5
+    #[arg(
+        long,
+        value_name = "PART",
+        value_parser = part_of_peak,
+        requires = "instance",
+        conflicts_with = "plan",
+        help_heading = "Chunks"
+    )]
+    pub efficiency: Option<f64>,
 
     #[command(flatten)]
     pub cut: CutArgs,
@@ -117,7 +128,7 @@ pub struct ChunkArgs {
         value_name = "MS",
         required_unless_present_any = ["plan", "instance"],
         // What needs an instance is named here too: clap asks for nothing that `forward` rules out.
-        conflicts_with_all = ["plan", "instance", "cluster", "communication", "memory_limit", "plan_output"]
+        conflicts_with_all = ["plan", "instance", "cluster", "efficiency", "communication", "memory_limit", "plan_output"]
     )]
     pub forward: Option<f64>,
 

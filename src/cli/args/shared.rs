@@ -30,17 +30,30 @@ pub struct ProblemArgs {
         help_heading = "Problem (overrides the instance)"
     )]
     pub cluster: Option<String>,
+
+    /// Part of the devices' peak rates that layers reach, such as 0.5, for times that follow from FLOPs and bytes [default: what the
+    /// cluster says, else 1]
+    #[arg(
+        long,
+        value_name = "PART",
+        value_parser = part_of_peak,
+        help_heading = "Problem (overrides the instance)"
+    )]
+    pub efficiency: Option<f64>,
 }
 
 impl ProblemArgs {
     /// Reads the instance; what its importer assumed goes to stderr unless `quiet`, what must not be missed always.
     pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
-        read_instance(&self.instance, self.cluster.as_deref(), quiet)
+        read_instance((&self.instance, self.cluster.as_deref(), self.efficiency), quiet)
     }
 
     /// Reads the instance of a plan, on the cluster that it carries; told like [`read`](Self::read).
     pub fn read_for(&self, carried: Option<&GivenCluster>, quiet: bool) -> Result<Instance, CliError> {
-        let instance = plan::read_on(&self.instance, self.cluster.as_deref(), carried)?;
+        let instance = match self.efficiency {
+            Some(_) => Instance::read_at(&self.instance, self.cluster.as_deref(), self.efficiency)?,
+            None => plan::read_on(&self.instance, self.cluster.as_deref(), carried)?,
+        };
         tell(&instance, quiet);
         Ok(instance)
     }
@@ -60,11 +73,10 @@ impl ProblemArgs {
 
 /// Reads an instance: see [`ProblemArgs::read`].
 pub(in crate::cli) fn read_instance(
-    path: &Path,
-    cluster: Option<&str>,
+    (path, cluster, efficiency): (&Path, Option<&str>, Option<f64>),
     quiet: bool,
 ) -> Result<Instance, CliError> {
-    let instance = Instance::read(path, cluster)?;
+    let instance = Instance::read_at(path, cluster, efficiency)?;
     tell(&instance, quiet);
     Ok(instance)
 }
@@ -184,6 +196,13 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
         _ => Err("expected a number of seconds from 0".into()),
+    }
+}
+
+pub(super) fn part_of_peak(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
+        _ => Err("expected a part of peak rates, above 0 and at most 1, such as 0.5".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use super::shared::{SearchArgs, seconds};
+use super::shared::{SearchArgs, part_of_peak, seconds};
 use crate::options::{MemoryLimit, PipelineOptions};
 use crate::quantity;
 use crate::units;
@@ -35,6 +35,15 @@ pub struct WhatIfArgs {
         help_heading = "Problem (overrides the instance)"
     )]
     pub cluster: Option<String>,
+
+    /// Part of the devices' peak rates that layers reach, such as 0.5 [default: what the cluster says, else 1]
+    #[arg(
+        long,
+        value_name = "PART",
+        value_parser = part_of_peak,
+        help_heading = "Problem (overrides the instance)"
+    )]
+    pub efficiency: Option<f64>,
 
     /// How much longer than the optimum the best known plan may take anywhere in the range, as a part of that [default: 0.01 for bandwidths,
     /// else 0]

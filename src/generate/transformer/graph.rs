@@ -5,12 +5,20 @@ use std::collections::HashMap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::Transformer;
 use super::block::{Operator, Shape};
 use super::modes::{Again, Pass, Pieces};
 use crate::spec::{LayerSpec, ModeSpec, TensorSpec};
 
 /// A part of the model: its name, which its layers begin with, and its operators.
 type Part = (String, Vec<Operator>);
+
+/// FLOPs that the model asks for, of a forward pass: its matrix products.
+pub(super) fn model_flops(shape: &Shape) -> f64 {
+    let parts = parts(shape);
+    let operators = parts.iter().flat_map(|(_, operators)| operators);
+    operators.map(|op| op.model_flops).sum()
+}
 
 /// The parts of a model, in order.
 fn parts(shape: &Shape) -> Vec<Part> {
@@ -29,6 +37,8 @@ fn parts(shape: &Shape) -> Vec<Part> {
 pub(super) struct Builder {
     /// By up to which part operators differ from their work, either way.
     spread: f64,
+    /// The part of the optimiser's step that a micro-batch takes, where that is said.
+    update: Option<f64>,
     rng: ChaCha8Rng,
     pub layers: Vec<LayerSpec>,
     pub tensors: Vec<TensorSpec>,
@@ -38,24 +48,29 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Nothing yet.
-    pub(super) fn new(spread: f64, seed: u64) -> Self {
+    pub(super) fn new(asked: &Transformer) -> Self {
         Self {
-            spread,
-            rng: ChaCha8Rng::seed_from_u64(seed),
+            spread: asked.spread,
+            update: asked
+                .micro_batches
+                .map(|micro_batches| 1.0 / f64::from(micro_batches)),
+            rng: ChaCha8Rng::seed_from_u64(asked.seed),
             layers: Vec::new(),
             tensors: Vec::new(),
             tensor_of: HashMap::new(),
         }
     }
 
-    /// A layer for every operator, forward and backward, and every update.
+    /// A layer for every operator, forward and, in training, backward, and every update.
     pub(super) fn operators(&mut self, shape: &Shape) {
         let parts = parts(shape);
         for at in 0..parts.len() {
             self.forward(shape, &parts, at);
         }
-        for at in (0..parts.len()).rev() {
-            self.backward(shape, &parts, at);
+        if shape.trains {
+            for at in (0..parts.len()).rev() {
+                self.backward(shape, &parts, at);
+            }
         }
         // The loss of a head, and the gradients of what reads nothing, have no readers.
         self.tensors.retain(|tensor| !tensor.consumers.is_empty());
@@ -68,7 +83,13 @@ impl Builder {
             let mut pieces = Pieces::new(shape, operators);
             for op in operators {
                 pieces.add(op, Pass::Forward, self.factor());
+                if !shape.trains {
+                    continue;
+                }
                 pieces.add(op, Pass::Backward, self.factor());
+                if let Some(part) = self.update.filter(|_| op.parameter_bytes > 0.0) {
+                    pieces.add(op, Pass::Update, part);
+                }
             }
             let operator = name.trim_end_matches(|c: char| c.is_ascii_digit());
             let is_block = operator == "b";
@@ -136,7 +157,7 @@ impl Builder {
             if op.parameter_bytes > 0.0 {
                 let update = format!("{tie}.update");
                 let mut pieces = Pieces::new(shape, operators);
-                pieces.add(op, Pass::Update, 1.0);
+                pieces.add(op, Pass::Update, self.update.unwrap_or(1.0));
                 self.layers.push(LayerSpec {
                     id: update.clone(),
                     operator: Some("update".into()),
@@ -180,6 +201,7 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
         work,
         parameter_bytes,
         stash_bytes,
+        resident_bytes,
         ..
     } = pieces.mode(1, Again::Nothing);
     let mut modes = pieces.modes(most);
@@ -190,6 +212,7 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
         work,
         parameter_bytes,
         stash_bytes,
+        resident_bytes,
         modes,
         ..Default::default()
     }

@@ -5,8 +5,10 @@
 //! *On layer normalization in the transformer architecture*, ICML 2020); key and value heads may be fewer than query heads
 //! (J. Ainslie et al., *GQA*, EMNLP 2023), and the MLP may be gated (N. Shazeer, *GLU variants improve transformer*, 2020).
 //!
-//! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes those of their
-//! outputs, twice, for writing and reading. Where asked, both are spread by a seeded factor, so that no two operators are quite alike.
+//! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes what these read and write:
+//! inputs, outputs and parameters, once a pass, as `roofline` has it. Where asked, both are spread by a seeded factor, so that
+//! no two operators are quite alike. An optimiser's step belongs to an iteration: operators have a layer for it, blocks take their part
+//! of it where the micro-batches of an iteration are given. Behind a cache of keys and values there is a forward pass alone.
 //!
 //! Layers have [modes](crate::modes) where there is more than one way to run them: the tensor degrees asked for, and what can be
 //! computed again. Attention is that of T. Dao et al., *FlashAttention*, NeurIPS 2022, unless its matrices are asked for.
@@ -21,8 +23,10 @@ pub use presets::{PRESETS, Preset};
 use clap::ValueEnum;
 use serde::Deserialize;
 
+use crate::fault::InputError;
+use crate::import::read_cluster;
 use crate::options::PipelineOptions;
-use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA};
+use crate::spec::{InstanceSpec, MicroBatchSpec, NetworkSpec, SCHEMA};
 
 use block::Shape;
 use graph::Builder;
@@ -75,6 +79,11 @@ pub struct Transformer {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub sequence: Option<u32>,
 
+    /// Tokens before these whose keys and values are in a cache: inference, forward alone; `--sequence 1 --context 4096` is a token that is
+    /// decoded after 4,096 others
+    #[arg(long, value_name = "N", conflicts_with = "micro_batches", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub context: Option<u32>,
+
     /// Sequences of a micro-batch [default: 4, of a preset 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batch: Option<u32>,
@@ -87,8 +96,8 @@ pub struct Transformer {
     #[arg(long, default_value = "flash")]
     pub attention: Attention,
 
-    /// Degrees of tensor parallelism to write modes for; those that do not divide the heads of keys and values are left out
-    /// [default: 1,2,4,8 of blocks, 1 of operators]
+    /// Degrees of tensor parallelism to write modes for, which divide the heads of keys and values [default: those of 1,2,4,8 for blocks,
+    /// 1 for operators]
     #[arg(long, value_name = "DEGREES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub tensor: Option<Vec<u32>>,
 
@@ -100,9 +109,14 @@ pub struct Transformer {
     #[arg(long, default_value = "operator")]
     pub granularity: Granularity,
 
-    /// Stages of the pipeline
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
-    pub stages: u32,
+    /// Stages of the pipeline, as an option of the file [default: left to `solve --stages`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub stages: Option<u32>,
+
+    /// Micro-batches of an iteration, as an option of the file: each takes its part of the optimiser's step [default: operators have a step
+    /// for every micro-batch, blocks none]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batches: Option<u32>,
 
     /// By up to which part operators take longer or shorter than their work says, at random, such as 0.1
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = spread)]
@@ -136,13 +150,15 @@ impl Default for Transformer {
             mlp: None,
             vocabulary: None,
             sequence: None,
+            context: None,
             micro_batch: None,
             precision: None,
             attention: Attention::Flash,
             tensor: None,
             sequence_parallel: false,
             granularity: Granularity::Operator,
-            stages: 32,
+            stages: None,
+            micro_batches: None,
             spread: 0.0,
             seed: 0,
         }
@@ -211,62 +227,67 @@ impl Precision {
         }
     }
 
-    /// Arithmetic and memory rate of the device that the instance is written with.
-    ///
-    /// NVIDIA A100 data sheet: 19.5 TFLOP/s in FP32, 312 TFLOP/s in BF16 on tensor cores (without sparsity); 1,555 GB/s of
-    /// the 40 GB SXM version.
-    fn rates(self) -> (f64, f64) {
+    /// The preset of the cluster that the instance is written with.
+    fn cluster(self) -> &'static str {
         match self {
-            Self::Fp32 => (19.5e12, 1555e9),
-            Self::Bf16 => (312e12, 1555e9),
+            Self::Fp32 => "a100",
+            Self::Bf16 => "a100-bf16",
         }
     }
 }
 
-/// The link that the instance is written with: third-generation NVLink of an A100, 300 GB/s in each direction.
-const LINK_BYTES_PER_S: f64 = 300e9;
+/// Whether it can be built, without doing so.
+pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
+    let shape = Shape::of(asked);
+    shape
+        .map(|_| ())
+        .map_err(|faults| InputError { path: None, faults })
+}
 
 /// Builds the instance.
-pub fn transformer(asked: &Transformer) -> InstanceSpec {
-    let shape = Shape::of(asked);
-    let mut builder = Builder::new(asked.spread, asked.seed);
+///
+/// # Errors
+///
+/// Heads or degrees that do not come out even.
+pub fn transformer(asked: &Transformer) -> Result<InstanceSpec, InputError> {
+    let shape = Shape::of(asked).map_err(|faults| InputError { path: None, faults })?;
+    let mut builder = Builder::new(asked);
     match asked.granularity {
         Granularity::Operator => builder.operators(&shape),
         Granularity::Block => builder.blocks(&shape),
     }
     let (layers, tensors) = (builder.layers, builder.tensors);
-    let (flops_per_s, memory_bytes_per_s) = shape.precision.rates();
-    InstanceSpec {
+    let mut cluster = read_cluster(shape.precision.cluster())?;
+    // What a network needs is seen first; a limit comes with the cluster that is asked for.
+    cluster
+        .device_kinds
+        .iter_mut()
+        .for_each(|kind| kind.memory_bytes = None);
+    let model_flops = graph::model_flops(&shape);
+    Ok(InstanceSpec {
         schema: Some(SCHEMA.into()),
         name: Some(match asked.preset {
             Some(preset) => preset.name.into(),
-            None => format!("transformer-{}", layers.len()),
+            None => format!("transformer-{}", shape.blocks),
         }),
         provenance: Some(format!("generated: {}", shape.in_words(asked))),
         network: NetworkSpec {
             precision: Some(shape.precision.into()),
+            micro_batch: Some(MicroBatchSpec {
+                tokens: shape.tokens(),
+                forward_flops: Some(model_flops),
+                // A product for each of the two operands of every product.
+                backward_flops: shape.trains.then_some(2.0 * model_flops),
+            }),
             layers,
             tensors,
             ..NetworkSpec::default()
         },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                name: "a100".into(),
-                flops_per_s: Some(flops_per_s),
-                precision: Some(shape.precision.into()),
-                memory_bytes_per_s: Some(memory_bytes_per_s),
-                ..Default::default()
-            }],
-            groups: Vec::new(),
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: LINK_BYTES_PER_S,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-        }),
+        cluster: Some(cluster),
         pipeline: PipelineOptions {
-            stages: Some(asked.stages as usize),
+            stages: asked.stages.map(|stages| stages as usize),
+            micro_batches: asked.micro_batches.map(u64::from),
             ..Default::default()
         },
-    }
+    })
 }

@@ -15,12 +15,10 @@
 //! (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Table 1), all of an embedding's, and the updates, which wait for
 //! nothing else. Attention has no weights, and scales of normalisations go with the gradients of their inputs.
 
-use super::block::{Group, Operator, Shape};
+use super::block::{Group, Kind, Operator, Shape};
 use crate::recompute;
+use crate::roofline::{Traffic, UPDATE_FLOPS, UPDATE_NUMBERS};
 use crate::spec::{ModeSpec, WorkSpec};
-
-/// Numbers that an update moves for each parameter: it, its gradient and two of the optimiser.
-const UPDATE_TRAFFIC: f64 = 4.0;
 
 /// What is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +56,8 @@ struct Taken {
     flops: f64,
     output_bytes: f64,
     parameter_bytes: f64,
+    cache_bytes: f64,
+    traffic: Traffic,
 }
 
 impl<'a> Pieces<'a> {
@@ -85,7 +85,9 @@ impl<'a> Pieces<'a> {
         ];
         let named = names
             .into_iter()
-            .filter(|(again, _, differs)| *differs && *again <= most);
+            .filter(|(again, _, differs)| *differs && *again <= most)
+            // Where nothing goes back, nothing is kept.
+            .filter(|(again, ..)| self.shape.trains || *again == Again::Nothing);
         let at_degree = |&degree: &u32| {
             named.clone().map(move |(again, name, _)| ModeSpec {
                 tensor: Some(degree as usize),
@@ -100,14 +102,12 @@ impl<'a> Pieces<'a> {
     pub(super) fn mode(&self, degree: u32, again: Again) -> ModeSpec {
         let mut work = WorkSpec::default();
         for &(op, pass, factor) in &self.passes {
-            let Taken {
-                flops,
-                output_bytes,
-                parameter_bytes,
-            } = self.taken(op, degree);
-            let [flops, bytes] = [flops, 2.0 * output_bytes].map(|work| factor * work);
+            let taken = self.taken(op, degree);
+            let traffic = &taken.traffic;
+            let flops = factor * taken.flops;
             match pass {
                 Pass::Forward => {
+                    let bytes = factor * forward_bytes(op, traffic);
                     work.forward_flops += flops;
                     work.forward_bytes += bytes;
                     if is_again(op, again) {
@@ -116,14 +116,16 @@ impl<'a> Pieces<'a> {
                     }
                 }
                 Pass::Backward => {
+                    let [backward, weight] = backward_bytes(op, traffic).map(|bytes| factor * bytes);
                     work.backward_flops += op.backward * flops;
-                    work.backward_bytes += op.backward * bytes;
+                    work.backward_bytes += backward;
                     work.weight_flops += op.weight * flops;
-                    work.weight_bytes += op.weight * bytes;
+                    work.weight_bytes += weight;
                 }
                 Pass::Update => {
-                    let numbers = parameter_bytes / self.shape.precision_bytes;
-                    let (flops, bytes) = (UPDATE_TRAFFIC * numbers, UPDATE_TRAFFIC * parameter_bytes);
+                    let numbers = factor * taken.parameter_bytes / self.shape.precision_bytes;
+                    let flops = UPDATE_FLOPS * numbers;
+                    let bytes = UPDATE_NUMBERS * factor * taken.parameter_bytes;
                     work.backward_flops += flops;
                     work.backward_bytes += bytes;
                     work.weight_flops += flops;
@@ -138,11 +140,17 @@ impl<'a> Pieces<'a> {
             (Again::Full, Some(output)) => self.taken(output, degree).output_bytes,
             _ => 0.0,
         };
-        let parameters = self.forward().map(|op| self.taken(op, degree).parameter_bytes);
+        let taken = || self.forward().map(|op| self.taken(op, degree));
+        let kept_bytes = if self.shape.trains {
+            kept_bytes + input_bytes
+        } else {
+            0.0
+        };
         ModeSpec {
             work: Some(work),
-            parameter_bytes: parameters.sum(),
-            stash_bytes: kept_bytes + input_bytes,
+            parameter_bytes: taken().map(|taken| taken.parameter_bytes).sum(),
+            stash_bytes: kept_bytes,
+            resident_bytes: taken().map(|taken| taken.cache_bytes).sum(),
             workspace_bytes: again_bytes - input_bytes,
             collective_bytes: if degree > 1 { self.reduced(again) } else { 0.0 },
             ..ModeSpec::default()
@@ -169,11 +177,48 @@ impl<'a> Pieces<'a> {
             Group::Split => (part, part, part),
             Group::Reduced => (part, by_sequence, part),
         };
+        let inputs: f64 = op
+            .reads
+            .iter()
+            .map(|&name| self.read(op, name, [part, by_sequence]))
+            .sum();
+        let parameter_bytes = op.parameter_bytes * parameters;
+        let cache_bytes = op.cache_bytes * part;
+        let outputs = op.output_bytes
+            * match op.group {
+                Group::Whole | Group::Split => output,
+                // Each device writes a sum of its own, before the group adds these up.
+                Group::Reduced => 1.0,
+            };
         Taken {
             flops: op.flops * work,
             output_bytes: op.output_bytes * output,
-            parameter_bytes: op.parameter_bytes * parameters,
+            parameter_bytes,
+            cache_bytes,
+            traffic: Traffic {
+                // Of a table, the rows that this device has.
+                inputs: match op.kind {
+                    Kind::LookUp => op.output_bytes * part,
+                    _ => inputs + cache_bytes,
+                },
+                parameters: parameter_bytes,
+                outputs,
+            },
         }
+    }
+
+    /// Bytes that a device reads of what another operator, or the part before, made.
+    fn read(&self, reader: &Operator, name: &str, [part, by_sequence]: [f64; 2]) -> f64 {
+        let producer = self.part.iter().find(|op| op.name == name);
+        let bytes = producer.map_or(self.shape.state(), |op| op.output_bytes);
+        let is_split = producer.is_some_and(|op| op.group == Group::Split);
+        bytes
+            * match reader.group {
+                Group::Whole => by_sequence,
+                Group::Split | Group::Reduced if is_split => part,
+                // What is split by sequence was gathered before.
+                Group::Split | Group::Reduced => 1.0,
+            }
     }
 
     /// Bytes of the tensors that the group sums up: outputs forward, and again with all that is computed again; backward the gradients of
@@ -199,5 +244,25 @@ fn is_again(op: &Operator, again: Again) -> bool {
         Again::Nothing => false,
         Again::Core => op.is_core,
         Again::Full => true,
+    }
+}
+
+/// Bytes that the forward pass moves.
+fn forward_bytes(op: &Operator, traffic: &Traffic) -> f64 {
+    match op.kind {
+        Kind::LookUp => Traffic::look_up(traffic.inputs, traffic.outputs),
+        Kind::Product | Kind::Sum | Kind::OfInputs | Kind::OfInputsAndOutput => traffic.forward(),
+    }
+}
+
+/// Bytes that the backward pass moves, and how many of them are for gradients of weights.
+fn backward_bytes(op: &Operator, traffic: &Traffic) -> [f64; 2] {
+    let gradients = traffic.inputs + traffic.parameters;
+    match op.kind {
+        Kind::Product => [2.0, op.weight].map(|products| products * traffic.of_gradient()),
+        Kind::LookUp => [Traffic::look_up_backward(traffic.inputs); 2],
+        Kind::Sum => [traffic.backward(0.0, gradients), 0.0],
+        Kind::OfInputs => [traffic.backward(traffic.inputs, gradients), 0.0],
+        Kind::OfInputsAndOutput => [traffic.backward(traffic.inputs + traffic.outputs, gradients), 0.0],
     }
 }

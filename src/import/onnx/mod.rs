@@ -36,10 +36,6 @@ pub(crate) fn read(source: &Source) -> Imported {
     let checked = check::check(model, source.path, &mut notes)?;
     let inferred = isolated::infer(&checked)?;
     let network = layers::network(&checked, &inferred, &mut notes)?;
-    notes.push(
-        "times are rooflines: FLOPs and bytes at the devices' peak rates, without an efficiency factor"
-            .into(),
-    );
     let network = NetworkSpec { precision, ..network };
     let spec = InstanceSpec {
         network,

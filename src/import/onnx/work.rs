@@ -4,6 +4,7 @@ use tract_onnx::pb::NodeProto;
 
 use super::operators::{ANY_OTHER, Flops, Keeps, Moves, find};
 use super::size::TensorSize;
+use crate::roofline::Traffic;
 use crate::spec::WorkSpec;
 
 /// What an operand is to training.
@@ -63,9 +64,16 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
         .map(|o| o.size.bytes())
         .sum();
     let forward_flops = forward_flops(rule.forward, node, inputs, outputs);
+    let parameters = given.iter().filter(|operand| !operand.is_activation());
+    let parameter_bytes: f64 = parameters.map(|operand| operand.size.bytes()).sum();
+    let traffic = Traffic {
+        inputs: read - parameter_bytes,
+        parameters: parameter_bytes,
+        outputs: output_bytes,
+    };
     let forward_bytes = match rule.moves {
-        Moves::All => read + output_bytes,
-        Moves::Part => part_read + 2.0 * output_bytes,
+        Moves::All => traffic.forward(),
+        Moves::Part => part_read + Traffic::look_up(output_bytes, output_bytes),
         Moves::View => 0.0,
     };
     let differentiable = given.iter().any(Operand::has_gradient) && outputs.iter().any(|size| size.floating);
@@ -84,26 +92,19 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
     let stash_bytes = stash_bytes(rule.keeps, &given, outputs);
     let gradients = given.iter().filter(|operand| operand.has_gradient());
     let gradient_bytes: f64 = gradients.clone().map(|operand| operand.size.bytes()).sum();
-    let parameters = given.iter().filter(|operand| !operand.is_activation());
-    let parameter_bytes: f64 = parameters.map(|operand| operand.size.bytes()).sum();
+    let others = traffic.backward(stash_bytes, gradient_bytes);
     (work.backward_flops, work.backward_bytes) = match (rule.backward, rule.moves) {
         (Flops::Product, _) => {
             // Input and weights; biases and states go with the weights.
             let main = inputs.iter().take(2).flatten();
             let products = main.filter(|operand| operand.has_gradient()).count().max(1) as f64;
-            (products * forward_flops, products * forward_bytes)
+            (products * forward_flops, products * traffic.of_gradient())
         }
         (_, Moves::View) => (0.0, 0.0),
-        // The gradient goes to the rows that were read, which are read, added to and written.
-        (_, Moves::Part) => (0.0, part_read + 3.0 * output_bytes),
-        (Flops::Terms, _) => (
-            gradients.count() as f64 * elements(outputs),
-            output_bytes + stash_bytes + parameter_bytes + gradient_bytes,
-        ),
-        (flops, _) => (
-            self::forward_flops(flops, node, inputs, outputs),
-            output_bytes + stash_bytes + parameter_bytes + gradient_bytes,
-        ),
+        // The gradient goes to the rows that were read.
+        (_, Moves::Part) => (0.0, part_read + Traffic::look_up_backward(output_bytes)),
+        (Flops::Terms, _) => (gradients.count() as f64 * elements(outputs), others),
+        (flops, _) => (self::forward_flops(flops, node, inputs, outputs), others),
     };
     let weights = part_of_weights(rule.backward, inputs);
     work.weight_flops = weights * work.backward_flops;

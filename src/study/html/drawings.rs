@@ -109,6 +109,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         split: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        throughput: None,
         least_memory: None,
         schema: SCHEMA.into(),
         instance: instance.name.clone(),

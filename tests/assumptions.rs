@@ -301,9 +301,9 @@ fn rates_of_another_precision_cannot_be_missed() {
     // A network that does not say: a note.
     let folder = roofline("", r#", precision = "fp32""#);
     let run = folder.run(&["solve", "net.toml"]);
-    let note =
-        "note: the network does not say in which precision it computes; the rates of `gpu` hold for fp32\n";
-    assert_eq!(run.stderr, note);
+    let notes = "note: times are rooflines: FLOPs and bytes at the peak rates of `gpu`\n\
+                 note: the network does not say in which precision it computes; the rates of `gpu` hold for fp32\n";
+    assert_eq!(run.stderr, notes);
     assert_says(
         &run,
         0,

@@ -63,6 +63,7 @@ fn plan(stages: &[Stage]) -> Plan {
         cluster: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        throughput: None,
         least_memory: None,
         overruns: Vec::new(),
         statistics: Statistics::default(),

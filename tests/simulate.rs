@@ -61,6 +61,7 @@ fn plan(times: Times) -> Plan {
         split: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        throughput: None,
         least_memory: None,
         overruns: Vec::new(),
         statistics: Statistics::default(),

@@ -68,7 +68,7 @@ pub struct PhaseTimes {
 impl Pipeline {
     /// How far a stage is from the end, from 1, in micro-batches that one of its replicas takes: all replicas from here on, shared out
     /// among its own. Without replicas that is the number of stages.
-    pub(crate) fn from_end(&self, stage: usize) -> u64 {
+    pub(crate) fn distance_from_end(&self, stage: usize) -> u64 {
         let replicas: u64 = self.stages[stage..].iter().map(|stage| stage.replicas).sum();
         replicas.div_ceil(self.stages[stage].replicas)
     }

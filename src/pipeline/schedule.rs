@@ -80,7 +80,13 @@ impl Leads {
     ) -> Self {
         let stages = pipeline.stages.len();
         let standard: Vec<u64> = (0..stages)
-            .map(|k| order.in_flight(pipeline.from_end(k), pipeline.from_end(k), micro_batches))
+            .map(|k| {
+                order.in_flight(
+                    pipeline.distance_from_end(k),
+                    pipeline.distance_from_end(k),
+                    micro_batches,
+                )
+            })
             .collect();
         if order.is_all_forward_first() || !pipeline.trains {
             return Self {

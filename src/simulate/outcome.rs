@@ -250,7 +250,7 @@ impl Simulated<'_> {
     fn stages(&self) -> Vec<StageInFlight> {
         let stages = self.plan.stages.iter().enumerate();
         let standard = |k: usize| {
-            let from_end = self.pipeline.from_end(k);
+            let from_end = self.pipeline.distance_from_end(k);
             let most = match self.order {
                 OrderName::Schedule(order) => order.in_flight(from_end, from_end, self.micro_batches),
                 OrderName::Rule(_) => self.plan.stages[k].in_flight?,

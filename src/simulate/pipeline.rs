@@ -53,7 +53,7 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         faults.push(Fault::new(format!("stages[{k}]"), kind));
     }
     let replicas = stage.replicas();
-    if replicas > 1 && (stage.devices.len() < replicas || stage.devices.len() % replicas != 0) {
+    if replicas > 1 && (stage.devices.len() < replicas || !stage.devices.len().is_multiple_of(replicas)) {
         let kind = FaultKind::Contradiction {
             found: format!("{replicas} replicas on {} devices", stage.devices.len()),
             expected: "as many devices for each".into(),

@@ -138,9 +138,9 @@ impl<'a> Growth<'a> {
     ///
     /// Time O(n / 64 + d) for n items, and d order pairs and ends of transfers of items in which the two differ.
     pub(crate) fn move_to(&mut self, ideal: &[u64]) {
-        for word in 0..ideal.len() {
-            let changed = self.ideal[word] ^ ideal[word];
-            self.ideal[word] = ideal[word];
+        for (word, &members) in ideal.iter().enumerate() {
+            let changed = self.ideal[word] ^ members;
+            self.ideal[word] = members;
             for item in bits::members([changed]) {
                 self.turn(word * 64 + item);
             }

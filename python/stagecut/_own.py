@@ -44,10 +44,9 @@ def _place(heuristic: Callable[..., Any], name: str, folder: Path) -> list[str]:
     file = getattr(module, "__file__", None)
     if module is not None and file and path and _attribute(module, path) is heuristic:
         return ["module", str(Path(file).absolute()), module.__name__, path]
-    try:
-        import cloudpickle as pickler
-    except ImportError:
-        pickler = pickle  # type: ignore[assignment]
+    pickler: Any = pickle
+    with contextlib.suppress(ImportError):
+        pickler = importlib.import_module("cloudpickle")
     try:
         pickled = pickler.dumps(heuristic)
         if pickler is pickle and b"__main__" in pickled:

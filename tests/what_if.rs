@@ -365,9 +365,9 @@ fn more_stages_may_be_better_at_one_value_alone() {
     assert!(text.contains("The optimum is proved at every value."), "{text}");
 }
 
-/// Problems of few layers with virtual stages, over bandwidth: each search sees the few plans there are and ends.
+/// Problems of few layers with virtual stages, over bandwidth: a search that ends once it has seen the few plans there are misses none.
 #[test]
-fn searches_of_few_chunks_are_short() {
+fn curves_of_few_chunks_are_proved() {
     let layer = |k: usize| format!("{{ id = \"n{k}\", forward_ms = 1e-5, backward_ms = 1e-5 }}");
     let layers: Vec<String> = (0..3).map(layer).collect();
     let text = format!(
@@ -381,14 +381,10 @@ fn searches_of_few_chunks_are_short() {
         ..PipelineOptions::default()
     };
     let asked_of = question(Parameter::Bandwidth, 1e8, 1e10);
-    let started = std::time::Instant::now();
     let answer = asked(&instance, &options, &asked_of).expect("an answer");
-    let each = started.elapsed() / answer.searches as u32;
     assert!(answer.searches > 20, "{}", answer.searches);
     let gap = answer.curves[0].gap.expect("bounds are known");
     assert!(gap <= 0.02, "{gap}");
-    // A search took 30 to 100 ms of a fast program when it went on after it had seen all plans.
-    assert!(each < Duration::from_millis(100), "{each:?} a search");
 }
 
 /// The example of the page: which plan is best where, and from where on more stages are better.

@@ -33,7 +33,10 @@ pub struct Posed {
 /// Options that contradict each other or the instance.
 pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result<Posed, InputError> {
     let said = asked.clone().or(&instance.pipeline);
-    let claims = credible(instance, &plan.problem);
+    let claims = match plan.cluster {
+        Some(_) => plan.problem.clone(),
+        None => credible(instance, &plan.problem),
+    };
     // What has no default may have to come from the plan.
     let needed = PipelineOptions {
         stages: plan.problem.stages,

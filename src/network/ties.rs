@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Network;
 use super::items::contract;
+use crate::fault::printable;
 
 /// Forward layers that share a stage because of a tie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ impl Tied {
         self.together.len() - self.named.len()
     }
 
-    /// The tie with the layers that it names and how many come with them, in words.
+    /// The tie with the layers that it names and how many come with them, in words that are fit for a terminal.
     pub(crate) fn in_words(&self, network: &Network) -> String {
         let name = |&at: &usize| format!("`{}`", network.layers[at].id);
         let named = match self.named.as_slice() {
@@ -30,17 +31,12 @@ impl Tied {
             [first, .., last] => format!("{} .. {} ({} layers)", name(first), name(last), self.named.len()),
             named => named.iter().map(name).collect(),
         };
-        match self.between() {
-            0 => format!("tie `{}` keeps {named} together", self.tie),
-            1 => format!(
-                "tie `{}` keeps {named} together, and the layer between them",
-                self.tie
-            ),
-            more => format!(
-                "tie `{}` keeps {named} together, and the {more} layers between them",
-                self.tie
-            ),
-        }
+        let between = match self.between() {
+            0 => String::new(),
+            1 => ", and the layer between them".into(),
+            more => format!(", and the {more} layers between them"),
+        };
+        printable(&format!("tie `{}` keeps {named} together{between}", self.tie))
     }
 }
 
@@ -98,7 +94,7 @@ impl Network {
         }
     }
 
-    /// That nothing orders some layers, in a sentence; `None` where tensors order all.
+    /// That nothing orders some layers, in a sentence that is fit for a terminal; `None` where tensors order all.
     pub(crate) fn unordered_in_words(&self) -> Option<String> {
         let unordered = self.unordered();
         let name = |&at: &usize| format!("`{}`", self.layers[at].id);
@@ -113,8 +109,7 @@ impl Network {
             true => format!("none of the {all} layers reads another"),
             false => format!("{count} of {all} layers read no other and are read by none"),
         };
-        Some(format!(
-            "{which} ({names}): nothing orders them, unless `tensors` say what flows between"
-        ))
+        let all = format!("{which} ({names}): nothing orders them, unless `tensors` say what flows between");
+        Some(printable(&all))
     }
 }

@@ -254,10 +254,12 @@ pub enum FaultKind {
         expected: &'static str,
     },
     /// A total beyond what stays exact.
-    #[error("found a total of {found:.3e}, expected at most 2^53 (about 9.007e15) {unit}")]
+    #[error("found a total of {found:.3e}, expected at most 2^{} (about {:.3e}) {unit}", most.ilog2(), *most as f64)]
     Overflow {
         /// The total.
         found: f64,
+        /// The most that it may be, a power of two.
+        most: u64,
         /// Its unit.
         unit: &'static str,
     },

@@ -133,7 +133,8 @@
 //! * good_lp and highs are named in [`formulations`] and [`solver`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
 //!   interface; everywhere else the compiler denies it.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
-//!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double.
+//!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double; what a
+//!   problem adds up is looked at before it is added up, in one place (`settings::totals`).
 //! * Layers are known by their position in the network, items by their position in the problem. Positions never change.
 //! * Why a search stopped and what it found are two facts ([`plan::StoppedBy`], [`plan::Status`]); `optimal` means that the
 //!   objective, computed again, meets the bound.

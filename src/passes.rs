@@ -217,6 +217,9 @@ impl Passes {
                 moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
             }
         }
+        if settings.cuts == Cuts::Tied {
+            return moved.costs;
+        }
         for (layer, of) in instance.network.layers.iter().enumerate() {
             let (Some(forward), Some(backward)) = (self.forward_of[layer], self.backward_of[layer]) else {
                 continue;

@@ -343,9 +343,9 @@ impl Problem {
             .sum();
         let formula = self.formula();
         // Bottlenecks, what counts once, and one more for the links.
-        // A simulated iteration may take up to a bottleneck longer for each stage.
+        // A simulated iteration is begun and ended stage by stage.
         let longer = match self.settings.is_simulated() {
-            true => self.stages() as f64,
+            true => 2.0 * self.stages() as f64,
             false => 0.0,
         };
         let rounds = formula.weight as f64 + f64::from(u8::from(formula.counts_loads)) + 1.0 + longer;
@@ -367,12 +367,22 @@ impl Problem {
         let synchronizing = self.workers.as_ref().map_or(0.0, |workers| {
             workers.most_synchronization_ns(&self.settings, self.stages(), parameters)
         });
-        let time = rounds * (slowest * self.work_ns() as f64 + moving) + synchronizing;
+        // Loads, in ticks, must be exact in a double; so must iterations, in ns.
+        let load = slowest * self.work_ns() as f64 + moving;
+        let rounded = match self.workers {
+            None => self.settings.ticks_per_ns as f64,
+            Some(_) => 1.0,
+        };
+        let time = load.max((rounds * load + synchronizing) / rounded);
         for (found, unit) in [(time, "ns"), (held, "bytes")] {
             if found > LARGEST_EXACT as f64 {
                 faults.push(Fault::new(
                     "the whole problem",
-                    FaultKind::Overflow { found, unit },
+                    FaultKind::Overflow {
+                        found,
+                        most: LARGEST_EXACT,
+                        unit,
+                    },
                 ));
             }
         }

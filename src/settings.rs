@@ -2,10 +2,11 @@
 
 mod faults;
 mod modal;
+mod totals;
 mod virtual_stages;
 
 use self::modal::Asked;
-use crate::cluster::{Cluster, DeviceKind, Link};
+use crate::cluster::{Cluster, DeviceKind, Link, Resource};
 use crate::fault::{FaultKind, InputError, closest};
 use crate::instance::Instance;
 use crate::network::{Layer, Size, Tensor, Times};
@@ -15,7 +16,7 @@ use crate::options::{
     PipelineOptions, Placement, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
 };
 use crate::states::StateBytes;
-use crate::units::{LARGEST_EXACT, NS_PER_MS, transfer_ns};
+use crate::units::{LARGEST_EXACT, LARGEST_SUM, NS_PER_MS, transfer_ns};
 
 /// Options of a planning problem, complete and valid for its instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +99,8 @@ impl Settings {
         // Mode, stages and memory have defaults that depend on the kind.
         let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
         let kind = kinds[0];
-        let in_play = |test: fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
+        let in_play =
+            |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
         let worker = options
             .worker
             .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
@@ -108,7 +110,7 @@ impl Settings {
             || is_concurrent
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
-            || in_play(|kind| !kind.resources.is_empty());
+            || in_play(&|kind| has_resources(&instance.cluster, kind, worker));
         let asked = Asked::new(&options, &instance.cluster, heterogeneous);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);
@@ -125,7 +127,7 @@ impl Settings {
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
             communication: match options.communication.unwrap_or(communication) {
-                _ if !in_play(|kind| kind.pays_communication) => Communication::Ignored,
+                _ if !in_play(&|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
             },
             link: Link {
@@ -158,6 +160,9 @@ impl Settings {
         let mut faults = settings.faults(instance, &options, overrides);
         faults.extend(settings.modal_faults(instance));
         faults.extend(settings.virtual_stage_faults(&options));
+        if faults.is_empty() {
+            faults.extend(settings.total_faults(instance));
+        }
         settings.ticks_per_ns = settings.ticks(instance);
         match faults.is_empty() {
             true => Ok(settings),
@@ -262,42 +267,35 @@ impl Settings {
         ticks as f64 / (self.ticks_per_ns as f64 * NS_PER_MS)
     }
 
-    /// As many ticks a ns as there are micro-batches to share what happens once an iteration, if something does, and if twice
-    /// what all layers and tensors could come to in an iteration stays exact.
+    /// As many ticks a ns as there are micro-batches to share what happens once an iteration, if something does; fewer where twice what all
+    /// layers and tensors could come to is then not exact in a double. The time of an iteration, which is a sum of whole numbers but for
+    /// workers that differ, need only be one.
     fn ticks(&self, instance: &Instance) -> u64 {
         if self.modal {
             return self.fine_ticks(instance);
         }
-        // A device that is alone has nobody to share its gradients with.
-        let has_rings = self.synchronization == Synchronization::Ring && self.heterogeneous;
-        let is_shared = self.cuts == Cuts::Separate || has_rings;
-        if !is_shared || !self.mode.trains() || !self.communication.takes_time() {
+        if !self.shares_out() {
             return 1;
         }
-        let link = self.link;
-        let moved = |bytes| transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns) as f64;
-        let of_layer = |layer: &Layer| {
-            let times = self.longest_times(layer);
-            let between_passes = moved(layer.stash_bytes) + 2.0 * moved(layer.parameter_bytes);
-            (times.forward_ns + times.backward_ns) as f64 * self.slowest(instance) + 2.0 * between_passes
+        let micro_batches = self.micro_batches.unwrap_or(1);
+        let rounds = match self.objective.is_of_iterations() {
+            true => 1.0 + micro_batches as f64,
+            false => 2.0,
         };
-        let of_tensor =
-            |tensor: &Tensor| 2.0 * self.transfer_ns(tensor) as f64 * (1 + tensor.consumers.len()) as f64;
-        let layers = instance.network.layers.iter().map(of_layer);
-        let all = layers.chain(instance.network.tensors.iter().map(of_tensor));
-        let rounds = 1.0 + self.micro_batches.unwrap_or(1) as f64;
-        let room = LARGEST_EXACT as f64 / (2.0 * rounds * all.sum::<f64>().max(1.0));
-        self.micro_batches.unwrap_or(1).clamp(1, (room as u64).max(1))
-    }
-
-    /// How many times longer than at rate 1 a phase may take on any device in play.
-    fn slowest(&self, instance: &Instance) -> f64 {
-        let resources = self
-            .kinds
-            .iter()
-            .flat_map(|&kind| &instance.cluster.kinds[kind].resources);
-        let least_rate = resources.map(|resource| resource.forward_rate.min(resource.backward_rate));
-        1.0 / least_rate.fold(1.0, f64::min)
+        let all_ns = self.most_ns(instance).max(1.0);
+        let once_ns = if self.schedule.flushes() {
+            self.most_shared_ns(instance)
+        } else {
+            0.0
+        };
+        let iteration_ns = rounds * (all_ns - once_ns) + 2.0 * once_ns;
+        let most = if self.heterogeneous {
+            LARGEST_EXACT
+        } else {
+            LARGEST_SUM
+        };
+        let room = (most as f64 / (2.0 * iteration_ns)).min(LARGEST_EXACT as f64 / (2.0 * all_ns));
+        micro_batches.clamp(1, (room as u64).max(1))
     }
 
     /// Time to move a tensor once, in ns.
@@ -369,6 +367,18 @@ impl Settings {
     pub fn base_bytes(&self, layer: &Layer) -> u64 {
         layer.resident_bytes + self.state_bytes.all(layer.parameter_bytes)
     }
+}
+
+/// Whether the resources of a kind say something. Where links have two levels, which plans for unlike workers know nothing of, one type of
+/// resource that runs everything at rate 1 says nothing.
+fn has_resources(cluster: &Cluster, kind: &DeviceKind, worker: WorkerMode) -> bool {
+    let is_plain = |resource: &Resource| resource.forward_rate == 1.0 && resource.backward_rate == 1.0;
+    let says_nothing = match &kind.resources[..] {
+        [] => true,
+        [resource] => cluster.nodes.is_some() && worker == WorkerMode::Sequential && is_plain(resource),
+        _ => false,
+    };
+    !says_nothing
 }
 
 fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<usize>, InputError> {

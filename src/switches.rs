@@ -92,7 +92,7 @@ switches! {
     device_levels,
     /// With heterogeneous workers: the dynamic program over ideals and devices from coarse to fine.
     coarse_to_fine,
-    /// With heterogeneous workers: exhaustive search over few items.
+    /// Exhaustive search over few items; where workers are alike, of what all else leaves open.
     exhaustive,
     /// With modes: the least devices of what is ahead of a label.
     modal_ahead,

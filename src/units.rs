@@ -10,6 +10,9 @@ pub(crate) const NS_PER_MS: f64 = 1e6;
 /// exact in a double (2^53 ns are 104 days, 2^53 bytes are 8 PiB), so that solver, JSON and integers never disagree.
 pub(crate) const LARGEST_EXACT: u64 = 1 << 53;
 
+/// No sum that is formed of whole numbers may exceed this, so that a few of them can be added up without a look at each.
+pub(crate) const LARGEST_SUM: u64 = 1 << 62;
+
 /// Milliseconds as whole nanoseconds, rounded to the nearest.
 ///
 /// `None` for what is not a duration: negative, NaN, infinite, or beyond `LARGEST_EXACT`.

@@ -22,6 +22,8 @@ enum Expects {
     Optimal(u64),
     /// A plan of so many ns or less.
     AtMost(u64),
+    /// A refusal that says this.
+    Refused(&'static str),
     /// A comparison to its end, in which nothing fits, as `exact` proves, and this method has no plan.
     NoPlanOf(&'static str),
 }
@@ -160,6 +162,52 @@ const CASES: &[Case] = &[
          --optimizer momentum --cuts separate --micro-batches 7 --memory-limit 20",
         Expects::NoPlanOf("brkga"),
     ),
+    // Where links inside nodes are the slower ones, the dynamic program ended without a proof.
+    case(
+        "modes-slow-inside.json",
+        "solve --stages 3 --micro-batches 2 --recompute choose --replicas 1",
+        Expects::Optimal(12_000_000),
+    ),
+    case(
+        "modes-slow-inside.json",
+        "solve --stages 3 --micro-batches 2 --recompute choose --replicas 1 --method ideals --confirm",
+        Expects::Optimal(12_000_000),
+    ),
+    case(
+        "modes-slow-inside-6.json",
+        "solve --mode training --stages 2 --communication blocking --schedule gpipe --optimizer momentum --micro-batches 1 \
+         --tensor choose --replicas choose --recompute choose --precision uniform --optimizer-sharding zero1",
+        Expects::Optimal(252),
+    ),
+    // Times from 1 ns to 100 s in one small problem: the program's tolerance left it open.
+    case(
+        "separate-memory-unproved.json",
+        "solve",
+        Expects::Optimal(5_510_384_347),
+    ),
+    case(
+        "separate-memory-unproved-2.json",
+        "solve",
+        Expects::Optimal(326_288_150_326),
+    ),
+    // Weights over so many micro-batches were rounded up to 1/7 ns.
+    case(
+        "formula-weights-of-many-micro-batches.json",
+        "solve",
+        Expects::Optimal(72_058_627_614),
+    ),
+    // What never moves took longer over a slow link than whole numbers can count.
+    case(
+        "slow-link-overflow.json",
+        "solve --tensor choose --replicas choose --recompute choose",
+        Expects::AtMost(13_500_000),
+    ),
+    // More than the checker could simulate.
+    case(
+        "iteration-long-layer.json",
+        "solve --objective iteration --micro-batches 4",
+        Expects::Refused("found a total of"),
+    ),
 ];
 
 const fn case(file: &'static str, args: &'static str, expects: Expects) -> Case {
@@ -178,10 +226,19 @@ fn every_case_is_right() {
         let run = Folder::new().run(&arguments);
         let what = format!("{file}: {args}\n{}{}", run.stdout, run.stderr);
         assert!(run.elapsed < LONGEST, "{:?}, {what}", run.elapsed);
+        if let Expects::Refused(words) = expects {
+            assert!(
+                run.code == 2 && run.stderr.contains(words),
+                "{}, {what}",
+                run.code
+            );
+            continue;
+        }
         let answer: Value =
             serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {what}"));
         let ns = |value: &Value| (value.as_f64().expect("ms") * 1e6).round() as u64;
         match expects {
+            Expects::Refused(_) => {}
             Expects::Optimal(optimum_ns) => {
                 assert_eq!(answer["status"], "optimal", "{what}");
                 let of_plan = [&answer["objective_ms"], &answer["bound_ms"]].map(ns);

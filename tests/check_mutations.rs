@@ -3,8 +3,10 @@
 
 mod common;
 
+use common::chunked::virtual_spec;
 use common::mixed::random_mixed;
-use common::{random_problem, separate_problem};
+use common::modal::random_modal;
+use common::{problem_of, random_problem, separate_problem};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -41,10 +43,14 @@ const FREE: [&str; 9] = [
 
 #[test]
 fn changes_that_matter_are_rejected_and_none_panics() {
-    let kinds: [(&str, Draw); 3] = [
+    let kinds: [(&str, Draw); 5] = [
         ("alike", random_problem),
         ("separate", separate_problem),
         ("mixed", random_mixed),
+        ("modes", |seed| {
+            problem_of(&random_modal(seed)).filter(|(_, problem)| problem.modes.is_some())
+        }),
+        ("chunks", |seed| problem_of(&virtual_spec(seed))),
     ];
     for (kind, draw) in kinds {
         let changed: Vec<usize> = (0..SEEDS)
@@ -83,18 +89,65 @@ fn mutate(kind: &str, seed: u64, (instance, problem): (Instance, Problem)) -> us
                 None => remove(&mut changed, path),
             }
             count += 1;
-            if let Some(accepted) = accepted(&instance, &changed)
-                && means_another(&plan, &accepted, path)
-            {
-                panic!(
-                    "{kind} {seed}: {} is now {} and passes: {text}",
-                    path.join("."),
-                    at(&changed, path)
-                );
-            }
+            refuses((kind, seed), (&instance, &plan), &changed, path);
         }
     }
+    for (path, value) in absent(&original) {
+        let mut changed = original.clone();
+        let (last, above) = path.split_last().expect("a path below the top");
+        at_mut(&mut changed, above)[last.as_str()] = value;
+        count += 1;
+        refuses((kind, seed), (&instance, &plan), &changed, &path);
+    }
     count
+}
+
+/// A plan that was changed at a place does not pass, unless it means the same.
+fn refuses(of: (&str, u64), (instance, plan): (&Instance, &Plan), changed: &Value, path: &Path) {
+    let accepted = accepted(instance, changed);
+    if accepted.is_some_and(|accepted| means_another(plan, &accepted, path)) {
+        let now = at(changed, path);
+        panic!("{of:?}: {} is now {now} and passes: {plan:#?}", path.join("."));
+    }
+}
+
+/// Fields that a plan may have and this one has not, each with a claim.
+fn absent(plan: &Value) -> Vec<(Path, Value)> {
+    let of_plan = [
+        (
+            "split",
+            json!({"stash_bytes_moved": 0, "weight_bytes_moved": 0, "layers": []}),
+        ),
+        ("least_memory", json!({"at_least_bytes": 7})),
+        (
+            "overruns",
+            json!([{"stage": 1, "in_flight": 7, "memory_bytes": 7, "over_bytes": 7}]),
+        ),
+    ];
+    let moved = json!({"in_ms": 0.0, "out_ms": 7.0});
+    let of_stage = [
+        ("weight_ms", json!(7.0)),
+        ("transfers", json!({"forward": moved, "backward": moved})),
+        ("in_flight", json!(7)),
+        ("weight_versions", json!(7)),
+        ("mode", json!({"tensor": 1, "replicas": 1})),
+    ];
+    let path = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Path>();
+    let mut absent: Vec<(Path, Value)> = Vec::new();
+    // What a proof of no plan says of memory is its own.
+    let is_free = |name: &str| name == "least_memory" && plan["status"] == "infeasible";
+    for (name, value) in of_plan
+        .into_iter()
+        .filter(|(name, _)| plan.get(name).is_none() && !is_free(name))
+    {
+        absent.push((path(&[name]), value));
+    }
+    for (k, stage) in plan["stages"].as_array().into_iter().flatten().enumerate() {
+        for (name, value) in of_stage.iter().filter(|(name, _)| stage.get(name).is_none()) {
+            absent.push((path(&["stages", &k.to_string(), name]), value.clone()));
+        }
+    }
+    absent
 }
 
 /// The plan, if it passes without owing anything to claims of its own.
@@ -117,6 +170,11 @@ fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
             stage.weight_ms = stage.weight_ms.filter(|_| !unsaid(k));
             stage.forward.sort();
             stage.backward.sort();
+            let recomputed = stage
+                .mode
+                .iter_mut()
+                .flat_map(|mode| mode.recomputed.values_mut());
+            recomputed.for_each(|layers| layers.sort());
             // A device of the same kind is as good, as long as no other stage has it.
             for device in &mut stage.devices {
                 *device = device.split(':').next().unwrap_or_default().to_owned();

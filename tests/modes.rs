@@ -117,6 +117,64 @@ fn random_problems_are_those_of_brute_force() {
     );
 }
 
+/// Links inside nodes that are slower than those between them, or slower for small tensors alone: a tensor that skips a stage may gain by
+/// leaving its node.
+#[test]
+fn slower_links_inside_nodes_are_proved() {
+    let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(1_500, |text| text.parse().unwrap());
+    let (mut compared, mut open) = (0, 0);
+    for seed in 0..seeds {
+        let spec = common::modal::random_modal_slow_inside(seed);
+        let instance = Instance::from_spec(&spec).unwrap();
+        let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {
+            continue;
+        };
+        let Ok(problem) = Problem::new(&instance, settings.clone()) else {
+            continue;
+        };
+        if instance.cluster.nodes.is_none() {
+            continue;
+        }
+        let best = oracles::modes::best_ms(&instance, &settings);
+        let is_best = |plan: &Plan| match (plan.objective_ms, best) {
+            (Some(ms), Some(best)) => (ms - best).abs() <= 1e-6,
+            (ms, best) => ms.is_none() && best.is_none(),
+        };
+        let is_proof = |plan: &Plan| matches!(plan.status, Status::Optimal | Status::Infeasible);
+        let plan = solved(&instance, &PipelineOptions::default());
+        assert!(is_proof(&plan), "seed {seed} is open: {plan:#?}");
+        assert!(
+            is_best(&plan),
+            "seed {seed}: {:?}, not {best:?}",
+            plan.objective_ms
+        );
+        // The dynamic program alone, with and without what narrows it.
+        let names: &[&str] = if seed % 4 == 0 {
+            &["modal_ahead", "modal_windows"]
+        } else {
+            &[]
+        };
+        let control = Control {
+            switches: Switches::without(names.iter().copied()).unwrap(),
+            ..Control::default()
+        };
+        let ideals = Method::Exact(exact::Method::Ideals);
+        let alone = ideals.run(&instance, &problem, &control).unwrap();
+        open += usize::from(!is_proof(&alone));
+        assert!(
+            !is_proof(&alone) || is_best(&alone),
+            "seed {seed}: {:?} by ideals",
+            alone.objective_ms
+        );
+        compared += 1;
+    }
+    println!("{compared} compared, {open} open by ideals alone");
+    assert!(
+        compared * 3 > seeds as usize && open * 100 < compared,
+        "{compared} compared, {open} open"
+    );
+}
+
 /// Layers in a row, each of 1 + 2 ms that keeps 5 bytes, or 1 + 3 ms that keeps 1.
 fn chain(layers: usize, cluster: &str) -> Instance {
     let modes = r#"{"forward_ms": 1, "backward_ms": 2, "stash_bytes": 5},

@@ -24,7 +24,7 @@ use costs::{Load, charge};
 
 use crate::instance::Instance;
 use crate::network::Layer;
-use crate::options::Cuts;
+use crate::options::{Cuts, WorkerMode};
 use crate::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
 use crate::settings::Settings;
 
@@ -91,6 +91,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         violations: Vec::new(),
     };
     check.header(plan);
+    check.fields_of_kind(plan);
     check.problem(plan);
     let mut objective_ms = None;
     let mut overruns = Vec::new();
@@ -178,6 +179,40 @@ impl Checker<'_> {
                     found: stage.index.to_string(),
                     expected: (position + 1).to_string(),
                 });
+            }
+        }
+    }
+
+    /// Fields that only plans of some kinds have: split layers those of separate cuts, modes those that choose them, shares those of
+    /// workers that run both phases at once.
+    fn fields_of_kind(&mut self, plan: &Plan) {
+        let settings = self.settings;
+        let splits = settings.cuts == Cuts::Separate && !plan.stages.is_empty();
+        let mut wrong = |field: String, is_there: bool, of: String| {
+            self.violations.push(Violation::Field {
+                field,
+                found: if is_there { "one" } else { "none" }.into(),
+                expected: format!("what fits {of}"),
+            });
+        };
+        if plan.split.is_some() != splits {
+            wrong(
+                "split".into(),
+                plan.split.is_some(),
+                format!("`{}` cuts", settings.cuts),
+            );
+        }
+        for (k, stage) in plan.stages.iter().enumerate() {
+            // That one is missing is told where it is looked for.
+            if stage.mode.is_some() && !settings.modal {
+                wrong(format!("stages[{k}].mode"), true, "stages without modes".into());
+            }
+            if !stage.shares.is_empty() && settings.worker != WorkerMode::Concurrent {
+                wrong(
+                    format!("stages[{k}].shares"),
+                    true,
+                    format!("`{}` workers", settings.worker),
+                );
             }
         }
     }

@@ -395,19 +395,7 @@ impl Checker<'_> {
             ..Figures::default()
         };
         self.stated_figures((k, stage), figures, true);
-        if trains {
-            let counts = [
-                ("in_flight", stage.in_flight, in_flight),
-                ("weight_versions", stage.weight_versions, 1),
-            ];
-            for (field, stated, recomputed) in counts {
-                self.stated_count(
-                    format!("stages[{k}].{field}"),
-                    stated.unwrap_or(0),
-                    recomputed.into(),
-                );
-            }
-        }
+        self.stated_counts((k, stage), [figures.in_flight, figures.weight_versions]);
         let shared_bytes = sum.shared_bytes.div_ceil(placed.replicas as u128);
         let held_bytes = sum.held_bytes + shared_bytes;
         let bytes = held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge, states};
 use crate::options::{Cuts, Mode, Schedule};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanStage};
 use crate::units::transfer_ns;
 
 impl Checker<'_> {
@@ -76,40 +76,38 @@ impl Checker<'_> {
         charge(backward, &[b], &[f], weights);
     }
 
+    /// The micro-batches in flight and the versions of the weights that a stage of whatever kind states: none in inference.
+    pub(super) fn stated_counts(&mut self, (k, stage): (usize, &PlanStage), recomputed: [Option<u64>; 2]) {
+        let counts = [
+            ("in_flight", stage.in_flight),
+            ("weight_versions", stage.weight_versions),
+        ];
+        for ((name, stated), recomputed) in counts.into_iter().zip(recomputed) {
+            let field = format!("stages[{k}].{name}");
+            match (stated, recomputed) {
+                (Some(stated), Some(recomputed)) => self.stated_count(field, stated, recomputed.into()),
+                (None, None) => {}
+                (stated, recomputed) => self.violations.push(Violation::Field {
+                    field,
+                    found: stated.map_or("nothing".into(), |stated| stated.to_string()),
+                    expected: recomputed.map_or("nothing in inference".into(), |count| count.to_string()),
+                }),
+            }
+        }
+    }
+
     /// Stated counts and bytes against recomputed ones.
     pub(super) fn counts(&mut self, plan: &Plan) {
         let stages = plan.stages.len();
         for (k, stage) in plan.stages.iter().enumerate() {
             let from_end = (stages - k) as u64;
-            let [in_flight, versions] = self.between(from_end, from_end);
-            let counts = [
-                ("in_flight", stage.in_flight, in_flight),
-                ("weight_versions", stage.weight_versions, versions),
-            ];
-            for (name, stated, recomputed) in counts {
-                let field = format!("stages[{k}].{name}");
-                match (stated, self.settings.mode) {
-                    (Some(stated), Mode::Training) => self.stated_count(field, stated, recomputed.into()),
-                    (None, Mode::Inference) => {}
-                    (stated, mode) => self.violations.push(Violation::Field {
-                        field,
-                        found: stated.map_or("nothing".into(), |stated| stated.to_string()),
-                        expected: match mode {
-                            Mode::Training => recomputed.to_string(),
-                            Mode::Inference => "nothing in inference".into(),
-                        },
-                    }),
-                }
-            }
+            let counts = self.between(from_end, from_end);
+            self.stated_counts(
+                (k, stage),
+                counts.map(|count| self.settings.mode.trains().then_some(count)),
+            );
         }
         let mut expected = self.split_layers(stages);
-        if plan.split.is_some() != (self.settings.cuts == Cuts::Separate) {
-            self.violations.push(Violation::Field {
-                field: "split".into(),
-                found: if plan.split.is_some() { "one" } else { "none" }.into(),
-                expected: format!("what fits `{}` cuts", self.settings.cuts),
-            });
-        }
         let stated = plan.split.clone().unwrap_or_default();
         let sum =
             |field: usize| -> u128 { expected.values().map(|numbers| u128::from(numbers[field])).sum() };

@@ -224,20 +224,7 @@ impl Checker<'_> {
         let trains = self.settings.mode.trains();
         let expected = [in_flight, 1].map(|count| trains.then_some(count));
         [self.figures[chunk].in_flight, self.figures[chunk].weight_versions] = expected;
-        let counts = [
-            ("in_flight", stage.in_flight),
-            ("weight_versions", stage.weight_versions),
-        ];
-        for ((name, stated), expected) in counts.into_iter().zip(expected) {
-            let shown = |count: Option<u64>| count.map_or("nothing".into(), |count: u64| count.to_string());
-            if stated != expected {
-                self.violations.push(Violation::Field {
-                    field: format!("stages[{chunk}].{name}"),
-                    found: shown(stated),
-                    expected: shown(expected),
-                });
-            }
-        }
+        self.stated_counts((chunk, stage), expected);
     }
 }
 

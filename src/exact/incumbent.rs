@@ -7,7 +7,7 @@ use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
 use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
 use crate::problem::Problem;
-use crate::units::LARGEST_EXACT;
+use crate::units::{LARGEST_EXACT, LARGEST_SUM};
 
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///
@@ -134,7 +134,12 @@ impl<'a> Incumbent<'a> {
 
     /// Records that no plan costs at most `limit_ns`; a limit that no objective exceeds means that there is none at all.
     pub(crate) fn rule_out(&mut self, source: BoundSource, limit_ns: u64) {
-        let is_everything = !self.has_plan() && limit_ns >= LARGEST_EXACT;
+        // Searches for workers that differ, whose times are doubles, look no further.
+        let most_ns = match self.problem.workers {
+            Some(_) => LARGEST_EXACT,
+            None => LARGEST_SUM,
+        };
+        let is_everything = !self.has_plan() && limit_ns >= most_ns;
         self.raise(source, if is_everything { u64::MAX } else { limit_ns + 1 });
     }
 

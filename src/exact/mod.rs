@@ -68,6 +68,8 @@ use crate::solver::SolverError;
 
 /// Solves a problem.
 ///
+/// [`Method::Exact`] has nothing left to try only where no other exact method has: each is asked what it makes of what is left.
+///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down; never for a limit or an infeasible problem.
@@ -77,10 +79,58 @@ pub(crate) fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
+    let outcome = solve_by(method, Incumbent::new(problem, control), labels)?;
+    // What is simulated has one method.
+    match method == Method::Exact && !problem.settings.is_simulated() {
+        true => Ok(ask_others(problem, outcome, labels, control)),
+        false => Ok(outcome),
+    }
+}
+
+/// Whether a method may prove what [`Method::Exact`] has left open.
+fn may_know_more(method: Method, problem: &Problem) -> bool {
+    match (&problem.modes, &problem.workers) {
+        // Its dynamic program is that of `exact`.
+        (Some(modes), _) => method == Method::Milp && modal_program::applies(problem, modes),
+        (None, Some(workers)) => heterogeneous::applies(method, problem, workers),
+        (None, None) => true,
+    }
+}
+
+/// Asks the other exact methods, one after the other, for what an outcome leaves open that no limit has ended.
+fn ask_others(problem: &Problem, mut outcome: Outcome, labels: &[String], control: &Control) -> Outcome {
+    let others = [Method::Milp, Method::Ideals].into_iter();
+    for method in others.filter(|&method| may_know_more(method, problem)) {
+        let mut known = Incumbent::new(problem, control);
+        if let Some(plan) = outcome.allocation.clone() {
+            known.offer(plan);
+        }
+        known.raise(outcome.bound_source, outcome.bound_ns);
+        if known.is_over() || control.must_stop().is_some() {
+            break;
+        }
+        known.statistics = outcome.statistics.clone();
+        // One that breaks down has found nothing.
+        let Ok(found) = solve_by(method, known.clone(), labels) else {
+            continue;
+        };
+        let mut other = Incumbent::new(problem, control);
+        other.plan = found.allocation;
+        (other.lower_ns, other.source) = (found.bound_ns, found.bound_source);
+        other.statistics = found.statistics;
+        known.join(other);
+        outcome = known.finish(found.stopped_by);
+    }
+    outcome
+}
+
+/// Solves a problem by one method, which may begin with what is known.
+fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outcome, SolverError> {
+    let (problem, control) = (known.problem, known.control);
     if let Some(modes) = &problem.modes {
         return match method {
-            Method::Exact | Method::Ideals => Ok(modal::solve(problem, modes, control)),
-            Method::Milp | Method::Textbook => modal_program::solve(problem, modes, method, labels, control),
+            Method::Exact | Method::Ideals => Ok(modal::solve(known, modes)),
+            Method::Milp | Method::Textbook => modal_program::solve(known, modes, method, labels),
         };
     }
     if let Some(of) = &problem.virtual_stages {
@@ -162,4 +212,74 @@ pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
     };
     let objective_ns = capacity.objective_from_bottleneck(problem, bound.bottleneck_ns);
     (bound, problem.settings.whole_ns(objective_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formulations::partition::item_labels;
+    use crate::instance::Instance;
+    use crate::options::{Cuts, Degrees, PipelineOptions, WorkerMode};
+    use crate::plan::Status;
+    use crate::settings::Settings;
+
+    /// Options of problems of every kind of search.
+    fn kinds() -> [PipelineOptions; 5] {
+        let plain = || PipelineOptions {
+            stages: Some(2),
+            micro_batches: Some(4),
+            ..PipelineOptions::default()
+        };
+        [
+            plain(),
+            PipelineOptions {
+                cuts: Some(Cuts::Separate),
+                ..plain()
+            },
+            PipelineOptions {
+                worker: Some(WorkerMode::Concurrent),
+                schedule: Some(crate::schedule::Schedule::Concurrent),
+                ..plain()
+            },
+            PipelineOptions {
+                replicas: Some(Degrees::Choose),
+                ..plain()
+            },
+            PipelineOptions {
+                virtual_stages: Some(2),
+                ..plain()
+            },
+        ]
+    }
+
+    #[test]
+    fn what_exact_leaves_open_others_prove() {
+        let names = ["a", "b", "c", "d", "e"];
+        let layers = names.iter().zip([3.0, 1.0, 4.0, 1.0, 5.0]);
+        let built = layers.fold(Instance::builder("five layers"), |built, (name, ms)| {
+            built.layer(*name, ms, 2.0 * ms)
+        });
+        let built = names
+            .windows(2)
+            .fold(built, |built, pair| built.tensor(pair[0], [pair[1]], 1e5));
+        let instance = built.devices("gpu", 2, 1e12).link(1e9, 0.0).build().unwrap();
+        for options in kinds() {
+            let settings = Settings::resolve(&instance, &options).unwrap();
+            let problem = Problem::new(&instance, settings).unwrap();
+            let (labels, control) = (item_labels(&instance, &problem), Control::default());
+            let best = solve(&problem, Method::Exact, &labels, &control).unwrap();
+            let open = Incumbent::new(&problem, &control).finish(StoppedBy::Completed);
+            let proved = ask_others(&problem, open, &labels, &control);
+            assert_eq!(proved.status(&problem), Status::Optimal, "{options:?}");
+            assert_eq!(proved.bound_ns, best.bound_ns, "{options:?}");
+            // A limit that has ended the search is kept.
+            let limited = Control {
+                time_limit: Some(std::time::Duration::ZERO),
+                ..Control::default()
+            };
+            let open = Incumbent::new(&problem, &limited).finish(StoppedBy::TimeLimit);
+            let asked = ask_others(&problem, open.clone(), &labels, &limited);
+            assert_eq!(asked.stopped_by, StoppedBy::TimeLimit, "{options:?}");
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 
 use crate::bound_source::BoundSource;
-use crate::control::Control;
 use crate::cost;
 use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
@@ -17,7 +16,7 @@ use crate::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
 use crate::solver::{self, Report, SolverError, Stop};
 
-/// Solves the program of a problem with modes.
+/// Solves the program of a problem with modes, of which something may be known.
 ///
 /// As everywhere, each run asks for a plan better than the last, and only a run without any solution proves the best one. Times are counted in
 /// parts of a ns, which may be finer than the solver's tolerance: then, once nothing is clearly better, runs ask for plans that are
@@ -27,21 +26,21 @@ use crate::solver::{self, Report, SolverError, Stop};
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub(super) fn solve(
-    problem: &Problem,
+    incumbent: Incumbent,
     modes: &Modes,
     method: Method,
     labels: &[String],
-    control: &Control,
 ) -> Result<Outcome, SolverError> {
+    let (problem, control) = (incumbent.problem, incumbent.control);
     let mut search = ProgramSearch {
         problem,
         modes,
         labels,
-        incumbent: Incumbent::new(problem, control),
+        incumbent,
         excluded: Vec::new(),
         is_close: false,
     };
-    if modal_program::too_large(problem, modes).is_err() {
+    if !applies(problem, modes) {
         return Ok(search.incumbent.finish(StoppedBy::NoMethod));
     }
     if method != Method::Textbook {
@@ -57,6 +56,11 @@ pub(super) fn solve(
         }
     }
     Ok(search.incumbent.finish(StoppedBy::Completed))
+}
+
+/// Whether there is a program of a problem.
+pub(super) fn applies(problem: &Problem, modes: &Modes) -> bool {
+    modal_program::too_large(problem, modes).is_ok()
 }
 
 /// What the solver tells apart from a limit, relatively: ten times its tolerance.

@@ -335,6 +335,9 @@ tuning! {
     few_places_of_devices: usize = 2_000,
     /// Stages that exhaustive search looks at before the program: a second's work.
     stages_of_tree_first: u64 = 200_000,
+    /// Assignments, in part or whole, that exhaustive search looks at where workers are alike: tenths of a second before programs are
+    /// built, some seconds at last. Not measured.
+    steps_of_assignments: [u64; 2] = [100_000, 5_000_000],
     /// Work of the tree search over ideals, turn by turn: tenths of a second, then some seconds.
     work_of_tree: [u64; 2] = [100_000_000, 2_500_000_000],
     /// Nodes of the search over ideals and free devices before anything else, some seconds of work; and behind cells, minutes: 17 unlike

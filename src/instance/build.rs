@@ -393,7 +393,8 @@ impl Checks {
             .sum();
         for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {
             if found > LARGEST_EXACT as f64 {
-                self.add("network", FaultKind::Overflow { found, unit });
+                let most = LARGEST_EXACT;
+                self.add("network", FaultKind::Overflow { found, most, unit });
             }
         }
     }

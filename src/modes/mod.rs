@@ -467,6 +467,13 @@ pub struct Ring {
 }
 
 impl ModalTransfer {
+    /// Whether it may take longer inside a node than between nodes, at some degree.
+    pub fn may_be_slower_inside(&self) -> bool {
+        let levels = |ticks: &[[u64; 2]]| ticks.iter().any(|ticks| ticks[INSIDE] > ticks[BETWEEN]);
+        let mut beside = self.leaving.iter().chain(&self.entering);
+        levels(&[self.ticks]) || beside.any(|ticks| levels(ticks))
+    }
+
     fn is_free(&self) -> bool {
         let beside = self.leaving.iter().chain(&self.entering).flatten();
         self.ticks == [0, 0] && beside.clone().all(|ticks| *ticks == [0, 0])

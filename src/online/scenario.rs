@@ -77,6 +77,7 @@ impl Scenario {
             .collect();
         let budgets: Vec<String> = spec.budgets.iter().map(|budget| budget.name.clone()).collect();
         validate::names(&spec, &kinds, &budgets, &mut faults);
+        faults.extend(validate::levels(instance));
         let devices = devices(&spec, instance, &mut faults);
         faults.extend(validate::slots(spec.slots, devices.len()));
         let processes = processes(&spec, &devices, &mut faults);

@@ -6,6 +6,7 @@ use super::spec::{ProcessSpec, Quantity, SCHEMA, ScenarioSpec};
 use super::states::{Process, Recorded};
 use crate::fault::{Fault, FaultKind, closest};
 use crate::hybrid::Device;
+use crate::instance::Instance;
 
 /// Prices, budgets, queues and weights beyond this, or below its inverse where 0 makes no sense, are slips: no sum or product
 /// of them may leave the range of doubles.
@@ -24,6 +25,17 @@ const CHANCE_TOLERANCE: f64 = 1e-9;
 
 const POSITIVE: &str = "a number above 0, from 1e-12 to 1e12";
 const FROM_ZERO: &str = "a number from 0 to 1e12";
+
+/// Links of two levels: a scenario has one link between groups, and those of its devices.
+pub(super) fn levels(instance: &Instance) -> Option<Fault> {
+    instance.cluster.nodes?;
+    let kind = FaultKind::Conflict {
+        found: "links of two levels".into(),
+        expected: "one link between all groups of devices".into(),
+        remedy: "leave out `nodes` of the cluster's link, and say `backbone_bytes_per_s`".into(),
+    };
+    Some(Fault::new("instance cluster.link.nodes", kind))
+}
 
 /// Numbers that are out of range, and a schema of another version.
 pub(super) fn numbers(spec: &ScenarioSpec, faults: &mut Vec<Fault>) {

@@ -1,6 +1,7 @@
 //! What is wrong with options: what is missing, out of range, or contradicts the instance or another option.
 
 use super::{Settings, has_bytes, workers};
+use crate::cluster::DeviceKind;
 use crate::fault::{Fault, FaultKind};
 use crate::instance::Instance;
 use crate::network::{Size, Tensor};
@@ -59,6 +60,7 @@ impl Settings {
             ));
         }
         faults.extend(self.worker_faults(instance, options));
+        faults.extend(self.level_faults(instance));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults
     }
@@ -134,10 +136,7 @@ impl Settings {
 
     /// Options of workers that contradict each other, or that cannot be asked together.
     fn worker_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
-        let has_resources = self
-            .kinds
-            .iter()
-            .any(|&kind| !instance.cluster.kinds[kind].resources.is_empty());
+        let has_resources = !self.kinds_with_resources(instance).is_empty();
         let is_concurrent = self.worker == WorkerMode::Concurrent;
         let mut faults = Vec::new();
         let mut contradiction = |at: &str, found: String, expected: &str| {
@@ -200,6 +199,69 @@ impl Settings {
         faults
     }
 
+    /// Names of the kinds in play whose resources say something.
+    fn kinds_with_resources(&self, instance: &Instance) -> Vec<String> {
+        let kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
+        let says_something = |kind: &&DeviceKind| super::has_resources(&instance.cluster, kind, self.worker);
+        kinds
+            .filter(says_something)
+            .map(|kind| format!("`{}`", kind.name))
+            .collect()
+    }
+
+    /// Links of two levels where workers differ, or can: nothing that plans for these knows which devices share a node.
+    fn level_faults(&self, instance: &Instance) -> Vec<Fault> {
+        let cluster = &instance.cluster;
+        if cluster.nodes.is_none() || !self.heterogeneous || !self.communication.takes_time() {
+            return Vec::new();
+        }
+        let names = |kinds: Vec<String>| kinds.join(", ");
+        let in_play = self
+            .kinds
+            .iter()
+            .map(|&kind| format!("`{}`", cluster.kinds[kind].name));
+        let with_resources = self.kinds_with_resources(instance);
+        let reasons = [
+            (
+                self.kinds.len() > 1,
+                "--device-kinds",
+                format!("the kinds {}", names(in_play.collect())),
+            ),
+            (
+                self.worker == WorkerMode::Concurrent,
+                "--worker",
+                "workers that run both phases at once".into(),
+            ),
+            (
+                self.groups == Groups::Assign,
+                "--groups",
+                "groups to be formed".into(),
+            ),
+            (
+                self.groups == Groups::Given && !cluster.groups.is_empty(),
+                "cluster.groups",
+                "groups of devices".into(),
+            ),
+            (
+                !with_resources.is_empty(),
+                "cluster.device_kinds",
+                format!("resources of {}", names(with_resources)),
+            ),
+        ];
+        let reasons = reasons.into_iter().filter(|(is_one, ..)| *is_one);
+        let fault = |(_, at, with): (bool, &str, String)| {
+            let kind = FaultKind::Conflict {
+                found: format!("{with} with links of two levels"),
+                expected: "stages of one kind of device, each alone, at rate 1 and sequential, or links of one level".into(),
+                remedy: "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than it says \
+                         where those inside are faster"
+                    .into(),
+            };
+            Fault::new(at, kind)
+        };
+        reasons.map(fault).collect()
+    }
+
     /// A bandwidth that is none, that nothing crosses, or that makes transfers too long to count in whole ns.
     fn bandwidth_fault(&self, instance: &Instance, given: Option<f64>) -> Option<Fault> {
         let bandwidth = given?;
@@ -223,7 +285,11 @@ impl Settings {
         };
         let found: f64 = instance.network.tensors.iter().map(paid_ns).sum();
         match found > LARGEST_EXACT as f64 {
-            true => fault(FaultKind::Overflow { found, unit: "ns" }),
+            true => fault(FaultKind::Overflow {
+                found,
+                most: LARGEST_EXACT,
+                unit: "ns",
+            }),
             false => None,
         }
     }

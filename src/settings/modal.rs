@@ -6,7 +6,7 @@ use super::Settings;
 use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::instance::Instance;
-use crate::network::{Layer, LayerMode, Size, Tensor};
+use crate::network::Layer;
 use crate::options::{
     Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
     Synchronization,
@@ -235,44 +235,12 @@ impl Settings {
     /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
     /// replicas and micro-batches.
     pub(super) fn fine_ticks(&self, instance: &Instance) -> u64 {
-        let of_mode = |mode: &LayerMode| {
-            let times = mode.times[self.kind].unwrap_or_default();
-            let group = 2.0 * mode.collective_bytes as f64;
-            (times.forward_ns + times.backward_ns) as f64 + self.longest_ns(instance, group)
-        };
-        let beside = |bytes: &[(usize, u64)]| bytes.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
-        let of_layer = |layer: &Layer| {
-            let modes = layer.modes();
-            let longest = modes.iter().map(of_mode).fold(0.0, f64::max);
-            let moved = modes.iter().map(|mode| {
-                let bytes = beside(&mode.input_bytes) + beside(&mode.output_bytes);
-                2.0 * self.longest_ns(instance, bytes + mode.gradient_bytes as f64)
-            });
-            longest + moved.fold(0.0, f64::max)
-        };
-        let of_tensor = |tensor: &Tensor| {
-            let once = match tensor.size {
-                Size::TransferNs(ns) => ns as f64,
-                Size::Bytes(bytes) => self.longest_ns(instance, bytes as f64),
-            };
-            2.0 * once * (1 + tensor.consumers.len()) as f64
-        };
-        let layers = instance.network.layers.iter().map(of_layer);
-        let tensors = instance.network.tensors.iter().map(of_tensor);
-        let all_ns = layers.chain(tensors).sum::<f64>().max(1.0);
+        let all_ns = self.most_ns(instance).max(1.0);
         let mut ticks = MOST_TICKS;
         while ticks > 1 && 4.0 * all_ns * ticks as f64 > LARGEST_EXACT as f64 {
             ticks /= 10;
         }
         ticks
-    }
-
-    /// Time to move bytes over the slowest link, in ns.
-    fn longest_ns(&self, instance: &Instance, bytes: f64) -> f64 {
-        let inside = instance.cluster.nodes.map(|nodes| nodes.link);
-        let links = [Some(self.link), inside].into_iter().flatten();
-        let ns = links.map(|link| bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
-        ns.fold(0.0, f64::max)
     }
 }
 

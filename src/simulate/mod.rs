@@ -272,7 +272,11 @@ fn check_times(streams: &Streams, micro_batches: f64, slowest: f64) -> Result<()
             path: None,
             faults: vec![Fault::new(
                 "the simulation",
-                FaultKind::Overflow { found, unit: "ns" },
+                FaultKind::Overflow {
+                    found,
+                    most: LARGEST_EXACT,
+                    unit: "ns",
+                },
             )],
         }),
         false => Ok(()),

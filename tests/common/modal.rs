@@ -38,6 +38,27 @@ pub fn random_modal_links(seed: u64) -> InstanceSpec {
     spec
 }
 
+/// The same with slower links inside of nodes than between them: slower for all, of longer latency, or of less bandwidth.
+pub fn random_modal_slow_inside(seed: u64) -> InstanceSpec {
+    let mut spec = random_modal(seed);
+    let link = spec.cluster.as_mut().and_then(|cluster| cluster.link.as_mut());
+    if let Some(link) = link
+        && let Some(nodes) = link.nodes.as_mut()
+    {
+        if seed % 3 != 1 {
+            std::mem::swap(
+                &mut nodes.link.bandwidth_bytes_per_s,
+                &mut link.bandwidth_bytes_per_s,
+            );
+        }
+        if seed % 3 != 2 {
+            std::mem::swap(&mut nodes.link.latency_ms, &mut link.latency_ms);
+            nodes.link.latency_ms += [0.0, 0.5, 3.0][seed as usize % 3];
+        }
+    }
+    spec
+}
+
 /// A draw of whole numbers.
 struct Draw(ChaCha8Rng);
 

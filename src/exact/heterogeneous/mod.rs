@@ -136,6 +136,11 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
     }
 }
 
+/// Whether a method has steps for a problem.
+pub(crate) fn applies(method: Method, problem: &Problem, workers: &Workers) -> bool {
+    !steps(method, problem, workers).is_empty()
+}
+
 /// Whether a stage never takes less time with more items in it.
 fn workers_are_monotone(problem: &Problem) -> bool {
     let workers = problem.workers.as_ref();

@@ -3,6 +3,7 @@
 mod chain;
 pub(crate) mod destructive;
 mod diagram;
+mod exhaustive;
 pub(crate) mod ideals;
 mod limits;
 pub(crate) mod parallel;
@@ -52,6 +53,8 @@ pub(crate) enum Step {
     Evolution,
     /// The tree search over ideals, for periods without transfers, with so much work at most.
     IdealTree(u64),
+    /// Every assignment, with so many steps at most.
+    Exhaustive(u64),
     /// The mixed-integer program.
     Program(Extent),
     /// All searches over ideals that apply, in turn.
@@ -77,6 +80,7 @@ impl Step {
             Self::LabelledIdeals => switches.labelled_ideals && by_ideals,
             Self::Evolution => switches.evolution,
             Self::IdealTree(_) => switches.ideal_tree,
+            Self::Exhaustive(_) => switches.exhaustive,
             Self::Program(Extent::Textbook) => true,
             Self::Program(Extent::Presolved(_)) => switches.program,
             Self::Searches(_) | Self::Parallel(_) => true,
@@ -99,7 +103,9 @@ fn steps(method: Method, problem: &Problem) -> Vec<Step> {
                 ..longer
             };
             let quick = [Incumbents, Anchored, Searches(TUNING.short_rounds[0]), Evolution];
-            quick.into_iter().chain([begun, last].map(Parallel)).collect()
+            let [few, all] = TUNING.steps_of_assignments.map(Exhaustive);
+            let longer = [few, Parallel(begun), Parallel(last), all];
+            quick.into_iter().chain(longer).collect()
         }
         Method::Milp => vec![Incumbents, Anchored, Evolution, Program(Extent::Presolved(None))],
         Method::Ideals if is_period => vec![
@@ -174,6 +180,7 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         BoundaryChain(TUNING.efforts_of_chains[2]),
         LAST,
         Ideals(u64::MAX),
+        Exhaustive(TUNING.steps_of_assignments[1]),
     ];
     first.into_iter().chain(short_ones).chain(others).collect()
 }
@@ -240,6 +247,7 @@ impl Portfolio for Steps<'_> {
             Step::LabelledIdeals => return Ok(ideals::over_labelled_ideals(search)),
             Step::Evolution => quick::evolve(search, labels)?,
             Step::IdealTree(most_work) => return Ok(tree::over_ideals(search, most_work)),
+            Step::Exhaustive(most_steps) => return Ok(exhaustive::over_assignments(search, most_steps)),
             Step::Program(extent) => return program::search(search, extent, labels),
             Step::Searches(round) => {
                 parallel::over_ideals(search, round);

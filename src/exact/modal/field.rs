@@ -94,7 +94,7 @@ impl<'a> Field<'a> {
             let plan = (assignment, chosen);
             let unwatched = match self.keeps(&plan, bar) {
                 true => Vec::new(),
-                false => underpaid(self.space.modes, &plan.0, &plan.1, question.limit),
+                false => underpaid(&self.space, &plan.0, &plan.1, question.limit),
             };
             let space = &mut self.space;
             if !space.watched.add(space.modes, &space.lattice, &unwatched) {

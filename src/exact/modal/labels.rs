@@ -1,6 +1,6 @@
 //! Labels of the dynamic program: what the stages behind an ideal have taken.
 
-use crate::exact::modal::watched::Account;
+use crate::exact::modal::watched::{Account, Mask};
 use crate::modes::StageMode;
 
 /// What the stages behind an ideal have taken, in one way to get there.
@@ -32,11 +32,13 @@ pub(super) struct Reached {
     node: usize,
     /// Whether a label stands for a number of stages and no other.
     all_stages: bool,
+    /// Watched transfers that may be slower inside a node.
+    slower_inside: Mask,
 }
 
 impl Reached {
     /// Nothing is behind the last of so many ideals, and what comes first there may begin at any place.
-    pub(super) fn new(ideals: usize, node: usize, all_stages: bool) -> Self {
+    pub(super) fn new(ideals: usize, node: usize, all_stages: bool, slower_inside: Mask) -> Self {
         let start = Label {
             devices: 0,
             replicas: 0,
@@ -57,6 +59,7 @@ impl Reached {
             own,
             node,
             all_stages,
+            slower_inside,
         }
     }
 
@@ -68,11 +71,14 @@ impl Reached {
     /// Adds a label, unless another dominates it.
     pub(super) fn add(&mut self, place: usize, label: Label) {
         let own = &mut self.own[label.ideal * self.node + place];
-        let (labels, all_stages) = (&self.labels, self.all_stages);
-        if own.iter().any(|&at| labels[at].dominates(&label, all_stages)) {
+        let labels = &self.labels;
+        let dominates = |one: &Label, other: &Label| {
+            one.dominates(other, self.all_stages) && one.account.dominates(other.account, self.slower_inside)
+        };
+        if own.iter().any(|&at| dominates(&labels[at], &label)) {
             return;
         }
-        own.retain(|&at| !label.dominates(&labels[at], all_stages));
+        own.retain(|&at| !dominates(&label, &labels[at]));
         own.push(self.labels.len());
         self.labels.push(label);
     }
@@ -84,13 +90,12 @@ impl Reached {
 }
 
 impl Label {
-    /// Whether whatever can be ahead of the other label can be ahead of this one at no less cost.
+    /// Whether whatever can be ahead of the other label can be ahead of this one at no more cost, but for the account of transfers.
     fn dominates(&self, other: &Self, all_stages: bool) -> bool {
         self.devices <= other.devices
             && self.replicas <= other.replicas
             && self.stages <= other.stages
             && self.again <= other.again
             && (!all_stages || self.stages == other.stages)
-            && self.account.dominates(other.account)
     }
 }

@@ -23,10 +23,11 @@ use crate::modes::{Chosen, Knapsack, Modes};
 use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::Problem;
 
-/// Solves a problem with modes.
-pub(super) fn solve(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+/// Solves a problem with modes, of which something may be known.
+pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {
+    let (problem, control) = (incumbent.problem, incumbent.control);
     let mut solver = Solver {
-        incumbent: Incumbent::new(problem, control),
+        incumbent,
         search: ModalSearch::new(problem, modes, control),
         control,
     };

@@ -87,7 +87,12 @@ impl<'s, 'a> Round<'s, 'a> {
             all_stages,
             counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.memory_bytes < u64::MAX,
             counts_stages: all_stages || problem.stages() < modes.devices,
-            reached: Reached::new(space.lattice.len(), space.node, all_stages),
+            reached: Reached::new(
+                space.lattice.len(),
+                space.node,
+                all_stages,
+                space.watched.slower_inside,
+            ),
         }
     }
 

@@ -1,11 +1,12 @@
 //! What all passes over one lattice share: what stages may be, and where they lie in their nodes.
 
 use crate::control::Control;
+use crate::exact::bits;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::stages::{Crossing, Stage};
 use crate::exact::modal::watched::Watched;
-use crate::modes::{Modes, StageMode};
+use crate::modes::{BETWEEN, INSIDE, Modes, StageMode};
 
 /// A lattice and what its stages are made of.
 pub(super) struct Space<'a> {
@@ -20,6 +21,8 @@ pub(super) struct Space<'a> {
     pub node: usize,
     /// Transfers whose levels labels keep account of.
     pub watched: Watched,
+    /// For each transfer, whether its level may be another than that of the boundaries at its ends, and cheaper.
+    may_be_cheaper: Vec<bool>,
     /// By degree, replicas and place behind the end.
     placements: Vec<Placement>,
 }
@@ -69,12 +72,27 @@ impl<'a> Space<'a> {
             modes,
             control,
             device_times: lattice.sums(&items::device_times(modes, &sums)),
-            lattice,
             sums,
             node,
             watched: Watched::default(),
+            may_be_cheaper: may_be_cheaper(modes, &lattice),
+            lattice,
             placements,
         }
+    }
+
+    /// What a stage pays at least for a transfer of so many ticks, by the level of the boundary that it crosses: a tensor may go between
+    /// nodes though the boundary lies inside one.
+    pub(super) fn paid_at_least(&self, transfer: usize, ticks: [u64; 2]) -> [u64; 2] {
+        match self.may_be_cheaper[transfer] {
+            true => [ticks[INSIDE].min(ticks[BETWEEN]), ticks[BETWEEN]],
+            false => ticks,
+        }
+    }
+
+    /// Whether a transfer may go between nodes, at less cost, though a boundary at its end lies inside one.
+    pub(super) fn may_be_cheaper(&self, transfer: usize) -> bool {
+        self.may_be_cheaper[transfer]
     }
 
     /// Every number of replicas of a degree that all devices have room for, ascending.
@@ -126,6 +144,27 @@ impl Placement {
         let farthest = self.ahead.max(self.behind);
         crossing.ahead[self.ahead] + crossing.behind[self.behind] + crossing.both[farthest]
     }
+}
+
+/// Transfers that may take longer inside a node than between nodes and can skip a stage: those that cross several boundaries. What crosses
+/// one alone goes from the stage ahead of it to the one behind it.
+fn may_be_cheaper(modes: &Modes, lattice: &Lattice) -> Vec<bool> {
+    let crosses = |ideal: usize, t: usize| {
+        let transfer = &modes.transfers[t];
+        let holds = |item: usize| bits::contains(lattice.set(ideal), item);
+        let is_produced = holds(transfer.producer);
+        transfer.consumers.iter().any(|&to| holds(to) != is_produced)
+    };
+    let skips = |t: usize| {
+        (0..lattice.len())
+            .filter(|&ideal| crosses(ideal, t))
+            .nth(1)
+            .is_some()
+    };
+    let transfers = 0..modes.transfers.len();
+    transfers
+        .map(|t| modes.transfers[t].may_be_slower_inside() && skips(t))
+        .collect()
 }
 
 fn placement(modes: &Modes, tensor: usize, replicas: usize, end: usize) -> Placement {

@@ -3,7 +3,7 @@
 use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
-use crate::modes::{BETWEEN, INSIDE, ModalTransfer, Modes, StageMode};
+use crate::modes::{ModalTransfer, Modes, StageMode};
 use crate::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -69,7 +69,7 @@ pub(super) enum Side {
     Both,
 }
 
-/// What a stage pays for a transfer at a degree, and over which boundary: its items are those `inside`, and of the others some lie
+/// What a stage pays for a transfer at a degree, by level, and over which boundary: its items are those `inside`, and of the others some lie
 /// `ahead`.
 pub(super) fn payment(
     transfer: &ModalTransfer,
@@ -93,9 +93,7 @@ pub(super) fn payment(
     });
     let side = is_ahead.map(|is_ahead| if is_ahead { Side::Ahead } else { Side::Behind });
     let side = side.reduce(|one, other| if one == other { one } else { Side::Both })?;
-    let ticks = [0, 1].map(|level| transfer.ticks[level] + most[level]);
-    // A tensor may go between nodes though the boundary lies inside one: where that were cheaper, it is what is paid at least.
-    Some((side, [ticks[INSIDE].min(ticks[BETWEEN]), ticks[BETWEEN]]))
+    Some((side, [0, 1].map(|level| transfer.ticks[level] + most[level])))
 }
 
 impl Stage {
@@ -314,13 +312,13 @@ impl Walk {
                 let transfer = &space.modes.transfers[t];
                 let is_inside = |other: usize| bits::contains(&self.inside, other);
                 let is_ahead = |other: usize| bits::contains(left, other);
-                if let Some(before) = payment(transfer, degree, &is_inside, &is_ahead) {
-                    crossing.subtract(before);
+                if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
+                    crossing.subtract((side, space.paid_at_least(t, ticks)));
                 }
                 let is_inside = |other: usize| other == item || bits::contains(&self.inside, other);
                 let is_ahead = |other: usize| other != item && bits::contains(left, other);
-                if let Some(now) = payment(transfer, degree, &is_inside, &is_ahead) {
-                    crossing.add(now);
+                if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
+                    crossing.add((side, space.paid_at_least(t, ticks)));
                 }
             }
             self.taken.push((sum.plus(&space.sums[item][degree]), crossing));

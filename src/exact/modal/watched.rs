@@ -1,7 +1,8 @@
 //! Transfers whose levels are kept account of, since a stage may lie between their ends.
 //!
 //! Links have two levels. Of stages `a`, `b` and `c` in one node and a tensor from `a` to `c`, the boundary in front of `c` is inside; but
-//! if only `b` and `c` share a node, the tensor goes between nodes all the same. Where `c` is taken off the end, it is not known yet.
+//! if only `b` and `c` share a node, the tensor goes between nodes all the same. Where `c` is taken off the end, it is not known yet. Where
+//! the link inside is the slower one, it is an advantage.
 
 use crate::exact::bits;
 use crate::exact::modal::lattice::Lattice;
@@ -25,6 +26,8 @@ pub(super) struct Watched {
     transfers: Vec<usize>,
     /// For each ideal, those with ends on both sides of the boundary behind it, and those whose producer it holds.
     at: Vec<AtBoundary>,
+    /// Those that may take longer inside a node than between nodes.
+    pub slower_inside: Mask,
 }
 
 /// Watched transfers at a boundary.
@@ -45,12 +48,19 @@ pub(super) struct Account {
     /// Those that these stages pay as if they stayed inside a node. What is ahead of them must lie in stages that end in the node in which
     /// these stages begin: the producer, or all consumers if the producer is behind.
     pub promised: Mask,
+    /// Those that these stages pay as if they went between nodes, where that is cheaper. The producer ahead of them, or some consumer if the
+    /// producer is behind, must lie in a stage that ends in an earlier node than the one in which these stages begin.
+    pub owed: Mask,
 }
 
 impl Account {
-    /// Whether whatever is ahead of one is allowed ahead of the other, at no less cost.
-    pub(super) fn dominates(self, other: Self) -> bool {
-        self.far & !other.far == 0 && self.promised & !other.promised == 0
+    /// Whether whatever is ahead of the other is allowed ahead of this one, at no more cost. To go far may be an advantage for what is slower
+    /// inside.
+    pub(super) fn dominates(self, other: Self, slower_inside: Mask) -> bool {
+        self.far & !other.far == 0
+            && other.far & !self.far & slower_inside == 0
+            && self.promised & !other.promised == 0
+            && self.owed & !other.owed == 0
     }
 }
 
@@ -69,6 +79,8 @@ impl Watched {
         let before = self.transfers.len();
         for &t in transfers {
             if self.transfers.len() < MOST && !self.transfers.contains(&t) {
+                self.slower_inside |=
+                    Mask::from(modes.transfers[t].may_be_slower_inside()) << self.transfers.len();
                 self.transfers.push(t);
             }
         }
@@ -108,7 +120,9 @@ impl Watched {
         let own = back.produced & !front.produced;
         let begins_node = placement.ahead == BETWEEN;
         let carried = account.promised & front.crossing & !own;
-        if carried != 0 && (begins_node || placement.ring == BETWEEN) {
+        let is_last_of_node = begins_node || placement.ring == BETWEEN;
+        // What is owed must have an end ahead of the node.
+        if carried != 0 && is_last_of_node || account.owed & (own | !front.crossing) != 0 {
             return;
         }
         let mut paid = Paid::default();
@@ -118,54 +132,68 @@ impl Watched {
             paid.account = Account {
                 far: far & front.crossing & back.crossing & !own,
                 promised: carried,
+                owed: if is_last_of_node { 0 } else { account.owed },
             };
         }
         let mut choices = Vec::new();
         for bit in bits::members([front.crossing | back.crossing]) {
             let is_in = |mask: Mask| mask >> bit & 1 == 1;
-            let Some((side, ticks)) = self.beyond(space, (stage, behind), bit) else {
+            let Some((side, beyond)) = self.beyond(space, (stage, behind), bit) else {
                 continue;
             };
             // What the level of a boundary has paid for is not paid for again.
             let [near_ahead, near_behind] = [placement.ahead, placement.behind].map(|level| level == INSIDE);
-            let is_far = near_behind && is_in(account.far);
-            match side {
-                Side::Behind if is_far => paid.ticks += ticks,
-                Side::Both if is_far && near_ahead => paid.ticks += ticks,
-                Side::Ahead if near_ahead && !is_in(carried) => choices.push((bit, ticks)),
-                Side::Both if near_ahead && near_behind => choices.push((bit, ticks)),
-                _ => {}
+            let level = match (side, near_ahead, near_behind) {
+                (Side::Behind, _, true) if is_in(account.far) => Some(BETWEEN),
+                (Side::Behind, _, true) => Some(INSIDE),
+                (Side::Both, true, true) if is_in(account.far) => Some(BETWEEN),
+                (Side::Ahead, true, _) if is_in(carried) => Some(INSIDE),
+                (Side::Ahead, true, _) if is_in(account.owed) => Some(BETWEEN),
+                (Side::Ahead, true, _) | (Side::Both, true, true) => None,
+                _ => continue,
+            };
+            match level {
+                Some(level) => paid.ticks += beyond[level],
+                None => choices.push((bit, beyond)),
             }
         }
-        // Of more, the levels of the boundaries are taken, which are no higher.
+        // Of more, the cheaper levels are taken.
         choices.truncate(MOST_CHOICES);
-        for promised in 0..1usize << choices.len() {
+        for cheaper in 0..1usize << choices.len() {
             let mut way = paid;
-            for (at, &(bit, ticks)) in choices.iter().enumerate() {
-                match promised >> at & 1 {
-                    1 => way.account.promised |= 1 << bit,
-                    _ => way.ticks += ticks,
+            for (at, &(bit, beyond)) in choices.iter().enumerate() {
+                let is_cheaper = cheaper >> at & 1 == 1;
+                match beyond[INSIDE] == 0 {
+                    _ if !is_cheaper => way.ticks += beyond[INSIDE].max(beyond[BETWEEN]),
+                    true => way.account.promised |= 1 << bit,
+                    false => way.account.owed |= 1 << bit,
                 }
             }
             pay(way);
         }
     }
 
-    /// What a stage pays beyond the level inside if a watched transfer goes between nodes, and over which boundary.
-    fn beyond(&self, space: &Space, (stage, behind): (&Stage, usize), bit: usize) -> Option<(Side, u64)> {
+    /// What a stage pays for a watched transfer at each level beyond the cheaper one, and over which boundary.
+    fn beyond(
+        &self,
+        space: &Space,
+        (stage, behind): (&Stage, usize),
+        bit: usize,
+    ) -> Option<(Side, [u64; 2])> {
         let [front, back] = [stage.ahead, behind].map(|ideal| space.lattice.set(ideal));
         let ahead = |item: usize| bits::contains(front, item);
         let inside = |item: usize| bits::contains(back, item) && !ahead(item);
         let transfer = &space.modes.transfers[self.transfers[bit]];
         let (side, ticks) = payment(transfer, stage.degree, &inside, &ahead)?;
-        let beyond = ticks[BETWEEN].saturating_sub(ticks[INSIDE]);
-        (beyond > 0).then_some((side, beyond))
+        let beyond = ticks.map(|paid| paid - ticks[INSIDE].min(ticks[BETWEEN]));
+        (beyond != [0, 0]).then_some((side, beyond))
     }
 }
 
-/// Transfers of a plan that go between nodes although a boundary that they cross at an end lies inside one, in stages that take longer than
-/// a limit.
-pub(super) fn underpaid(modes: &Modes, assignment: &[usize], chosen: &Chosen, limit: u64) -> Vec<usize> {
+/// Transfers of a plan for which stages that take longer than a limit may pay more than passes take them to: a boundary that they cross at an
+/// end lies inside a node, and they go between nodes, or that were cheaper.
+pub(super) fn underpaid(space: &Space, assignment: &[usize], chosen: &Chosen, limit: u64) -> Vec<usize> {
+    let modes = space.modes;
     let Some(costs) = modes.stages(assignment, chosen) else {
         return Vec::new();
     };
@@ -182,7 +210,8 @@ pub(super) fn underpaid(modes: &Modes, assignment: &[usize], chosen: &Chosen, li
             let (one, other) = (home.min(stage), home.max(stage));
             let nearest = level(one, one + 1).min(level(other - 1, other));
             let longest = costs.stages[one].period().max(costs.stages[other].period());
-            level(one, other) > nearest && longest > limit
+            let is_other = level(one, other) > nearest || nearest == INSIDE && space.may_be_cheaper(t);
+            is_other && longest > limit
         })
     };
     (0..modes.transfers.len()).filter(is_underpaid).collect()

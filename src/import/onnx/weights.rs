@@ -39,6 +39,7 @@ pub(super) fn check(tensor: &mut TensorProto, at: &str, model: &Path) -> Result<
         return Err(Fault::new(
             at,
             FaultKind::Overflow {
+                most: LARGEST_EXACT,
                 found: size.bytes(),
                 unit: "bytes",
             },

@@ -19,7 +19,9 @@ pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let (mut spec, _) = read_spec(&args.file)?;
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
-        instance.notes.iter().for_each(|note| output::note(note));
+        let unordered = instance.network.unordered_in_words();
+        let notes = instance.notes.iter().chain(&unordered);
+        notes.for_each(|note| output::note(note));
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);

@@ -294,3 +294,70 @@ device_kinds = [{ name = "gpu", count = 1, flops_per_s = 100e12, precision = "bf
         run.stderr
     );
 }
+
+/// The rows of one measurement that `docs/rooflines.md` shows, as its tables have them, and what part of the peak each row of the file is.
+fn measured_rows(measured: &Value) -> (Vec<String>, Vec<f64>, Vec<f64>) {
+    const BYTES_PER_MS: f64 = 4.8e9;
+    const OPERATIONS_PER_MS: f64 = 989e9;
+    let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} in {row}"));
+    let rows = |part: &str| measured[part].as_array().cloned().unwrap_or_default();
+    let (mut shown, mut decoding, mut training) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows("decode") {
+        let peak = (number(&row, "weight_bytes") + number(&row, "cache_bytes")) / BYTES_PER_MS;
+        let found = number(&row, "median_ms");
+        shown.push(format!("| {peak:.3} | {found:.3} | {:.2} |", peak / found));
+        decoding.push(peak / found);
+    }
+    let again = |row: &Value| row["recompute"] == true;
+    let (with, without): (Vec<Value>, Vec<Value>) = rows("train").into_iter().partition(again);
+    for (row, again) in without.iter().zip(&with) {
+        let width = match row["model"].as_str() {
+            Some("llama3-70b") => 8192.0,
+            Some("gpt3-175b") => 12288.0,
+            _ => 4096.0,
+        };
+        let attention = 12.0 * number(row, "blocks") * number(row, "sequence") * width;
+        let tokens = number(row, "sequence") * number(row, "micro_batch");
+        let peak = (6.0 * number(row, "parameters") + attention) * tokens / OPERATIONS_PER_MS;
+        let found = number(&row["forward_backward"], "median_ms");
+        let again = number(&again["forward_backward"], "median_ms");
+        shown.push(format!(
+            "| {peak:.1} | {found:.1} | {:.2} | {again:.1} |",
+            peak / found
+        ));
+        training.push(peak / found);
+    }
+    (shown, decoding, training)
+}
+
+/// No time that was measured is below its peak, one efficiency fits all models, and the page shows what the file says.
+#[test]
+fn an_h200_takes_what_the_page_says() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text =
+        std::fs::read_to_string(root.join("instances/measured/h200/blocks.json")).expect("what was measured");
+    let (shown, decoding, training) = measured_rows(&serde_json::from_str(&text).expect("JSON"));
+    assert_eq!((decoding.len(), training.len()), (15, 20));
+    assert!(
+        decoding.iter().all(|part| (0.565..0.755).contains(part)),
+        "{decoding:?}"
+    );
+    assert!(
+        training.iter().all(|part| within(*part, 0.64, 0.06)),
+        "{training:?}"
+    );
+    let page = std::fs::read_to_string(root.join("docs/rooflines.md")).expect("the page");
+    let (_, page) = page.split_once("## Held against an H200").expect("its section");
+    let (page, _) = page.split_once("\n## ").expect("the next section");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| Llama") || line.starts_with("| GPT"))
+        .collect();
+    assert_eq!(rows.len(), 12);
+    for row in rows {
+        assert!(
+            shown.iter().any(|shown| row.ends_with(shown)),
+            "{row}: the file says {shown:?}"
+        );
+    }
+}

@@ -402,7 +402,7 @@ fn core(op: Operator) -> Operator {
 
 /// The divisor of the width that comes nearest to a number of heads.
 fn nearest_divisor(width: u32, heads: f64) -> u32 {
-    let divisors = (1..=width).filter(|divisor| width % divisor == 0);
+    let divisors = (1..=width).filter(|&divisor| width.is_multiple_of(divisor));
     let distance = |divisor: &u32| (f64::from(*divisor) - heads).abs();
     divisors
         .min_by(|one, other| distance(one).total_cmp(&distance(other)))
@@ -414,7 +414,7 @@ fn degrees(asked: &Transformer, key_value_heads: u32) -> Vec<u32> {
     let mut degrees = match (&asked.tensor, asked.granularity) {
         (Some(degrees), _) => degrees.clone(),
         (None, Granularity::Block) => {
-            let fits = |degree: &u32| key_value_heads % degree == 0;
+            let fits = |degree: &u32| key_value_heads.is_multiple_of(*degree);
             DEGREES.into_iter().filter(fits).collect()
         }
         (None, Granularity::Operator) => vec![1],
@@ -435,7 +435,7 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
         };
         Fault::new(at, kind)
     };
-    if hidden % heads != 0 {
+    if !hidden.is_multiple_of(heads) {
         return vec![conflict(
             "--heads",
             format!("{heads} heads in a width of {hidden}"),
@@ -443,7 +443,7 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
             format!("try `--heads {}`", nearest_divisor(hidden, f64::from(heads))),
         )];
     }
-    if heads % key_value_heads != 0 {
+    if !heads.is_multiple_of(key_value_heads) {
         return vec![conflict(
             "--key-value-heads",
             format!("{key_value_heads} heads of keys and values for {heads} heads"),
@@ -455,7 +455,7 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
         )];
     }
     let degrees = asked.tensor.iter().flatten();
-    let uneven = degrees.filter(|degree| key_value_heads % *degree != 0);
+    let uneven = degrees.filter(|degree| !key_value_heads.is_multiple_of(**degree));
     let fault = |degree: &u32| {
         conflict(
             "--tensor",

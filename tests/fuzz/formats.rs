@@ -249,7 +249,16 @@ pub const FORMATS: &[Format] = &[
         file: "order.csv",
         companions: &[("plan.json", PLAN), ("net.json", PLAIN)],
         commands: &[
-            &["schedule", "plan.json", "--devices", "2", "--order", "order.csv"],
+            &[
+                "schedule",
+                "plan.json",
+                "--devices",
+                "2",
+                "--order",
+                "order.csv",
+                "--weight-share",
+                "0.5",
+            ],
             &[
                 "schedule",
                 "plan.json",

@@ -9,6 +9,10 @@
 //! On a thread of rayon's pool a search runs where it is asked for: it may need the pool itself, and workers that wait for
 //! it would leave it none.
 
+mod latest;
+
+pub(crate) use latest::{Ending, Latest, latest};
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};

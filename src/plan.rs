@@ -3,6 +3,7 @@
 pub mod bare;
 mod cluster;
 mod modal;
+mod order;
 mod read;
 pub mod split;
 mod throughput;
@@ -11,6 +12,7 @@ mod weights;
 
 #[cfg(feature = "cli")]
 pub(crate) use cluster::{agreed, difference, read_on};
+pub use order::PlanOrder;
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
 pub use read::{parse, read};
@@ -67,6 +69,10 @@ pub struct Plan {
     pub throughput: Option<Throughput>,
     /// The stages, in pipeline order; empty without a plan.
     pub stages: Vec<PlanStage>,
+    /// The order in which devices run the stages, where it was chosen together with them: what stages hold is then a matter of this order, and
+    /// the schedule of the problem has no say. Absent where the schedule tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<PlanOrder>,
     /// Layers that separate cuts split; absent with tied cuts and without a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
@@ -439,6 +445,7 @@ impl Plan {
             problem: problem.settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
             throughput: Throughput::new(instance, &problem.settings, objective_ms, &stages),
+            order: None,
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
             reasons: match status {
@@ -466,7 +473,12 @@ impl Plan {
 
     /// Whether it says what gradients of weights take.
     pub fn says_weights(&self) -> bool {
-        self.stages.iter().any(|stage| stage.weight_ms.is_some())
+        self.weight_share().is_some() || self.stages.iter().any(|stage| stage.weight_ms.is_some())
+    }
+
+    /// The part of every backward pass that is gradients of weights, where its order was chosen for one.
+    pub fn weight_share(&self) -> Option<f64> {
+        self.order.as_ref().and_then(|order| order.weight_share)
     }
 
     /// The plan that there is not, because some layer fits no stage.
@@ -486,6 +498,7 @@ impl Plan {
             cluster: instance.given_cluster.clone(),
             throughput: None,
             stages: Vec::new(),
+            order: None,
             split: None,
             reasons: settings.reasons(instance),
             remedies: Vec::new(),

@@ -12,12 +12,15 @@ pub mod in_flight;
 mod order;
 #[doc(hidden)]
 pub mod rules;
+mod torch_csv;
 
 pub use chunks::Placement;
 #[doc(hidden)]
 pub use chunks::{Chunk, Chunks};
 #[doc(hidden)]
 pub use order::{Operation, Order, Phase};
+#[doc(hidden)]
+pub use torch_csv::read_order;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -27,27 +27,37 @@ pub struct VirtualStages {
 impl VirtualStages {
     /// Those that are asked for; `None` where every device has one chunk.
     pub fn of(settings: &Settings) -> Option<Self> {
-        settings.has_virtual_stages().then(|| {
-            let devices = settings.stages;
-            let chunks = 0..settings.chunks();
-            let device_of: Vec<usize> = chunks
-                .map(|chunk| settings.placement.device(chunk, devices))
-                .collect();
-            let mut chunks_of = vec![Vec::new(); devices];
-            let mut round_of = Vec::with_capacity(device_of.len());
-            for (chunk, &device) in device_of.iter().enumerate() {
-                round_of.push(chunks_of[device].len());
-                chunks_of[device].push(chunk);
-            }
-            Self {
-                devices,
-                placement: settings.placement,
-                device_of,
-                chunks_of,
-                round_of,
-                in_flight: settings.most_in_flight(),
-            }
-        })
+        let laid = || {
+            let rounds = [settings.stages, settings.virtual_stages];
+            Self::new(rounds, settings.placement, settings.most_in_flight())
+        };
+        settings.has_virtual_stages().then(laid)
+    }
+
+    /// So many chunks on each of so many devices.
+    ///
+    /// * `in_flight`: as the field says.
+    pub fn new(
+        [devices, virtual_stages]: [usize; 2],
+        placement: Placement,
+        in_flight: Vec<Vec<Vec<u64>>>,
+    ) -> Self {
+        let chunks = 0..devices.saturating_mul(virtual_stages);
+        let device_of: Vec<usize> = chunks.map(|chunk| placement.device(chunk, devices)).collect();
+        let mut chunks_of = vec![Vec::new(); devices];
+        let mut round_of = Vec::with_capacity(device_of.len());
+        for (chunk, &device) in device_of.iter().enumerate() {
+            round_of.push(chunks_of[device].len());
+            chunks_of[device].push(chunk);
+        }
+        Self {
+            devices,
+            placement,
+            device_of,
+            chunks_of,
+            round_of,
+            in_flight,
+        }
     }
 
     /// Chunks.

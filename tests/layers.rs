@@ -44,7 +44,8 @@ const LAYERS: &[&[&str]] = &[
     // How one is found and accepted.
     &["check", "export", "formulations"],
     &["heuristics", "solver"],
-    &["best_schedule", "in_time"],
+    &["in_time"],
+    &["best_schedule"],
     &["exact"],
     &["joint", "tied_cuts"],
     &["methods", "narrower"],

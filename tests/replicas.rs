@@ -45,6 +45,7 @@ fn plan(stages: &[Stage]) -> Plan {
         }
     };
     Plan {
+        order: None,
         schema: SCHEMA.into(),
         instance: "replicas".into(),
         method: "hand".into(),

@@ -63,6 +63,7 @@ fn plan(times: Times) -> Plan {
         remedies: Vec::new(),
         throughput: None,
         least_memory: None,
+        order: None,
         overruns: Vec::new(),
         statistics: Statistics::default(),
     }

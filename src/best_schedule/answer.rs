@@ -73,7 +73,7 @@ pub struct ChosenCut {
     /// Where a gap comes from; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<Open>,
-    /// Its plan: every stage is a chunk. What it says of memory is under the order of its own schedule, without a limit.
+    /// Its plan: every stage is a chunk, and what it says of memory is under its order, which is the one found.
     pub plan: Plan,
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::patterns;
 use crate::control::Control;
 use crate::formulations::cyclic::{Asked, Cyclic, Goal};
+use crate::in_time::{self, Ending, Latest};
 use crate::plan::{Status, StoppedBy};
 use crate::schedules::{Chunks, Pattern, Phase};
 use crate::solver::{self, Report, SolverError, Stop};
@@ -79,11 +80,15 @@ pub fn least_period(chunks: &Chunks, slot_ns: u64) -> u64 {
             .map(|&phase| Pattern::length(chunks, (c, phase), slot_ns))
             .sum()
     };
-    let load = |device: usize| chunks.of_device(device).map(of_chunk).sum();
-    (0..chunks.devices()).map(load).max().unwrap_or(0).max(1)
+    let mut loads = vec![0; chunks.devices()];
+    for (c, of) in chunks.chunks.iter().enumerate() {
+        loads[of.device] += of_chunk(c);
+    }
+    loads.into_iter().max().unwrap_or(0).max(1)
 }
 
-/// A pattern of so many slots whose fullest device holds least.
+/// A pattern of so many slots whose fullest device holds least. It is found in the time that `control` allows and a moment more, whatever HiGHS
+/// does.
 ///
 /// # Errors
 ///
@@ -94,17 +99,47 @@ pub fn least_peak(
     period: u64,
     control: &Control,
 ) -> Result<Found, SolverError> {
-    let asked = Asked {
-        chunks,
-        slot_ns,
-        period,
-        goal: Goal::Peak,
+    let own = chunks.clone();
+    let search = move |control: &Control, latest: &Latest<Found>| {
+        let asked = Asked {
+            chunks: &own,
+            slot_ns,
+            period,
+            goal: Goal::Peak,
+        };
+        peak(&asked, control, latest)
     };
+    left_in_time(in_time::latest(control, search), least_held(chunks))
+}
+
+/// What a search found, or what it had found when it was left.
+fn left_in_time(ending: Ending<Result<Found, SolverError>, Found>, bound: u64) -> Result<Found, SolverError> {
+    let (found, stopped_by) = match ending {
+        Ending::Ended(found) => return found,
+        Ending::Left(found, stopped_by) => (found, stopped_by),
+    };
+    let found = found.unwrap_or(Found {
+        pattern: None,
+        peaks: Vec::new(),
+        bound,
+        status: Status::Unknown,
+        stopped_by,
+    });
+    Ok(match found.status {
+        Status::Optimal | Status::Infeasible => found,
+        Status::Feasible | Status::Unknown => Found { stopped_by, ..found },
+    })
+}
+
+fn peak(asked: &Asked, control: &Control, latest: &Latest<Found>) -> Result<Found, SolverError> {
+    let chunks = asked.chunks;
     let least = least_held(chunks);
     let merit = |peaks: &[u64]| [peaks.iter().max().copied().unwrap_or(0), peaks.iter().sum()];
-    let quick = patterns::good(chunks, [slot_ns, period], &merit, least, &part_of(control));
+    let times = [asked.slot_ns, asked.period];
+    let quick = patterns::good(chunks, times, &merit, least, &part_of(control));
     let quick = recomputed(chunks, quick);
-    let cyclic = Cyclic::build(&asked);
+    latest.show(of_peak(quick.clone(), least, StoppedBy::Completed));
+    let cyclic = Cyclic::build(asked);
     let solved = solver::solve(cyclic.program.clone(), None, None, control, &|_| {})?;
     let solution = solved.values.as_deref().map(|values| cyclic.pattern(values));
     let found = [solution.and_then(|pattern| recomputed(chunks, pattern)), quick];
@@ -112,18 +147,26 @@ pub fn least_peak(
         .into_iter()
         .flatten()
         .min_by_key(|(_, peaks)| peaks.iter().max().copied());
-    let (pattern, peaks) = best.unzip();
-    let peaks = peaks.unwrap_or_default();
-    let peak = peaks.iter().max().copied();
     let units = (solved.bound - TOLERANCE).max(0.0);
     // A stash that is no multiple of the unit makes the peak no whole number of units.
     let bound = match cyclic.is_whole() {
         true => (units.ceil() as u64).saturating_mul(cyclic.unit),
         false => (units * cyclic.unit as f64) as u64,
     };
-    let bound = bound.max(least);
+    let stopped_by = match solved.stop {
+        Stop::Limit(stopped_by) => stopped_by,
+        Stop::Optimal | Stop::Infeasible => StoppedBy::Completed,
+    };
+    Ok(of_peak(best, bound.max(least), stopped_by))
+}
+
+/// A pattern with its peaks, held against a bound on the largest of them.
+fn of_peak(best: Option<(Pattern, Vec<u64>)>, bound: u64, stopped_by: StoppedBy) -> Found {
+    let (pattern, peaks) = best.unzip();
+    let peaks = peaks.unwrap_or_default();
+    let peak = peaks.iter().max().copied();
     let is_met = peak.is_some_and(|peak| peak as f64 <= bound as f64 * (1.0 + TOLERANCE));
-    Ok(Found {
+    Found {
         pattern,
         peaks,
         bound,
@@ -132,18 +175,19 @@ pub fn least_peak(
             Some(_) => Status::Feasible,
             None => Status::Unknown,
         },
-        stopped_by: match solved.stop {
-            Stop::Limit(stopped_by) if !is_met => stopped_by,
-            _ => StoppedBy::Completed,
+        stopped_by: match is_met {
+            true => StoppedBy::Completed,
+            false => stopped_by,
         },
-    })
+    }
 }
 
 fn least_held(chunks: &Chunks) -> u64 {
-    (0..chunks.devices())
-        .map(|device| chunks.least_held(device))
-        .max()
-        .unwrap_or(0)
+    let mut held = vec![0; chunks.devices()];
+    for of in &chunks.chunks {
+        held[of.device] += of.stash;
+    }
+    held.into_iter().max().unwrap_or(0)
 }
 
 /// A pattern with its peaks, once it has been recomputed.
@@ -171,36 +215,20 @@ pub fn least_period_within_room(
     slot_ns: u64,
     control: &Control,
 ) -> Result<Found, SolverError> {
-    let mut search = Search {
-        chunks,
-        slot_ns,
-        control,
-        best: None,
-        bound: least_period(chunks, slot_ns),
-        stopped_by: StoppedBy::Completed,
+    let own = chunks.clone();
+    let search = move |control: &Control, latest: &Latest<Found>| {
+        let search = Search {
+            chunks: &own,
+            slot_ns,
+            control,
+            latest,
+            best: None,
+            bound: least_period(&own, slot_ns),
+            stopped_by: StoppedBy::Completed,
+        };
+        search.find()
     };
-    let has_room = |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
-    let is_infeasible = !(0..chunks.devices()).all(has_room);
-    if !is_infeasible {
-        search.run()?;
-    }
-    let bound = search.bound;
-    let (pattern, peaks) = search.best.unzip();
-    let is_met = pattern
-        .as_ref()
-        .is_some_and(|pattern: &Pattern| pattern.period == bound);
-    Ok(Found {
-        status: match &pattern {
-            _ if is_infeasible => Status::Infeasible,
-            Some(_) if is_met => Status::Optimal,
-            Some(_) => Status::Feasible,
-            None => Status::Unknown,
-        },
-        pattern,
-        peaks: peaks.unwrap_or_default(),
-        bound,
-        stopped_by: search.stopped_by,
-    })
+    left_in_time(in_time::latest(control, search), least_period(chunks, slot_ns))
 }
 
 /// A search over periods.
@@ -208,6 +236,7 @@ struct Search<'a> {
     chunks: &'a Chunks,
     slot_ns: u64,
     control: &'a Control<'a>,
+    latest: &'a Latest<Found>,
     /// The pattern of the shortest period so far, with its peaks.
     best: Option<(Pattern, Vec<u64>)>,
     /// No shorter period has a pattern.
@@ -216,6 +245,38 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    fn find(mut self) -> Result<Found, SolverError> {
+        let chunks = self.chunks;
+        let has_room =
+            |device: usize| chunks.room[device].is_none_or(|room| chunks.least_held(device) <= room);
+        match (0..chunks.devices()).all(has_room) {
+            true => self.run()?,
+            false => {
+                return Ok(Found {
+                    status: Status::Infeasible,
+                    ..self.found()
+                });
+            }
+        }
+        Ok(self.found())
+    }
+
+    /// What is known.
+    fn found(&self) -> Found {
+        let (pattern, peaks) = self.best.clone().unzip();
+        Found {
+            status: match &pattern {
+                Some(pattern) if pattern.period == self.bound => Status::Optimal,
+                Some(_) => Status::Feasible,
+                None => Status::Unknown,
+            },
+            pattern,
+            peaks: peaks.unwrap_or_default(),
+            bound: self.bound,
+            stopped_by: self.stopped_by,
+        }
+    }
+
     fn run(&mut self) -> Result<(), SolverError> {
         let mut step = 0;
         while self
@@ -228,6 +289,7 @@ impl Search<'_> {
                 None => self.bound + step,
             };
             step = (2 * step).max(1);
+            self.latest.show(self.found());
             if !self.ask(next)? {
                 return Ok(());
             }

@@ -8,6 +8,7 @@ mod claims;
 mod costs;
 mod held;
 mod modes;
+mod orders;
 mod passes;
 mod problem;
 mod states;
@@ -102,11 +103,15 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.together();
         check.order();
         check.order_of_ties();
-        if settings.has_virtual_stages() {
+        check.needless_order(plan);
+        // An order says what every device does, be it with a stage or with several.
+        let by_order = plan.order.is_some() && orders::may_say_order(settings);
+        let by_device = settings.has_virtual_stages() || by_order;
+        if by_device {
             check.chunks_in_place(plan);
         }
         check.stage_count(plan);
-        if settings.has_virtual_stages() {
+        if by_device {
             objective_ms = check.virtual_costs(plan);
         } else if settings.modal {
             objective_ms = check.modal_costs(plan);

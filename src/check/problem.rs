@@ -32,7 +32,7 @@ pub struct Posed {
 ///
 /// Options that contradict each other or the instance.
 pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result<Posed, InputError> {
-    let said = asked.clone().or(&instance.pipeline);
+    let said = asked.clone().or(&beside_order(plan)).or(&instance.pipeline);
     let claims = match plan.cluster {
         Some(_) => plan.problem.clone(),
         None => credible(instance, &plan.problem),
@@ -68,6 +68,18 @@ pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result
         .map(|(name, flag)| in_words(&flag, &posed[name]))
         .collect();
     Ok(Posed { settings, claimed })
+}
+
+/// What has no say where a plan says its order, and is what the plan says: the schedule, and the objective of plans without an order.
+fn beside_order(plan: &Plan) -> PipelineOptions {
+    match plan.order {
+        None => PipelineOptions::default(),
+        Some(_) => PipelineOptions {
+            schedule: plan.problem.schedule,
+            objective: plan.problem.objective,
+            ..PipelineOptions::default()
+        },
+    }
 }
 
 /// Faults of options that the plan alone says, with their place in it.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::costs::{Load, charge};
-use super::{BACKWARD, Checker, FORWARD, Figures, Violation, states};
+use super::{BACKWARD, Checker, FORWARD, Figures, Violation, orders, states};
 use crate::network::Tensor;
 use crate::options::{Mode, Placement, Schedule};
 use crate::plan::{Moved, Plan, PlanStage, Transfers};
@@ -24,7 +24,7 @@ struct Held {
 
 impl Checker<'_> {
     /// The device of a chunk, from 0: rounds go through all devices, in a V every other one backwards.
-    fn device_of_chunk(&self, chunk: usize) -> usize {
+    pub(super) fn device_of_chunk(&self, chunk: usize) -> usize {
         let devices = self.settings.stages;
         let (round, place) = (chunk / devices, chunk % devices);
         let goes_back = self.settings.placement == Placement::V && round % 2 == 1;
@@ -38,7 +38,7 @@ impl Checker<'_> {
     pub(super) fn chunks_in_place(&mut self, plan: &Plan) {
         let settings = self.settings;
         let expected = settings.stages * settings.virtual_stages;
-        if plan.stages.len() != expected {
+        if settings.has_virtual_stages() && plan.stages.len() != expected {
             self.violations.push(Violation::StageCount {
                 found: plan.stages.len(),
                 expected: format!(
@@ -74,6 +74,8 @@ impl Checker<'_> {
             self.times_of_chunk((chunk, stage), [&forward[chunk], &backward[chunk]], weights);
         }
         self.memory_of_devices(plan, &held);
+        let weights: Vec<u128> = held.iter().map(|held| held.weights).collect();
+        self.own_order(plan, &loads, &weights);
         let mut devices: BTreeMap<usize, Load> = BTreeMap::new();
         for (chunk, (forward, backward)) in forward.iter().zip(backward).enumerate() {
             let device = devices.entry(self.device_of_chunk(chunk)).or_default();
@@ -179,7 +181,7 @@ impl Checker<'_> {
 
     /// What every device holds, operation by operation, against what its chunks state and what it may.
     fn memory_of_devices(&mut self, plan: &Plan, held: &[Held]) {
-        let order = self.settings.order_of_chunks().map(|order| order.devices);
+        let order = orders::operations(plan).or_else(|| self.order_of_schedule());
         let mut chunks_of = vec![Vec::new(); self.settings.stages];
         for chunk in 0..plan.stages.len() {
             chunks_of[self.device_of_chunk(chunk)].push(chunk);
@@ -187,10 +189,14 @@ impl Checker<'_> {
         for (device, chunks) in chunks_of.into_iter().enumerate() {
             let mut seen = Seen::new(&chunks, held);
             match &order {
-                // Letters as the operations are written: only these three change what is held.
-                Some(devices) => devices[device].iter().for_each(|operation| {
-                    seen.note(operation.chunk, operation.phase.letter());
-                }),
+                // Letters as the operations are written: only three of them change what is held.
+                Some(devices) => devices
+                    .get(device)
+                    .into_iter()
+                    .flatten()
+                    .for_each(|&(chunk, letter, _)| {
+                        seen.note(chunk, letter);
+                    }),
                 None => seen.all_at_once(self.micro_batches_of_chunks()),
             }
             for (at, &chunk) in chunks.iter().enumerate() {
@@ -210,6 +216,17 @@ impl Checker<'_> {
                 });
             }
         }
+    }
+
+    /// The operations of every device in the order of the problem's schedule.
+    fn order_of_schedule(&self) -> Option<Vec<Vec<(usize, char, usize)>>> {
+        let order = self.settings.order_of_chunks()?;
+        let devices = order.devices.iter().map(|list| {
+            let operations = list.iter();
+            let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
+            operations.collect()
+        });
+        Some(devices.collect())
     }
 
     /// Micro-batches that every chunk holds where no order says otherwise.

@@ -3,16 +3,15 @@
 use std::path::Path;
 
 use crate::best_schedule::answer::{Answer, ChosenCut, Objective};
-use crate::check;
+use crate::check::{self, pose};
 use crate::control::Control;
-use crate::exact;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::formulations::partition::item_labels;
 use crate::instance::Instance;
-use crate::joint::{self, Found};
+use crate::joint::{self, Found, Question};
 use crate::methods;
-use crate::options::{MemoryLimit, PipelineOptions};
-use crate::plan::{Outcome, Plan, Statistics, StoppedBy};
+use crate::options::{PipelineOptions, Schedule};
+use crate::plan::Plan;
 use crate::problem::Problem;
 use crate::schedules::{Chunks, chunks_of_plan};
 use crate::settings::Settings;
@@ -33,6 +32,9 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         .warnings
         .iter()
         .for_each(|warning| output::warning(warning));
+    let asked = args.asked.micro_batches.map_or(1, |asked| asked as usize);
+    let stages = chunks.devices.map_or(1, usize::from) * virtual_stages(chunks);
+    check_operations(2 * stages, asked)?;
     // There must be devices, however many chunks they hold.
     Settings::resolve(&instance, &one_stage_a_device(args, chunks))?;
     let settings = Settings::resolve(&instance, &options(args, chunks))?;
@@ -47,7 +49,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
     let micro_batches = micro_batches(args, &settings);
     check_operations(if splits { 3 } else { 2 } * settings.stages, micro_batches)?;
     let problem = Problem::new(&instance, settings)?;
-    let question = joint::Question {
+    let question = Question {
         devices: chunks.devices.map_or(1, usize::from),
         virtual_stages: virtual_stages(chunks),
         placement: placement(chunks),
@@ -56,7 +58,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         room: args.asked.room,
     };
     let labels = item_labels(&instance, &problem);
-    let found = joint::best(&problem, &question, &labels, control);
+    let found = joint::best_in_time(&problem, &question, &labels, control);
     let Some((_, of_cut)) = &found.cut else {
         let none = Chunks {
             placement: question.placement,
@@ -67,9 +69,9 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
         return Answer::of_iteration(&instance.name, &none, &found.of_cut, question.micro_batches)
             .map_err(|fault| CliError::BadPlan(fault.to_string()));
     };
-    let plan = plan(&instance, &problem, &found)?;
+    let plan = plan((&instance, &problem), &question, &found)?;
     // The order is run once more, on times that are those of the plan.
-    let own = chunks_of_plan(&plan, &moves(&plan, chunks, Some(of_cut.devices())))?;
+    let own = chunks_of_plan(&plan, &moves(&plan, chunks, None))?;
     let own = of_cut.with_times_of(&own);
     warn_of_busy_links(&plan, &own)?;
     let answer = Answer::of_iteration(&instance.name, &own, &found.of_cut, question.micro_batches);
@@ -117,7 +119,7 @@ fn refuse(args: &ScheduleArgs) -> Result<(), CliError> {
 /// so that it has no virtual ones itself.
 fn own_chunks(args: &ScheduleArgs, instance: &mut Instance) -> ChunkArgs {
     let own = &mut instance.pipeline;
-    own.schedule = own.schedule.filter(|schedule| !schedule.needs_virtual_stages());
+    own.schedule = own.schedule.filter(|&schedule| schedule == Schedule::Concurrent);
     let virtual_stages = own
         .virtual_stages
         .take()
@@ -161,24 +163,16 @@ fn micro_batches(args: &ScheduleArgs, settings: &Settings) -> usize {
     asked.unwrap_or_else(|| default_micro_batches(devices)).max(1) as usize
 }
 
-/// The plan of a cut, once the checker has accepted it. Memory is a matter of the order, so that the plan itself has no limit.
-fn plan(instance: &Instance, problem: &Problem, found: &Found) -> Result<Plan, CliError> {
-    let options = PipelineOptions {
-        memory_limit: Some(MemoryLimit::from(None)),
-        ..problem.settings.to_options(instance)
-    };
-    let settings = Settings::resolve(instance, &options)?;
-    let problem = Problem::new(instance, settings)?;
-    let (bound, bound_ns) = exact::simple_bound(&problem);
-    let outcome = Outcome {
-        allocation: found.cut.clone().map(|(cut, _)| cut.into()),
-        bound_ns,
-        bound_source: bound.source,
-        stopped_by: StoppedBy::Completed,
-        statistics: Statistics::default(),
-    };
-    let plan = Plan::new(instance, &problem, methods::OTHER, outcome);
-    match check::check(instance, &problem.settings, &plan).first() {
+/// The plan of a cut and its order, once the checker has accepted it.
+fn plan(
+    (instance, problem): (&Instance, &Problem),
+    question: &Question,
+    found: &Found,
+) -> Result<Plan, CliError> {
+    let plan = joint::plan((instance, problem), question, found, methods::OTHER);
+    let plan = plan.ok_or_else(|| CliError::BadPlan("a cut without an order".into()))?;
+    let posed = pose(instance, &plan.problem, &plan)?;
+    match check::check(instance, &posed.settings, &plan).first() {
         None => Ok(plan),
         Some(violation) => Err(CliError::BadPlan(violation.to_string())),
     }

@@ -6,10 +6,12 @@ use crate::best_schedule::answer::{Answer, Objective};
 use crate::best_schedule::{cyclic, iteration};
 use crate::control::Control;
 use crate::fault::{FaultKind, InputError};
+use crate::instance::Instance;
 use crate::plan::{self, Plan, Status};
 use crate::report;
 use crate::schedules::{
-    Chunk, Chunks, Moves, Order, Pattern, Placement, busy_link, chunks_of_plan, take_memory,
+    Chunk, Chunks, Moves, Order, Pattern, Placement, busy_link, chunks_of_plan, knows_memory, laid_on,
+    take_memory,
 };
 use crate::simulate::default_micro_batches;
 use crate::solver::SolverError;
@@ -90,23 +92,28 @@ struct Question {
 
 impl Question {
     fn new(args: &ScheduleArgs, plan: Option<&Plan>) -> Result<Self, CliError> {
-        let mut chunks = match plan {
-            Some(plan) => {
-                let devices = args.chunks.devices.map(usize::from);
-                chunks_of_plan(plan, &moves(plan, &args.chunks, devices))?
-            }
-            None => even(&args.chunks)?,
-        };
         if plan.is_some() && args.instance.is_some() && args.asked.room.is_some() {
             return Err(CliError::Usage(
                 "found `--room` in activations and `--instance` of a plan, which counts bytes; expected one of the two".into(),
             ));
         }
+        let of_plan = plan.and_then(|plan| plan.problem.micro_batches);
+        let laid = plan.map(|plan| Laid::new(args, plan)).transpose()?;
+        let plan = laid.as_ref().map(|laid| &laid.plan);
+        let mut chunks = match &laid {
+            Some(laid) => laid.chunks(args)?,
+            None => {
+                check_even(args)?;
+                even(&args.chunks)?
+            }
+        };
         chunks.room.iter_mut().for_each(|room| *room = args.asked.room);
-        if let (Some(plan), Some(plan_path), Some(path)) = (plan, &args.plan, &args.instance) {
-            let instance = plan.read_instance(path, args.cluster.as_deref())?;
-            accept(&instance, path, plan, plan_path)?;
-            take_memory(&mut chunks, plan, &instance)?;
+        if let Some(Laid {
+            plan,
+            instance: Some(instance),
+        }) = &laid
+        {
+            take_memory(&mut chunks, plan, instance)?;
         }
         if let Some(plan) = plan {
             warn_of_busy_links(plan, &chunks)?;
@@ -120,7 +127,6 @@ impl Question {
                 false => Objective::Peak,
             });
         refuse(asked, objective)?;
-        let of_plan = plan.and_then(|plan| plan.problem.micro_batches);
         let of_order = given.as_ref().and_then(Given::micro_batches);
         let micro_batches = asked.micro_batches.map(u64::from).or(of_order).or(of_plan);
         let micro_batches = micro_batches
@@ -187,9 +193,10 @@ impl Question {
             Objective::Peak => cyclic::least_peak(chunks, self.slot_ns, self.period, control)?,
             Objective::Period => cyclic::least_period_within_room(chunks, self.slot_ns, control)?,
             Objective::Iteration => {
+                let own = self.start();
                 // It is no more than a start, so that a solver that breaks down does no harm.
-                let pattern = || self.pattern(control).ok().flatten();
-                let found = iteration::best(chunks, self.micro_batches, Some(&pattern), control);
+                let pattern = move |control: &Control| own.pattern(control).ok().flatten();
+                let found = iteration::best_in_time(chunks, self.micro_batches, pattern, control);
                 let answer = Answer::of_iteration(&self.of, chunks, &found, self.micro_batches);
                 return answer.map_err(|fault| CliError::BadPlan(fault.to_string()));
             }
@@ -198,7 +205,25 @@ impl Question {
         answer.map_err(|fault| CliError::BadPlan(fault.to_string()))
     }
 
-    /// A pattern that fits, to start a search for an iteration from, if one is found soon.
+    /// What a pattern to start from needs to know.
+    fn start(&self) -> StartingPattern {
+        StartingPattern {
+            chunks: self.chunks.clone(),
+            slot_ns: self.slot_ns,
+            period: self.period,
+        }
+    }
+}
+
+/// A pattern that fits, to start a search for an iteration from.
+struct StartingPattern {
+    chunks: Chunks,
+    slot_ns: u64,
+    period: u64,
+}
+
+impl StartingPattern {
+    /// It, if one is found soon.
     fn pattern(&self, control: &Control) -> Result<Option<Pattern>, SolverError> {
         /// The part of the time that this may take, and the most operations and slots.
         const PART: u32 = 8;
@@ -212,10 +237,54 @@ impl Question {
     }
 }
 
+/// A plan as its devices hold it, and its instance if that is given.
+struct Laid {
+    plan: Plan,
+    instance: Option<Instance>,
+}
+
+impl Laid {
+    fn new(args: &ScheduleArgs, plan: &Plan) -> Result<Self, CliError> {
+        let mut laid = Self {
+            plan: plan.clone(),
+            instance: None,
+        };
+        let (Some(plan_path), Some(path)) = (&args.plan, &args.instance) else {
+            return Ok(laid);
+        };
+        let instance = plan.read_instance(path, args.cluster.as_deref())?;
+        accept(&instance, path, plan, plan_path)?;
+        let devices = args.chunks.devices.map_or(plan.stages.len(), usize::from);
+        let is_shared = plan.stages.len().is_multiple_of(devices) && devices < plan.stages.len();
+        if plan.virtual_stages().is_none() && is_shared && knows_memory(plan, &instance)? {
+            laid.plan = laid_on(plan, &instance, devices, placement(&args.chunks))?;
+        }
+        laid.instance = Some(instance);
+        Ok(laid)
+    }
+
+    fn chunks(&self, args: &ScheduleArgs) -> Result<Chunks, InputError> {
+        let devices = args.chunks.devices.map(usize::from);
+        chunks_of_plan(&self.plan, &moves(&self.plan, &args.chunks, devices))
+    }
+}
+
 /// Operations of a micro-batch.
 fn kinds(chunks: &Chunks) -> usize {
     let phases = if chunks.may_split { 3 } else { 2 };
     phases * chunks.len()
+}
+
+/// Refuses even chunks that are too many before they are listed: what is refused later is, and what is small enough to be looked at is not.
+fn check_even(args: &ScheduleArgs) -> Result<(), CliError> {
+    let chunks = args.chunks.devices.map_or(1, usize::from) * virtual_stages(&args.chunks);
+    let phases = if args.chunks.weight.is_some() { 3 } else { 2 };
+    let asked = args.asked.micro_batches.map_or(1, |asked| asked as usize);
+    let is_iteration = args.asked.objective == Some(Objective::Iteration);
+    match is_iteration {
+        true => check_operations(phases * chunks, asked),
+        false => check_count(phases * chunks, asked),
+    }
 }
 
 /// Refuses iterations of too many operations before they are listed, `kinds` of them a micro-batch.
@@ -232,7 +301,7 @@ fn check_count(kinds: usize, micro_batches: usize) -> Result<(), CliError> {
     if kinds.saturating_mul(micro_batches) > MOST_OPERATIONS {
         return Err(CliError::Usage(format!(
             "found {micro_batches} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \
-             `--micro-batches`"
+             `--micro-batches`, or use fewer chunks"
         )));
     }
     Ok(())

@@ -53,7 +53,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
             seed: args.seed,
         }),
     };
-    if plan.virtual_stages().is_some() {
+    if virtual_stages::runs_operations(args, &plan) {
         let text = virtual_stages::simulated(args, &plan, &request, format)?;
         output::write(&text, path)?;
         return Ok(Ending::Done);

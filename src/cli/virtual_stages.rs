@@ -1,11 +1,12 @@
-//! `simulate` of plans with virtual stages: the order of their schedule, run, under a trace and jitter if these are asked for.
+//! `simulate` of plans with virtual stages or an order of their own: that order, or the one of their schedule, run, under a trace and jitter if
+//! these are asked for.
 
 use crate::best_schedule::answer::Answer;
 use crate::fault::{Fault, FaultKind, InputError};
 use crate::plan::Plan;
 use crate::report;
 use crate::schedules::rules::Shape;
-use crate::schedules::{Moves, Placement, chunks_of_plan};
+use crate::schedules::{Chunks, Moves, Order, Placement, chunks_of_plan};
 use crate::simulate::{ChunkTimes, Request, default_micro_batches};
 
 use super::args::{AskedOrder, SimulateArgs, SimulationFormat};
@@ -27,21 +28,16 @@ pub(super) fn simulated(
     let mut chunks = chunks_of_plan(plan, &moves)?;
     let micro_batches = args.micro_batches.or(plan.problem.micro_batches);
     let micro_batches = micro_batches.unwrap_or(default_micro_batches(chunks.devices()));
-    let rule = match asked(args, plan) {
-        Some(AskedOrder::Schedule(schedule)) => schedule.rule(),
-        Some(AskedOrder::Rule(rule)) => Some(rule),
-        None => None,
-    };
-    let shape = Shape::of(&chunks, micro_batches as usize);
-    let order = rule.and_then(|rule| Some((rule, rule.order(&shape?)?)));
-    let Some((rule, order)) = order else {
-        return Err(no_rule(args, plan, micro_batches).into());
+    check_count(&chunks, micro_batches)?;
+    let (name, order) = match own_order(args, plan, micro_batches)? {
+        Some(order) => (OWN, order),
+        None => of_rule(args, plan, &chunks, micro_batches)?,
     };
     if order.splits() && !plan.says_weights() {
         chunks.may_split = true;
         output::note("no layer says what gradients of weights take: they count as part of those of inputs");
     }
-    let named = (rule.name, &order);
+    let named = (name, &order);
     let (of, count) = (&plan.instance, micro_batches as usize);
     let answer = match request.trace.is_empty() && request.jitter.is_none() {
         true => Answer::of_order(of, &chunks, named, count),
@@ -50,7 +46,10 @@ pub(super) fn simulated(
             Answer::of_disturbed_order(of, &chunks, named, count, &times)
         }
     };
-    let answer = answer.map_err(|fault| CliError::BadPlan(fault.to_string()))?;
+    let answer = answer.map_err(|fault| match name == OWN {
+        true => InputError::in_file(&args.plan, [Fault::new("order", fault.kind())]).into(),
+        false => CliError::BadPlan(fault.to_string()),
+    })?;
     Ok(match format {
         SimulationFormat::Text => report::schedule(&answer, &output::style(args.output.as_deref())),
         SimulationFormat::Json => report::schedule_json(&answer),
@@ -61,10 +60,78 @@ pub(super) fn simulated(
     })
 }
 
-/// The order that is asked for, or else that of the plan's schedule.
-fn asked(args: &SimulateArgs, plan: &Plan) -> Option<AskedOrder> {
+/// Refuses orders of too many operations before they are listed.
+fn check_count(chunks: &Chunks, micro_batches: u64) -> Result<(), InputError> {
+    /// As many as a simulation of stages has tasks.
+    const MOST_OPERATIONS: u64 = 500_000;
+    let kinds = 3 * chunks.len() as u64;
+    match kinds.saturating_mul(micro_batches) > MOST_OPERATIONS {
+        false => Ok(()),
+        true => Err(InputError::option(
+            "--micro-batches",
+            FaultKind::BadNumber {
+                found: micro_batches as f64,
+                expected: "no more than 500000 operations in all, three for each chunk and micro-batch",
+            },
+        )),
+    }
+}
+
+/// Whether a plan is run operation by operation: in the order of its chunks, or in its own where no other is asked for.
+pub(super) fn runs_operations(args: &SimulateArgs, plan: &Plan) -> bool {
+    plan.virtual_stages().is_some() || (plan.order.is_some() && args.schedule.is_none())
+}
+
+/// What the plan's own order is called.
+const OWN: &str = "the plan's order";
+
+/// The order that the plan says, if it says one and no other is asked for.
+fn own_order(args: &SimulateArgs, plan: &Plan, micro_batches: u64) -> Result<Option<Order>, CliError> {
+    let Some(own) = plan.order.as_ref().filter(|_| args.schedule.is_none()) else {
+        return Ok(None);
+    };
+    let order = own
+        .read()
+        .map_err(|faults| InputError::in_file(&args.plan, in_order(faults)))?;
+    if order.micro_batches() as u64 == micro_batches {
+        return Ok(Some(order));
+    }
+    let kind = FaultKind::Contradiction {
+        found: format!(
+            "{micro_batches} for a plan with an order of {}",
+            order.micro_batches()
+        ),
+        expected: "as many, or the order of a schedule (`--schedule`)".into(),
+    };
+    Err(InputError::option("--micro-batches", kind).into())
+}
+
+/// Faults of the order's text, as those of the plan.
+fn in_order(faults: Vec<Fault>) -> Vec<Fault> {
+    let fault = |fault: Fault| Fault {
+        at: format!("order, {}", fault.at),
+        ..fault
+    };
+    faults.into_iter().map(fault).collect()
+}
+
+/// The order of the rule that is asked for, or else of the plan's schedule, and its name.
+fn of_rule(
+    args: &SimulateArgs,
+    plan: &Plan,
+    chunks: &Chunks,
+    micro_batches: u64,
+) -> Result<(&'static str, Order), CliError> {
     let of_plan = || plan.problem.schedule.map(AskedOrder::Schedule);
-    args.schedule.or_else(of_plan)
+    let asked = args.schedule.or_else(of_plan);
+    let rule = match asked {
+        Some(AskedOrder::Schedule(schedule)) => schedule.rule(),
+        Some(AskedOrder::Rule(rule)) => Some(rule),
+        None => None,
+    };
+    let shape = Shape::of(chunks, micro_batches as usize);
+    let order = rule.and_then(|rule| Some((rule.name, rule.order(&shape?)?)));
+    order.ok_or_else(|| no_rule(asked, micro_batches).into())
 }
 
 /// Refuses what the order of chunks decides.
@@ -73,15 +140,15 @@ fn refuse(args: &SimulateArgs) -> Result<(), CliError> {
         return Ok(());
     }
     let kind = FaultKind::Contradiction {
-        found: "`--in-flight` with a plan with virtual stages".into(),
-        expected: "none: the order of its schedule itself says how many micro-batches are in flight".into(),
+        found: "`--in-flight` with a plan with virtual stages or an order of its own".into(),
+        expected: "none: the order itself says how many micro-batches are in flight".into(),
     };
     Err(InputError::option("--in-flight", kind).into())
 }
 
 /// The fault of a schedule that is not for such chunks.
-fn no_rule(args: &SimulateArgs, plan: &Plan, micro_batches: u64) -> InputError {
-    let schedule = match asked(args, plan) {
+fn no_rule(asked: Option<AskedOrder>, micro_batches: u64) -> InputError {
+    let schedule = match asked {
         Some(AskedOrder::Schedule(schedule)) => schedule.to_string(),
         Some(AskedOrder::Rule(rule)) => rule.name.into(),
         None => "none".into(),

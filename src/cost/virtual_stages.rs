@@ -12,19 +12,21 @@ pub fn device_costs(problem: &Problem, of: &VirtualStages, assignment: &Assignme
 }
 
 /// The part of every chunk in what its device costs, if transfers cost time as `mode` says: a device sends a tensor from the chunk of its
-/// producer, and receives it for the first of its chunks that consumes it.
+/// producer, and receives it for the first of its chunks that consumes it. With a chunk a device that is what stages cost.
+///
+/// * `device_of`: the device of every chunk.
 pub fn chunk_costs(
     problem: &Problem,
-    of: &VirtualStages,
+    device_of: &[usize],
     assignment: &Assignment,
     mode: Communication,
 ) -> Vec<StageCost> {
-    let mut costs = vec![StageCost::default(); of.chunks()];
+    let mut costs = vec![StageCost::default(); device_of.len()];
     for (item, &chunk) in assignment.iter().enumerate() {
         costs[chunk].add_item(problem, item);
     }
     for transfer in &problem.transfers {
-        let receivers = receivers(of, assignment, transfer);
+        let receivers = receivers(device_of, assignment, transfer);
         if !receivers.is_empty() {
             costs[assignment[transfer.producer]].add_transfer(mode, transfer, Side::Producer);
         }
@@ -36,12 +38,12 @@ pub fn chunk_costs(
 }
 
 /// For every device other than the producer's that consumes a transfer, the first of its chunks that does.
-fn receivers(of: &VirtualStages, assignment: &Assignment, transfer: &Transfer) -> Vec<usize> {
-    let home = of.device_of[assignment[transfer.producer]];
+fn receivers(device_of: &[usize], assignment: &Assignment, transfer: &Transfer) -> Vec<usize> {
+    let home = device_of[assignment[transfer.producer]];
     let mut chunks: Vec<usize> = transfer.consumers.iter().map(|&to| assignment[to]).collect();
-    chunks.sort_unstable_by_key(|&chunk| (of.device_of[chunk], chunk));
-    chunks.dedup_by_key(|chunk| of.device_of[*chunk]);
-    chunks.retain(|&chunk| of.device_of[chunk] != home);
+    chunks.sort_unstable_by_key(|&chunk| (device_of[chunk], chunk));
+    chunks.dedup_by_key(|chunk| device_of[*chunk]);
+    chunks.retain(|&chunk| device_of[chunk] != home);
     chunks
 }
 

@@ -131,6 +131,7 @@ fn unknown(instance: &Instance, settings: &Settings, stages: Vec<PlanStage>) -> 
         reasons: Vec::new(),
         remedies: Vec::new(),
         least_memory: None,
+        order: None,
         overruns: Vec::new(),
         statistics: Statistics::default(),
     }

@@ -2,7 +2,9 @@
 #![doc = include_str!("../../formulations/joint.md")]
 
 mod alternate;
+mod crossing;
 mod nested;
+mod plan;
 mod question;
 mod relaxation;
 mod search;
@@ -14,12 +16,14 @@ use std::time::Duration;
 use crate::best_schedule::answer::Open;
 use crate::best_schedule::iteration;
 use crate::control::Control;
+use crate::in_time::{self, Ending, Latest};
 use crate::options::{Cuts, WorkerMode};
 use crate::plan::{Status, StoppedBy};
 use crate::problem::{Assignment, Problem};
 use crate::schedules::{Chunks, Order};
 use crate::settings::Settings;
 
+pub use plan::plan;
 pub use question::{Question, Weights};
 use relaxation::Relaxation;
 use starts::Starts;
@@ -70,13 +74,46 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
 /// The problem is one that [`refusal`] has nothing against. Its limit of memory says how much room there is; how many stages it allows, its
 /// objective and its schedule do not matter.
 pub fn best(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
-    let mut state = State::new(problem, question, control);
+    search(problem, question, labels, &Latest::default(), control)
+}
+
+/// The same in the time that `control` allows and a moment more, whatever a step of it takes: then what was found by then.
+pub fn best_in_time(problem: &Problem, question: &Question, labels: &[String], control: &Control) -> Found {
+    let (own, asked, names) = (problem.clone(), question.clone(), labels.to_vec());
+    let in_time =
+        move |control: &Control, latest: &Latest<Known>| search(&own, &asked, &names, latest, control);
+    match in_time::latest(control, in_time) {
+        Ending::Ended(found) => found,
+        Ending::Left(known, stopped_by) => {
+            let known = known.unwrap_or_default();
+            let latest = Latest::default();
+            let mut state = State::new(problem, question, &latest, control);
+            (state.best, state.cuts) = (known.best, known.cuts);
+            let proof = search::Proof {
+                cuts_ns: 0,
+                stopped_by,
+            };
+            state.finish(known.bound_ns, proof)
+        }
+    }
+}
+
+fn search(
+    problem: &Problem,
+    question: &Question,
+    labels: &[String],
+    latest: &Latest<Known>,
+    control: &Control,
+) -> Found {
+    let mut state = State::new(problem, question, latest, control);
     // Bounds that take no search come first: starts may use up a short limit.
     let ideals = relaxation::ideals(&state);
     let least = |devices| (devices, simple::simple_ns(&state, devices, ideals.as_ref().ok()));
     let mut simple: Vec<(usize, u64)> = question.device_counts(problem).map(least).collect();
+    state.raise(simple.iter().map(|&(_, ns)| ns).min());
     let mut starts = Starts::new(&mut state, labels);
     let period_ns = starts.period_ns;
+    state.raise(Some(period_ns));
     if let (Ok(ideals), [(_, ns)]) = (&ideals, &mut simple[..]) {
         let (nested_ns, cuts) = nested::nested(&state, ideals, *ns, &state.within(SHARE));
         *ns = nested_ns.max(*ns);
@@ -84,6 +121,7 @@ pub fn best(problem: &Problem, question: &Question, labels: &[String], control: 
             starts.take(&mut state, cut);
         }
     }
+    state.raise(simple.iter().map(|&(_, ns)| ns).min());
     starts.search(&mut state);
     state.improve();
     let proof = match ideals.and_then(|ideals| Relaxation::new(&state, ideals, &simple)) {
@@ -95,6 +133,15 @@ pub fn best(problem: &Problem, question: &Question, labels: &[String], control: 
     };
     let simple_ns = simple.iter().map(|&(_, ns)| ns).min();
     state.finish(simple_ns.unwrap_or(0).max(period_ns), proof)
+}
+
+/// What may be told of a search before it ends.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    best: Option<Candidate>,
+    cuts: usize,
+    /// No cut and order take less, in ns.
+    bound_ns: u64,
 }
 
 /// A cut, its chunks, and an order of theirs.
@@ -111,7 +158,10 @@ struct State<'a> {
     problem: &'a Problem,
     question: &'a Question,
     control: &'a Control<'a>,
+    latest: &'a Latest<Known>,
     best: Option<Candidate>,
+    /// No cut and order take less, as far as is known without a search, in ns.
+    bound_ns: u64,
     /// How many cuts were run.
     cuts: usize,
     /// The least bound of a cut that was looked at whose best order is not proved.
@@ -119,15 +169,37 @@ struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    fn new(problem: &'a Problem, question: &'a Question, control: &'a Control<'a>) -> Self {
+    fn new(
+        problem: &'a Problem,
+        question: &'a Question,
+        latest: &'a Latest<Known>,
+        control: &'a Control<'a>,
+    ) -> Self {
         Self {
             problem,
             question,
             control,
+            latest,
             best: None,
+            bound_ns: 0,
             cuts: 0,
             orders_ns: u64::MAX,
         }
+    }
+
+    /// Takes a bound on all cuts and orders, if there is one.
+    fn raise(&mut self, bound_ns: Option<u64>) {
+        self.bound_ns = self.bound_ns.max(bound_ns.unwrap_or(0));
+        self.show();
+    }
+
+    /// Shows what is known.
+    fn show(&self) {
+        self.latest.show(Known {
+            best: self.best.clone(),
+            cuts: self.cuts,
+            bound_ns: self.bound_ns,
+        });
     }
 
     fn best_ns(&self) -> u64 {
@@ -201,6 +273,7 @@ impl<'a> State<'a> {
             order: order.clone(),
             iteration_ns,
         });
+        self.show();
         true
     }
 
@@ -208,6 +281,7 @@ impl<'a> State<'a> {
     fn keep(&mut self, candidate: Candidate) {
         if candidate.iteration_ns < self.best_ns() {
             self.best = Some(candidate);
+            self.show();
         }
     }
 

@@ -5,9 +5,10 @@
 //! ideal, and where nothing is left of the middle in the end, some cut may be as short; halving a range tells the least.
 
 use fixedbitset::FixedBitSet;
-use petgraph::Direction;
 
+use super::crossing::crossing;
 use super::{State, Weights};
+use crate::communication::Communication;
 use crate::control::Control;
 use crate::ideals::Ideals;
 use crate::problem::{Assignment, Item, Problem};
@@ -455,31 +456,11 @@ fn work_of(problem: &Problem, weights: &Weights, set: &FixedBitSet) -> Work {
     }
 }
 
-/// What crosses the boundary behind these items takes at least, there and back: the chunk before it holds one of the last of them, the chunk
-/// behind it one of the first of the others.
+/// What crosses the boundary behind these items takes at least, there and back.
 fn boundary(problem: &Problem, set: &FixedBitSet) -> Way {
-    let all = problem.items.len();
-    let is_end = |item: usize, direction: Direction| {
-        let mut beside = problem.order.neighbors_directed((item as u32).into(), direction);
-        beside.all(|other| set.contains(other.index()) != set.contains(item))
-    };
-    let last = (0..all).filter(|&item| set.contains(item) && is_end(item, Direction::Outgoing));
-    let first = (0..all).filter(|&item| !set.contains(item) && is_end(item, Direction::Incoming));
-    let moved = |item: usize, produces: bool| {
-        let own = problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
-        let own = own.filter(|transfer| (transfer.producer == item) == produces);
-        own.fold(Way::default(), |sum, transfer| {
-            sum.plus(Way {
-                there: transfer.forward_ns as f64,
-                back: transfer.gradient_ns as f64,
-            })
-        })
-    };
-    let least = |ways: &mut dyn Iterator<Item = Way>| ways.reduce(Way::min).unwrap_or_default();
-    let sent = least(&mut last.map(|item| moved(item, true)));
-    let received = least(&mut first.map(|item| moved(item, false)));
+    let before = crossing(problem, set, Communication::Overlapped).before;
     Way {
-        there: sent.there.max(received.there),
-        back: sent.back.max(received.back),
+        there: before.forward.link_out_ns as f64,
+        back: before.backward.link_in_ns as f64,
     }
 }

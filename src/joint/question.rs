@@ -1,6 +1,7 @@
 //! What is asked of a network, and what a cut of it comes to.
 
-use crate::cost::{PhaseCost, StageCost, stage_costs, stage_costs_under};
+use crate::cost::virtual_stages::chunk_costs;
+use crate::cost::{PhaseCost, StageCost};
 use crate::instance::Instance;
 use crate::options::{Communication, Objective};
 use crate::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
@@ -142,12 +143,12 @@ impl Question {
             placement: self.placement,
             weight_share: share,
         };
-        let mut pipeline = pipeline(problem, cut, stages);
+        let mut pipeline = self.pipeline(problem, cut, stages);
         if let Weights::Told(told) = &self.weights {
             let items = cut.iter().zip(told);
             items.for_each(|(&stage, ns)| pipeline.stages[stage].weight_ns += ns);
         }
-        let mut chunks = chunks_of_pipeline(&pipeline, &moves, true);
+        let mut chunks = chunks_of_pipeline(&pipeline, &moves, false);
         chunks.may_split = self.weights.may_split();
         match (self.room, problem.settings.memory_limit) {
             (None, Some(limit)) => take_bytes(problem, cut, limit, &mut chunks)?,
@@ -155,31 +156,32 @@ impl Question {
         }
         Some(chunks)
     }
-}
 
-/// The times of a cut.
-fn pipeline(problem: &Problem, cut: &Assignment, stages: usize) -> Pipeline {
-    let communication = problem.settings.communication;
-    let costs = stage_costs(problem, cut);
-    let moved = stage_costs_under(problem, cut, Communication::Overlapped);
-    let takes_time = communication.takes_time();
-    let times = |cost: PhaseCost, moved: PhaseCost| PhaseTimes {
-        in_ns: if takes_time { moved.link_in_ns } else { 0 },
-        work_ns: cost.work_ns,
-        out_ns: if takes_time { moved.link_out_ns } else { 0 },
-    };
-    let both = costs.iter().zip(&moved).take(stages);
-    let stage = |(cost, moved): (&StageCost, &StageCost)| StageTimes {
-        forward: times(cost.forward, moved.forward),
-        backward: times(cost.backward, moved.backward),
-        weight_ns: 0,
-        replicas: 1,
-    };
-    Pipeline {
-        stages: both.map(stage).collect(),
-        trains: true,
-        channels: Channels::Shared,
-        has_links: communication.has_links(),
+    /// The times of a cut. What a device has made or received before is moved to none of its chunks.
+    fn pipeline(&self, problem: &Problem, cut: &Assignment, stages: usize) -> Pipeline {
+        let communication = problem.settings.communication;
+        let devices = stages / self.virtual_stages;
+        let device_of: Vec<usize> = (0..stages).map(|c| self.placement.device(c, devices)).collect();
+        let costs = chunk_costs(problem, &device_of, cut, communication);
+        let moved = chunk_costs(problem, &device_of, cut, Communication::Overlapped);
+        let takes_time = communication.takes_time();
+        let times = |cost: PhaseCost, moved: PhaseCost| PhaseTimes {
+            in_ns: if takes_time { moved.link_in_ns } else { 0 },
+            work_ns: cost.work_ns,
+            out_ns: if takes_time { moved.link_out_ns } else { 0 },
+        };
+        let stage = |(cost, moved): (&StageCost, &StageCost)| StageTimes {
+            forward: times(cost.forward, moved.forward),
+            backward: times(cost.backward, moved.backward),
+            weight_ns: 0,
+            replicas: 1,
+        };
+        Pipeline {
+            stages: costs.iter().zip(&moved).map(stage).collect(),
+            trains: true,
+            channels: Channels::Shared,
+            has_links: communication.has_links(),
+        }
     }
 }
 

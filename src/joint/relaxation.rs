@@ -1,5 +1,6 @@
 //! The least that chunks alone say of an iteration, from every ideal on: a dynamic program.
 
+use super::crossing::{Crossing, crossing};
 use super::{Question, State};
 use crate::cost::{self, StageCost};
 use crate::ideals::{Ideals, IdealsError};
@@ -18,6 +19,10 @@ const MOST_CHUNKS: usize = 2_000_000;
 /// Too many of them, or a limit.
 pub(super) fn ideals(state: &State) -> Result<Ideals, StoppedBy> {
     let control = state.control;
+    // Of every number of items there is an ideal.
+    if state.problem.items.len() >= MOST_IDEALS {
+        return Err(StoppedBy::SizeLimit);
+    }
     let stop = || control.must_stop().is_some();
     Ideals::enumerate(state.problem, MOST_IDEALS, &stop).map_err(|error| match error {
         IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
@@ -125,6 +130,16 @@ impl<'a> Relaxation<'a> {
         ns(0).max(ns(1))
     }
 
+    /// What certainly crosses each ideal, where devices hold several chunks; nothing where stages say it themselves.
+    fn crossings(&self, state: &State) -> Result<Vec<Crossing>, StoppedBy> {
+        let mut crossings = Vec::new();
+        for set in self.ideals.sets.iter().filter(|_| !self.question.is_plain()) {
+            state.control.check_limits()?;
+            crossings.push(crossing(state.problem, set, state.problem.settings.communication));
+        }
+        Ok(crossings)
+    }
+
     fn add_chunks(&mut self, state: &State) -> Result<(), StoppedBy> {
         let (problem, control) = (state.problem, state.control);
         let best_ns = u128::from(state.best_ns());
@@ -133,6 +148,7 @@ impl<'a> Relaxation<'a> {
             |set: &fixedbitset::FixedBitSet| set.ones().map(|item| problem.items[item].work_ns()).sum();
         let work_ns: Vec<u64> = self.ideals.sets.iter().map(work).collect();
         let most = MOST_CHUNKS.min(control.room_bytes() / (2 * size_of::<Chunk>()));
+        let crossings = self.crossings(state)?;
         let mut count = 0;
         for to in 1..self.ideals.sets.len() {
             control.check_limits()?;
@@ -143,15 +159,17 @@ impl<'a> Relaxation<'a> {
                 let Some(most_held) = most_held(problem, self.question, &members) else {
                     continue;
                 };
+                let mut work = StageCost::default();
+                members.iter().for_each(|&item| work.add_item(problem, item));
                 let inside = |item: usize| {
                     self.ideals.sets[to].contains(item) && !self.ideals.sets[from].contains(item)
                 };
-                let cost = cost::stage_cost(problem, &members, inside);
+                let cost = match self.question.is_plain() {
+                    true => cost::stage_cost(problem, &members, inside),
+                    // The rest of what comes and goes may come from the same device, go there, or be there.
+                    false => work.plus(crossings[from].behind).plus(crossings[to].before),
+                };
                 let of = |cost: &StageCost| self.of_chunk(problem, cost, [&members, &behind], most_held);
-                let mut work = cost;
-                for phase in [&mut work.forward, &mut work.backward] {
-                    (phase.communication_ns, phase.link_in_ns, phase.link_out_ns) = (0, 0, 0);
-                }
                 let chunk = Chunk {
                     to: to as u32,
                     apart: of(&cost),

@@ -1,7 +1,7 @@
 //! Cuts to start from, each with every published rule.
 //!
-//! What is found is no worse than any rule on any of these cuts. So the quick ones, and the rules on all of them, come before any search and
-//! whatever the limit: they are bounded in work. Cuts that are the best for something else take a search each, which has a share of the limit but
+//! What is found is no worse than any rule on any of these cuts. So the quick ones, and the rules on all of them, come before any search. They have a
+//! share of the limit, but may take [`LEAST_OF_QUICK`]. Cuts that are the best for something else take a search each, which likewise has a share and
 //! may take [`LEAST_OF_A_GUIDE`].
 
 use std::time::Duration;
@@ -19,6 +19,10 @@ use crate::settings::Settings;
 const SHARE_OF_A_GUIDE: f64 = 0.1;
 /// What it may take in any case: enough for most networks, so that a short limit does not lose them.
 const LEAST_OF_A_GUIDE: Duration = Duration::from_millis(500);
+/// The part of the time that is left which quick heuristics of one problem may take, and what they may take in any case. Those that cut evenly take
+/// no time.
+const SHARE_OF_QUICK: f64 = 0.1;
+const LEAST_OF_QUICK: Duration = Duration::from_millis(250);
 /// How many of the starts get lists by urgency, those with the best rules first, and how many of these then get their best orders.
 const LISTED: usize = 5;
 const SEARCHED: usize = 2;
@@ -84,10 +88,10 @@ impl Starts {
 
     /// Takes the plans of quick heuristics, even cuts among them.
     fn take_quick(&mut self, state: &mut State, guide: &Problem) {
-        let control = state.control;
-        let must_stop = || control.is_interrupted();
+        let within = state.within_at_least(SHARE_OF_QUICK, LEAST_OF_QUICK);
+        let must_stop = || within.must_stop().is_some();
         for heuristic in METHODS.iter().filter(|method| method.effort == Effort::Quick) {
-            if let Some(plan) = heuristic.plan(guide, control.seed, &must_stop) {
+            if let Some(plan) = heuristic.plan(guide, within.seed, &must_stop) {
                 self.take(state, &plan.assignment);
             }
         }

@@ -21,8 +21,8 @@ pub(super) fn stages(
     let settings = &problem.settings;
     let trains = settings.mode.trains();
     let kind = &instance.cluster.kinds[settings.kind].name;
-    let costs = chunk_costs(problem, of, assignment, settings.communication);
-    let moved = chunk_costs(problem, of, assignment, Communication::Overlapped);
+    let costs = chunk_costs(problem, &of.device_of, assignment, settings.communication);
+    let moved = chunk_costs(problem, &of.device_of, assignment, Communication::Overlapped);
     let bytes = chunk_bytes(problem, of, assignment);
     let mut layers = vec![[Vec::new(), Vec::new()]; of.chunks()];
     for (item, &chunk) in problem.items.iter().zip(assignment) {

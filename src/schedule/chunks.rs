@@ -141,18 +141,13 @@ impl Chunks {
         }
     }
 
-    /// What a micro-batch takes on a device: no schedule has a shorter period than the longest of these.
-    pub fn load_ns(&self, device: usize) -> u64 {
-        let of = |c: usize| self.chunks[c].forward_ns + self.chunks[c].input_ns + self.chunks[c].weight_ns;
-        self.of_device(device).map(of).sum()
-    }
-
-    /// The busiest device's time for one micro-batch.
+    /// The busiest device's time for one micro-batch: no schedule has a shorter period.
     pub fn least_period_ns(&self) -> u64 {
-        (0..self.devices())
-            .map(|device| self.load_ns(device))
-            .max()
-            .unwrap_or(0)
+        let mut loads_ns = vec![0; self.devices()];
+        for of in &self.chunks {
+            loads_ns[of.device] += of.forward_ns + of.input_ns + of.weight_ns;
+        }
+        loads_ns.into_iter().max().unwrap_or(0)
     }
 
     /// What a device must hold in any schedule: one micro-batch passes all its chunks forwards before the first of them is free

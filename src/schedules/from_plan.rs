@@ -21,14 +21,14 @@ pub struct Moves {
 /// The chunks of a plan: stage by stage a chunk, each with a stash of 1 a micro-batch.
 ///
 /// Where transfers block, a stage is busy with them, as in [`crate::simulate`]; where they overlap, they are delays between stages,
-/// and links are never what everything waits for. Between stages of one device nothing is moved: the transfer that
-/// drops out is the lesser of what both ends pay, which is exact where no tensor skips a stage. A plan with virtual stages says itself how
-/// they lie, and has paid for none of these transfers.
+/// and links are never what everything waits for. Between stages of one device nothing is moved, and the transfers of neighbours drop out. A plan
+/// with virtual stages says itself how they lie, and has paid for none of these transfers.
 ///
 /// # Errors
 ///
 /// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; devices that do not
-/// share its stages evenly; and other devices or another placement than those of its virtual stages.
+/// share its stages evenly; other devices or another placement than those of its virtual stages; and fewer devices than stages where tensors skip
+/// a stage, since the plan does not say where they go ([`laid_on`](super::laid_on) does).
 pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
     let pipeline = Pipeline::from_plan(plan)?;
     refuse(plan)?;
@@ -42,6 +42,16 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
             FaultKind::Contradiction {
                 found: format!("{devices} devices for a plan of {stages} stages"),
                 expected: "as many stages on every device".into(),
+            },
+        ));
+    }
+    if chunked.is_none() && devices < stages && skips(&pipeline) {
+        return Err(InputError::option(
+            "--devices",
+            FaultKind::Conflict {
+                found: format!("{devices} for {stages} stages with tensors that skip some"),
+                expected: "where these go, which a plan does not say".into(),
+                remedy: "give `--instance` of the plan".into(),
             },
         ));
     }
@@ -108,6 +118,15 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within
         room: vec![None; devices],
         may_split: moves.weight_share.is_some(),
     }
+}
+
+/// Whether some stage sends what the next one does not receive, or receives what the one before does not send.
+fn skips(pipeline: &Pipeline) -> bool {
+    let differs = |pair: &[StageTimes]| {
+        let [before, after] = [&pair[0], &pair[1]];
+        before.forward.out_ns != after.forward.in_ns || after.backward.out_ns != before.backward.in_ns
+    };
+    pipeline.stages.windows(2).any(differs)
 }
 
 /// Refuses to lay the virtual stages of a plan elsewhere than it says.

@@ -11,16 +11,16 @@
 //! operation is written as PyTorch writes it: chunk, phase, micro-batch, counted from 0.
 
 mod from_plan;
+mod laid;
 mod memory;
 mod pattern;
 mod run;
-mod torch_csv;
 
 pub use crate::schedule::rules;
-pub use crate::schedule::{Chunk, Chunks, Operation, Order, Phase, Placement};
+pub use crate::schedule::{Chunk, Chunks, Operation, Order, Phase, Placement, read_order};
 pub(crate) use from_plan::chunks_of_pipeline;
 pub use from_plan::{Moves, busy_link, chunks_of_plan};
+pub use laid::laid_on;
 pub use memory::{knows_memory, take_memory};
 pub use pattern::{Pattern, PatternFault};
 pub use run::{OrderFault, Ran, Times, Wait, run, run_with};
-pub use torch_csv::read_order;

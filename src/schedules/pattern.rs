@@ -1,5 +1,6 @@
 //! Cyclic schedules: a pattern of one period that every micro-batch repeats.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use super::{Chunks, Operation, Order, Phase};
@@ -77,10 +78,19 @@ impl Pattern {
     pub fn peaks(&self, chunks: &Chunks) -> Result<Vec<u64>, PatternFault> {
         self.check_operations(chunks)?;
         self.check_precedence(chunks)?;
+        let starts: HashMap<(usize, Phase), u64> = self
+            .starts
+            .iter()
+            .map(|&(chunk, phase, start)| ((chunk, phase), start))
+            .collect();
+        let mut own = vec![Vec::new(); chunks.devices()];
+        for (chunk, of) in chunks.chunks.iter().enumerate() {
+            own[of.device].push(chunk);
+        }
         let mut peaks = Vec::new();
-        for device in 0..chunks.devices() {
+        for (device, own) in own.iter().enumerate() {
             self.check_overlap(chunks, device)?;
-            let held = (0..self.period).map(|slot| self.held(chunks, device, slot));
+            let held = (0..self.period).map(|slot| self.held(chunks, own, &starts, slot));
             peaks.push(held.max().unwrap_or(0));
         }
         Ok(peaks)
@@ -101,32 +111,28 @@ impl Pattern {
         Ok(())
     }
 
-    /// What a device holds in a slot, long after the first micro-batch: one micro-batch after the other is counted.
-    fn held(&self, chunks: &Chunks, device: usize, slot: u64) -> u64 {
+    /// What a device holds in a slot, long after the first micro-batch: micro-batches whose forward pass has started, less those that have given
+    /// back all or a part.
+    fn held(&self, chunks: &Chunks, own: &[usize], starts: &HashMap<(usize, Phase), u64>, slot: u64) -> u64 {
         let last = self.starts.iter().map(|start| start.2).max().unwrap_or(0) / self.period + 2;
         let now = last * self.period + slot;
-        let mut held = 0;
-        for chunk in chunks.of_device(device) {
+        let since = |from: u64| now.checked_sub(from).map_or(0, |slots| slots / self.period + 1);
+        let of_chunk = |&chunk: &usize| {
             let of = &chunks.chunks[chunk];
-            for micro_batch in 0..=last {
-                let at = |start: u64| start + micro_batch * self.period;
-                let ended = |phase: Phase| {
-                    let length = Self::length(chunks, (chunk, phase), self.slot_ns);
-                    self.start(chunk, phase)
-                        .is_some_and(|start| at(start) + length <= now)
-                };
-                let has_started = self
-                    .start(chunk, Phase::Forward)
-                    .is_some_and(|start| at(start) <= now);
-                held += match has_started {
-                    false => 0,
-                    true if ended(Phase::Backward) || ended(Phase::WeightGradient) => 0,
-                    true if ended(Phase::InputGradient) => of.kept,
-                    true => of.stash,
-                };
-            }
-        }
-        held
+            let ended = |phase: Phase| {
+                let length = Self::length(chunks, (chunk, phase), self.slot_ns);
+                starts
+                    .get(&(chunk, phase))
+                    .map_or(0, |start| since(start + length))
+            };
+            let started = starts
+                .get(&(chunk, Phase::Forward))
+                .map_or(0, |&start| since(start));
+            let freed = ended(Phase::Backward).max(ended(Phase::WeightGradient));
+            let apart = ended(Phase::InputGradient).saturating_sub(freed);
+            of.kept * apart + of.stash * started.saturating_sub(freed + apart)
+        };
+        own.iter().map(of_chunk).sum()
     }
 
     fn check_operations(&self, chunks: &Chunks) -> Result<(), PatternFault> {

@@ -11,6 +11,9 @@ use crate::schedule::rules::{Rule, Shape};
 const MOST_OF_A_DEVICE: usize = 1_000;
 const MOST_CHUNKS: usize = 10_000;
 
+/// Operations of the order that tells what devices hold, which is listed: some hundred megabytes.
+const MOST_OPERATIONS: u64 = 4_000_000;
+
 impl Settings {
     /// Whether devices hold several chunks each.
     pub fn has_virtual_stages(&self) -> bool {
@@ -76,6 +79,9 @@ impl Settings {
         if !self.has_virtual_stages() {
             return self.faults_of_one_chunk(options);
         }
+        if let Some(fault) = self.fault_of_length() {
+            return vec![fault];
+        }
         let mut faults = Vec::new();
         let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
             if is_wrong {
@@ -119,6 +125,21 @@ impl Settings {
             faults.extend(self.fault_of_rule());
         }
         faults
+    }
+
+    /// An order that is too long to be listed.
+    fn fault_of_length(&self) -> Option<Fault> {
+        let is_listed = self.mode.trains() && !self.schedule.is_all_forward_first();
+        // Each with a forward pass and the two gradients of its backward pass.
+        let operations = 3 * self.chunks() as u64 * self.shape().micro_batches as u64;
+        let kind = FaultKind::Contradiction {
+            found: format!(
+                "{} chunks, whose order is told by {operations} operations",
+                self.chunks()
+            ),
+            expected: format!("{MOST_OPERATIONS} at most: fewer devices or chunks, or `--schedule gpipe`"),
+        };
+        (is_listed && operations > MOST_OPERATIONS).then(|| Fault::new("--virtual-stages", kind))
     }
 
     /// What only devices of several chunks have.

@@ -23,9 +23,21 @@ impl Pipeline {
             faults.push(Fault::new("stages", kind));
         }
         let stages = plan.stages.iter().enumerate();
-        let stages = stages
+        let mut stages: Vec<StageTimes> = stages
             .map(|(k, stage)| stage_times(k, stage, &mut faults))
             .collect();
+        if let Some(share) = plan.weight_share() {
+            if !(0.0..=1.0).contains(&share) {
+                let kind = FaultKind::BadNumber {
+                    found: share,
+                    expected: "a part from 0 to 1",
+                };
+                faults.push(Fault::new("order.weight_share", kind));
+            }
+            for times in &mut stages {
+                times.weight_ns = (share * times.backward.work_ns as f64).round() as u64;
+            }
+        }
         if !faults.is_empty() {
             return Err(InputError { path: None, faults });
         }

@@ -141,6 +141,7 @@ impl<'a> Prover<'a> {
         let there = Plan {
             problem: settings.to_options(self.instance),
             split: (plan.split.as_ref()).map(|_| Split::new(self.instance, &settings, &plan.stages)),
+            order: None,
             overruns: Vec::new(),
             ..plan.clone()
         };

@@ -86,7 +86,18 @@ pub fn chunks_of(
         stopped_by: StoppedBy::Completed,
         statistics: Statistics::default(),
     };
-    let plan = Plan::new(instance, problem, "other", outcome);
+    // Devices of several chunks say themselves what moves between them; what they hold is a matter of the order.
+    let limit = problem.settings.memory_limit;
+    let problem = &match question.virtual_stages {
+        1 => problem.clone(),
+        chunks => {
+            let mut known = problem.clone();
+            known.settings.micro_batches = Some(question.micro_batches as u64);
+            known.chunked(question.devices, chunks, question.placement)
+        }
+    };
+    let mut plan = Plan::new(instance, problem, "other", outcome);
+    plan.problem.memory_limit = Some(MemoryLimit::from(limit));
     let moves = Moves {
         devices: Some(plan.stages.len() / question.virtual_stages),
         placement: question.placement,
@@ -102,7 +113,7 @@ pub fn chunks_of(
         Weights::Whole => chunks.may_split = false,
         Weights::Share(_) | Weights::Told(_) => assert!(chunks.may_split),
     }
-    match (question.room, problem.settings.memory_limit) {
+    match (question.room, limit) {
         (None, Some(limit)) => {
             let taken = take_memory(&mut chunks, &plan, instance);
             let mut resident = vec![0; chunks.devices()];

@@ -9,6 +9,7 @@ mod tasks;
 mod work_before;
 
 use crate::control::Control;
+use crate::in_time::{self, Ending, Latest};
 use crate::plan::{Status, StoppedBy};
 use crate::schedules::rules::{RULES, Shape};
 use crate::schedules::{Chunks, Order, Pattern};
@@ -53,18 +54,52 @@ pub type FindPattern<'a> = &'a dyn Fn() -> Option<Pattern>;
 /// Rules come first, then lists by urgency, then local search, then the order of a pattern, then branch and bound, each only if there is
 /// still a gap.
 pub fn best(chunks: &Chunks, micro_batches: usize, pattern: Option<FindPattern>, control: &Control) -> Found {
-    search(chunks, micro_batches, (None, pattern), control)
+    search(
+        chunks,
+        micro_batches,
+        (None, pattern),
+        &Latest::default(),
+        control,
+    )
+}
+
+/// The same in the time that `control` allows and a moment more, whatever a step of it takes: then what was found by then.
+///
+/// * `pattern`: gives a pattern as [`FindPattern`] does, under a control.
+pub fn best_in_time<P>(chunks: &Chunks, micro_batches: usize, pattern: P, control: &Control) -> Found
+where
+    P: Fn(&Control) -> Option<Pattern> + Send + 'static,
+{
+    let own = chunks.clone();
+    let in_time = move |control: &Control, latest: &Latest<Found>| {
+        let pattern = || pattern(control);
+        search(&own, micro_batches, (None, Some(&pattern)), latest, control)
+    };
+    match in_time::latest(control, in_time) {
+        Ending::Ended(found) => found,
+        Ending::Left(Some(found), _) if found.status == Status::Optimal => found,
+        Ending::Left(Some(found), stopped_by) => Found { stopped_by, ..found },
+        Ending::Left(None, stopped_by) => Found {
+            order: None,
+            iteration_ns: None,
+            bound_ns: 0,
+            status: Status::Unknown,
+            stopped_by,
+            rules: Vec::new(),
+        },
+    }
 }
 
 /// The same with an order that is known, from which local search starts if it is better than rules and lists.
 pub fn better(chunks: &Chunks, micro_batches: usize, known: Option<&Order>, control: &Control) -> Found {
-    search(chunks, micro_batches, (known, None), control)
+    search(chunks, micro_batches, (known, None), &Latest::default(), control)
 }
 
 fn search(
     chunks: &Chunks,
     micro_batches: usize,
     (known, pattern): (Option<&Order>, Option<FindPattern>),
+    latest: &Latest<Found>,
     control: &Control,
 ) -> Found {
     let tasks = Tasks::new(chunks, micro_batches);
@@ -78,31 +113,29 @@ fn search(
             rules: Vec::new(),
         };
     }
-    let bound = Bound::new(&tasks);
     let mut best = Best::new(&tasks);
     let rules = rules(chunks, micro_batches, &mut best);
     known.into_iter().for_each(|order| best.offer_order(order));
-    best.search(&bound, control);
+    // The busiest device works off all micro-batches.
+    let busiest_ns = micro_batches as u64 * chunks.least_period_ns();
+    let show =
+        |best: &Best, bound_ns: u64| latest.show(best.found(bound_ns, StoppedBy::Completed, rules.clone()));
+    show(&best, busiest_ns);
+    let bound = Bound::new(&tasks);
+    show(&best, bound.least_ns);
+    best.list(&bound, control);
+    show(&best, bound.least_ns);
+    best.improve(&bound, control);
+    show(&best, bound.least_ns);
     if best.makespan_ns > bound.least_ns
         && let Some(pattern) = pattern.and_then(|find| find())
         && let Some(lists) = tasks.lists(&pattern.order(chunks, micro_batches))
     {
         best.offer(local::improve(&tasks, &lists, &bound, control));
+        show(&best, bound.least_ns);
     }
     let (least_ns, stopped_by) = best.prove(&bound, control);
-    let is_proved = best.makespan_ns <= least_ns;
-    let (status, stopped_by) = match is_proved {
-        true => (Status::Optimal, StoppedBy::Completed),
-        false => (Status::Feasible, stopped_by),
-    };
-    Found {
-        order: Some(tasks.order(&best.lists)),
-        iteration_ns: Some(best.makespan_ns),
-        bound_ns: least_ns,
-        status,
-        stopped_by,
-        rules,
-    }
+    best.found(least_ns, stopped_by, rules)
 }
 
 /// What no order of so many micro-batches falls below, without a search; 0 where devices have no room for one micro-batch.
@@ -174,6 +207,22 @@ impl<'a> Best<'a> {
         best
     }
 
+    /// What is known of them, under a bound on all orders.
+    fn found(&self, bound_ns: u64, stopped_by: StoppedBy, rules: Vec<OfRule>) -> Found {
+        let (status, stopped_by) = match self.makespan_ns <= bound_ns {
+            true => (Status::Optimal, StoppedBy::Completed),
+            false => (Status::Feasible, stopped_by),
+        };
+        Found {
+            order: Some(self.tasks.order(&self.lists)),
+            iteration_ns: Some(self.makespan_ns),
+            bound_ns,
+            status,
+            stopped_by,
+            rules,
+        }
+    }
+
     /// The orders of all rules that are for such pipelines.
     fn offer_rules(&mut self, chunks: &Chunks, micro_batches: usize) {
         for (_, order) in orders_of_rules(chunks, micro_batches) {
@@ -190,9 +239,8 @@ impl<'a> Best<'a> {
         }
     }
 
-    /// Lists by urgency, and local search from the best of all.
-    fn search(&mut self, bound: &Bound, control: &Control) {
-        self.list(bound, control);
+    /// Local search from the best of all.
+    fn improve(&mut self, bound: &Bound, control: &Control) {
         if self.makespan_ns > bound.least_ns {
             self.offer(local::improve(self.tasks, &self.lists, bound, control));
         }

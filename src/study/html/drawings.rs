@@ -105,6 +105,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
     let settings = Settings::resolve(instance, &row.task.options).ok()?;
     let is_optimal = row.status == crate::study::RowStatus::Optimal;
     Some(Plan {
+        order: None,
         overruns: Vec::new(),
         split: None,
         reasons: Vec::new(),

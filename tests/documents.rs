@@ -123,7 +123,8 @@ fn manual_pages() {
         assert!(own.contains(".TH") && own.contains(&command), "{command}");
     }
     assert!(folder.read("man1/stagecut-solve.1").contains("time\\-limit"));
-    assert_eq!(folder.run(&["man", "--output", "nowhere/at/all"]).code, 2);
+    // What cannot be written is no fault of the input.
+    assert_eq!(folder.run(&["man", "--output", "nowhere/at/all"]).code, 1);
 }
 
 /// The rows of the README's table, and nothing else: a new command goes there, with a link to its page.

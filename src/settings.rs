@@ -88,6 +88,17 @@ pub struct Settings {
     pub ticks_per_ns: u64,
 }
 
+/// The cluster's link, of another bandwidth where one is asked for.
+fn link(instance: &Instance, options: &PipelineOptions) -> Link {
+    let link = instance.cluster.link;
+    Link {
+        bandwidth_bytes_per_s: options
+            .bandwidth_bytes_per_s
+            .unwrap_or(link.bandwidth_bytes_per_s),
+        ..link
+    }
+}
+
 impl Settings {
     /// Decides every option: `overrides` first, then the instance's own, then the defaults.
     ///
@@ -130,12 +141,7 @@ impl Settings {
                 _ if !in_play(&|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
             },
-            link: Link {
-                bandwidth_bytes_per_s: options
-                    .bandwidth_bytes_per_s
-                    .unwrap_or(instance.cluster.link.bandwidth_bytes_per_s),
-                ..instance.cluster.link
-            },
+            link: link(instance, &options),
             kind,
             memory_limit: memory_limit(instance, &options, kind, heterogeneous),
             cuts: options.cuts.unwrap_or(Cuts::Tied),

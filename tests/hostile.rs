@@ -332,6 +332,24 @@ fn driving() -> String {
     )
 }
 
+/// No command writes a character that a terminal obeys, and each writes something.
+fn assert_none_is_obeyed(folder: &Folder, commands: &[&[&str]]) {
+    let mut wrong = String::new();
+    for command in commands {
+        let run = folder.run(command);
+        for (stream, text) in [("stdout", &run.stdout), ("stderr", &run.stderr)] {
+            if let Some(c) = obeyed(text) {
+                wrong += &format!("{command:?} on {stream}: {c:?} in {text:?}\n");
+            }
+        }
+        assert!(
+            run.stdout.len() + run.stderr.len() > 20,
+            "{command:?} says nothing"
+        );
+    }
+    assert_eq!(wrong, "");
+}
+
 #[test]
 fn names_drive_no_terminal() {
     let folder = Folder::with("net.json", driving().replace("\"operator\"", "\"\\u001b[2J\""));
@@ -395,20 +413,7 @@ fn names_drive_no_terminal() {
         &["solve", "net.json", "--device-kinds", "x\u{1b}[31m"],
         &["solve", "x\u{1b}[31m.json"],
     ];
-    let mut wrong = String::new();
-    for command in commands {
-        let run = folder.run(command);
-        for (stream, text) in [("stdout", &run.stdout), ("stderr", &run.stderr)] {
-            if let Some(c) = obeyed(text) {
-                wrong += &format!("{command:?} on {stream}: {c:?} in {text:?}\n");
-            }
-        }
-        assert!(
-            run.stdout.len() + run.stderr.len() > 20,
-            "{command:?} says nothing"
-        );
-    }
-    assert_eq!(wrong, "");
+    assert_none_is_obeyed(&folder, commands);
     let report = folder.succeed(&solve);
     assert!(report.contains("\\u{1b}[31m"), "{report}");
 }

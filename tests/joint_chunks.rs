@@ -323,7 +323,8 @@ fn orders_of_plans_are_checked() {
     let first = plan["order"]["devices"][0].as_str().expect("a line");
     let turned = first.split(',').rev().collect::<Vec<_>>().join(",");
     let shorter = first.rsplit_once(',').expect("several").0;
-    let cases: Vec<(&str, Box<dyn Fn(&mut Value)>)> = vec![
+    type Change<'a> = Box<dyn Fn(&mut Value) + 'a>;
+    let cases: Vec<(&str, Change)> = vec![
         (
             "waits for a later operation",
             Box::new(|order| order["devices"][0] = json!(turned)),

@@ -271,16 +271,8 @@ fn what_cannot_be_written_in_the_end_is_on_stdout() {
 fn a_place_that_cannot_be_written_is_noticed_before_the_search() {
     let folder = solved();
     // A search that takes long, and one that is refused only after the place is tried.
-    folder.succeed(&[
-        "generate",
-        "random",
-        "--layers",
-        "300",
-        "--seed",
-        "7",
-        "--output",
-        "long.json",
-    ]);
+    let generate = "generate random --layers 300 --seed 7 --output long.json";
+    folder.succeed(&generate.split(' ').collect::<Vec<_>>());
     scenario(&folder);
     let long: &[&[&str]] = &[&[
         "solve",

@@ -146,6 +146,54 @@ fn searches_end_at_the_time_limit() {
 }
 
 /// Counts that are too large are refused before anything is made of them, with what is the most.
+/// What asks for too much, and the limit that is told.
+const TOO_LARGE: [(&str, &str); 14] = [
+    (
+        "schedule --devices 65535 --forward 1 --backward 1",
+        "20000 operations",
+    ),
+    (
+        "schedule --devices 65535 --virtual-stages 65535 --forward 1 --backward 1",
+        "20000 operations",
+    ),
+    (
+        "schedule --devices 5000 --forward 1 --backward 1 --objective iteration",
+        "800 at most",
+    ),
+    (
+        "schedule --devices 4 --forward 1 --backward 1 --micro-batches 4294967295",
+        "20000 operations",
+    ),
+    ("schedule --instance net.json --devices 65535", "800 at most"),
+    (
+        "schedule --instance net.json --devices 65535 --virtual-stages 65535",
+        "800 at most",
+    ),
+    (
+        "schedule --instance net.json --devices 2 --micro-batches 4294967295",
+        "20000 operations",
+    ),
+    (
+        "schedule plan.json --micro-batches 4294967295",
+        "20000 operations",
+    ),
+    ("solve net.json --stages 1000000000", "1 to 1000000"),
+    (
+        "solve net.json --stages 5000 --virtual-stages 2 --mode training",
+        "4000000",
+    ),
+    ("solve net.json --stages 2 --virtual-stages 100000", "1 to 1000"),
+    (
+        "solve net.json --stages 2 --micro-batches 1000000000000",
+        "1 to 1000000",
+    ),
+    ("simulate plan.json --micro-batches 1000000000000", "500000 tasks"),
+    (
+        "simulate chunked.json --micro-batches 1000000000000",
+        "500000 operations",
+    ),
+];
+
 #[test]
 fn sizes_that_are_too_large_are_refused_at_once() {
     let folder = Folder::with("net.json", chain(6).to_string());
@@ -174,53 +222,7 @@ fn sizes_that_are_too_large_are_refused_at_once() {
         ]
         .concat(),
     );
-    let cases = [
-        (
-            "schedule --devices 65535 --forward 1 --backward 1",
-            "20000 operations",
-        ),
-        (
-            "schedule --devices 65535 --virtual-stages 65535 --forward 1 --backward 1",
-            "20000 operations",
-        ),
-        (
-            "schedule --devices 5000 --forward 1 --backward 1 --objective iteration",
-            "800 at most",
-        ),
-        (
-            "schedule --devices 4 --forward 1 --backward 1 --micro-batches 4294967295",
-            "20000 operations",
-        ),
-        ("schedule --instance net.json --devices 65535", "800 at most"),
-        (
-            "schedule --instance net.json --devices 65535 --virtual-stages 65535",
-            "800 at most",
-        ),
-        (
-            "schedule --instance net.json --devices 2 --micro-batches 4294967295",
-            "20000 operations",
-        ),
-        (
-            "schedule plan.json --micro-batches 4294967295",
-            "20000 operations",
-        ),
-        ("solve net.json --stages 1000000000", "1 to 1000000"),
-        (
-            "solve net.json --stages 5000 --virtual-stages 2 --mode training",
-            "4000000",
-        ),
-        ("solve net.json --stages 2 --virtual-stages 100000", "1 to 1000"),
-        (
-            "solve net.json --stages 2 --micro-batches 1000000000000",
-            "1 to 1000000",
-        ),
-        ("simulate plan.json --micro-batches 1000000000000", "500000 tasks"),
-        (
-            "simulate chunked.json --micro-batches 1000000000000",
-            "500000 operations",
-        ),
-    ];
-    for (asked, expected) in cases {
+    for (asked, expected) in TOO_LARGE {
         let args: Vec<&str> = asked.split(' ').collect();
         let mut least = Duration::MAX;
         for _ in 0..RUNS {

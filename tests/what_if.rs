@@ -268,6 +268,23 @@ fn breakpoints_of_memory_are_exact() {
     assert!(breakpoints > 60, "{breakpoints}");
 }
 
+/// Every curve is the optimum of its number of stages at every whole value; no plan is an optimum without end.
+fn assert_curves(answer: &Answer, most: u64, optimum: impl Fn(usize, u64) -> u64, context: &str) {
+    for (curve, stages) in answer.curves.iter().zip(1..) {
+        for at in 1..=most {
+            let expected = match optimum(stages, at) {
+                u64::MAX => f64::INFINITY,
+                ns => ns as f64,
+            };
+            assert_eq!(
+                curve.bounds.bounds_ns(at as f64),
+                [expected; 2],
+                "{context} at {at}"
+            );
+        }
+    }
+}
+
 /// At every whole value more stages are said to be better where brute force finds them better, and nowhere else: also at one alone.
 #[test]
 fn more_stages_are_better_where_brute_force_finds_them_better() {
@@ -334,21 +351,8 @@ fn more_stages_are_better_where_brute_force_finds_them_better() {
                 .count();
             pairs += 1;
         }
-        for (curve, stages) in answer.curves.iter().zip(1..) {
-            for at in 1..=most {
-                let expected = optimum(stages, at) as f64;
-                let expected = if expected < u64::MAX as f64 {
-                    expected
-                } else {
-                    f64::INFINITY
-                };
-                assert_eq!(
-                    curve.bounds.bounds_ns(at as f64),
-                    [expected; 2],
-                    "seed {seed} at {at}"
-                );
-            }
-        }
+        let context = format!("seed {seed}");
+        assert_curves(&answer, most, optimum, &context);
     }
     assert!(alone > 0 && pairs > 100, "{alone} alone of {pairs}");
 }

@@ -90,6 +90,14 @@ struct Question {
     given: Option<GivenOrder>,
 }
 
+/// What is asked of an order where nobody says.
+fn default_objective(is_iteration: bool) -> Objective {
+    match is_iteration {
+        true => Objective::Iteration,
+        false => Objective::Peak,
+    }
+}
+
 impl Question {
     fn new(args: &ScheduleArgs, plan: Option<&Plan>) -> Result<Self, CliError> {
         if plan.is_some() && args.instance.is_some() && args.asked.room.is_some() {
@@ -120,12 +128,8 @@ impl Question {
         }
         let asked = &args.asked;
         let given = Given::read(&args.given)?;
-        let objective = asked
-            .objective
-            .unwrap_or(match asked.micro_batches.is_some() || given.is_some() {
-                true => Objective::Iteration,
-                false => Objective::Peak,
-            });
+        let is_iteration = asked.micro_batches.is_some() || given.is_some();
+        let objective = asked.objective.unwrap_or_else(|| default_objective(is_iteration));
         refuse(asked, objective)?;
         let of_order = given.as_ref().and_then(Given::micro_batches);
         let micro_batches = asked.micro_batches.map(u64::from).or(of_order).or(of_plan);

@@ -117,6 +117,29 @@ impl Asked {
         }
     }
 
+    /// Times sent and received by chunk, forwards and backwards.
+    fn moved(&self, cut: &[usize]) -> Vec<[[u64; 2]; 2]> {
+        let mut moved = vec![[[0u64; 2]; 2]; self.chunks()];
+        for (producer, readers, ns) in &self.tensors {
+            let home = cut[*producer];
+            let mut first: BTreeMap<usize, usize> = BTreeMap::new();
+            for &reader in readers {
+                let chunk = first.entry(self.device(cut[reader])).or_insert(cut[reader]);
+                *chunk = cut[reader].min(*chunk);
+            }
+            first.remove(&self.device(home));
+            if !first.is_empty() {
+                moved[home][0][0] += ns;
+                moved[home][1][1] += ns;
+            }
+            for &chunk in first.values() {
+                moved[chunk][0][1] += ns;
+                moved[chunk][1][0] += ns;
+            }
+        }
+        moved
+    }
+
     /// The operations of a cut; `None` where weights leave no room.
     fn kinds(&self, cut: &[usize]) -> Option<(Vec<Kind>, Vec<u64>)> {
         let n = self.chunks();
@@ -135,25 +158,7 @@ impl Asked {
                 *input = all - *weights;
             }
         }
-        // Sent and received by chunk, forwards and backwards.
-        let mut moved = vec![[[0u64; 2]; 2]; n];
-        for (producer, readers, ns) in &self.tensors {
-            let home = cut[*producer];
-            let mut first: BTreeMap<usize, usize> = BTreeMap::new();
-            for &reader in readers {
-                let chunk = first.entry(self.device(cut[reader])).or_insert(cut[reader]);
-                *chunk = cut[reader].min(*chunk);
-            }
-            first.remove(&self.device(home));
-            if !first.is_empty() {
-                moved[home][0][0] += ns;
-                moved[home][1][1] += ns;
-            }
-            for &chunk in first.values() {
-                moved[chunk][0][1] += ns;
-                moved[chunk][1][0] += ns;
-            }
-        }
+        let moved = self.moved(cut);
         let waits = |chunk: usize, phase: usize| match self.overlapped {
             true => 0,
             false => moved[chunk][phase].iter().sum(),
@@ -260,17 +265,12 @@ impl<'a> Orders<'a> {
                 for kind in (0..self.kinds.len()).filter(|&kind| self.may_run(&counts, kind)) {
                     let mut more = counts.clone();
                     more[kind] += 1;
-                    for (_, way) in &ways {
-                        let way = self.after(way, kind);
-                        let ended = way.free_ns[self.kinds[kind].device] + self.tails_ns[kind];
-                        if ended.max(self.least_ns(&way, &more)) < limit_ns {
-                            keep(
-                                next.entry(more.clone()).or_default(),
-                                self.times(&way, &more),
-                                way,
-                            );
-                        }
-                    }
+                    self.go_on(
+                        next.entry(more.clone()).or_default(),
+                        &ways,
+                        (kind, &more),
+                        limit_ns,
+                    );
                 }
             }
             level = next;
@@ -278,6 +278,23 @@ impl<'a> Orders<'a> {
         let ways = level.values().flatten();
         ways.map(|(_, way)| way.free_ns.iter().copied().max().unwrap_or(0))
             .min()
+    }
+
+    /// The ways on by one operation of a kind to what is done then, but for those that are not below the limit.
+    fn go_on(
+        &self,
+        next: &mut Vec<(Vec<u64>, Way)>,
+        ways: &[(Vec<u64>, Way)],
+        to: (usize, &[u8]),
+        limit_ns: u64,
+    ) {
+        let (kind, counts) = to;
+        for way in ways.iter().map(|(_, way)| self.after(way, kind)) {
+            let ended = way.free_ns[self.kinds[kind].device] + self.tails_ns[kind];
+            if ended.max(self.least_ns(&way, counts)) < limit_ns {
+                keep(next, self.times(&way, counts), way);
+            }
+        }
     }
 
     /// Whether the next operation of a kind has all that it needs, and room.

@@ -45,9 +45,12 @@ pub fn list(
     list
 }
 
+/// Begin and end of what has run, by micro-batch.
+type Times = Vec<Option<(u64, u64)>>;
+
 /// The run of all of them; `None` where replicas wait for each other.
 pub fn run(stages: &[Stage], micro_batches: usize, gpipe: bool) -> Option<Run> {
-    let mut times: Vec<[Vec<Option<(u64, u64)>>; 2]> =
+    let mut times: Vec<[Times; 2]> =
         vec![[vec![None; micro_batches], vec![None; micro_batches]]; stages.len()];
     let mut workers = Vec::new();
     for (k, stage) in stages.iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::spec::{ClusterSpec, GivenCluster, InstanceSpec};
 impl Instance {
     /// Reads an instance from a native file or any importable one; the format is detected.
     ///
-    /// `cluster` replaces the file's: a preset's name or a file, see [`read_cluster`](crate::import::read_cluster).
+    /// `cluster` replaces the file's: a preset's name or a file, see [`crate::import::read_cluster`].
     ///
     /// # Errors
     ///

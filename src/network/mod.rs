@@ -6,6 +6,7 @@ mod ties;
 
 pub(crate) use items::contract;
 pub(crate) use stack::Stack;
+#[cfg(feature = "cli")]
 pub(crate) use ties::Tied;
 
 use std::borrow::Cow;

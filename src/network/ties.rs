@@ -82,6 +82,7 @@ impl Network {
     }
 
     /// Layers that neither read nor feed another, by position, where there are others to be ordered with.
+    #[cfg(feature = "cli")]
     pub(crate) fn unordered(&self) -> Vec<usize> {
         let mut is_ordered = vec![false; self.layers.len()];
         for tensor in self.tensors.iter().filter(|tensor| !tensor.consumers.is_empty()) {
@@ -95,6 +96,7 @@ impl Network {
     }
 
     /// That nothing orders some layers, in a sentence that is fit for a terminal; `None` where tensors order all.
+    #[cfg(feature = "cli")]
     pub(crate) fn unordered_in_words(&self) -> Option<String> {
         let unordered = self.unordered();
         let name = |&at: &usize| format!("`{}`", self.layers[at].id);

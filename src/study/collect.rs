@@ -18,7 +18,7 @@ use crate::sealed::{opened, sealed};
 ///
 /// # Errors
 ///
-/// Those of [`read`].
+/// Those of `read`.
 pub fn rows(path: &Path) -> Result<Vec<Row>, InputError> {
     Ok(read(path)?.rows)
 }

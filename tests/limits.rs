@@ -291,7 +291,10 @@ fn assembly_lines_end_at_the_time_limit() {
 }
 
 /// What a process may take that reads large networks too, and runs one method after the other.
-const MOST_OF_LARGE: Duration = Duration::from_millis(2500);
+const MOST_OF_LARGE: Duration = Duration::from_millis(4000);
+
+/// Methods side by side on 10,000 layers, with another test beside them: by itself it is half a second.
+const MOST_AFTER_A_SIGNAL_OF_MANY: Duration = Duration::from_millis(2000);
 
 /// One layer whose output all others read.
 fn fan(layers: usize) -> Value {
@@ -356,7 +359,7 @@ fn signals_end_methods_side_by_side() {
         sent.elapsed()
     });
     let least = least.min().expect("a run");
-    assert!(least <= MOST_AFTER_A_SIGNAL, "{least:?}");
+    assert!(least <= MOST_AFTER_A_SIGNAL_OF_MANY, "{least:?}");
 }
 
 /// Addresses, in KiB, that are few for a program of 50 MiB: it has a plan, or says that memory was too little.

@@ -577,7 +577,13 @@ fn numbers_beyond_all_counts_are_no_numbers_of_a_plan() {
         &["expected the whole number of a stage, from 1"],
     );
     let far = cost_of("s.csv", "layer,stage\nconv1,1\nconv2,1\nfc,999999\n", &[]);
-    refused(&far, &["and 9", "more faults"]);
+    refused(
+        &far,
+        &["found 999999, expected the whole number of a stage, from 1 to 65536"],
+    );
+    // Below that limit no stage of each number is made.
+    let many = cost_of("s.csv", "layer,stage\nconv1,1\nconv2,1\nfc,60000\n", &[]);
+    refused(&many, &["found 60000 stages, expected at most 6 for 3 layers"]);
     assert!(
         far.stderr.len() < 20_000 && far.elapsed.as_secs() < 10,
         "{:?}",

@@ -108,6 +108,19 @@ impl Default for Control<'_> {
 }
 
 impl Control<'_> {
+    /// The limits and wishes alone, for a search on a thread of its own: nothing that is borrowed.
+    pub(crate) fn detached(&self) -> Control<'static> {
+        Control {
+            started: self.started,
+            time_limit: self.time_limit,
+            memory_bytes: self.memory_bytes,
+            gap: self.gap,
+            seed: self.seed,
+            switches: self.switches,
+            ..Control::default()
+        }
+    }
+
     /// The same limits for another problem: what is found there is no plan of this one, and no bound.
     pub fn elsewhere(&self) -> Self {
         Self {

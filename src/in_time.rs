@@ -92,15 +92,7 @@ impl Running {
         let (sender, result) = mpsc::channel();
         let own = shared.clone();
         let on_thread = problem.clone();
-        let &Control {
-            started,
-            time_limit,
-            memory_bytes,
-            gap,
-            seed,
-            switches,
-            ..
-        } = control;
+        let detached = control.detached();
         let body = move || {
             let note = |progress: &Progress| {
                 if let Ok(mut noted) = own.progress.lock() {
@@ -108,17 +100,10 @@ impl Running {
                 }
             };
             let control = Control {
-                started,
-                time_limit,
-                memory_bytes,
-                gap,
-                seed,
-                switches,
                 interrupt: &own.interrupt,
-                cancelled: None,
                 progress: Some(&note),
                 known: Some(&own.known),
-                looks: None,
+                ..detached
             };
             // Nobody listens any more to a search that was left.
             let _ = sender.send(counted(&on_thread, &control, search));

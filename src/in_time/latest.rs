@@ -56,28 +56,11 @@ where
     let shared = Arc::new((AtomicBool::new(false), Latest::default()));
     let (sender, result) = mpsc::channel();
     let own = shared.clone();
-    let &Control {
-        started,
-        time_limit,
-        memory_bytes,
-        gap,
-        seed,
-        switches,
-        ..
-    } = control;
+    let detached = control.detached();
     let body = move || {
         let control = Control {
-            started,
-            time_limit,
-            memory_bytes,
-            gap,
-            seed,
-            switches,
             interrupt: &own.0,
-            cancelled: None,
-            progress: None,
-            known: None,
-            looks: None,
+            ..detached
         };
         // Nobody listens any more to a search that was left.
         let _ = sender.send(search(&control, &own.1));

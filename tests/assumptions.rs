@@ -385,16 +385,7 @@ fn a_part_of_the_peak_is_reached() {
 /// The attention of a generated network in bf16 on GPUs in nodes: nothing to warn of.
 #[test]
 fn generated_networks_fit_presets_of_nodes() {
-    let folder = Folder::new();
-    let generate = [
-        "generate",
-        "transformer",
-        "--preset",
-        "gpt2",
-        "--granularity",
-        "block",
-    ];
-    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    let folder = command::gpt2_blocks();
     for cluster in ["a100-nodes", "h100-nodes"] {
         let run = folder.run(&[
             "solve",

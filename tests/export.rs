@@ -53,16 +53,7 @@ fn plan_of(program: &str) -> Value {
 
 /// A GPT-2 of 12 blocks in 4 stages.
 fn blocks() -> Folder {
-    let folder = Folder::new();
-    let generate = [
-        "generate",
-        "transformer",
-        "--preset",
-        "gpt2",
-        "--granularity",
-        "block",
-    ];
-    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    let folder = command::gpt2_blocks();
     solve(&folder, "net.json", &["--stages", "4"]);
     folder
 }

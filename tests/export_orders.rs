@@ -9,16 +9,7 @@ use stagecut::export::TARGETS;
 
 /// A GPT-2 of 12 blocks, planned in so many stages, and the order of a rule on so many devices.
 fn planned(stages: &str, schedule: &[&str]) -> Folder {
-    let folder = Folder::new();
-    let generate = [
-        "generate",
-        "transformer",
-        "--preset",
-        "gpt2",
-        "--granularity",
-        "block",
-    ];
-    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    let folder = command::gpt2_blocks();
     let solve = [
         "solve",
         "net.json",

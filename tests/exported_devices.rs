@@ -263,16 +263,7 @@ fn a_stage_without_a_block_has_a_remedy() {
 
 /// A transformer whose layers are blocks.
 fn generated(solve: &[&str]) -> Folder {
-    let folder = Folder::new();
-    let generate = [
-        "generate",
-        "transformer",
-        "--preset",
-        "gpt2",
-        "--granularity",
-        "block",
-    ];
-    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    let folder = command::gpt2_blocks();
     // The preset's precision is what rates must hold for.
     let written: Value = serde_json::from_str(&folder.read("net.json")).expect("JSON");
     let precision = written["network"]["precision"]

@@ -145,3 +145,18 @@ pub fn solved() -> Folder {
     ]);
     folder
 }
+
+/// GPT-2 in a folder, a layer a block.
+pub fn gpt2_blocks() -> Folder {
+    let folder = Folder::new();
+    let generate = [
+        "generate",
+        "transformer",
+        "--preset",
+        "gpt2",
+        "--granularity",
+        "block",
+    ];
+    folder.succeed(&[&generate[..], &["--output", "net.json"]].concat());
+    folder
+}

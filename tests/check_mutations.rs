@@ -29,11 +29,12 @@ type Draw = fn(u64) -> Option<(Instance, Problem)>;
 type Path = Vec<String>;
 
 /// What one may say of a search without being contradicted by anything in the plan: how long it took, which method and bound it was.
-const FREE: [&str; 9] = [
+const FREE: [&str; 10] = [
     "method",
     "bound_source",
     "stopped_by",
     "statistics.seconds",
+    "statistics.looks",
     "statistics.nodes",
     "statistics.binaries",
     "statistics.ideals",

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::intake::Refusal;
-
 /// Everything that is wrong with one input, found in one pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputError {
@@ -105,13 +103,9 @@ impl Fault {
 
     /// The fault of a file that cannot be read.
     pub fn unreadable(path: &Path, error: &std::io::Error) -> Self {
-        if let Some(refusal) = Refusal::of(error) {
-            let kind = FaultKind::Conflict {
-                found: refusal.to_string(),
-                expected: refusal.expected(),
-                remedy: refusal.remedy().into(),
-            };
-            return Self::new("the file", kind);
+        // Whoever reads files may refuse one for a reason of its own.
+        if let Some(kind) = error.get_ref().and_then(|own| own.downcast_ref::<FaultKind>()) {
+            return Self::new("the file", kind.clone());
         }
         let similar = match error.kind() {
             std::io::ErrorKind::NotFound => similar_file(path),

@@ -3,12 +3,13 @@
 //! A name that an input gives may lead to a device without an end, a pipe that nobody writes to, or a file as large as the disk. So
 //! all readers ask here, and `tests/layers.rs` holds that nobody reads past it. What is safe to read is said in `docs/security.md`.
 
-use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+
+use crate::fault::FaultKind;
 
 /// The most bytes of a text: a network of a million layers takes half of it. Pipes have the same limit.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
@@ -23,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// What the system says, or a [`Refusal`].
+/// What the system says, or a [`FaultKind`] that says what is not read.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_up_to(path, MOST_BYTES)
 }
@@ -137,8 +138,7 @@ fn is_pipe(_: &Metadata) -> bool {
 }
 
 /// What is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+enum Refusal {
     /// A device, a socket.
     NoFile,
     /// More bytes than anything that is read here has.
@@ -150,53 +150,33 @@ pub(crate) enum Refusal {
     TooSlow,
 }
 
-impl Refusal {
-    /// The refusal that an error is, if it is one.
-    pub(crate) fn of(error: &io::Error) -> Option<Self> {
-        error.get_ref()?.downcast_ref().copied()
-    }
-
-    /// What was expected in its place.
-    pub(crate) fn expected(self) -> String {
-        match self {
-            Self::NoFile => "a regular file or a pipe".into(),
-            Self::TooLong { most } => format!("at most {} MiB", most >> 20),
-            Self::TooSlow => format!("a pipe that ends within {} s", PATIENCE.as_secs()),
-        }
-    }
-
-    /// What to do about it.
-    pub(crate) fn remedy(self) -> &'static str {
-        match self {
-            Self::NoFile => "name a file, or `/dev/stdin` for what is piped into the command",
-            Self::TooLong { .. } => {
-                "check that it is the file you mean; a network as large as that has more layers than can be planned"
-            }
-            Self::TooSlow => "write it to a file first, and name that",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    /// What was found.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoFile => "a device or a socket, which is not read",
-            Self::TooLong { .. } => "more bytes than are read",
-            Self::TooSlow => "a pipe that does not end",
-        })
-    }
-}
-
-impl std::error::Error for Refusal {}
-
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> Self {
-        let kind = match refusal {
-            Refusal::NoFile => ErrorKind::InvalidInput,
-            Refusal::TooLong { .. } => ErrorKind::FileTooLarge,
-            Refusal::TooSlow => ErrorKind::TimedOut,
+        let (kind, found, expected, remedy) = match refusal {
+            Refusal::NoFile => (
+                ErrorKind::InvalidInput,
+                "a device or a socket, which is not read",
+                "a regular file or a pipe".into(),
+                "name a file, or `/dev/stdin` for what is piped into the command",
+            ),
+            Refusal::TooLong { most } => (
+                ErrorKind::FileTooLarge,
+                "more bytes than are read",
+                format!("at most {} MiB", most >> 20),
+                "check that it is the file you mean; a network as large as that has more layers than can be planned",
+            ),
+            Refusal::TooSlow => (
+                ErrorKind::TimedOut,
+                "a pipe that does not end",
+                format!("a pipe that ends within {} s", PATIENCE.as_secs()),
+                "write it to a file first, and name that",
+            ),
         };
-        Self::new(kind, refusal)
+        let fault = FaultKind::Conflict {
+            found: found.into(),
+            expected,
+            remedy: remedy.into(),
+        };
+        Self::new(kind, fault)
     }
 }

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 /// The modules at the top of `src`, from the bottom up: each line may use the lines above it, and nothing of its own line or
 /// below.
 const LAYERS: &[&[&str]] = &[
-    // What belongs to no problem of ours.
-    &["intake"],
     &[
         "bound_source",
         "csv_text",
@@ -23,6 +21,8 @@ const LAYERS: &[&[&str]] = &[
         "units",
         "whole",
     ],
+    // What belongs to no problem of ours.
+    &["intake"],
     // What may be asked and said.
     &["communication", "degrees", "precision", "recompute", "source"],
     &["schedule", "states"],

@@ -165,8 +165,11 @@ fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
         || path[0] == "statistics" && path.get(1).is_some_and(|name| name == "bounds_ms");
     // A plan need not say what gradients of weights take.
     let unsaid = |stage: usize| (changed.stages.get(stage)).is_some_and(|stage| stage.weight_ms.is_none());
+    let said = |reason: &String| changed.reasons.contains(reason);
     let plain = |plan: &Plan| {
         let mut plan = plan.clone();
+        // Nor every reason why there is none.
+        plan.reasons.retain(said);
         for (k, stage) in plan.stages.iter_mut().enumerate() {
             stage.weight_ms = stage.weight_ms.filter(|_| !unsaid(k));
             stage.forward.sort();

@@ -225,6 +225,9 @@ fn simulate_takes_traces_and_jitter() {
     ]);
     refused(
         &refusal,
-        &["--in-flight", "the order of its schedule itself says"],
+        &[
+            "--in-flight",
+            "the order itself says how many micro-batches are in flight",
+        ],
     );
 }

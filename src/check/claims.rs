@@ -30,6 +30,7 @@ impl Checker<'_> {
     /// Status, bound, gap and statistics against each other.
     pub(super) fn claims(&mut self, plan: &Plan) {
         self.proof(plan);
+        self.reasons(plan);
         self.throughput(plan);
         self.statistics(plan);
     }
@@ -152,6 +153,22 @@ impl Checker<'_> {
             .is_none_or(|stated| (stated - gap).abs() <= GAP_TOLERANCE);
         self.claim(agrees, || {
             format!("gap {} stated, {gap} recomputed", plan.gap.unwrap_or_default())
+        });
+    }
+
+    /// Why there is no plan: only what the options say themselves.
+    fn reasons(&mut self, plan: &Plan) {
+        if plan.reasons.is_empty() {
+            return;
+        }
+        let known = self.settings.reasons(self.instance);
+        for reason in plan.reasons.iter().filter(|reason| !known.contains(reason)) {
+            self.claim(false, || {
+                format!("a reason for no plan that the options do not give: {reason}")
+            });
+        }
+        self.claim(plan.stages.is_empty(), || {
+            "stages, and reasons why there are none".into()
         });
     }
 

@@ -88,11 +88,8 @@ fn one(command: &mut clap::Command, format: &Format, number: u64) -> (Option<boo
 /// Runs a command as the program does, messages rendered; true if it has no complaint.
 fn read(command: &mut clap::Command, args: &[&str]) -> bool {
     // Heuristics end by themselves, but where nothing fits the least memory that would do is searched for.
-    let limit: &[&str] = if args[0] == "solve" {
-        &["--time-limit", "1"]
-    } else {
-        &[]
-    };
+    let is_unlimited = args[0] == "solve" && !args.contains(&"--time-limit");
+    let limit: &[&str] = if is_unlimited { &["--time-limit", "1"] } else { &[] };
     let args = ["stagecut"].iter().chain(args).chain(limit);
     let matches = command.try_get_matches_from_mut(args).expect("a command of ours");
     match run(Cli::from_arg_matches(&matches).expect("a command of ours")) {

@@ -143,10 +143,13 @@ fn table(table: &Table) -> String {
                 (Cell::Empty, _) => write!(out, "<td class=\"n\">-</td>"),
                 (Cell::Count(count), _) => write!(out, "<td class=\"n\" data-v=\"{count}\">{text}</td>"),
                 (Cell::Number(value, _), _) => write!(out, "<td class=\"n\" data-v=\"{value}\">{text}</td>"),
+                // Where room is scarce, a range breaks between its ends.
                 (Cell::Range(range, _), _) => write!(
                     out,
-                    "<td class=\"n\" data-v=\"{}\" data-low=\"{}\">{text}</td>",
-                    range.high, range.low
+                    "<td class=\"n\" data-v=\"{}\" data-low=\"{}\"><span>{}</span></td>",
+                    range.high,
+                    range.low,
+                    text.replace(" to ", "</span> <span>to ")
                 ),
                 (Cell::Tally([wins, ties, losses]), _) => write!(
                     out,

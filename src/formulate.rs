@@ -65,6 +65,13 @@ pub(crate) fn comment_mark(path: &Path) -> Result<char, Error> {
     }
 }
 
+/// How to make stages of what a solver finds.
+const STAGES: [&str; 2] = [
+    "`prefix` of a layer and k is 1 where the layer, and what is tied to it, lies in stages 1 to k: its stage is the least such k, and the \
+     last stage where there is none",
+    "`stagecut check --evaluate INSTANCE stages.json` costs and checks stages, written as [[layers of the first], [of the next], ...]",
+];
+
 /// What a reader of the file needs to know, as comments of its format.
 fn comments(instance: &Instance, problem: &Problem, program: &Program, mark: char) -> String {
     // A name may hold what ends a comment.
@@ -75,6 +82,14 @@ fn comments(instance: &Instance, problem: &Problem, program: &Program, mark: cha
         settings.objective, settings.stages
     );
     let lines = [asked].into_iter().chain(program.reading(settings.ticks_per_ns));
+    let names = program.variable_names();
+    let has_prefix = names.iter().any(|name| name.starts_with("prefix["));
+    let lines = lines.chain(
+        has_prefix
+            .then(|| STAGES.into_iter().map(str::to_owned))
+            .into_iter()
+            .flatten(),
+    );
     lines.map(|line| format!("{mark} {line}\n")).collect()
 }
 

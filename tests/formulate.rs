@@ -3,17 +3,18 @@
 #[path = "common/command.rs"]
 mod command;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use command::{Folder, NET};
 use serde_json::Value;
 
-/// The optimum that HiGHS finds for a model file, read as any other program would read it.
+/// What HiGHS finds for a model file, read as any other program would read it: the optimum, and the value of every column.
 #[expect(unsafe_code, reason = "the `highs` crate cannot read files")]
-fn optimum_of_file(path: &Path) -> f64 {
+fn solved(path: &Path) -> (f64, BTreeMap<String, f64>) {
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the pointer comes from `Highs_create`, is used by this thread alone and not after `Highs_destroy`; the
-    // strings end with NUL and outlive the calls.
+    // SAFETY: the pointer comes from `Highs_create`, is used by this thread alone and not after `Highs_destroy`; strings that are handed
+    // over end with NUL and outlive the calls; arrays have a place for every column, and names one for `kHighsMaximumStringLength`.
     unsafe {
         let highs = highs_sys::Highs_create();
         highs_sys::Highs_setBoolOptionValue(highs, c"output_flag".as_ptr(), 0);
@@ -26,10 +27,44 @@ fn optimum_of_file(path: &Path) -> f64 {
         let is_read = highs_sys::Highs_readModel(highs, path.as_ptr()) == highs_sys::STATUS_OK;
         let is_solved = highs_sys::Highs_run(highs) == highs_sys::STATUS_OK;
         let optimum = highs_sys::Highs_getObjectiveValue(highs);
+        let columns = highs_sys::Highs_getNumCol(highs);
+        let mut values = vec![0.0; columns as usize];
+        let none = std::ptr::null_mut();
+        highs_sys::Highs_getSolution(highs, values.as_mut_ptr(), none, none, none);
+        let name = |column| {
+            let mut name = [0 as std::ffi::c_char; 512];
+            highs_sys::Highs_getColName(highs, column, name.as_mut_ptr());
+            let name = std::ffi::CStr::from_ptr(name.as_ptr());
+            name.to_str().expect("a name in ASCII").to_owned()
+        };
+        let values = (0..columns).map(name).zip(values).collect();
         highs_sys::Highs_destroy(highs);
         assert!(is_read && is_solved, "{path:?}");
-        optimum
+        (optimum, values)
     }
+}
+
+/// The stages of what a solver found, as the file's comments say: a layer lies in the least stage whose prefix is 1, else in the last.
+fn stages(values: &BTreeMap<String, f64>, last: usize) -> Vec<Vec<String>> {
+    let mut stage_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, value) in values {
+        let Some(prefix) = name.strip_prefix("prefix") else {
+            continue;
+        };
+        let (layer, k) = prefix[1..prefix.len() - 1].rsplit_once(',').expect("two indices");
+        let stage = stage_of.entry(layer).or_insert(last);
+        if *value > 0.5 {
+            *stage = k.parse::<usize>().expect("a stage").min(*stage);
+        }
+    }
+    let in_stage = |k: usize| {
+        let own = stage_of.iter().filter(|(_, stage)| **stage == k);
+        own.map(|(layer, _)| (*layer).to_owned()).collect::<Vec<_>>()
+    };
+    (1..=last)
+        .map(in_stage)
+        .filter(|stage| !stage.is_empty())
+        .collect()
 }
 
 /// [`NET`] on two fast devices and a slow one.
@@ -78,7 +113,7 @@ fn mean_the_same(folder: &Folder, problem: &[&str], row: &str) {
         folder.succeed(&[&["formulate"], problem, &["--output", file]].concat());
         let text = folder.read(file);
         assert!(text.contains(row), "{file} lacks {row}");
-        let found_ms = ms_by_comments(&text, mark, optimum_of_file(&folder.path(file)));
+        let found_ms = ms_by_comments(&text, mark, solved(&folder.path(file)).0);
         assert!(
             (found_ms - known_ms).abs() < 2e-6,
             "{file}: {found_ms} and {known_ms} ms"
@@ -102,6 +137,34 @@ fn programs_mean_the_same_to_whoever_reads_them() {
     }
     let gpipe = ["net.toml", "--stages", "3", "--schedule", "gpipe"];
     mean_the_same(&folder, &[&gpipe[..], &iteration].concat(), "precedence");
+}
+
+/// Whoever solves the program feeds the stages back, and they cost what the solver says.
+#[test]
+fn stages_that_a_solver_finds_are_a_plan() {
+    let folder = Folder::with("net.toml", NET);
+    for file in ["net.lp", "net.mps"] {
+        folder.succeed(&["formulate", "net.toml", "--stages", "3", "--output", file]);
+        let text = folder.read(file);
+        assert!(
+            text.contains(" `prefix` of a layer and k is 1 where the layer"),
+            "{text}"
+        );
+        let (value, values) = solved(&folder.path(file));
+        let found = serde_json::to_string(&stages(&values, 3)).expect("JSON");
+        folder.write("stages.json", &found);
+        let evaluate = ["check", "--evaluate", "net.toml", "stages.json", "--stages", "3"];
+        let costed: Value =
+            serde_json::from_str(&folder.succeed(&[&evaluate[..], &["--format", "json"]].concat()))
+                .expect("JSON");
+        let mark = text.chars().next().expect("a comment");
+        let ms = ms_by_comments(&text, mark, value);
+        let objective = costed["objective_ms"].as_f64().expect("a time");
+        assert!(
+            (objective - ms).abs() < 2e-6,
+            "{file}: {objective} and {ms} ms, {found}"
+        );
+    }
 }
 
 /// Files of the groups program minimise a pace, those of devices a time.

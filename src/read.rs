@@ -8,6 +8,9 @@ use crate::instance::{Instance, is_roofline};
 use crate::precision::Precision;
 use crate::spec::{ClusterSpec, GivenCluster, InstanceSpec};
 
+/// What plans call the cluster of their instance where an option changes it.
+pub(crate) const OWN_CLUSTER: &str = "the instance's own";
+
 impl Instance {
     /// Reads an instance from a native file or any importable one; the format is detected.
     ///
@@ -54,7 +57,7 @@ impl Instance {
             let own = spec.cluster.take().unwrap_or_default();
             let content = at_efficiency(&spec, own, efficiency)?;
             spec.cluster = Some(content.clone());
-            let name = cluster.map_or_else(|| "the instance's own".into(), |given| given.name);
+            let name = cluster.map_or_else(|| OWN_CLUSTER.into(), |given| given.name);
             cluster = Some(GivenCluster { name, content });
         }
         let network_file = network_path.map(|path| path.display().to_string());

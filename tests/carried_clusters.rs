@@ -126,6 +126,25 @@ fn every_command_that_takes_a_plan_needs_instance_and_plan_alone() {
     }
 }
 
+/// A part of the instance's own rates is no cluster of another name.
+#[test]
+fn a_part_of_the_peak_is_claimed_as_it_was_asked() {
+    let folder = folder();
+    folder.succeed(&[
+        "solve",
+        "net.toml",
+        "--efficiency",
+        "0.5",
+        "--output",
+        "plan.json",
+    ]);
+    let checked = folder.succeed(&["check", "net.toml", "plan.json"]);
+    assert!(
+        checked.starts_with("checked as the plan claims: --efficiency 0.5") && checked.contains("passes"),
+        "{checked}"
+    );
+}
+
 #[test]
 fn plans_of_unlike_devices_carry_them_too() {
     let folder = solved("nodes.toml", &["--stages", "3"]);

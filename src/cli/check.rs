@@ -7,6 +7,7 @@ use crate::fault::printable;
 use crate::import::{CLUSTER_PRESETS, read_cluster};
 use crate::instance::Instance;
 use crate::plan::{self, Overrun, Plan, Status};
+use crate::read::OWN_CLUSTER;
 use crate::spec::GivenCluster;
 
 use super::args::{CheckArgs, CheckFormat};
@@ -40,6 +41,10 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
 /// The name of a preset means what this version knows under it; a plan that holds something else there says so.
 pub(crate) fn claimed_cluster(plan: &Plan) -> Option<String> {
     let GivenCluster { name, content } = plan.cluster.as_ref()?;
+    if name == OWN_CLUSTER {
+        let efficiency = content.device_kinds.iter().find_map(|kind| kind.efficiency);
+        return efficiency.map(|part| format!("--efficiency {part}"));
+    }
     let preset = CLUSTER_PRESETS.iter().any(|(preset, _)| preset == name);
     let known = preset.then(|| read_cluster(name).ok()).flatten();
     let other = known.and_then(|known| plan::difference(content, &known));

@@ -385,3 +385,41 @@ fn nodes_as_devices_are_refused_by_what_does_not_split_layers() {
     let sglang = folder.succeed(&["export", "net.json", "plan.json", "--to", "sglang"]);
     assert!(sglang.contains("--pp-size 2 --tp-size 8"), "{sglang}");
 }
+
+/// Choices that a framework does not take are refused with the options that it does take; followed, they lead to its flags.
+#[test]
+fn refused_choices_have_a_remedy() {
+    let pipeline = [
+        "--stages",
+        "2",
+        "--devices",
+        "8",
+        "--micro-batches",
+        "8",
+        "--cluster",
+        "gpus.toml",
+    ];
+    let on = |options: &[&'static str]| generated(&[&pipeline[..], options].concat());
+    let recomputed = on(&["--recompute", "full"]);
+    let groups = on(&["--tensor", "2", "--replicas", "1"]);
+    for target in ["torch", "torchtitan", "deepspeed", "accelerate"] {
+        let export = ["export", "net.json", "plan.json", "--to", target];
+        refused(
+            &recomputed.run(&export),
+            &[
+                "as with `--recompute none`",
+                "`--to megatron` takes `--recompute full`",
+            ],
+        );
+        refused(
+            &groups.run(&export),
+            &[
+                "as with `--tensor 1 --replicas 1`",
+                "one degree for all stages, such as `--tensor 2",
+            ],
+        );
+    }
+    assert!(megatron(&recomputed).contains("--recompute-granularity full"));
+    assert!(megatron(&groups).contains("--tensor-model-parallel-size 2"));
+    on(&["--tensor", "1", "--replicas", "1"]).succeed(&["export", "net.json", "plan.json", "--to", "torch"]);
+}

@@ -66,19 +66,19 @@ impl Stages {
             let at = format!("stage {}", stage.index);
             if let Some((name, layers)) = stage.mode.iter().flat_map(|mode| &mode.recomputed).next() {
                 let found = format!("recomputation `{name}` of {} layers", layers.len());
-                return Err(unsupported(
-                    at,
-                    found,
-                    "none; `--to megatron` and `--to json` take it",
-                ));
+                let expected = "none, as with `--recompute none`; `--to megatron` takes `--recompute full`, `--to json` takes all";
+                return Err(unsupported(at, found, expected));
             }
             if stage.devices.len() != 1 {
                 let found = format!("{} devices ({})", stage.devices.len(), stage.devices.join(", "));
-                return Err(unsupported(
-                    at,
-                    found,
-                    "one device a stage; `--to json` takes groups",
-                ));
+                let expected = match &stage.mode {
+                    Some(_) => {
+                        "one device a stage, as with `--tensor 1 --replicas 1`; `--to megatron` takes one degree for all stages, such \
+                         as `--tensor 2 --replicas 1`, `--to json` takes all"
+                    }
+                    None => "one device a stage; `--to json` takes groups",
+                };
+                return Err(unsupported(at, found, expected));
             }
             if let Some((resource, share)) = stage.shares.iter().next() {
                 let found = format!("a share of {share:.3} of `{resource}` for forward propagation");

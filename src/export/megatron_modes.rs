@@ -35,7 +35,13 @@ pub(super) fn flags(
     for (mode, stage) in modes.iter().zip(&plan.stages) {
         let degrees = |mode: &PlanMode| format!("{} replicas of degree {}", mode.replicas, mode.tensor);
         if (mode.tensor, mode.replicas) != (first.tensor, first.replicas) {
-            let expected = format!("{}, as on stage 1; `--to json` takes all", degrees(first));
+            let expected = format!(
+                "{}, as on stage 1: solve again with one degree for all stages, such as `--tensor {} --replicas {}`, and with \
+                 `--recompute full` where that does not fit; `--to json` takes all",
+                degrees(first),
+                first.tensor,
+                first.replicas
+            );
             return Err(unsupported(
                 format!("stage {}", stage.index),
                 degrees(mode),

@@ -51,22 +51,30 @@ pub(crate) fn search(
     let patience = control.time_limit.map_or(PATIENCE, |_| {
         control.remaining().unwrap_or(PATIENCE).min(PATIENCE)
     });
+    let tried = |candidate: &Candidate| {
+        let left = patience.saturating_sub(started.elapsed());
+        if left.is_zero() || control.is_interrupted() {
+            return Ok(false);
+        }
+        let control = control.with_time(Some(left.min(PATIENCE_EACH)));
+        leads_to_a_plan(instance, &candidate.change.clone().or(asked), control)
+    };
     let mut found: Vec<String> = Vec::new();
     for candidate in candidates(instance, settings) {
-        let left = patience.saturating_sub(started.elapsed());
-        if left.is_zero() || found.len() == MOST || control.is_interrupted() {
-            break;
-        }
         // Two changes where one of them will do help nobody, nor more stages than are needed.
         let option = |words: &str| words.split(' ').next().map(str::to_owned);
         let is_known =
             |words: &String| candidate.words.contains(words) || option(words) == option(&candidate.words);
-        if found.iter().any(is_known) {
-            continue;
-        }
-        let control = control.with_time(Some(left.min(PATIENCE_EACH)));
-        if leads_to_a_plan(instance, &candidate.change.or(asked), control)? {
+        if found.len() < MOST && !found.iter().any(is_known) && tried(&candidate)? {
             found.push(candidate.words);
+        }
+    }
+    // Devices that nobody has are the last thing to ask for, and no more of them than are needed.
+    if found.is_empty() {
+        for candidate in more_devices(instance, settings) {
+            if tried(&candidate)? {
+                return Ok(vec![candidate.words]);
+            }
         }
     }
     Ok(found)
@@ -79,26 +87,13 @@ fn candidates(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
         let words = words.to_owned();
         all.push(Candidate { words, change });
     };
-    let tensor = PipelineOptions {
-        tensor: Some(Degrees::Choose),
-        ..PipelineOptions::default()
-    };
     let replicas = PipelineOptions {
         replicas: Some(Degrees::Choose),
         ..PipelineOptions::default()
     };
-    let recompute = PipelineOptions {
-        recompute: Some(Recompute::Choose),
-        ..PipelineOptions::default()
-    };
-    let has_degrees = instance
-        .network
-        .layers
-        .iter()
-        .flat_map(|layer| &layer.modes)
-        .any(|mode| mode.tensor > 1);
-    let may_split = has_degrees && settings.tensor != Degrees::Choose;
-    let may_recompute = settings.mode.trains() && settings.recompute != Recompute::Choose;
+    let (tensor, recompute) = (split(), again());
+    let may_split = may_split(instance, settings);
+    let may_recompute = may_recompute(settings);
     if may_split {
         add("--tensor choose", tensor.clone());
     }
@@ -137,6 +132,60 @@ fn candidates(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
             ..PipelineOptions::default()
         };
         add("--schedule 1f1b", change);
+    }
+    all
+}
+
+/// Stages may be groups that split layers.
+fn split() -> PipelineOptions {
+    PipelineOptions {
+        tensor: Some(Degrees::Choose),
+        ..PipelineOptions::default()
+    }
+}
+
+/// Layers may be computed again.
+fn again() -> PipelineOptions {
+    PipelineOptions {
+        recompute: Some(Recompute::Choose),
+        ..PipelineOptions::default()
+    }
+}
+
+fn may_split(instance: &Instance, settings: &Settings) -> bool {
+    let mut modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
+    modes.any(|mode| mode.tensor > 1) && settings.tensor != Degrees::Choose
+}
+
+fn may_recompute(settings: &Settings) -> bool {
+    settings.mode.trains() && settings.recompute != Recompute::Choose
+}
+
+/// Two, four and eight times the devices, of a kind that is counted: alone, and with what else makes room.
+fn more_devices(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
+    let [kind] = settings.kinds[..] else {
+        return Vec::new();
+    };
+    let Some(count) = settings.count(&instance.cluster, kind) else {
+        return Vec::new();
+    };
+    let mut ways = vec![("", PipelineOptions::default())];
+    if may_recompute(settings) {
+        ways.push((" --recompute choose", again()));
+    }
+    if may_split(instance, settings) {
+        ways.push((" --tensor choose", split()));
+        ways.push((" --tensor choose --recompute choose", split().or(&again())));
+    }
+    let mut all = Vec::new();
+    for devices in [2, 4, 8].map(|times| count.saturating_mul(times)) {
+        all.extend(ways.iter().map(|(words, change)| Candidate {
+            words: format!("--devices {devices}{words}"),
+            change: PipelineOptions {
+                devices: Some(devices),
+                ..change.clone()
+            },
+        }));
     }
     all
 }

@@ -238,7 +238,7 @@ fn follow(folder: &Folder, options: &[&str]) -> usize {
                 let mut kept: Vec<&str> = Vec::new();
                 let mut own = solve.iter();
                 while let Some(&word) = own.next() {
-                    match words.contains(&word) {
+                    match word.starts_with("--") && words.contains(&word) {
                         true => drop(own.next()),
                         false => kept.push(word),
                     }
@@ -279,6 +279,73 @@ fn options_that_were_tried_lead_to_a_plan() {
         &["hint: there is a plan with `--stages 4`; or"],
     );
     assert_eq!(follow(&folder, &["--stages", "2"]), 1);
+}
+
+/// Where nothing else would do, so many more devices as are needed, and what else they need.
+#[test]
+fn more_devices_are_the_last_remedy() {
+    let folder = chain(&[100; 4], r#"{ name = "gpu", count = 1, memory_bytes = 100 }"#);
+    says(
+        &folder.run(&["solve", "net.toml"]),
+        3,
+        &["there is a plan with `--devices 4`"],
+    );
+    assert_eq!(follow(&folder, &[]), 1);
+    let folder = blocks(4, 2, 145);
+    let run = folder.run(&["solve", "net.toml", "--micro-batches", "4"]);
+    says(
+        &run,
+        3,
+        &["there is a plan with `--devices 4 --recompute choose`"],
+    );
+    assert_eq!(follow(&folder, &["--micro-batches", "4"]), 1);
+}
+
+/// That there is no plan is no secret of the file that the report goes to.
+#[test]
+fn what_would_help_is_said_where_the_report_lies_in_a_file() {
+    let folder = chain(&[100; 4], r#"{ name = "gpu", count = 4, memory_bytes = 100 }"#);
+    let solve = ["solve", "net.toml", "--stages", "2", "--output", "plan.json"];
+    let run = folder.run(&solve);
+    let expected = "note: No plan of `net` exists; there is a plan with `--stages 4`";
+    assert!(run.code == 3 && run.stderr.contains(expected), "{}", run.stderr);
+    assert_eq!(folder.run(&[&solve[..], &["--quiet"]].concat()).stderr, "");
+}
+
+/// Commands that do not look for remedies name the one that does.
+#[test]
+fn bound_and_compare_point_to_solve() {
+    let hint = "hint: `stagecut solve` says with which options there is a plan";
+    let folder = chain(&[100; 4], r#"{ name = "gpu", count = 4, memory_bytes = 100 }"#);
+    says(
+        &folder.run(&["compare", "net.toml", "--stages", "2"]),
+        3,
+        &["no plan exists", hint],
+    );
+    let run = blocks(4, 8, 1000).run(&["bound", "net.toml", "--tensor", "3", "--micro-batches", "4"]);
+    says(
+        &run,
+        3,
+        &[
+            "No plan of `net` exists",
+            "no layer has a mode of tensor degree 3: they have 1, 2",
+            hint,
+        ],
+    );
+}
+
+/// Degrees that no layer has are not silently 1.
+#[test]
+fn tensor_degrees_that_nothing_has_are_named() {
+    let folder = chain(&[100; 4], r#"{ name = "gpu", count = 4, memory_bytes = 1000 }"#);
+    let told = [
+        "modes: no layer has a mode of a tensor degree above 1, so that `--tensor choose` has nothing to choose from",
+    ];
+    says(
+        &folder.run(&["solve", "net.toml", "--tensor", "choose"]),
+        0,
+        &told,
+    );
 }
 
 /// Random problems with limits that are too low: whatever is told was tried, and holds on the command line.

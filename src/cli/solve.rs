@@ -50,7 +50,7 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
         return infeasible(args, &instance, &settings, plan);
     }
     args.output.settle(&mut plan.statistics);
-    write(&instance, &plan, &args.output)?;
+    written(&instance, &plan, &args.output)?;
     Ok(match plan.status {
         Status::Unknown => Ending::NothingFound,
         Status::Optimal | Status::Feasible | Status::Infeasible => Ending::Done,
@@ -87,7 +87,7 @@ fn infeasible(
         }
     }
     args.output.settle(&mut plan.statistics);
-    write(instance, &plan, &args.output)?;
+    written(instance, &plan, &args.output)?;
     Ok(Ending::Infeasible)
 }
 
@@ -204,6 +204,15 @@ pub(super) fn accept(instance: &Instance, problem: &Problem, plan: &Plan) -> Res
         None => Ok(verdict.overruns),
         Some(violation) => Err(CliError::BadPlan(violation.to_string())),
     }
+}
+
+/// Writes a report. That there is no plan, and what would help, is said on stderr too where the report lies in a file.
+fn written(instance: &Instance, plan: &Plan, args: &OutputArgs) -> Result<(), CliError> {
+    write(instance, plan, args)?;
+    if plan.stages.is_empty() && args.output.is_some() && !args.quiet {
+        output::note(&report::in_short(instance, plan));
+    }
+    Ok(())
 }
 
 fn write(instance: &Instance, plan: &Plan, args: &OutputArgs) -> Result<(), CliError> {

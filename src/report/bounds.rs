@@ -1,13 +1,18 @@
 //! Lower bounds alone.
 
 use super::format::Digits;
+use super::text::{ASK_SOLVE, headline, sentences};
 use crate::fault::visible;
-use crate::plan::Plan;
+use crate::plan::{Plan, Status};
 
-/// The bounds of a problem, the best last, in ms.
+/// The bounds of a problem, the best last, in ms; or why there is no plan.
 pub(crate) fn bounds(plan: &Plan) -> String {
     let best = plan.bound_ms.unwrap_or(0.0);
     let digits = Digits::for_ms(best);
+    if plan.status == Status::Infeasible {
+        let said = [headline(plan, digits), sentences(plan, digits), ASK_SOLVE.into()];
+        return said.iter().map(|line| format!("{}\n", visible(line))).collect();
+    }
     let mut rows: Vec<(&str, f64)> = plan
         .statistics
         .bounds_ms

@@ -7,6 +7,7 @@ use super::Style;
 use super::format::{Digits, count, percent, seconds, shorten, wrap};
 use super::gain;
 use super::table::{Column, GAP, draw, table_width};
+use super::text::ASK_SOLVE;
 use crate::plan::{Plan, Status, StoppedBy};
 
 /// How a method stands: what its search found, or that there was none.
@@ -185,6 +186,10 @@ pub fn comparison(rows: &[ComparisonRow], style: &Style) -> String {
     out += &draw(&columns, style.color, below, ink);
     if let Some(others) = inapplicable(rows) {
         out += &wrap(&others, style.width, 2);
+        out.push('\n');
+    }
+    if ranks.iter().any(|row| row.status == Standing::Infeasible) {
+        out += &wrap(ASK_SOLVE, style.width, 6);
         out.push('\n');
     }
     out

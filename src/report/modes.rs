@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::format::{Digits, bytes, count, percent};
 use crate::instance::Instance;
 use crate::network::{Layer, LayerMode};
-use crate::options::Objective;
+use crate::options::{Degrees, Objective};
 use crate::plan::{Plan, PlanMode, PlanStage};
 use crate::recompute;
 
@@ -25,6 +25,15 @@ pub(super) fn modes(plan: &Plan) -> Option<String> {
     });
     let alike: Vec<String> = alike.collect();
     (!alike.is_empty()).then(|| alike.join("; "))
+}
+
+/// That degrees were to be chosen where no layer has any but 1, as in networks of operators.
+pub(super) fn without_choice(instance: &Instance, plan: &Plan) -> Option<String> {
+    let mut modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
+    let has_none = plan.problem.tensor == Some(Degrees::Choose) && !modes.any(|mode| mode.tensor > 1);
+    let words = "modes: no layer has a mode of a tensor degree above 1, so that `--tensor choose` has nothing to choose from; blocks of \
+                 `stagecut generate transformer --granularity block` have such modes";
+    has_none.then(|| words.into())
 }
 
 fn in_words(mode: &PlanMode) -> String {

@@ -16,6 +16,18 @@ use crate::plan::{Plan, PlanStage, Status, StoppedBy};
 /// Characters before a fact: its label and blanks.
 pub(super) const LABEL: usize = 12;
 
+/// What commands say that find no plan and do not look for what would help.
+pub(super) const ASK_SOLVE: &str =
+    "hint: `stagecut solve` says with which options there is a plan, or how much memory it needs";
+
+/// The answer and what can be done about it, in a line: for those whose report lies in a file.
+pub(crate) fn in_short(instance: &Instance, plan: &Plan) -> String {
+    let digits = Digits::for_ms(plan.objective_ms.or(plan.bound_ms).unwrap_or(0.0));
+    let hint = hint(instance, plan);
+    let parts = [headline(plan, digits)].into_iter().chain(hint);
+    parts.collect::<Vec<_>>().join("; ")
+}
+
 /// The text report of a plan, at most `style.width` columns wide where that is enough for the numbers.
 ///
 /// `instance` gives the file order of the layers; the rest is the plan's.
@@ -44,6 +56,7 @@ pub fn text(instance: &Instance, plan: &Plan, style: &Style) -> String {
         overrun,
         order,
         tie,
+        modes::without_choice(instance, plan),
         least,
         hint,
     ];

@@ -63,7 +63,17 @@ impl Asked {
     }
 
     /// What an order of a cut takes in ns, by device the operations as chunk, letter and micro-batch; `None` where it cannot be run.
+    ///
+    /// An order that names no gradients of weights computes them in the backward pass.
     pub fn runs(&self, cut: &[usize], order: &[Vec<(usize, char, usize)>]) -> Option<u64> {
+        let may_split = order.iter().flatten().any(|&(_, letter, _)| letter == 'W');
+        if self.may_split && !may_split {
+            let together = Self {
+                may_split,
+                ..self.clone()
+            };
+            return together.runs(cut, order);
+        }
         let (kinds, room) = self.kinds(cut)?;
         let orders = Orders::new(self, &kinds, &room);
         let n = self.chunks();
@@ -300,23 +310,21 @@ impl<'a> Orders<'a> {
     /// Whether the next operation of a kind has all that it needs, and room.
     fn may_run(&self, counts: &[u8], kind: usize) -> bool {
         let of = &self.kinds[kind];
-        let micro_batch = usize::from(counts[kind]);
-        let holds = |(other, own): (usize, &Kind)| match own.device == of.device {
-            true => u64::from(counts[other]) * own.held[0],
-            false => 0,
+        let has_ended = |&(before, _): &(usize, u64)| counts[before] > counts[kind];
+        usize::from(counts[kind]) < self.asked.micro_batches
+            && of.before.iter().all(has_ended)
+            && self.held(counts, of.device) + of.held[0] <= self.room[of.device]
+    }
+
+    /// What a device holds for micro-batches in flight.
+    fn held(&self, counts: &[u8], device: usize) -> u64 {
+        let own = self.kinds.iter().zip(counts);
+        let own = own.filter(|(of, _)| of.device == device);
+        let sum = |of: usize| -> u64 {
+            let each = own.clone().map(|(kind, &count)| u64::from(count) * kind.held[of]);
+            each.sum()
         };
-        let gave = |(other, own): (usize, &Kind)| match own.device == of.device {
-            true => u64::from(counts[other]) * own.held[1],
-            false => 0,
-        };
-        let held: u64 = self.kinds.iter().enumerate().map(holds).sum();
-        let freed: u64 = self.kinds.iter().enumerate().map(gave).sum();
-        micro_batch < self.asked.micro_batches
-            && of
-                .before
-                .iter()
-                .all(|&(before, _)| usize::from(counts[before]) > micro_batch)
-            && held - freed + of.held[0] <= self.room[of.device]
+        sum(0) - sum(1)
     }
 
     fn after(&self, way: &Way, kind: usize) -> Way {

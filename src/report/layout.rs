@@ -75,6 +75,8 @@ pub(super) struct Ranked {
     pub above: Vec<Vec<usize>>,
     /// Neighbours one rank down.
     pub below: Vec<Vec<usize>>,
+    /// How many of the neighbours one rank up, and one rank down, are layers.
+    near_layers: Vec<[usize; 2]>,
     /// Vertices that are layers; the rest are bends.
     pub layers: usize,
     /// For each fan, the way to each consumer in turn: vertices from the producer to the consumer.
@@ -89,6 +91,7 @@ impl Ranked {
             rank: rank.to_vec(),
             above: vec![Vec::new(); layers],
             below: vec![Vec::new(); layers],
+            near_layers: vec![[0; 2]; layers],
             layers,
             ways: Vec::with_capacity(fans.len()),
         };
@@ -121,12 +124,15 @@ impl Ranked {
         self.rank.push(rank);
         self.above.push(Vec::new());
         self.below.push(Vec::new());
+        self.near_layers.push([0; 2]);
         self.rank.len() - 1
     }
 
     fn join(&mut self, upper: usize, lower: usize) {
         self.below[upper].push(lower);
         self.above[lower].push(upper);
+        self.near_layers[lower][0] += usize::from(upper < self.layers);
+        self.near_layers[upper][1] += usize::from(lower < self.layers);
     }
 }
 
@@ -227,13 +233,14 @@ fn strength(graph: &Ranked, u: usize, v: usize) -> f64 {
     if graph.above[u].len() + graph.below[u].len() == 1 {
         return 0.1;
     }
-    let is_layer = |&w: &usize| w < graph.layers;
-    let only_layer = |near: &[usize]| near.iter().copied().filter(|w| is_layer(w)).count() == 1;
-    match (is_layer(&upper), is_layer(&lower)) {
+    let is_layer = |w: usize| w < graph.layers;
+    let [_, readers] = graph.near_layers[upper];
+    let [producers, _] = graph.near_layers[lower];
+    match (is_layer(upper), is_layer(lower)) {
         (false, false) => 8.0,
-        (true, true) if only_layer(&graph.below[upper]) && only_layer(&graph.above[lower]) => 6.0,
+        (true, true) if readers == 1 && producers == 1 => 6.0,
         (true, true) => 1.0,
-        (false, true) if graph.below[upper].iter().any(|w| !is_layer(w)) => 0.25,
+        (false, true) if readers < graph.below[upper].len() => 0.25,
         _ => 1.0,
     }
 }

@@ -144,8 +144,8 @@ pub enum Side {
     Consumer = 1,
 }
 
-/// Consumers of a transfer up to which they are looked through for the first one of a stage.
-const FEW_CONSUMERS: usize = 8;
+/// Consumers of a transfer up to which they are looked through for those of a stage.
+pub(crate) const FEW_CONSUMERS: usize = 8;
 
 /// Cost of a stage that holds just the items for which `inside` is true, listed in `members`.
 ///
@@ -186,6 +186,15 @@ fn side_at(transfer: &Transfer, item: usize, inside: &impl Fn(usize) -> bool) ->
     }
     let first_here = transfer.consumers.iter().find(|&&to| inside(to)) == Some(&item);
     (first_here && !inside(transfer.producer)).then_some(Side::Consumer)
+}
+
+/// The side of a transfer that a stage pays for, if it pays for one. Time O(consumers).
+pub(crate) fn side_of(transfer: &Transfer, inside: impl Fn(usize) -> bool) -> Option<Side> {
+    let mut consumers = transfer.consumers.iter();
+    match inside(transfer.producer) {
+        true => consumers.any(|&to| !inside(to)).then_some(Side::Producer),
+        false => consumers.any(|&to| inside(to)).then_some(Side::Consumer),
+    }
 }
 
 /// Cost of every stage of an assignment. Time O(items + transfers and their consumers).

@@ -69,8 +69,8 @@ pub(crate) fn improve_and_slice(
 ///
 /// # Complexity
 ///
-/// O(n m) a pass for n items and m items and transfers on two stages, times the stages that an item exchanges with where the order leaves
-/// it the choice; at most 50 passes.
+/// O(n (m + q)) a pass for n items, m items that move together with their transfers, and q stages, times the stages that an item exchanges
+/// with where the order leaves it the choice; m is all on two stages where transfers have many consumers; at most 50 passes.
 pub fn improve(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
     let compact = cost::without_empty_stages(&assignment).0;
     climb(Climb::new(problem, None, compact), must_stop)
@@ -198,21 +198,55 @@ impl<'a> Climb<'a> {
     /// Moves items from the stage of them all, if that is better.
     fn try_move(&mut self, moved: &[usize], to: usize) -> bool {
         let from = self.assignment[moved[0]];
-        moved.iter().for_each(|&item| self.assignment[item] = to);
+        let stages = [from, to];
         // Other stages see the same: what is elsewhere for them stays elsewhere.
-        let before = [self.costs[from], self.costs[to]];
-        let [left, grown] = [from, to].map(|stage| self.now_on(stage, [from, to]));
-        self.costs[from] = self.stage_cost(from, &left);
-        self.costs[to] = self.stage_cost(to, &grown);
+        let before = stages.map(|stage| self.costs[stage]);
+        let touched = self.touched(moved);
+        let parts = |climb: &Self| stages.map(|stage| Some(climb.part(stage, moved, touched.as_deref()?)));
+        let were = parts(self);
+        moved.iter().for_each(|&item| self.assignment[item] = to);
+        let are = parts(self);
+        for (at, stage) in stages.into_iter().enumerate() {
+            self.costs[stage] = match (were[at], are[at]) {
+                (Some(was), Some(is)) => before[at].minus(was).plus(is),
+                _ => self.stage_cost(stage, &self.now_on(stage, stages)),
+            };
+        }
         let value = self.value();
         if value.cmp(&self.value) == Ordering::Less && self.is_feasible() {
             self.value = value;
+            let [left, grown] = stages.map(|stage| self.now_on(stage, stages));
             (self.members[from], self.members[to]) = (left, grown);
             return true;
         }
         [self.costs[from], self.costs[to]] = before;
         moved.iter().for_each(|&item| self.assignment[item] = from);
         false
+    }
+
+    /// Transfers of items; `None` where a stage is rather costed anew, since one has many consumers or workers differ.
+    fn touched(&self, items: &[usize]) -> Option<Vec<usize>> {
+        let transfers = items.iter().flat_map(|&item| &self.problem.transfers_of[item]);
+        let mut touched: Vec<usize> = transfers.copied().collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let is_narrow = |&t: &usize| self.problem.transfers[t].consumers.len() <= cost::FEW_CONSUMERS;
+        (self.crew.is_none() && touched.iter().all(is_narrow)).then_some(touched)
+    }
+
+    /// What a stage costs for items, which are all on it or all elsewhere, and for their transfers.
+    fn part(&self, stage: usize, items: &[usize], transfers: &[usize]) -> StageCost {
+        let mut part = StageCost::default();
+        let is_here = |item: usize| self.assignment[item] == stage;
+        for &item in items.iter().filter(|&&item| is_here(item)) {
+            part.add_item(self.problem, item);
+        }
+        for transfer in transfers.iter().map(|&t| &self.problem.transfers[t]) {
+            if let Some(side) = cost::side_of(transfer, is_here) {
+                part.add_transfer(self.problem.settings.communication, transfer, side);
+            }
+        }
+        part
     }
 
     /// The item and everything on its stage that the order puts after it, or before it.

@@ -9,7 +9,7 @@ use crate::exact;
 use crate::exact::heterogeneous::program::Form;
 use crate::formulations::modal_program;
 use crate::formulations::partition::item_labels;
-use crate::heuristics::{self, Heuristic};
+use crate::heuristics::{self, Heuristic, equal_layers};
 use crate::in_time;
 use crate::instance::Instance;
 use crate::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
@@ -156,7 +156,11 @@ impl Method {
                 let search = move |problem: &Problem, control: &Control| {
                     exact::solve(problem, method, &labels, control)
                 };
-                in_time::run(problem, control, search)?
+                let outcome = in_time::run(problem, control, search)?;
+                match (method, outcome.stopped_by, &outcome.allocation) {
+                    (exact::Method::Exact, StoppedBy::TimeLimit, None) => at_once(problem, control, outcome),
+                    _ => outcome,
+                }
             }
             Self::Heuristic(heuristic) => {
                 let search =
@@ -273,6 +277,22 @@ pub fn confirm(
     } else {
         Confirmation::Contradicted(second.name(), Box::new(again))
     })
+}
+
+/// An outcome without a plan, with that of the quickest heuristic and the simple bounds: of a million layers a limit may leave the search no
+/// time for them.
+fn at_once(problem: &Problem, control: &Control, outcome: Outcome) -> Outcome {
+    let quickest = run_heuristic(&equal_layers::METHOD, problem, control);
+    let (bound_source, bound_ns) = match outcome.bound_ns >= quickest.bound_ns {
+        true => (outcome.bound_source, outcome.bound_ns),
+        false => (quickest.bound_source, quickest.bound_ns),
+    };
+    Outcome {
+        allocation: quickest.allocation,
+        bound_source,
+        bound_ns,
+        ..outcome
+    }
 }
 
 fn run_heuristic(heuristic: &Heuristic, problem: &Problem, control: &Control) -> Outcome {

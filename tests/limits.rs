@@ -338,6 +338,33 @@ fn tensors_of_many_consumers_end_at_the_time_limit() {
     }
 }
 
+/// However short the limit, and however many the layers: a plan that takes no search is there.
+#[test]
+fn a_plan_is_there_however_short_the_limit() {
+    let folder = Folder::with("hard.json", alike(8, 50_000).to_string());
+    let arguments = "solve hard.json --stages 16 --time-limit 0.001 --format json --quiet";
+    let answer: Value =
+        serde_json::from_str(&folder.succeed(&arguments.split(' ').collect::<Vec<_>>())).expect("an answer");
+    assert_eq!(answer["stages"].as_array().map(Vec::len), Some(16));
+    assert!(answer["bound_ms"].as_f64() > Some(0.0), "{}", answer["bound_ms"]);
+}
+
+/// What a drawing may take on a machine with much else to do: it is a second of the processor, and half a minute where steps are as many as the
+/// square of the consumers.
+const MOST_OF_A_DRAWING: Duration = Duration::from_secs(20);
+
+#[test]
+fn tensors_of_many_consumers_are_drawn() {
+    let folder = Folder::with("fan.json", fan(40_000).to_string());
+    let least = (0..RUNS).map(|_| {
+        let started = Instant::now();
+        folder.succeed(&["show", "fan.json", "--output", "fan.svg"]);
+        started.elapsed()
+    });
+    let mut least = least.skip_while(|&took| took > MOST_OF_A_DRAWING);
+    assert!(least.next().is_some(), "more than {MOST_OF_A_DRAWING:?}");
+}
+
 #[test]
 fn signals_end_methods_side_by_side() {
     let folder = Folder::with("hard.json", alike(8, 10_000).to_string());

@@ -122,6 +122,30 @@ fn signals_end_a_search_with_what_it_has() {
     }
 }
 
+/// Whoever presses the keys twice gets what the first time asked for, and the process ends all the same.
+#[test]
+fn a_second_signal_loses_nothing() {
+    let folder = folder();
+    let schedule = [SEARCHES[0], "--time-limit 60 --format json"].join(" ");
+    let solve = "solve drawn.json --stages 4 --objective iteration --micro-batches 8 --format json --quiet";
+    for args in [arguments(&schedule), solve.split(' ').collect()] {
+        let told = |_: &usize| {
+            let mut program = folder.command(&args);
+            let program = program.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = program.spawn().expect("the program starts");
+            std::thread::sleep(Duration::from_millis(1_500));
+            for _ in 0..2 {
+                let kill = ["-TERM".into(), child.id().to_string()];
+                let kill = Command::new("kill").args(kill).stderr(Stdio::null()).status();
+                kill.expect("a command `kill`");
+            }
+            let output = child.wait_with_output().expect("the program ends");
+            serde_json::from_slice::<Value>(&output.stdout).is_ok()
+        };
+        assert!((0..RUNS).any(|run| told(&run)), "{args:?}");
+    }
+}
+
 #[test]
 fn searches_end_at_the_time_limit() {
     let folder = folder();

@@ -11,7 +11,7 @@ use crate::switches::Switches;
 
 use super::args::SearchArgs;
 
-/// Set by the first Ctrl-C; the second ends the process.
+/// Set by the first Ctrl-C; the second ends the process, see [`catch_interrupts`].
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// A line on stderr that is rewritten in place, at most ten times a second; nothing where stderr is no terminal.
@@ -105,12 +105,16 @@ pub(super) fn interrupt_control() -> Control<'static> {
     }
 }
 
-/// From now on the first Ctrl-C or SIGTERM asks the search to stop, and the second ends the process.
+/// From now on the first Ctrl-C or SIGTERM asks the search to stop, and the second ends the process, within a moment in which what the first
+/// asked for can be written: whoever presses the keys twice loses nothing.
 pub(super) fn catch_interrupts() {
     /// What a shell expects of a process that ended by SIGINT.
     const KILLED_BY_INTERRUPT: i32 = 130;
+    /// Searches take a fraction of it to end, and their plan to be written, on a busy machine too.
+    const MOMENT: Duration = Duration::from_secs(1);
     let handler = || {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::thread::sleep(MOMENT);
             std::process::exit(KILLED_BY_INTERRUPT);
         }
     };

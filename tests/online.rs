@@ -286,21 +286,37 @@ fn a_run_goes_on_from_any_line_it_was_cut_at() {
     );
 }
 
+/// A run of four slots, and all that it said.
+fn whole() -> (Folder, String) {
+    let folder = folder(SCENARIO);
+    let whole = folder.succeed(&FOUR_SLOTS);
+    (folder, whole)
+}
+
+const FOUR_SLOTS: [&str; 7] = [
+    "online",
+    "scenario.toml",
+    "--policies",
+    "even",
+    "--slots",
+    "4",
+    "--quiet",
+];
+
+/// What comes of going on from lines in place of those of that run, and what it says in one line.
+fn resumed_from(folder: &Folder, lines: impl AsRef<[u8]>) -> (i32, String) {
+    folder.write("run.jsonl", lines);
+    let run = folder.run(&[&FOUR_SLOTS[..], &["--output", "run.jsonl", "--resume"]].concat());
+    (
+        run.code,
+        run.stderr.split_whitespace().collect::<Vec<_>>().join(" "),
+    )
+}
+
 /// Lines are held against the scenario: a slot that its policy cannot have decided is not built on.
 #[test]
 fn lines_that_were_changed_are_refused() {
-    let folder = folder(SCENARIO);
-    let args = [
-        "online",
-        "scenario.toml",
-        "--policies",
-        "even",
-        "--slots",
-        "4",
-        "--quiet",
-    ];
-    let whole = folder.succeed(&args);
-    let resumed = [&args[..], &["--output", "run.jsonl", "--resume"]].concat();
+    let (folder, whole) = whole();
     let first: Value = serde_json::from_str(whole.lines().nth(1).expect("a slot")).expect("JSON");
     let changes: [(&str, Value, &str); 8] = [
         (
@@ -335,10 +351,8 @@ fn lines_that_were_changed_are_refused() {
                 }
             })
             .collect();
-        folder.write("run.jsonl", changed);
-        let run = folder.run(&resumed);
-        assert_eq!(run.code, 2, "{field}: {}", run.stderr);
-        let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (code, said) = resumed_from(&folder, changed);
+        assert_eq!(code, 2, "{field}: {said}");
         assert!(said.contains("slot 0 of `even` has"), "{field}: {said}");
         assert!(said.contains(expected), "{field}: {said}");
     }
@@ -346,18 +360,7 @@ fn lines_that_were_changed_are_refused() {
 
 #[test]
 fn altered_and_torn_lines_are_named() {
-    let folder = folder(SCENARIO);
-    let args = [
-        "online",
-        "scenario.toml",
-        "--policies",
-        "even",
-        "--slots",
-        "4",
-        "--quiet",
-    ];
-    let whole = folder.succeed(&args);
-    let resumed = [&args[..], &["--output", "run.jsonl", "--resume"]].concat();
+    let (folder, whole) = whole();
     assert!(
         whole.lines().all(|line| line.contains(",\"digest\":\"")),
         "{whole}"
@@ -367,23 +370,18 @@ fn altered_and_torn_lines_are_named() {
     let digit = at + whole[at..].find("\"costs\":[").expect("costs") + 9;
     let mut altered = whole.clone().into_bytes();
     altered[digit] = if altered[digit] == b'1' { b'2' } else { b'1' };
-    folder.write("run.jsonl", altered);
-    let run = folder.run(&resumed);
-    assert_eq!(run.code, 2);
-    let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (code, said) = resumed_from(&folder, altered);
     assert!(
-        said.contains("line 3 of `run.jsonl`") && said.contains("altered"),
+        code == 2 && said.contains("line 3 of `run.jsonl`") && said.contains("altered"),
         "{said}"
     );
     // Torn in the middle, and at its end: the first is no run that was broken off.
-    folder.write("run.jsonl", whole.replacen("\"slot\":1,", "\"sl", 1));
-    assert!(folder.run(&resumed).stderr.contains("line 3 of `run.jsonl`"));
-    folder.write("run.jsonl", &whole[..at + 20]);
-    let run = folder.run(&resumed);
+    let (_, said) = resumed_from(&folder, whole.replacen("\"slot\":1,", "\"sl", 1));
+    assert!(said.contains("line 3 of `run.jsonl`"), "{said}");
+    let (code, said) = resumed_from(&folder, &whole[..at + 20]);
     assert!(
-        run.code == 0 && run.stderr.contains("line 3 of `run.jsonl` is torn"),
-        "{}",
-        run.stderr
+        code == 0 && said.contains("line 3 of `run.jsonl` is torn"),
+        "{said}"
     );
     assert_eq!(folder.read("run.jsonl"), whole);
 }

@@ -8,12 +8,13 @@ mod oracles;
 use std::collections::BTreeMap;
 
 use command::Folder;
+use common::by_hand;
 use oracles::replicas::{Stage, makespan, run};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::options::{Mode, PipelineOptions, Schedule};
-use stagecut::plan::{Plan, PlanMode, PlanStage, SCHEMA, Statistics, Status, StoppedBy};
-use stagecut::simulate::{Activity, Phase, Request, Simulation, Trace, simulate};
+use stagecut::options::Schedule;
+use stagecut::plan::{Plan, PlanMode, PlanStage};
+use stagecut::simulate::{Activity, Phase, Request, Trace, simulate};
 
 /// A plan of such stages: times of a plan are a replica's over the replicas. Whole ns.
 fn plan(stages: &[Stage]) -> Plan {
@@ -23,61 +24,16 @@ fn plan(stages: &[Stage]) -> Plan {
         let devices = first..first + of.replicas;
         first = devices.end;
         PlanStage {
-            index: k + 1,
-            forward: vec![format!("l{k}")],
-            backward: vec![format!("l{k}")],
             devices: devices.map(|device| format!("gpu:{}", device + 1)).collect(),
-            shares: BTreeMap::new(),
-            load_ms: ms(of.forward) + ms(of.backward),
-            forward_ms: ms(of.forward),
-            backward_ms: ms(of.backward),
-            weight_ms: None,
-            communication_ms: 0.0,
-            transfers: None,
-            memory_bytes: 0,
-            in_flight: None,
-            weight_versions: None,
             mode: Some(PlanMode {
                 tensor: 1,
                 replicas: of.replicas,
                 recomputed: BTreeMap::new(),
             }),
+            ..by_hand::stage(k, ms(of.forward), ms(of.backward))
         }
     };
-    Plan {
-        order: None,
-        schema: SCHEMA.into(),
-        instance: "replicas".into(),
-        method: "hand".into(),
-        status: Status::Feasible,
-        stopped_by: StoppedBy::Completed,
-        objective_ms: None,
-        bound_ms: Some(0.0),
-        gap: None,
-        bound_source: stagecut::bound_source::BoundSource::None,
-        problem: PipelineOptions {
-            mode: Some(Mode::Training),
-            ..PipelineOptions::default()
-        },
-        stages: stages.iter().enumerate().map(&mut stage).collect(),
-        split: None,
-        cluster: None,
-        reasons: Vec::new(),
-        remedies: Vec::new(),
-        throughput: None,
-        least_memory: None,
-        overruns: Vec::new(),
-        statistics: Statistics::default(),
-    }
-}
-
-fn simulated(plan: &Plan, order: Schedule, micro_batches: u64) -> Simulation {
-    let request = Request {
-        order: Some(order),
-        micro_batches: Some(micro_batches),
-        ..Request::default()
-    };
-    simulate(plan, &request).expect("the plan can be run")
+    by_hand::plan(stages.iter().enumerate().map(&mut stage).collect())
 }
 
 fn ns(ms: f64) -> u64 {
@@ -101,9 +57,9 @@ fn a_micro_batch_takes_as_long_as_a_replica_takes() {
         backward: 372,
         replicas: 2,
     }]);
-    assert_eq!(ns(simulated(&two, Schedule::OneFOneB, 1).iteration_ms), 572);
+    assert_eq!(ns(by_hand::run(&two, Schedule::OneFOneB, 1).iteration_ms), 572);
     // Two at once, then the third alone.
-    let three = simulated(&two, Schedule::OneFOneB, 3);
+    let three = by_hand::run(&two, Schedule::OneFOneB, 3);
     assert_eq!(ns(three.iteration_ms), 2 * 572);
     let busy: Vec<u64> = three.resources.iter().map(|lane| ns(lane.busy_ms)).collect();
     assert_eq!(busy, [2 * 572, 572]);
@@ -121,7 +77,7 @@ fn runs_are_those_of_the_oracle() {
         let plan = plan(&stages);
         for (order, gpipe) in [(Schedule::OneFOneB, false), (Schedule::Gpipe, true)] {
             let expected = run(&stages, micro_batches, gpipe).expect("no replica waits for itself");
-            let found = simulated(&plan, order, micro_batches as u64);
+            let found = by_hand::run(&plan, order, micro_batches as u64);
             let context = format!("case {case}, {order}, {micro_batches} of {stages:?}");
             assert_eq!(ns(found.iteration_ms), makespan(&expected), "{context}");
             for event in &found.events {
@@ -156,7 +112,7 @@ fn periods_are_those_of_long_runs() {
     let (mut longer, mut cases) = (0, 0);
     for case in 0..300 {
         let stages = drawn(&mut rng);
-        let found = simulated(&plan(&stages), Schedule::OneFOneB, 60);
+        let found = by_hand::run(&plan(&stages), Schedule::OneFOneB, 60);
         let long = run(&stages, 2 * SETTLED + CYCLES, false).expect("no replica waits for itself");
         let left = &long[0][1];
         let expected = (left[SETTLED + CYCLES].1 - left[SETTLED].1) as f64 / CYCLES as f64;

@@ -4,78 +4,33 @@
 mod command;
 mod common;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use command::Folder;
+use common::by_hand::{self, run};
 use common::modal::random_modal_links;
 use common::{problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::bound_source::BoundSource;
 use stagecut::control::Control;
 use stagecut::methods;
 use stagecut::options::{
     Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, Shares, WorkerMode,
 };
-use stagecut::plan::{Moved, Plan, PlanStage, SCHEMA, Statistics, Status, StoppedBy, Transfers};
+use stagecut::plan::{Moved, Plan, Transfers};
 use stagecut::simulate::{Activity, InFlight, Jitter, Phase, Request, Resource, Simulation, simulate};
 
 /// Forward and backward ms of every stage.
 type Times<'a> = &'a [(f64, f64)];
 
-/// A plan of stages that move nothing, in training.
+/// A plan of stages that move nothing.
 fn plan(times: Times) -> Plan {
-    let stage = |(k, &(forward_ms, backward_ms)): (usize, &(f64, f64))| PlanStage {
-        index: k + 1,
-        forward: vec![format!("l{k}")],
-        backward: vec![format!("l{k}")],
-        devices: vec![format!("gpu:{}", k + 1)],
-        shares: BTreeMap::new(),
-        load_ms: forward_ms + backward_ms,
-        forward_ms,
-        backward_ms,
-        weight_ms: None,
-        communication_ms: 0.0,
-        transfers: None,
-        memory_bytes: 0,
-        in_flight: None,
-        weight_versions: None,
-        mode: None,
-    };
-    Plan {
-        schema: SCHEMA.into(),
-        instance: "hand-made".into(),
-        method: "hand".into(),
-        status: Status::Feasible,
-        stopped_by: StoppedBy::Completed,
-        objective_ms: Some(times.iter().map(|(f, b)| f + b).fold(0.0, f64::max)),
-        bound_ms: Some(0.0),
-        gap: Some(1.0),
-        bound_source: BoundSource::None,
-        problem: PipelineOptions {
-            mode: Some(Mode::Training),
-            ..PipelineOptions::default()
-        },
-        cluster: None,
-        stages: times.iter().enumerate().map(stage).collect(),
-        split: None,
-        reasons: Vec::new(),
-        remedies: Vec::new(),
-        throughput: None,
-        least_memory: None,
-        order: None,
-        overruns: Vec::new(),
-        statistics: Statistics::default(),
-    }
-}
-
-fn run(plan: &Plan, order: Schedule, micro_batches: u64) -> Simulation {
-    let request = Request {
-        order: Some(order),
-        micro_batches: Some(micro_batches),
-        ..Request::default()
-    };
-    simulate(plan, &request).expect("the plan can be run")
+    let stages = times.iter().enumerate();
+    by_hand::plan(
+        stages
+            .map(|(k, &(forward_ms, backward_ms))| by_hand::stage(k, forward_ms, backward_ms))
+            .collect(),
+    )
 }
 
 fn iteration_ms(times: Times, order: Schedule, micro_batches: u64) -> f64 {

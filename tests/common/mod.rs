@@ -6,6 +6,7 @@
 // Every test file is a program of its own and uses only some of this.
 #![allow(dead_code)]
 
+pub mod by_hand;
 pub mod chunked;
 pub mod draw;
 pub mod mixed;

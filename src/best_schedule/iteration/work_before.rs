@@ -7,7 +7,8 @@
 //!
 //! For each kind the heads are in order, since its micro-batches are. What joins with head `h` adds to the sums of all heads up to `h`:
 //! it is noted at the last of these, and a sum is a head and all notes from there on. A tree over the notes holds, for runs of them, their
-//! total and the largest sum within. Time O(k log M) for what joins, with k kinds on the device.
+//! total and the largest sum within. What joins of a kind does so in order of heads, so that its places among the heads of another one are
+//! found from the last ones on. Time O(k log M) for what joins, with k kinds on the device.
 
 use super::bound::Lengths;
 
@@ -67,8 +68,8 @@ impl Notes {
         }
     }
 
-    fn add(&mut self, head_ns: u64, duration_ns: u64, heads: &[u64]) {
-        let upto = heads[..self.notes.len()].partition_point(|&head| head <= head_ns);
+    /// Notes what joins behind so many heads.
+    fn add(&mut self, upto: usize, duration_ns: u64, heads: &[u64]) {
         if let Some(last) = upto.checked_sub(1) {
             self.notes[last] += duration_ns;
             self.refresh(last, heads);
@@ -81,13 +82,22 @@ pub(super) struct WorkBefore {
     /// Kinds on its device of which something must come before, with how many micro-batches before.
     kinds: Vec<(usize, usize)>,
     notes: Vec<Notes>,
+    /// By what joins and kind: the heads of the kind before the last head that joined, and those no later.
+    places: Vec<Vec<[usize; 2]>>,
+}
+
+/// The first place from one on whose head is not before.
+fn place(from: usize, heads: &[u64], is_before: impl Fn(u64) -> bool) -> usize {
+    let more = heads[from..].iter().take_while(|&&head| is_before(head));
+    from + more.count()
 }
 
 impl WorkBefore {
     /// Before any micro-batch.
     pub(super) fn new(kinds: Vec<(usize, usize)>, micro_batches: usize) -> Self {
         let notes = kinds.iter().map(|_| Notes::new(micro_batches)).collect();
-        Self { kinds, notes }
+        let places = vec![vec![[0; 2]; kinds.len()]; kinds.len()];
+        Self { kinds, notes, places }
     }
 
     /// When all is done that must come before the operation of the next micro-batch, whose number is this. Heads of what comes before are
@@ -105,12 +115,13 @@ impl WorkBefore {
 
     fn join(&mut self, joins: usize, head_ns: u64, heads: &Lengths, durations_ns: &[u64]) {
         // What is there with a head no earlier was noted at the last head of the kind, and counts for the new one, too.
-        let later = |(notes, &(kind, _)): (&Notes, &(usize, usize))| {
+        let mut later_ns = 0;
+        let places = self.places[joins].iter_mut();
+        for ([before, _], (notes, &(kind, _))) in places.zip(self.notes.iter().zip(&self.kinds)) {
             let known = &heads[kind][..notes.notes.len()];
-            let count = known.len() - known.partition_point(|&head| head < head_ns);
-            count as u64 * durations_ns[kind]
-        };
-        let later_ns: u64 = self.notes.iter().zip(&self.kinds).map(later).sum();
+            *before = place(*before, known, |head| head < head_ns);
+            later_ns += (known.len() - *before) as u64 * durations_ns[kind];
+        }
         let own = self.kinds[joins].0;
         let notes = &mut self.notes[joins];
         if let Some(last) = notes.notes.len().checked_sub(1) {
@@ -121,8 +132,10 @@ impl WorkBefore {
             notes.notes.push(later_ns);
         }
         notes.refresh(notes.notes.len() - 1, &heads[own]);
-        for (notes, &(kind, _)) in self.notes.iter_mut().zip(&self.kinds) {
-            notes.add(head_ns, durations_ns[own], &heads[kind]);
+        let places = self.places[joins].iter_mut();
+        for ([_, upto], (notes, &(kind, _))) in places.zip(self.notes.iter_mut().zip(&self.kinds)) {
+            *upto = place(*upto, &heads[kind][..notes.notes.len()], |head| head <= head_ns);
+            notes.add(*upto, durations_ns[own], &heads[kind]);
         }
     }
 }

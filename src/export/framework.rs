@@ -60,15 +60,24 @@ pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl I
 }
 
 impl Stages {
-    /// The stages of a plan, if each is one device that takes turns and no layer's passes are apart.
+    /// The stages of a plan, if each is one device that takes turns, no layer's passes are apart, and none is computed again.
     pub(super) fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
-            let at = format!("stage {}", stage.index);
             if let Some((name, layers)) = stage.mode.iter().flat_map(|mode| &mode.recomputed).next() {
-                let found = format!("recomputation `{name}` of {} layers", layers.len());
-                let expected = "none, as with `--recompute none`; `--to megatron` takes `--recompute full`, `--to json` takes all";
-                return Err(unsupported(at, found, expected));
+                return Err(unsupported(
+                    format!("stage {}", stage.index),
+                    format!("recomputation `{name}` of {} layers", layers.len()),
+                    "none, as with `--recompute none`; `--to megatron` and `torchtitan` take `--recompute full`, `--to json` takes all",
+                ));
             }
+        }
+        Self::of_single_devices(instance, plan)
+    }
+
+    /// The same whatever is computed again, for targets that look at that.
+    pub(super) fn of_single_devices(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+        for stage in &plan.stages {
+            let at = format!("stage {}", stage.index);
             if stage.devices.len() != 1 {
                 let found = format!("{} devices ({})", stage.devices.len(), stage.devices.join(", "));
                 let expected = match &stage.mode {

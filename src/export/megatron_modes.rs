@@ -53,21 +53,21 @@ pub(super) fn flags(
 }
 
 /// The blocks of a stage.
-struct StageBlocks {
+pub(super) struct StageBlocks {
     /// How many there are.
-    all: usize,
+    pub all: usize,
     /// How many of them compute again what.
-    again: BTreeMap<String, usize>,
+    pub again: BTreeMap<String, usize>,
 }
 
 impl StageBlocks {
-    fn again(&self, name: &str) -> usize {
+    pub(super) fn again(&self, name: &str) -> usize {
         self.again.get(name).copied().unwrap_or(0)
     }
 }
 
 /// For each stage, its blocks and how many of them compute again what.
-fn again(
+pub(super) fn again(
     instance: &Instance,
     plan: &Plan,
     blocks: &BTreeMap<u64, Vec<usize>>,

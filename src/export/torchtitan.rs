@@ -5,9 +5,11 @@
 
 use super::devices::{Environment, RankDevices};
 use super::framework::{ONE_A_DEVICE, Stages, is_memory_limited, no_empty_stage, one_a_device, unsupported};
+use super::megatron_modes::again;
 use super::{Exported, Ordered, stack};
 use crate::fault::Fault;
 use crate::instance::Instance;
+use crate::network::Stack;
 use crate::options::{Mode, Optimizer, StatePrecision};
 use crate::plan::Plan;
 use crate::precision::Precision;
@@ -57,7 +59,7 @@ fn lines(
     (devices, ranks): (usize, RankDevices),
     settings: &[String],
 ) -> Exported {
-    let stages = Stages::of(instance, plan)?;
+    let stages = Stages::of_single_devices(instance, plan)?;
     if plan.problem.mode == Some(Mode::Inference) {
         return Err(unsupported(
             "the plan".into(),
@@ -72,6 +74,7 @@ fn lines(
     let mut lines = vec!["# Later versions call the head `lm_head` instead of `output`.".to_owned()];
     lines.extend(ranks.environment()?.iter().flat_map(Environment::comment));
     lines.extend(states(instance, plan)?);
+    lines.extend(recomputation(instance, plan, &stack)?);
     lines.extend([
         "[parallelism]".to_owned(),
         format!("pipeline_parallel_degree = {devices}"),
@@ -97,6 +100,30 @@ fn lines(
     }
     lines.push("]\n".to_owned());
     Ok(lines.join("\n"))
+}
+
+/// What makes torchtitan compute its blocks again: all of them or none (torchtitan/distributed/activation_checkpoint.py). Its `selective`
+/// picks operators, or every so many blocks of the model, which is no choice of a plan.
+fn recomputation(instance: &Instance, plan: &Plan, stack: &Stack) -> Result<Vec<String>, Fault> {
+    let stages = again(instance, plan, &stack.blocks)?;
+    let modes = plan.stages.iter().filter_map(|stage| stage.mode.as_ref());
+    let recomputed: usize = modes
+        .flat_map(|mode| mode.recomputed.values())
+        .map(Vec::len)
+        .sum();
+    let in_blocks: usize = stack.blocks.values().map(Vec::len).sum();
+    let are_all = stages.iter().all(|stage| stage.again("full") == stage.all);
+    match recomputed {
+        0 => Ok(Vec::new()),
+        _ if are_all && recomputed == in_blocks => {
+            Ok(vec!["[activation_checkpoint]".into(), "mode = \"full\"".into()])
+        }
+        _ => Err(unsupported(
+            "the plan".into(),
+            format!("{recomputed} layers that are computed again"),
+            "whole blocks, all of them or none, as with `--recompute full` or `none`; `--to json` takes all",
+        )),
+    }
 }
 
 /// What makes torchtitan keep of every parameter what the plan's memory counts. It trains with Adam alone (`OptimizersContainer`), and

@@ -133,29 +133,7 @@ fn table(table: &Table) -> String {
     for row in table.rows.iter().take(MOST_ROWS) {
         out += "<tr>";
         for (at, cell) in row.iter().enumerate() {
-            let text = escape_xml(&cell.text());
-            let _ = match (cell, at) {
-                (Cell::Word(_), 0) => write!(out, "<th scope=\"row\">{text}</th>"),
-                (Cell::Word(word), _) if word.starts_with("stagecut ") => {
-                    write!(out, "<td><code>{text}</code></td>")
-                }
-                (Cell::Word(word), _) => write!(out, "<td>{}</td>", prose(word)),
-                (Cell::Empty, _) => write!(out, "<td class=\"n\">-</td>"),
-                (Cell::Count(count), _) => write!(out, "<td class=\"n\" data-v=\"{count}\">{text}</td>"),
-                (Cell::Number(value, _), _) => write!(out, "<td class=\"n\" data-v=\"{value}\">{text}</td>"),
-                // Where room is scarce, a range breaks between its ends.
-                (Cell::Range(range, _), _) => write!(
-                    out,
-                    "<td class=\"n\" data-v=\"{}\" data-low=\"{}\"><span>{}</span></td>",
-                    range.high,
-                    range.low,
-                    text.replace(" to ", "</span> <span>to ")
-                ),
-                (Cell::Tally([wins, ties, losses]), _) => write!(
-                    out,
-                    "<td class=\"n\" data-v=\"{wins}\" data-ties=\"{ties}\" data-losses=\"{losses}\">{text}</td>"
-                ),
-            };
+            out += &shown(cell, at == 0);
         }
         out += "</tr>\n";
     }
@@ -163,6 +141,29 @@ fn table(table: &Table) -> String {
     match is_long {
         true => out + "</details>\n",
         false => out,
+    }
+}
+
+/// A cell of a table; the first of a row is its heading.
+fn shown(cell: &Cell, is_heading: bool) -> String {
+    let text = escape_xml(&cell.text());
+    match cell {
+        Cell::Word(_) if is_heading => format!("<th scope=\"row\">{text}</th>"),
+        Cell::Word(word) if word.starts_with("stagecut ") => format!("<td><code>{text}</code></td>"),
+        Cell::Word(word) => format!("<td>{}</td>", prose(word)),
+        Cell::Empty => "<td class=\"n\">-</td>".into(),
+        Cell::Count(count) => format!("<td class=\"n\" data-v=\"{count}\">{text}</td>"),
+        Cell::Number(value, _) => format!("<td class=\"n\" data-v=\"{value}\">{text}</td>"),
+        // Where room is scarce, a range breaks between its ends.
+        Cell::Range(range, _) => format!(
+            "<td class=\"n\" data-v=\"{}\" data-low=\"{}\"><span>{}</span></td>",
+            range.high,
+            range.low,
+            text.replace(" to ", "</span> <span>to ")
+        ),
+        Cell::Tally([wins, ties, losses]) => format!(
+            "<td class=\"n\" data-v=\"{wins}\" data-ties=\"{ties}\" data-losses=\"{losses}\">{text}</td>"
+        ),
     }
 }
 

@@ -91,6 +91,13 @@ fn counts_beyond_any_cluster_are_refused() {
             &["count: found 1.8446744073709552e19", "from 1 to 1000000"],
         );
     }
+    for command in ["solve", "bound", "compare"] {
+        refused(
+            "native",
+            &[command, "chunks-u64.json", "--quiet"],
+            &["stages: found"],
+        );
+    }
     assert_eq!(
         replay(
             "native",

@@ -36,7 +36,7 @@ pub fn most_of_rule(rule: &Rule, shape: Shape) -> Option<Vec<Vec<Vec<u64>>>> {
 
 /// Micro-batches beyond which a rule that alternates holds no more, on so many devices: see `formulations/virtual_stages.md`.
 pub fn steady(devices: usize) -> u64 {
-    4 * devices as u64
+    (devices as u64).saturating_mul(4)
 }
 
 fn largest(operations: &[Operation], own: &[usize]) -> Vec<Vec<u64>> {

@@ -131,7 +131,8 @@ impl Settings {
     fn fault_of_length(&self) -> Option<Fault> {
         let is_listed = self.mode.trains() && !self.schedule.is_all_forward_first();
         // Each with a forward pass and the two gradients of its backward pass.
-        let operations = 3 * self.chunks() as u64 * self.shape().micro_batches as u64;
+        let of_a_micro_batch = (self.chunks() as u64).saturating_mul(3);
+        let operations = of_a_micro_batch.saturating_mul(self.shape().micro_batches as u64);
         let kind = FaultKind::Contradiction {
             found: format!(
                 "{} chunks, whose order is told by {operations} operations",

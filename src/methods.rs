@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::cost::allocation::Allocation;
 use crate::exact;
 use crate::exact::heterogeneous::program::Form;
+use crate::exact::tie_breaking;
 use crate::formulations::modal_program;
 use crate::formulations::partition::item_labels;
 use crate::heuristics::{self, Heuristic, equal_layers};
@@ -154,7 +155,8 @@ impl Method {
             Self::Exact(method) => {
                 let labels = item_labels(instance, problem);
                 let search = move |problem: &Problem, control: &Control| {
-                    exact::solve(problem, method, &labels, control)
+                    let outcome = exact::solve(problem, method, &labels, control)?;
+                    Ok(tie_breaking::settled(problem, outcome))
                 };
                 let outcome = in_time::run(problem, control, search)?;
                 match (method, outcome.stopped_by, &outcome.allocation) {

@@ -98,6 +98,8 @@ impl Formula {
 
     /// The objective of stages with so much that counts once and these bottlenecks, in ns.
     pub fn value_ns(&self, once_ns: u64, bottlenecks_ns: [u64; 2]) -> u64 {
-        once_ns + self.weight * (bottlenecks_ns[0] + bottlenecks_ns[1])
+        // An iteration of many micro-batches has no limit where it is not the objective.
+        let again_ns = self.weight.saturating_mul(bottlenecks_ns[0] + bottlenecks_ns[1]);
+        once_ns.saturating_add(again_ns)
     }
 }

@@ -26,6 +26,7 @@
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
 //! | [`closure`] | what lies before and behind what |
 //! | `bits` | bit sets |
+//! | [`tie_breaking`] | which of several plans with the same objective is taken |
 //! | `tuning` | every number the engine was tuned by |
 
 mod bits;
@@ -50,6 +51,7 @@ mod modal_program;
 mod portfolio;
 pub mod presolve;
 pub mod stage_diagram;
+pub mod tie_breaking;
 mod tuning;
 mod unordered_items;
 mod virtual_stages;

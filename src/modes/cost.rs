@@ -62,8 +62,16 @@ impl ModalStage {
 
     /// The time between its micro-batches: replicas take turns.
     pub fn period(&self) -> u64 {
-        let each = self.forward + self.backward + self.collective + self.transfers();
-        each.div_ceil(self.replicas as u64) + self.synchronization
+        self.each().div_ceil(self.replicas as u64) + self.synchronization
+    }
+
+    /// What one of its micro-batches takes on the way, with the replicas' exchange.
+    pub fn once(&self) -> u64 {
+        self.each() + self.synchronization
+    }
+
+    fn each(&self) -> u64 {
+        self.forward + self.backward + self.collective + self.transfers()
     }
 }
 

@@ -44,10 +44,7 @@ fn agree(seed: u64, instance: &Instance, problem: &Problem, methods: &[&str]) ->
             Some(_) => Status::Optimal,
             None => Status::Infeasible,
         };
-        // Programs count in real numbers, so that their bound may stay a few ns below a plan in whole ns.
-        let is_close = is_global(problem) && plan.gap.is_some_and(|gap| gap * of_plan <= 1e-5);
-        let proves = plan.status == expected || is_close;
-        assert!(proves, "seed {seed}: {name} ends {}", plan.status);
+        assert_eq!(plan.status, expected, "seed {seed}: {name}");
     }
     true
 }
@@ -73,6 +70,34 @@ fn exact_methods_agree_with_brute_force() {
         compared += usize::from(agree(seed, &instance, &problem, methods));
     }
     assert!(compared > 1_500, "{compared}");
+}
+
+/// Half of an odd time lies midway between two whole ns, where bounds and plans must be rounded alike: nothing stays open by a ns.
+#[test]
+fn global_shares_are_proved_to_the_last_ns() {
+    let exact = methods::find("exact").expect("a method");
+    let solved = |seed: u64| {
+        let mut spec = mixed_spec(seed);
+        spec.pipeline
+            .shares
+            .as_mut()
+            .map(|shares| *shares = Shares::Global)?;
+        let (instance, problem) = problem_of(&spec).filter(|(_, problem)| problem.shares_are_global())?;
+        let plan = exact
+            .run(&instance, &problem, &Control::default())
+            .expect("HiGHS works");
+        assert_eq!(check(&instance, &problem.settings, &plan), [], "seed {seed}");
+        let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+        assert!(
+            is_proved,
+            "seed {seed}: {:?}, at least {:?}",
+            plan.objective_ms, plan.bound_ms
+        );
+        Some(())
+    };
+    // Seeds 693, 3602, 4252, 6621 and 7104 stayed open by one ns.
+    let proved = (0..7_200_u64).into_par_iter().filter_map(solved).count();
+    assert!(proved > 2_500, "{proved}");
 }
 
 /// The combination of all: separate cuts on mixed devices, in groups, on shares.

@@ -128,11 +128,13 @@ impl Workers {
         };
         let [forward, backward] =
             [(forward, idle[0]), (backward, idle[1])].map(|(ns, idle)| if idle { 0.0 } else { ns });
-        cost.forward.work_ns = whole_ns(forward);
-        cost.backward.work_ns = match settings.worker {
+        [cost.forward.work_ns, cost.backward.work_ns] = match settings.worker {
             // So that both together are rounded once.
-            WorkerMode::Sequential => whole_ns(forward + backward) - whole_ns(forward),
-            WorkerMode::Concurrent => whole_ns(backward),
+            WorkerMode::Sequential => [
+                whole_ns(forward),
+                whole_ns(forward + backward) - whole_ns(forward),
+            ],
+            WorkerMode::Concurrent => [on_shares_ns(forward), on_shares_ns(backward)],
         };
         self.synchronize(settings, choice, work, &mut cost);
         Some(StageLoad {
@@ -324,6 +326,15 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
             phases_ns.max(cost.link_ns())
         }
     }
+}
+
+/// A time on shares, rounded to the nearest ns, of two that are equally near to the lower: one over a sum of doubles, it may come out on
+/// either side of what lies midway, so that everything counts as midway which doubles cannot tell from it. `u64::MAX` for what does not
+/// end.
+pub(super) fn on_shares_ns(ns: f64) -> u64 {
+    /// What doubles cannot tell, relative to a time: more than the sums behind it are off by.
+    const MIDWAY: f64 = 1e-12;
+    whole_ns(ns * (1.0 - MIDWAY))
 }
 
 /// Rounded to the nearest ns; `u64::MAX` for what does not end.

@@ -11,29 +11,32 @@
 //! Branch and bound over boxes of cells: with the fastest level in the box for either phase, the program of a box is an upper
 //! bound on `v` in it, and exact in a box of single cells. A box that could be better is halved, so that the search ends.
 
-use super::allocation::StageWork;
+use super::allocation::{StageWork, on_shares_ns};
 use crate::shares::{self, Level};
 use crate::workers::{Choice, Workers};
 
 /// How far inside a cell a share stays, for the lower end belongs to the cell below.
-const INSIDE: f64 = 1e-12;
+const INSIDE: f64 = 1e-14;
 
-/// What rounding of doubles may make of a speed, relative to it.
-const SLACK: f64 = 1e-11;
+/// What rounding of doubles may make of a sum of a hundred speeds, relative to the sum of their sizes.
+const DOUBLES: f64 = 2e-14;
+
+/// Speeds that differ by no more than this, relatively, count as the same.
+const SAME: f64 = 10.0 * DOUBLES;
 
 /// The best shares, and what they come to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Best {
     /// A share for each of [`Workers::resource_names`].
     pub global: Vec<f64>,
-    /// The longest phase of any stage in real ns; no shares make it shorter. Infinite if some phase never ends.
+    /// No shares make the longest phase of any stage shorter, in real ns. Infinite if some phase never ends.
     pub longest_ns: f64,
 }
 
 impl Best {
-    /// A bound on the longest phase in whole ns, as plans are costed: no shares make it shorter.
+    /// A bound on the longest phase in whole ns: it is rounded as plans are, so that both agree also where real numbers lie midway.
     pub(crate) fn least_ns(&self) -> u64 {
-        (self.longest_ns * (1.0 - SLACK)).round() as u64
+        on_shares_ns(self.longest_ns)
     }
 }
 
@@ -118,25 +121,28 @@ impl Search {
         }
     }
 
-    /// The greatest speed of the slowest phase, and shares that reach it.
+    /// What the speed of the slowest phase is at most, and shares that reach it but for what doubles cannot tell.
     fn run(&self) -> (f64, Vec<f64>) {
         if self.rows.is_empty() {
             return (f64::INFINITY, vec![0.5; self.edges.len()]);
         }
         let mut best = (0.0, vec![0.5; self.edges.len()]);
+        let mut most = 0.0f64;
         let mut open: Vec<Area> = vec![self.edges.iter().map(|edges| [0, edges.len() - 2]).collect()];
         while let Some(area) = open.pop() {
             let (speed, shares) = self.relaxed(&area);
-            if speed <= best.0 {
-                continue;
-            }
             let sizes = area.iter().map(|[first, last]| last - first);
             match (0..).zip(sizes).max_by_key(|&(_, size)| size) {
+                // As fast is no better, and there may be many of these.
+                _ if speed <= best.0 * (1.0 + SAME) => most = most.max(speed),
                 Some((name, size)) if size > 0 => open.extend(self.halves(&area, name, shares[name])),
-                _ => best = (speed, self.inside(&area, shares)),
+                _ => {
+                    most = most.max(speed);
+                    best = (speed, self.inside(&area, shares));
+                }
             }
         }
-        best
+        (most, best.1)
     }
 
     /// Both halves of an area, the one that holds a share last: it is looked at first.
@@ -197,11 +203,14 @@ impl Search {
     }
 }
 
-/// The greatest `t` with `t <= b + a · x` for every row `(a, b)` and `0 <= x <= w`, and such an `x`. All `b >= 0`.
+/// The greatest `t` with `t <= b + a · x` for every row `(a, b)` and `0 <= x <= w`, and an `x` that reaches it but for what doubles are
+/// off by; no `t` is greater. All `b >= 0`.
 ///
 /// The simplex method from `x = 0`, `t = 0`. Bland's rule takes the first column and the first row of those that qualify, so
 /// that no basis comes back (R. Bland, *New finite pivoting rules for the simplex method*, Math. Oper. Res. 2, 1977); doubles
 /// might break that, so that pivots are counted. If they run out, `t` is the least upper bound of a row: still a bound.
+///
+/// What is said of `t` does not rest on the pivots: see [`most_by`].
 fn max_min(rows: &[(Vec<f64>, f64)], widths: &[f64]) -> (f64, Vec<f64>) {
     const MOST_PIVOTS: usize = 10_000;
     const ZERO: f64 = 1e-12;
@@ -238,16 +247,18 @@ fn max_min(rows: &[(Vec<f64>, f64)], widths: &[f64]) -> (f64, Vec<f64>) {
             for (row, &column) in tableau.iter().zip(&basis).filter(|(_, column)| **column < n) {
                 x[column] = row[width - 1];
             }
-            return (objective[width - 1] * most, x);
+            return (most_by(rows, widths, &objective[n + 1..][..rows.len()]), x);
         };
         let ratio = |row: &Vec<f64>| row[width - 1] / row[column];
-        let rows = (0..slacks).filter(|&row| tableau[row][column] > ZERO);
+        let qualifying = (0..slacks).filter(|&row| tableau[row][column] > ZERO);
         let first = |&a: &usize, &b: &usize| {
             let ratios = ratio(&tableau[a]).total_cmp(&ratio(&tableau[b]));
             ratios.then(basis[a].cmp(&basis[b]))
         };
         // `t` has a bound in every row, so that some row qualifies.
-        let Some(row) = rows.min_by(first) else { break };
+        let Some(row) = qualifying.min_by(first) else {
+            break;
+        };
         let pivot = tableau[row][column];
         tableau[row].iter_mut().for_each(|cell| *cell /= pivot);
         let taken = tableau[row].clone();
@@ -263,7 +274,21 @@ fn max_min(rows: &[(Vec<f64>, f64)], widths: &[f64]) -> (f64, Vec<f64>) {
         }
         basis[row] = column;
     }
-    (most, widths.iter().map(|w| w / 2.0).collect())
+    (most * (1.0 + DOUBLES), widths.iter().map(|w| w / 2.0).collect())
+}
+
+/// What `t` is at most by rows of these weights `y >= 0`: `t Σ y_r <= Σ y_r b_r + Σ_j w_j max(0, Σ_r y_r a_rj)`, whatever the weights
+/// are, and with equality for those that the simplex method ends with. What doubles make of these sums, and of the speeds in them,
+/// is added.
+fn most_by(rows: &[(Vec<f64>, f64)], widths: &[f64], weights: &[f64]) -> f64 {
+    let weighted = || rows.iter().zip(weights.iter().map(|weight| weight.max(0.0)));
+    let mut sum: f64 = weighted().map(|((_, b), y)| y * b).sum();
+    let mut size = sum;
+    for (at, w) in widths.iter().enumerate() {
+        sum += w * weighted().map(|((a, _), y)| y * a[at]).sum::<f64>().max(0.0);
+        size += w * weighted().map(|((a, _), y)| y * a[at].abs()).sum::<f64>();
+    }
+    (sum + DOUBLES * size) / weighted().map(|(_, y)| y).sum::<f64>()
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ use crate::virtual_stages::VirtualStages;
 /// Rounds for which a search over chains takes no longer than the program.
 const FEW_ROUNDS: usize = 2;
 
+/// Plans so few that a search is through them sooner than exchanges are through their rounds: milliseconds, not tenths of a second.
+const FEW_PLANS: usize = 1 << 16;
+
 /// Solves a problem with virtual stages.
 ///
 /// # Errors
@@ -40,11 +43,14 @@ pub(super) fn solve(
     control: &Control,
 ) -> Result<Outcome, SolverError> {
     let mut incumbent = Incumbent::new(problem, control);
-    if method != Method::Textbook {
-        prepare(&mut incumbent, of);
-    }
     let switches = &control.switches;
-    let exchanges = method == Method::Exact && switches.chunk_exchange;
+    let plans = of.chunks().checked_pow(problem.items.len() as u32);
+    let has_few = plans.is_some_and(|plans| plans <= FEW_PLANS) && control.must_stop().is_none();
+    let by_search = has_few && method == Method::Exact && switches.chunk_ideals;
+    if method != Method::Textbook {
+        prepare(&mut incumbent, of, !by_search);
+    }
+    let exchanges = method == Method::Exact && switches.chunk_exchange && !by_search;
     if exchanges && !incumbent.is_over() {
         by_exchange(&mut incumbent, of, 0);
     }
@@ -83,14 +89,14 @@ pub(super) fn has_ideals(problem: &Problem, of: &VirtualStages) -> bool {
     of.devices <= ideals::MOST_DEVICES || Chain::of(problem).as_ref().is_some_and(is_chain)
 }
 
-/// Bounds and quick plans.
-fn prepare(incumbent: &mut Incumbent, of: &VirtualStages) {
+/// Bounds and quick plans, with or without those of exchanges.
+fn prepare(incumbent: &mut Incumbent, of: &VirtualStages, exchanges: bool) {
     let (problem, control) = (incumbent.problem, incumbent.control);
     let (bound, bound_ns) = simple_bound(problem, of);
     incumbent.raise(bound.source, bound_ns);
     let must_stop = || control.must_stop().is_some();
     let quick = heuristics::METHODS.iter().filter(|_| control.switches.incumbents);
-    for heuristic in quick {
+    for heuristic in quick.filter(|heuristic| exchanges || heuristic.name != chunk_exchange::METHOD.name) {
         if incumbent.is_over() {
             return;
         }

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use fixedbitset::FixedBitSet;
-use petgraph::Direction::Incoming;
+use petgraph::Direction::{Incoming, Outgoing};
+use petgraph::graph::NodeIndex;
 
 use crate::problem::Problem;
 
@@ -44,26 +45,37 @@ impl Ideals {
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, IdealsError> {
         let n = problem.items.len();
+        let empty = FixedBitSet::with_capacity(n);
+        let order = &problem.order;
+        let is_free = |set: &FixedBitSet, vertex| {
+            let mut before = order.neighbors_directed(vertex, Incoming);
+            before.all(|u| set.contains(u.index()))
+        };
+        // Of each ideal, the items that may join it, by number.
+        let first = order.node_indices().filter(|&vertex| is_free(&empty, vertex));
+        let mut joining: Vec<Vec<usize>> = vec![first.map(NodeIndex::index).collect()];
         let mut found = Self {
-            sets: vec![FixedBitSet::with_capacity(n)],
+            sets: vec![empty.clone()],
             below: vec![Vec::new()],
         };
-        let mut number = HashMap::from([(found.sets[0].clone(), 0)]);
+        let mut number = HashMap::from([(empty, 0)]);
         let mut next = 0;
         while next < found.sets.len() {
             if stop() {
                 return Err(IdealsError::Interrupted);
             }
-            for item in 0..n {
-                let vertex = (item as u32).into();
-                let mut before = problem.order.neighbors_directed(vertex, Incoming);
-                let set = &found.sets[next];
-                if set.contains(item) || !before.all(|u| set.contains(u.index())) {
-                    continue;
-                }
-                let mut larger = set.clone();
+            let may_join = std::mem::take(&mut joining[next]);
+            for &item in &may_join {
+                let mut larger = found.sets[next].clone();
                 larger.insert(item);
                 let id = *number.entry(larger).or_insert_with_key(|larger| {
+                    let freed = order.neighbors_directed((item as u32).into(), Outgoing);
+                    let freed = freed.filter(|&vertex| is_free(larger, vertex));
+                    let others = may_join.iter().copied().filter(|&other| other != item);
+                    let mut all: Vec<usize> = others.chain(freed.map(NodeIndex::index)).collect();
+                    all.sort_unstable();
+                    all.dedup();
+                    joining.push(all);
                     found.sets.push(larger.clone());
                     found.below.push(Vec::new());
                     found.sets.len() - 1

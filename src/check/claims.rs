@@ -161,12 +161,17 @@ impl Checker<'_> {
         if plan.reasons.is_empty() {
             return;
         }
+        // Each of them once, in the same order.
         let known = self.settings.reasons(self.instance);
-        for reason in plan.reasons.iter().filter(|reason| !known.contains(reason)) {
-            self.claim(false, || {
-                format!("a reason for no plan that the options do not give: {reason}")
-            });
-        }
+        let mut left = known.iter();
+        let wrong = plan
+            .reasons
+            .iter()
+            .find(|reason| !left.any(|known| known == *reason));
+        self.claim(wrong.is_none(), || {
+            let wrong = wrong.map_or("", String::as_str);
+            format!("a reason for no plan that the options do not give: {wrong}")
+        });
         self.claim(plan.stages.is_empty(), || {
             "stages, and reasons why there are none".into()
         });

@@ -598,6 +598,10 @@ fn numbers_beyond_all_counts_are_no_numbers_of_a_plan() {
     );
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.elapsed.as_secs() < 5, "{:?}", run.elapsed);
+    // One device too many is told, not each of a million.
+    let mode = r#"[{"layers": ["conv1", "conv2", "fc"], "mode": {"tensor": 1000001, "replicas": 1}}]"#;
+    let run = cost_of("s.json", mode, &["--tensor", "choose", "--devices", "4"]);
+    assert!(run.stdout.len() < 2_000, "{}", run.stdout);
 }
 
 #[test]

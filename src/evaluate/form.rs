@@ -245,6 +245,8 @@ impl Form<'_> {
         };
         let is_choice = self.settings.kinds.len() > 1 || !self.instance.cluster.groups.is_empty();
         let only = kinds[self.settings.kind].name.clone();
+        let counted = self.settings.count(&self.instance.cluster, self.settings.kind);
+        let most = counted.map_or(MOST_DEVICES, |count| count.saturating_add(1));
         let mut all = Vec::with_capacity(bare.stages.len());
         let mut faults = Vec::new();
         for (k, stage) in bare.stages.iter().enumerate() {
@@ -252,8 +254,8 @@ impl Form<'_> {
                 .mode
                 .as_ref()
                 .map_or(1, |mode| mode.tensor.saturating_mul(mode.replicas));
-            // No plan has more devices than this; what asks for more is told by the checker.
-            let wanted = wanted.clamp(1, MOST_DEVICES);
+            // One more than there are is enough for the checker to tell.
+            let wanted = wanted.clamp(1, most);
             let place = |k| self.settings.placement.device(k, self.settings.stages) + 1;
             let own = (self.settings.has_virtual_stages()).then(|| format!("{only}:{}", place(k)));
             let devices: Vec<String> = match (stage.devices.as_slice(), is_choice) {

@@ -56,6 +56,26 @@
 //! The items of this page and of its modules. Modules that the documentation hides are the inside of the crate, public for its own
 //! program and tests: they change without notice. The rest of this page is the map of that inside.
 //!
+//! # The rooms
+//!
+//! A folder of `src` each, in this order: a room uses the rooms before it. `tests/layers.rs` holds the order, and how large each may be.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `model` | what may be asked and said: networks, clusters, instances, options, settings, schedules with their rules, faults |
+//! | `input` | from files and to them: formats, generated networks, how much is read, the isolated child, files written whole |
+//! | [`problem`] | what is cut, what a plan costs, and what it is; how pipelines run, since iterations are a cost; what ends a search |
+//! | [`schedule`] | orders as data, what becomes of one that is run, and the simulator |
+//! | [`formulations`] | the mathematics as programs, and HiGHS behind its [`solver`] |
+//! | [`mod@check`] | what accepts a plan |
+//! | [`export`] | frameworks that run plans |
+//! | `search` | what heuristics and exact methods share: ideals, labels, levels of sets of tasks |
+//! | [`heuristics`] | one file each |
+//! | [`exact`] | the exact methods, among them the best order of operations and cut and order together |
+//! | [`online`] | the same over time |
+//! | `solve` | the one path from options to a checked plan, and what is asked around it |
+//! | `app` | command line, studies, reports, and what the Python package calls |
+//!
 //! # From a file to a proved plan
 //!
 //! ```text
@@ -72,12 +92,12 @@
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
 //! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
-//! | units that people write | `quantity` |
-//! | names that a spreadsheet would run | `csv_text` |
-//! | lines that say whether they are whole | `sealed` |
+//! | units that people write | `model::quantity` |
+//! | names that a spreadsheet would run | `input::csv_text` |
+//! | lines that say whether they are whole | `input::sealed` |
 //! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
-//! | how work becomes time, and which bytes an operator moves | `roofline` |
+//! | how work becomes time, and which bytes an operator moves | `model::roofline` |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
 //! | stages that say no more than their layers | [`plan::bare`] (their files), [`mod@evaluate`] (their cost) |
 //! | which devices may form a worker | [`workers`] |
@@ -86,21 +106,21 @@
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
-//! | what is said where there is no plan | `least_memory`, `remedies`; reasons that options alone give: [`settings`] |
+//! | what is said where there is no plan | `solve::least_memory`, `solve::remedies`; reasons that options alone give: [`settings`] |
 //! | how the optimum changes with bandwidth, memory, stages or devices | [`what_if`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
-//! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of `pipeline` |
+//! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of [`pipeline`] |
 //! | the best order of operations, proved | [`best_schedule`] |
 //! | cut and order chosen together | [`joint`] |
 //! | a published order of operations: interleaved, zero bubble, V | [`schedule::rules`]: one file and one row of [`schedule::rules::RULES`] |
-//! | an order of somebody else | [`schedules::read_order`] reads it, [`export::Ordered`] holds it against a plan |
+//! | an order of somebody else | [`schedule::read_order`] reads it, [`export::Ordered`] holds it against a plan |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
 //! | a report | `report`; the page of a plan in its `page`, script and style as files beside it |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside`, and what ends them |
-//! | what may be read, and how much of it | `intake`; `whole` writes |
-//! | time limits and interrupts | [`control`] (asked in every loop), `in_time` (where nobody asks) |
+//! | what may be read, and how much of it | `input::intake`; `input::whole` writes |
+//! | time limits and interrupts | [`control`] (asked in every loop), `search::in_time` (where nobody asks) |
 //! | a command | `cli` |
 //! | what the Python package calls | `embedded`: commands as functions of documents; the package itself is in `python/` |
 //! | how a copy of the program is started | [`program`] |
@@ -125,12 +145,12 @@
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way. `tests/layers.rs` states the order of the modules and holds it, and that [`mod@check`],
-//!   [`export`], [`hybrid`], [`import`] and [`instance`] see still less than their place allows.
+//! * Dependencies point one way. `tests/layers.rs` states the order of the rooms and, within them, of the modules, and holds it, and that
+//!   [`mod@check`], [`export`], [`hybrid`] and [`import`] see still less than their place allows.
 //! * [`mod@check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan that
 //!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers, and
 //!   the time of iterations.
-//! * good_lp and highs are named in [`formulations`] and [`solver`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
+//! * good_lp and highs are named in [`formulations`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
 //!   interface; everywhere else the compiler denies it.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
 //!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double; what a
@@ -140,133 +160,68 @@
 //!   objective, computed again, meets the bound.
 //! * Costs belong to tensors, not to edges.
 
-#[doc(hidden)]
-pub mod best_schedule;
-pub mod bound_source;
+#[cfg(feature = "cli")]
+mod app;
 #[doc(hidden)]
 pub mod check;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
-pub mod cluster;
-pub mod communication;
-#[doc(hidden)]
-pub mod control;
-#[doc(hidden)]
-pub mod cost;
-mod csv_text;
-pub mod degrees;
-#[doc(hidden)]
-pub mod device_levels;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod embedded;
-mod error;
-pub mod evaluate;
 #[doc(hidden)]
 pub mod exact;
 pub mod export;
-pub mod fault;
-mod formulate;
 #[doc(hidden)]
 pub mod formulations;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod generate;
 #[doc(hidden)]
 pub mod heuristics;
-#[doc(hidden)]
-pub mod hybrid;
-#[doc(hidden)]
-pub mod ideals;
-#[doc(hidden)]
-pub mod import;
-mod in_time;
-pub mod instance;
-mod intake;
-#[doc(hidden)]
-pub mod joint;
-#[doc(hidden)]
-pub mod labels;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod least_memory;
-mod memory;
-pub mod methods;
-#[doc(hidden)]
-pub mod modes;
-mod named_values;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod narrower;
-pub mod network;
-pub mod objective;
+mod input;
+mod model;
 #[doc(hidden)]
 pub mod online;
-pub mod options;
-mod passes;
-#[doc(hidden)]
-pub mod pipeline;
-pub mod plan;
-#[doc(hidden)]
-pub mod planning;
-mod precision;
 #[doc(hidden)]
 pub mod problem;
-#[doc(hidden)]
-pub mod program;
-mod quantity;
-mod read;
-pub mod recompute;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod remedies;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod report;
-mod roofline;
 pub mod schedule;
-#[doc(hidden)]
-pub mod schedules;
-#[cfg(feature = "cli")]
-mod sealed;
-#[doc(hidden)]
-pub mod settings;
-#[doc(hidden)]
-pub mod shares;
-pub mod simulate;
-#[doc(hidden)]
-pub mod solver;
-#[doc(hidden)]
-pub mod source;
-pub mod spec;
-mod states;
+mod search;
+mod solve;
+
 #[cfg(feature = "cli")]
 #[doc(hidden)]
-pub mod study;
+pub use crate::app::{cli, embedded, report, study};
 #[doc(hidden)]
-pub mod switches;
-mod tied_cuts;
+pub use crate::exact::{best_schedule, joint};
 #[doc(hidden)]
-pub mod units;
+pub use crate::formulations::solver;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
-pub mod virtual_stages;
-pub mod what_if;
-mod whole;
+pub use crate::input::generate;
 #[doc(hidden)]
-pub mod workers;
+pub use crate::input::{import, program, source};
+pub use crate::model::{
+    cluster, communication, degrees, fault, instance, network, objective, options, recompute, spec,
+};
+#[doc(hidden)]
+pub use crate::model::{settings, units};
+pub use crate::problem::{bound_source, plan};
+#[doc(hidden)]
+pub use crate::problem::{control, cost, hybrid, modes, pipeline, shares, switches, virtual_stages, workers};
+pub use crate::schedule::simulate;
+#[doc(hidden)]
+pub use crate::search::{device_levels, ideals, labels};
+#[doc(hidden)]
+pub use crate::solve::planning;
+pub use crate::solve::{evaluate, methods, what_if};
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub use crate::solve::{least_memory, narrower, remedies};
 
 pub use crate::check::Violation;
 pub use crate::cluster::Cluster;
 pub use crate::fault::InputError;
-pub use crate::formulate::Formulated;
 pub use crate::instance::{Instance, InstanceBuilder};
 pub use crate::methods::Method;
+pub use crate::model::precision::Precision;
 pub use crate::network::Network;
 pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
 pub use crate::planning::{
     Error, Options, Progress, Watch, bound, check, compare, evaluate, formulate, solve, solve_watched,
 };
-pub use crate::precision::Precision;
+pub use crate::solve::formulate::Formulated;
 pub use crate::solver::SolverError;

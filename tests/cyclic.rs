@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use stagecut::best_schedule::cyclic::{Found, least_peak, least_period, least_period_within_room, slot_ns};
 use stagecut::control::Control;
 use stagecut::plan::Status;
-use stagecut::schedules::{Chunk, Chunks, Placement, run};
+use stagecut::schedule::{Chunk, Chunks, Placement, run};
 
 fn even(p: usize, v: usize, placement: Placement, [f, b, w]: [u64; 3]) -> Chunks {
     let chunk = Chunk {

@@ -12,8 +12,8 @@ use common::problem_of;
 use stagecut::methods;
 use stagecut::options::Mode;
 use stagecut::plan::{Plan, Status};
-use stagecut::schedules::rules::Shape;
-use stagecut::schedules::{Chunks, Moves, Operation, Order, Phase, Times, chunks_of_plan, run, run_with};
+use stagecut::schedule::rules::Shape;
+use stagecut::schedule::{Chunks, Moves, Operation, Order, Phase, Times, chunks_of_plan, run, run_with};
 use stagecut::simulate::{ChunkTimes, Jitter, Request, Trace};
 
 /// A plan with its chunks, and the order of its schedule for so many micro-batches; `None` where there is none.

@@ -92,7 +92,7 @@ echo $(printf '%s\\n' \"${{COMPREPLY[@]}}\" | sort -u)\n"
 fn completions_know_every_name() {
     let methods = stagecut::methods::all().into_iter().map(|method| method.name());
     let targets = stagecut::export::TARGETS.iter().map(|target| target.name);
-    let rules = stagecut::schedules::rules::RULES.iter().map(|rule| rule.name);
+    let rules = stagecut::schedule::rules::RULES.iter().map(|rule| rule.name);
     let clusters = stagecut::import::CLUSTER_PRESETS.iter().map(|(name, _)| *name);
     let names: Vec<&str> = methods.chain(targets).chain(rules).chain(clusters).collect();
     assert!(names.len() > 60, "{names:?}");

@@ -20,7 +20,7 @@ use stagecut::instance::Instance;
 use stagecut::modes::StageMode;
 use stagecut::options::Objective;
 use stagecut::problem::Problem;
-use stagecut::schedules::{Chunk, Chunks, Placement};
+use stagecut::schedule::{Chunk, Chunks, Placement};
 
 /// The program of a problem without windows, with a cut-off and a solution left out so that their rows appear as well.
 fn program(instance: &Instance, problem: &Problem) -> Program {

@@ -10,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use stagecut::best_schedule::iteration::{Found, best};
 use stagecut::control::Control;
 use stagecut::plan::Status;
-use stagecut::schedules::rules::{RULES, Shape};
-use stagecut::schedules::{Chunk, Chunks, Placement, run};
+use stagecut::schedule::rules::{RULES, Shape};
+use stagecut::schedule::{Chunk, Chunks, Placement, run};
 
 /// Chunks with anything: uneven or not, with transfers or not, backward passes that may be split or not, room or none.
 fn draw(random: &mut impl Rng, devices: usize, virtual_stages: usize, micro_batches: usize) -> Chunks {

@@ -24,7 +24,7 @@ use stagecut::joint::{Found, Question, Weights, best, refusal};
 use stagecut::options::{Communication, Cuts};
 use stagecut::plan::Status;
 use stagecut::problem::{Assignment, Problem};
-use stagecut::schedules::{Placement, run};
+use stagecut::schedule::{Placement, run};
 use together::{chunks_of, question, spec};
 
 /// How many random problems are solved; `STAGECUT_JOINT` says another number.

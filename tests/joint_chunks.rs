@@ -20,7 +20,7 @@ use stagecut::instance::Instance;
 use stagecut::joint::{self, Found, Question, Weights};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
-use stagecut::schedules::{Moves, Placement, chunks_of_plan, run};
+use stagecut::schedule::{Moves, Placement, chunks_of_plan, run};
 use stagecut::spec::InstanceSpec;
 
 /// How many random problems are solved; `STAGECUT_JOINT_CHUNKS` says another number.

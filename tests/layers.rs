@@ -1,137 +1,271 @@
-//! Who may use whom: the order of the modules of `src`, read from their `crate::` paths.
+//! The house: which rooms `src` has, who may use whom, and how large each may grow. `cargo test --release --locked --test layers -- --nocapture`
+//! prints the structure in figures.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules at the top of `src`, from the bottom up: each line may use the lines above it, and nothing of its own line or
-/// below.
-const LAYERS: &[&[&str]] = &[
-    &[
-        "bound_source",
-        "csv_text",
-        "fault",
-        "hybrid",
-        "memory",
-        "named_values",
-        "program",
-        "quantity",
-        "sealed",
-        "shares",
-        "switches",
-        "units",
-        "whole",
-    ],
-    // What belongs to no problem of ours.
-    &["intake"],
+/// A folder of `src`: it may use the rooms before it.
+struct Room {
+    name: &'static str,
+    /// Its modules, from the bottom up: each line may use the lines above it, and nothing of its own line or below. [`OWN`] stands for
+    /// files and modules of the room that are named nowhere else.
+    floors: &'static [&'static [&'static str]],
+    /// The most lines it may have. Whoever raises it says why, in the line's comment.
+    lines: usize,
+    /// The most files, likewise.
+    files: usize,
+}
+
+/// What belongs to the room itself.
+const OWN: &str = "";
+
+const ROOMS: &[Room] = &[
     // What may be asked and said.
-    &["communication", "degrees", "precision", "recompute", "source"],
-    &["schedule", "states"],
-    &["objective"],
-    &["options"],
-    &["pipeline", "spec"],
-    &["cluster", "network", "roofline"],
-    // From files to a problem.
-    &["import", "instance"],
-    &["generate", "read"],
-    &["settings"],
-    &["modes", "passes", "virtual_stages", "workers"],
-    &["problem"],
-    // What a plan costs, and what it is.
-    &["cost"],
-    &["device_levels", "ideals", "labels", "plan"],
-    &["control", "simulate"],
-    &["schedules"],
-    // How one is found and accepted.
-    &["check", "export", "formulations"],
-    &["heuristics", "solver"],
-    &["in_time"],
-    &["best_schedule"],
-    &["exact"],
-    &["joint", "tied_cuts"],
-    &["methods", "narrower"],
+    Room {
+        name: "model",
+        floors: &[
+            &["fault", "named_values", "quantity", "units"],
+            &["communication", "degrees", "precision", "recompute"],
+            &["schedule", "states"],
+            &["objective"],
+            &["options"],
+            &["spec"],
+            &["cluster", "network", "roofline"],
+            &["instance"],
+            &["settings"],
+        ],
+        lines: 7_100,
+        files: 49,
+    },
+    // From files, and to them.
+    Room {
+        name: "input",
+        floors: &[
+            &["csv_text", "intake", "program", "sealed"],
+            &["source", "whole"],
+            &["import"],
+            &["generate", "read"],
+        ],
+        lines: 7_700,
+        files: 44,
+    },
+    // What is to be cut, what a plan costs, and what it is.
+    Room {
+        name: "problem",
+        floors: &[
+            &[
+                "bound_source",
+                "hybrid",
+                "memory",
+                "pipeline",
+                "shares",
+                "switches",
+            ],
+            &["modes", "passes", "virtual_stages", "workers"],
+            &[OWN],
+            &["cost"],
+            &["plan"],
+            &["control"],
+        ],
+        lines: 8_900,
+        files: 46,
+    },
+    // How it runs.
+    Room {
+        name: "schedule",
+        floors: &[&["simulate"], &[OWN]],
+        lines: 2_500,
+        files: 15,
+    },
+    Room {
+        name: "formulations",
+        floors: &[&[OWN], &["solver"]],
+        lines: 5_700,
+        files: 27,
+    },
+    // What is accepted, and what it is written as.
+    Room {
+        name: "check",
+        floors: &[&[OWN]],
+        lines: 3_200,
+        files: 12,
+    },
+    Room {
+        name: "export",
+        floors: &[&[OWN]],
+        lines: 2_100,
+        files: 16,
+    },
+    // How one is found.
+    Room {
+        name: "search",
+        floors: &[&["device_levels", "ideals", "labels"], &["in_time"]],
+        lines: 2_100,
+        files: 14,
+    },
+    Room {
+        name: "heuristics",
+        floors: &[&[OWN]],
+        lines: 7_300,
+        files: 44,
+    },
+    Room {
+        name: "exact",
+        floors: &[&["best_schedule"], &[OWN], &["joint", "tied_cuts"]],
+        lines: 28_800,
+        files: 166,
+    },
+    Room {
+        name: "online",
+        floors: &[&[OWN]],
+        lines: 2_700,
+        files: 20,
+    },
     // What is made of it.
-    &["error"],
-    &["evaluate", "formulate", "what_if"],
-    &["least_memory", "online", "planning", "remedies", "report"],
-    &["study"],
-    &["cli"],
-    &["embedded"],
+    Room {
+        name: "solve",
+        floors: &[
+            &["methods", "narrower"],
+            &["error"],
+            &["evaluate", "formulate", "what_if"],
+            &["least_memory", "planning", "remedies"],
+        ],
+        lines: 3_700,
+        files: 18,
+    },
+    Room {
+        name: "app",
+        floors: &[&["report"], &["study"], &["cli"], &["embedded"]],
+        lines: 19_900,
+        files: 112,
+    },
 ];
 
-/// Modules that see less than their layer allows.
+/// Rooms that see less than their place allows.
 const SEES_ONLY: &[(&str, &[&str])] = &[
-    // What accepts plans recomputes them from layers and tensors alone.
+    // What accepts plans recomputes them from layers and tensors alone: of problems it takes the plan.
     (
         "check",
         &[
-            "cluster", "fault", "instance", "network", "options", "plan", "settings", "simulate", "units",
+            "model::cluster",
+            "model::fault",
+            "model::instance",
+            "model::network",
+            "model::options",
+            "model::settings",
+            "model::units",
+            "problem::plan",
+            "schedule::simulate",
         ],
     ),
     (
         "export",
         &[
-            "cluster",
-            "fault",
-            "instance",
-            "network",
-            "options",
-            "plan",
-            "precision",
-            "schedules",
-            "units",
+            "model::cluster",
+            "model::fault",
+            "model::instance",
+            "model::network",
+            "model::options",
+            "model::precision",
+            "model::units",
+            "problem::plan",
+            "schedule",
         ],
     ),
-    ("hybrid", &[]),
+    ("problem::hybrid", &[]),
     (
-        "import",
+        "input::import",
         &[
-            "fault",
-            "intake",
-            "options",
-            "precision",
-            "program",
-            "roofline",
-            "source",
-            "spec",
-            "units",
-        ],
-    ),
-    (
-        "instance",
-        &[
-            "cluster",
-            "fault",
-            "network",
-            "options",
-            "precision",
-            "recompute",
-            "roofline",
-            "spec",
-            "units",
+            "input::intake",
+            "input::program",
+            "input::source",
+            "model::fault",
+            "model::options",
+            "model::precision",
+            "model::roofline",
+            "model::spec",
+            "model::units",
         ],
     ),
 ];
 
-/// Dependencies that stay behind one wall each, and the modules inside it.
-const WALLS: &[(&str, &[&str])] = &[
-    ("good_lp", &["formulations", "solver"]),
-    ("highs", &["formulations", "solver"]),
-    ("highs_sys", &["formulations", "solver"]),
-    ("clap_complete", &["cli"]),
-    ("miette", &["cli"]),
+/// Dependencies that stay behind one wall each, and the room inside it.
+const WALLS: &[(&str, &str)] = &[
+    ("good_lp", "formulations"),
+    ("highs", "formulations"),
+    ("highs_sys", "formulations"),
+    ("clap_complete", "app::cli"),
+    ("miette", "app::cli"),
 ];
 
 /// A path in a source file: `line` uses `module`.
 struct Use {
     file: PathBuf,
     line: usize,
-    from: String,
-    module: String,
+    from: Module,
+    module: Module,
+}
+
+/// A module of a room, [`OWN`] for what is the room's.
+#[derive(Clone, PartialEq, Eq)]
+struct Module {
+    room: String,
+    name: String,
+}
+
+impl Module {
+    /// The module that a path of names leads to: of `exact::joint::Cut` that is `joint` of `exact`.
+    fn new(path: &[&str]) -> Self {
+        let room = path.first().copied().unwrap_or_default();
+        let name = path.get(1).copied().unwrap_or_default();
+        let known = ROOMS
+            .iter()
+            .filter(|known| known.name == room)
+            .any(|known| known.floors.iter().any(|floor| floor.contains(&name)));
+        Self {
+            room: room.to_owned(),
+            name: if known { name } else { OWN }.to_owned(),
+        }
+    }
+
+    /// Its room and its floor there.
+    fn place(&self) -> Option<(usize, usize)> {
+        let room = ROOMS.iter().position(|room| room.name == self.room)?;
+        let floors = ROOMS[room].floors.iter();
+        let floor = floors
+            .clone()
+            .position(|floor| floor.contains(&self.name.as_str()))?;
+        Some((room, floor))
+    }
+
+    fn path(&self) -> String {
+        match self.name.as_str() {
+            OWN => self.room.clone(),
+            name => format!("{}::{name}", self.room),
+        }
+    }
+
+    /// Whether it is what a path names, or within.
+    fn is_within(&self, path: &str) -> bool {
+        self.room == path || self.path() == path
+    }
+}
+
+#[test]
+fn a_dozen_rooms_and_nothing_beside_them() {
+    assert!(ROOMS.len() <= 13, "{} rooms", ROOMS.len());
+    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let found: BTreeSet<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let rooms = ROOMS.iter().map(|room| room.name);
+    let expected: BTreeSet<String> = rooms.chain(["lib.rs", "main.rs"]).map(str::to_owned).collect();
+    assert_eq!(found, expected, "a feature adds to the rooms that are there");
 }
 
 #[test]
 fn dependencies_point_one_way() {
-    let layer = |module: &str| LAYERS.iter().position(|layer| layer.contains(&module));
     let mut wrong = Vec::new();
     for used in uses() {
         let Use {
@@ -141,15 +275,18 @@ fn dependencies_point_one_way() {
             module,
         } = &used;
         let place = format!("{}:{line}", file.display());
-        let (Some(above), Some(below)) = (layer(from), layer(module)) else {
+        let (Some(above), Some(below)) = (from.place(), module.place()) else {
+            let (from, module) = (from.path(), module.path());
             wrong.push(format!(
-                "{place}: `{from}` or `{module}` has no place in LAYERS of tests/layers.rs"
+                "{place}: `{from}` or `{module}` has no place in ROOMS of tests/layers.rs"
             ));
             continue;
         };
-        if below >= above {
+        let is_below = below.0 < above.0 || below.0 == above.0 && below.1 < above.1;
+        if !is_below {
+            let (from, module) = (from.path(), module.path());
             wrong.push(format!(
-                "{place}: `{from}` uses `{module}`, which is not below it in LAYERS of tests/layers.rs"
+                "{place}: `{from}` uses `{module}`, which is not below it in ROOMS of tests/layers.rs"
             ));
         }
     }
@@ -160,23 +297,23 @@ fn dependencies_point_one_way() {
 fn some_modules_see_less_than_they_might() {
     let mut wrong = Vec::new();
     for used in uses() {
-        let rule = SEES_ONLY.iter().find(|(module, _)| *module == used.from);
-        if let Some((from, allowed)) = rule
-            && !allowed.contains(&used.module.as_str())
-        {
-            let (place, module) = (used.file.display(), &used.module);
-            let allowed = allowed.join(", ");
-            wrong.push(format!(
-                "{place}:{}: `{from}` uses `{module}`, and may use {allowed} alone",
-                used.line
-            ));
+        for (_, allowed) in SEES_ONLY.iter().filter(|(from, _)| used.from.is_within(from)) {
+            let own = used.module.room == used.from.room && used.module.name == used.from.name;
+            if !own && !allowed.iter().any(|allowed| used.module.is_within(allowed)) {
+                let (place, from, module) = (used.file.display(), used.from.path(), used.module.path());
+                let allowed = allowed.join(", ");
+                wrong.push(format!(
+                    "{place}:{}: `{from}` uses `{module}`, and may use {allowed} alone",
+                    used.line
+                ));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn some_dependencies_stay_in_their_modules() {
+fn some_dependencies_stay_in_their_rooms() {
     let mut wrong = Vec::new();
     for (file, from) in files() {
         for (line, text) in code(&file) {
@@ -184,16 +321,65 @@ fn some_dependencies_stay_in_their_modules() {
                 let names = text.split(|c: char| !c.is_alphanumeric() && c != '_');
                 let is_named =
                     text.contains(&format!("{dependency}::")) && names.into_iter().any(|n| n == *dependency);
-                if is_named && !inside.contains(&from.as_str()) {
-                    let inside = inside.join(", ");
+                if is_named && !from.is_within(inside) {
                     wrong.push(format!(
-                        "{}:{line}: `{from}` names `{dependency}`, which belongs to {inside}",
-                        file.display()
+                        "{}:{line}: `{}` names `{dependency}`, which belongs to {inside}",
+                        file.display(),
+                        from.path()
                     ));
                 }
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Prints what the house is, in figures, and holds the rooms to their budgets.
+#[test]
+fn rooms_stay_within_their_budgets() {
+    let mut sizes: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for (file, from) in files() {
+        let size = sizes.entry(from.room).or_default();
+        size.0 += fs::read_to_string(&file).unwrap().lines().count();
+        size.1 += 1;
+    }
+    let arrows: BTreeSet<(usize, usize)> = uses()
+        .into_iter()
+        .filter_map(|used| Some((used.from.place()?.0, used.module.place()?.0)))
+        .filter(|(from, to)| from != to)
+        .collect();
+    let mut floors = vec![1; ROOMS.len()];
+    for room in 0..ROOMS.len() {
+        let below = arrows.iter().filter(|(from, _)| *from == room);
+        floors[room] = 1 + below.map(|&(_, to)| floors[to]).max().unwrap_or(0);
+    }
+    println!("{:<14}{:>8}{:>7}{:>7}", "room", "lines", "files", "floor");
+    let mut wrong = Vec::new();
+    for (room, floor) in ROOMS.iter().zip(&floors) {
+        let (lines, files) = sizes.get(room.name).copied().unwrap_or_default();
+        println!("{:<14}{lines:>8}{files:>7}{floor:>7}", room.name);
+        if lines > room.lines || files > room.files {
+            wrong.push(format!(
+                "`{}` has {lines} lines in {files} files; its budget is {} and {}",
+                room.name, room.lines, room.files
+            ));
+        }
+    }
+    let (lines, files) = sizes
+        .values()
+        .fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+    let highest = floors.iter().max().unwrap();
+    let circles = arrows
+        .iter()
+        .filter(|(from, to)| arrows.contains(&(*to, *from)))
+        .count()
+        / 2;
+    println!("{:<14}{lines:>8}{files:>7}{highest:>7}", "all");
+    println!(
+        "{} rooms, 2 files at the root, {} arrows between rooms, {circles} circles",
+        ROOMS.len(),
+        arrows.len()
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -203,11 +389,11 @@ const READS: &[&str] = &["fs::read(", "fs::read_to_string(", "File::open("];
 /// Where that is right: in the reader of all inputs, where a file of ours is moved to its place, in the text that HiGHS has written, and
 /// where the system tells of itself.
 const READERS: &[&str] = &[
-    "src/intake.rs",
-    "src/whole.rs",
-    "src/formulate.rs",
-    "src/import/onnx/isolated.rs",
-    "src/study/outside/supervisor.rs",
+    "src/input/intake.rs",
+    "src/input/whole.rs",
+    "src/solve/formulate.rs",
+    "src/input/import/onnx/isolated.rs",
+    "src/app/study/outside/supervisor.rs",
 ];
 
 #[test]
@@ -237,9 +423,11 @@ fn uses() -> Vec<Use> {
             for (start, _) in text.match_indices("crate::") {
                 let path = &text[start + "crate::".len()..];
                 // `pub(crate)` names no path, and a name in capitals is one of the root's own.
-                let others = modules(path, &lines[at + 1..])
+                let others = paths(path, &lines[at + 1..])
                     .into_iter()
-                    .filter(|module| *module != from && module.starts_with(|c: char| c.is_lowercase()));
+                    .filter(|path| path.starts_with(|c: char| c.is_lowercase()))
+                    .map(|path| Module::new(&path.split("::").collect::<Vec<_>>()))
+                    .filter(|module| *module != from);
                 uses.extend(others.map(|module| Use {
                     file: file.clone(),
                     line: *line,
@@ -253,14 +441,28 @@ fn uses() -> Vec<Use> {
     uses
 }
 
-/// The modules that a path names first, or a list of paths, which may go on over the next lines.
-fn modules(path: &str, next: &[(usize, String)]) -> Vec<String> {
-    let Some(first) = path.strip_prefix('{') else {
-        return vec![first_name(path)];
+/// The paths that stand behind `crate::`, up to two names each: one, or a list of them, which may go on over the next lines.
+fn paths(path: &str, next: &[(usize, String)]) -> Vec<String> {
+    let end = path.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    let start = &path[..end.unwrap_or(path.len())];
+    let mut names: Vec<&str> = start
+        .split("::")
+        .filter(|name| !name.is_empty())
+        .take(2)
+        .collect();
+    let list = match end {
+        Some(end) if names.len() < 2 && path[end..].starts_with('{') => &path[end + 1..],
+        _ => return vec![names.join("::")],
     };
     // Only names at the top of a list are modules.
     let rest = next.iter().map(|(_, text)| text.as_str());
-    names_at_top(&[first].into_iter().chain(rest).collect::<Vec<_>>().join(" "))
+    let list = [list].into_iter().chain(rest).collect::<Vec<_>>().join(" ");
+    let room = names.pop().unwrap_or_default();
+    let in_room = |name: String| match room {
+        "" => name,
+        room => format!("{room}::{name}"),
+    };
+    names_at_top(&list).into_iter().map(in_room).collect()
 }
 
 /// The names that a list of paths starts with, up to its closing brace.
@@ -300,30 +502,24 @@ fn code(file: &Path) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Every source file below `src`, and the module at the top that it belongs to.
-fn files() -> Vec<(PathBuf, String)> {
+/// Every source file in a room of `src`, and the module that it belongs to.
+fn files() -> Vec<(PathBuf, Module)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut files, mut open) = (Vec::new(), vec![root.clone()]);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let first = path.strip_prefix(&root).unwrap().components().next().unwrap();
-            let module = first
-                .as_os_str()
-                .to_str()
-                .unwrap()
-                .trim_end_matches(".rs")
-                .to_owned();
             if path.is_dir() {
                 open.push(path);
-            } else if path.extension().is_some_and(|found| found == "rs")
-                && module != "lib"
-                && module != "main"
-            {
-                files.push((path, module));
+                continue;
+            }
+            let within = path.strip_prefix(&root).unwrap().with_extension("");
+            let names: Vec<&str> = within.iter().map(|name| name.to_str().unwrap()).collect();
+            if path.extension().is_some_and(|found| found == "rs") && names.len() > 1 {
+                files.push((path.clone(), Module::new(&names)));
             }
         }
     }
-    files.sort();
+    files.sort_by(|one, other| one.0.cmp(&other.0));
     files
 }

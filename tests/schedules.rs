@@ -1,7 +1,7 @@
 //! Published schedules as rules: bubbles and peaks of their papers on even chunks, and orders that cannot be run.
 
-use stagecut::schedules::rules::{RULES, Rule, Shape, find};
-use stagecut::schedules::{Chunk, Chunks, Operation, Order, OrderFault, Phase, Placement, Ran, run};
+use stagecut::schedule::rules::{RULES, Rule, Shape, find};
+use stagecut::schedule::{Chunk, Chunks, Operation, Order, OrderFault, Phase, Placement, Ran, run};
 
 /// Times of the two forms that the papers speak of, and of others: F, B without weights, W.
 const TIMES: [[u64; 3]; 5] = [[1, 1, 1], [10, 10, 10], [10, 12, 8], [10, 14, 6], [3, 4, 2]];

@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::plan::{Moved, Plan, PlanStage, Transfers, parse};
-use stagecut::schedules::rules::{Shape, find};
-use stagecut::schedules::{Moves, Operation, Order, Phase, Placement, chunks_of_plan, run};
+use stagecut::schedule::rules::{Shape, find};
+use stagecut::schedule::{Moves, Operation, Order, Phase, Placement, chunks_of_plan, run};
 use stagecut::simulate::{self, InFlight, Jitter, Listed, Request, Resource, Simulation};
 
 /// A plan with these F, B (without W) and W in ms; a transfer in every phase and direction, given in ms, between neighbours.

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
-use crate::options::{Mode, Objective};
-use crate::plan::{Plan, PlanStage, Status, StoppedBy};
-use crate::settings::Settings;
+use crate::model::options::{Mode, Objective};
+use crate::model::settings::Settings;
+use crate::problem::plan::{Plan, PlanStage, Status, StoppedBy};
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
 const GAP_TOLERANCE: f64 = 1e-9;

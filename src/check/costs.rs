@@ -6,17 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BACKWARD, Checker, FORWARD, Figures, Violation, workers};
-use crate::network::Tensor;
-use crate::options::{Communication, Objective, Schedule, WorkerMode};
-use crate::plan::{Moved, Plan, PlanStage, Transfers};
-use crate::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
-use crate::units::{LARGEST_EXACT, NS_PER_MS};
+use crate::model::network::Tensor;
+use crate::model::options::{Communication, Objective, Schedule, WorkerMode};
+use crate::model::units::{LARGEST_EXACT, NS_PER_MS};
+use crate::problem::plan::{Moved, Plan, PlanStage, Transfers};
+use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
 pub(super) const TIME_TOLERANCE_MS: f64 = 1.01 / NS_PER_MS;
 
-/// Times of one stage, in [ticks](crate::settings::Settings::ticks_per_ns).
+/// Times of one stage, in [ticks](crate::model::settings::Settings::ticks_per_ns).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Load {
     work: u128,

@@ -5,9 +5,9 @@
 //! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
 
 use super::{Checker, Violation, workers};
-use crate::options::Schedule;
-use crate::plan::{Overrun, Plan};
-use crate::simulate;
+use crate::model::options::Schedule;
+use crate::problem::plan::{Overrun, Plan};
+use crate::schedule::simulate;
 
 impl Checker<'_> {
     /// Stages that hold more than their memory if transfers are to be hidden.

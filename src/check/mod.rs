@@ -1,6 +1,6 @@
 //! The checker: whether a plan is what it says, recomputed from the instance on a path of its own.
 //!
-//! It imports neither solver nor formulations nor [`crate::cost`], works on layers and tensors instead of items, and
+//! It imports neither solver nor formulations nor [`crate::problem::cost`], works on layers and tensors instead of items, and
 //! returns every violation with its amount. Which problem a plan is checked against, the instance and whoever asks decide,
 //! not the plan: [`pose`].
 
@@ -23,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use costs::{Load, charge};
 
-use crate::instance::Instance;
-use crate::network::Layer;
-use crate::options::{Cuts, WorkerMode};
-use crate::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
-use crate::settings::Settings;
+use crate::model::instance::Instance;
+use crate::model::network::Layer;
+use crate::model::options::{Cuts, WorkerMode};
+use crate::model::settings::Settings;
+use crate::problem::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
 
 pub(crate) use claims::is_met;
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Checker, Figures, Violation, states};
-use crate::cluster::Link;
-use crate::network::{LayerMode, Size};
-use crate::options::{Mode, Schedule, Synchronization};
-use crate::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
-use crate::units::NS_PER_MS;
+use crate::model::cluster::Link;
+use crate::model::network::{LayerMode, Size};
+use crate::model::options::{Mode, Schedule, Synchronization};
+use crate::model::units::NS_PER_MS;
+use crate::problem::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
 
 /// The name of modes that compute nothing again.
 const NOTHING: &str = "none";

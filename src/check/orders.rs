@@ -5,9 +5,9 @@
 
 use super::costs::Load;
 use super::{Checker, Violation};
-use crate::options::{Communication, Cuts, Objective};
-use crate::plan::{Plan, PlanOrder};
-use crate::settings::Settings;
+use crate::model::options::{Communication, Cuts, Objective};
+use crate::model::settings::Settings;
+use crate::problem::plan::{Plan, PlanOrder};
 
 /// An operation: stage, letter, micro-batch.
 type Operation = (usize, char, usize);

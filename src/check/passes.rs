@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{BACKWARD, Checker, FORWARD, Load, Violation, charge, states};
-use crate::options::{Cuts, Mode, Schedule};
-use crate::plan::{Plan, PlanStage};
-use crate::units::transfer_ns;
+use crate::model::options::{Cuts, Mode, Schedule};
+use crate::model::units::transfer_ns;
+use crate::problem::plan::{Plan, PlanStage};
 
 impl Checker<'_> {
     /// Micro-batches in flight and versions of the weights between a forward pass and a backward pass that lie so many

@@ -11,11 +11,11 @@
 use serde_json::{Map, Value};
 
 use super::{Checker, Violation};
-use crate::fault::InputError;
-use crate::instance::Instance;
-use crate::options::{Cuts, PipelineOptions};
-use crate::plan::Plan;
-use crate::settings::Settings;
+use crate::model::fault::InputError;
+use crate::model::instance::Instance;
+use crate::model::options::{Cuts, PipelineOptions};
+use crate::model::settings::Settings;
+use crate::problem::plan::Plan;
 
 /// The problem of a plan.
 #[derive(Clone, Debug, PartialEq)]

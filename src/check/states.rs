@@ -1,8 +1,8 @@
 //! Bytes that are kept for parameters, counted by the checker itself.
 
-use crate::network::Network;
-use crate::options::{Optimizer, OptimizerSharding, StatePrecision};
-use crate::settings::Settings;
+use crate::model::network::Network;
+use crate::model::options::{Optimizer, OptimizerSharding, StatePrecision};
+use crate::model::settings::Settings;
 
 /// What is kept of parameters: by each replica, and by all replicas of a stage together.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::costs::{Load, charge};
 use super::{BACKWARD, Checker, FORWARD, Figures, Violation, orders, states};
-use crate::network::Tensor;
-use crate::options::{Mode, Placement, Schedule};
-use crate::plan::{Moved, Plan, PlanStage, Transfers};
+use crate::model::network::Tensor;
+use crate::model::options::{Mode, Placement, Schedule};
+use crate::problem::plan::{Moved, Plan, PlanStage, Transfers};
 
 /// What a chunk holds, in bytes, and what its gradients of weights take.
 #[derive(Clone, Copy, Default)]

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
-use crate::cluster::{DeviceKind, Resource};
-use crate::instance::Instance;
-use crate::options::{Groups, Shares, Synchronization, WorkerMode};
-use crate::plan::{Plan, PlanStage};
-use crate::settings::Settings;
-use crate::units::transfer_ns;
+use crate::model::cluster::{DeviceKind, Resource};
+use crate::model::instance::Instance;
+use crate::model::options::{Groups, Shares, Synchronization, WorkerMode};
+use crate::model::settings::Settings;
+use crate::model::units::transfer_ns;
+use crate::problem::plan::{Plan, PlanStage};
 
 /// How far a stated share may be from what it must be, and how much nearer one level must be than another to come before it.
 const SHARE_TOLERANCE: f64 = 1e-9;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::control::Control;
 use crate::exact::bits::{self, Rows};
 use crate::exact::ideals::growth;
 use crate::problem::Problem;
+use crate::problem::control::Control;
 
 /// Ancestors and descendants of every item, itself excluded.
 #[derive(Clone, Debug)]

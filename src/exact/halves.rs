@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::control::Control;
+use crate::problem::control::Control;
 
 /// One of two searches that run beside each other.
 #[derive(Default)]

@@ -1,13 +1,13 @@
 //! What every exact search knows of its problem: the best plan, the best bound, and what is of interest between the two.
 
-use crate::bound_source::BoundSource;
-use crate::control::Control;
-use crate::cost;
-use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
-use crate::plan::{Outcome, Statistics, StoppedBy, is_proved};
+use crate::model::units::{LARGEST_EXACT, LARGEST_SUM};
 use crate::problem::Problem;
-use crate::units::{LARGEST_EXACT, LARGEST_SUM};
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::plan::{Outcome, Statistics, StoppedBy, is_proved};
 
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///

@@ -12,8 +12,8 @@
 use std::collections::HashMap;
 
 use crate::exact::bits;
+use crate::problem::switches::Switches;
 use crate::problem::{Pair, Problem};
-use crate::switches::Switches;
 
 /// Whether plans over ideals keep to memory: by itself, or because it is accounted for.
 pub(crate) fn allows_ideals(problem: &Problem, switches: &Switches) -> bool {

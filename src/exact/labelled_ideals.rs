@@ -4,17 +4,17 @@
 //! hold together. A plan is a chain of ideals from the empty set to all items, and its stages are the differences.
 //!
 //! The memory of a stage depends on its position from the end, so the program runs from there: layer r holds the ideals
-//! whose complement lies in exactly r non-empty stages, with the [labels](crate::labels) of the best ways to do it. What a
+//! whose complement lies in exactly r non-empty stages, with the [labels](crate::search::labels) of the best ways to do it. What a
 //! stage costs depends on its set alone.
 //!
 //! Source: J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, *Efficient algorithms for device
 //! placement of DNN graph operators*, NeurIPS 2020 (the DP over ideals). Ours: memory by position from the end, and labels
 //! for iteration objectives.
 
-use crate::cost;
-use crate::ideals::{Ideals, IdealsError};
-use crate::labels::Step;
+use crate::problem::cost;
 use crate::problem::{Assignment, Item, Problem};
+use crate::search::ideals::{Ideals, IdealsError};
+use crate::search::labels::Step;
 
 /// A cap on the number of ideals that keeps the program below about a minute on small networks.
 pub const DEFAULT_CAP: usize = 10_000;

@@ -29,6 +29,7 @@
 //! | [`tie_breaking`] | which of several plans with the same objective is taken |
 //! | `tuning` | every number the engine was tuned by |
 
+pub mod best_schedule;
 mod bits;
 pub mod boundary_chain;
 pub mod bounds;
@@ -43,6 +44,7 @@ pub mod ideal_tree;
 pub mod ideals;
 pub mod incumbent;
 mod iteration;
+pub mod joint;
 pub(crate) mod joint_memory;
 pub mod labelled_ideals;
 mod method;
@@ -52,6 +54,7 @@ mod portfolio;
 pub mod presolve;
 pub mod stage_diagram;
 pub mod tie_breaking;
+pub(crate) mod tied_cuts;
 mod tuning;
 mod unordered_items;
 mod virtual_stages;
@@ -59,14 +62,14 @@ pub mod windows;
 
 pub(crate) use self::method::METHODS;
 pub use self::method::{Entry, Method};
-use crate::bound_source::BoundSource;
-use crate::control::Control;
 use crate::exact::bounds::Bound;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::incumbent::Incumbent;
-use crate::plan::{Outcome, StoppedBy};
+use crate::formulations::solver::SolverError;
 use crate::problem::Problem;
-use crate::solver::SolverError;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
 
 /// Solves a problem.
 ///
@@ -220,10 +223,10 @@ pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
 mod tests {
     use super::*;
     use crate::formulations::partition::item_labels;
-    use crate::instance::Instance;
-    use crate::options::{Cuts, Degrees, PipelineOptions, WorkerMode};
-    use crate::plan::Status;
-    use crate::settings::Settings;
+    use crate::model::instance::Instance;
+    use crate::model::options::{Cuts, Degrees, PipelineOptions, WorkerMode};
+    use crate::model::settings::Settings;
+    use crate::problem::plan::Status;
 
     /// Options of problems of every kind of search.
     fn kinds() -> [PipelineOptions; 5] {
@@ -240,7 +243,7 @@ mod tests {
             },
             PipelineOptions {
                 worker: Some(WorkerMode::Concurrent),
-                schedule: Some(crate::schedule::Schedule::Concurrent),
+                schedule: Some(crate::model::schedule::Schedule::Concurrent),
                 ..plain()
             },
             PipelineOptions {

@@ -2,19 +2,19 @@
 
 use std::ops::ControlFlow;
 
-use crate::bound_source::BoundSource;
-use crate::cost;
-use crate::cost::allocation::Allocation;
 use crate::exact::bounds;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::modal;
 use crate::exact::tuning::TUNING;
 use crate::formulations::modal_program::{self, Asked, Excluded, ModalProgram, Pinned};
-use crate::modes::{BETWEEN, Chosen, INSIDE, Modes, StageMode, Ways};
-use crate::plan::{Outcome, StoppedBy};
+use crate::formulations::solver::{self, Report, SolverError, Stop};
+use crate::problem::bound_source::BoundSource;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes, StageMode, Ways};
+use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
-use crate::solver::{self, Report, SolverError, Stop};
 
 /// Solves the program of a problem with modes, of which something may be known.
 ///

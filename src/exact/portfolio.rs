@@ -1,9 +1,9 @@
 //! What runs the steps of a method: one after the other, until a step or a limit ends the search.
 
-use crate::control::Control;
 use crate::exact::incumbent::Incumbent;
-use crate::plan::StoppedBy;
-use crate::solver::SolverError;
+use crate::formulations::solver::SolverError;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// A search that is made of steps.
 pub(super) trait Portfolio {
@@ -54,10 +54,10 @@ pub(super) trait Portfolio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Instance;
-    use crate::options::PipelineOptions;
+    use crate::model::instance::Instance;
+    use crate::model::options::PipelineOptions;
+    use crate::model::settings::Settings;
     use crate::problem::Problem;
-    use crate::settings::Settings;
 
     /// Steps that break down, or offer a plan of one stage.
     struct Fragile<'a> {

@@ -4,7 +4,7 @@
 //! before one layer that takes five times as long, 11 equal ones may lie as 5, 5 and 1, or as 3, 4 and 4, which has the same period and holds
 //! less. The rule: of equal objectives the shortest iteration, then the least memory on the fullest device, then the least on all together. The
 //! iteration is that of the standard formula ([`Objective::Formula`]), with as many micro-batches as the problem says or a
-//! [simulation](mod@crate::simulate) takes.
+//! [simulation](mod@crate::schedule::simulate) takes.
 //!
 //! The answer of a search is improved by moves of items to the stage before or behind: those at a cut, in runs of 1, 2, 4 and so
 //! on, any other whose order allows it, and one over each of several neighbouring cuts at once, so that the stages between keep as many.
@@ -16,12 +16,12 @@ use std::iter;
 
 use petgraph::Direction;
 
-use crate::cost::allocation::Allocation;
-use crate::cost::{self, StageCost};
-use crate::options::Objective;
-use crate::plan::{Outcome, objective_ns};
+use crate::model::options::Objective;
 use crate::problem::Problem;
-use crate::simulate::default_micro_batches;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::cost::{self, StageCost};
+use crate::problem::plan::{Outcome, objective_ns};
+use crate::schedule::simulate::default_micro_batches;
 
 /// Items and ends of transfers that are looked at in all, at most: hundredths of a second, however large the problem is. That is a hundred
 /// plans of ten thousand layers, and all that lie around one of a hundred.

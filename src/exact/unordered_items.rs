@@ -3,12 +3,12 @@
 
 use std::collections::HashSet;
 
-use crate::control::Control;
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::ideals::{self, Pass, growth};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::cost::Side;
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// What a stage adds up to: work and blocking transfers, link in and link out, in ns.
@@ -400,10 +400,10 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::cost::{self, StageCost};
-    use crate::instance::Instance;
-    use crate::options::{Communication, PipelineOptions};
-    use crate::settings::Settings;
+    use crate::model::instance::Instance;
+    use crate::model::options::{Communication, PipelineOptions};
+    use crate::model::settings::Settings;
+    use crate::problem::cost::{self, StageCost};
 
     /// A chain of layers with skips, and layers beside it whose order is taken away.
     fn problem(rng: &mut ChaCha8Rng) -> Problem {

@@ -14,9 +14,9 @@ use serde_json::Value;
 use super::Exported;
 use super::devices::{Place, RankDevice, RankDevices};
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// Writes the map.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {

@@ -15,9 +15,9 @@ use super::Exported;
 use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::template::fill;
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// What the template needs.
 #[derive(Serialize)]

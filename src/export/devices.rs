@@ -6,10 +6,10 @@
 
 use super::Ordered;
 use super::framework::unsupported;
-use crate::cluster::DeviceKind;
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::cluster::DeviceKind;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// What a rank runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::fault::{Fault, FaultKind};
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::fault::{Fault, FaultKind};
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// A plan as frameworks see it: the stage of every forward layer, from 0.
 pub(super) struct Stages {
@@ -109,7 +109,7 @@ impl Stages {
             .enumerate()
             .map(|(i, layer)| (layer.id.as_str(), i))
             .collect();
-        let stage_of = |names: fn(&crate::plan::PlanStage) -> &Vec<String>| {
+        let stage_of = |names: fn(&crate::problem::plan::PlanStage) -> &Vec<String>| {
             let mut stage_of = vec![None; layers.len()];
             for (k, stage) in plan.stages.iter().enumerate() {
                 for layer in names(stage).iter().filter_map(|id| position.get(id.as_str())) {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Serialize;
 
 use super::Exported;
-use crate::instance::Instance;
-use crate::network::Size;
-use crate::options::Mode;
-use crate::plan::{Plan, PlanMode};
+use crate::model::instance::Instance;
+use crate::model::network::Size;
+use crate::model::options::Mode;
+use crate::problem::plan::{Plan, PlanMode};
 
 /// The value of `schema` in files of this version.
 const SCHEMA: &str = "stagecut-export/1";
@@ -104,7 +104,7 @@ fn transfers<'a>(instance: &'a Instance, plan: &Plan, mode: Mode) -> Vec<Transfe
     for (i, tensor) in instance.network.tensors.iter().enumerate() {
         let (bytes, transfer_ms) = match tensor.size {
             Size::Bytes(bytes) => (Some(bytes), None),
-            Size::TransferNs(ns) => (None, Some(crate::units::ns_to_ms(ns))),
+            Size::TransferNs(ns) => (None, Some(crate::model::units::ns_to_ms(ns))),
         };
         let mut moved = |kind: Kind, pairs: BTreeSet<(usize, usize)>| {
             let pairs = match kind {

@@ -7,11 +7,11 @@
 use super::devices::RankDevices;
 use super::framework::{Stages, unsupported};
 use super::{Exported, Ordered, megatron_modes, megatron_states, stack};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::network::Stack;
-use crate::plan::Plan;
-use crate::schedules::{Placement, rules};
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::model::network::Stack;
+use crate::problem::plan::Plan;
+use crate::schedule::{Placement, rules};
 
 /// The networks that Megatron builds.
 const BUILDS: &str = "one stack of equal transformer blocks, which is what Megatron builds";

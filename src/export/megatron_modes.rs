@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::framework::unsupported;
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::plan::{Plan, PlanMode};
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::problem::plan::{Plan, PlanMode};
 
 /// The flags for a plan whose blocks are layers at these positions, on devices of so many GPUs; empty where stages have no modes and
 /// devices are single GPUs.

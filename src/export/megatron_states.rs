@@ -2,11 +2,11 @@
 //! optimiser, and whether replicas share out its state.
 
 use super::framework::{is_memory_limited, unsupported};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::options::{Mode, Optimizer, OptimizerSharding, StatePrecision};
-use crate::plan::Plan;
-use crate::precision::Precision;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::model::options::{Mode, Optimizer, OptimizerSharding, StatePrecision};
+use crate::model::precision::Precision;
+use crate::problem::plan::Plan;
 
 /// The flags that make Megatron keep what the plan's memory counts; empty for inference.
 pub(super) fn flags(instance: &Instance, plan: &Plan) -> Result<String, Fault> {

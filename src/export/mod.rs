@@ -21,9 +21,9 @@ mod torchtitan;
 
 pub use ordered::Ordered;
 
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// What a target makes of a plan: the text to write, or the first thing that it cannot represent.
 pub type Exported = Result<String, Fault>;

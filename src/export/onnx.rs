@@ -3,8 +3,8 @@
 use super::Exported;
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device};
 use super::template::{Planned, fill};
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {

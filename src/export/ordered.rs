@@ -1,11 +1,11 @@
 //! The order in which devices run the passes of a plan's stages, for frameworks that take one.
 
-use crate::fault::{Fault, FaultKind, InputError};
-use crate::instance::Instance;
-use crate::options::Mode;
-use crate::plan::Plan;
-use crate::schedules::rules::{Rule, Shape};
-use crate::schedules::{Chunk, Chunks, Order, Phase, Placement, knows_memory, run, take_memory};
+use crate::model::fault::{Fault, FaultKind, InputError};
+use crate::model::instance::Instance;
+use crate::model::options::Mode;
+use crate::problem::plan::Plan;
+use crate::schedule::rules::{Rule, Shape};
+use crate::schedule::{Chunk, Chunks, Order, Phase, Placement, knows_memory, run, take_memory};
 
 /// An order of operations that is one of a plan and can be run: its chunks are the stages, and each lies on the device whose line
 /// has its forward passes.

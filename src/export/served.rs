@@ -8,10 +8,10 @@
 use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
 use super::{Exported, stack};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::options::Mode;
-use crate::plan::Plan;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::model::options::Mode;
+use crate::problem::plan::Plan;
 
 /// What a server calls its variable and its flags.
 struct Server {
@@ -144,7 +144,7 @@ impl Server {
 fn fullest(instance: &Instance, plan: &Plan) -> Option<String> {
     /// What vLLM takes.
     const UNASKED: f64 = 0.9;
-    let part = |stage: &crate::plan::PlanStage| {
+    let part = |stage: &crate::problem::plan::PlanStage| {
         let (kind, _) = stage.devices.first()?.rsplit_once(':')?;
         let memory = instance.cluster.kinds[instance.cluster.kind(kind)?].memory_bytes?;
         Some(stage.memory_bytes as f64 / memory as f64)

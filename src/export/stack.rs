@@ -1,9 +1,9 @@
 //! Plans of stacks of numbered blocks, for frameworks that build the model themselves and are told how many blocks a stage takes.
 
 use super::framework::{Stages, unsupported};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::network::Stack;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::model::network::Stack;
 
 /// The blocks among the layers of a plan; `expected` says what the framework takes.
 pub(super) fn find(instance: &Instance, stages: &Stages, expected: &str) -> Result<Stack, Fault> {

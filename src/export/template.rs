@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::Ordered;
 use super::devices::RankDevices;
-use crate::fault::Fault;
-use crate::plan::Plan;
+use crate::model::fault::Fault;
+use crate::problem::plan::Plan;
 
 /// The line of a template that the plan takes the place of.
 const PLACE: &str = "\nPLAN = {}\n";

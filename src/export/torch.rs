@@ -4,8 +4,8 @@ use super::devices::RankDevices;
 use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device};
 use super::template::{Planned, fill};
 use super::{Exported, Ordered};
-use crate::instance::Instance;
-use crate::plan::Plan;
+use crate::model::instance::Instance;
+use crate::problem::plan::Plan;
 
 /// The line of the program that the part which runs it takes the place of.
 const RUN: &str = "# --- Here stands templates/torch_run.py ---\n";

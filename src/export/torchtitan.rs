@@ -7,13 +7,13 @@ use super::devices::{Environment, RankDevices};
 use super::framework::{ONE_A_DEVICE, Stages, is_memory_limited, no_empty_stage, one_a_device, unsupported};
 use super::megatron_modes::again;
 use super::{Exported, Ordered, stack};
-use crate::fault::Fault;
-use crate::instance::Instance;
-use crate::network::Stack;
-use crate::options::{Mode, Optimizer, StatePrecision};
-use crate::plan::Plan;
-use crate::precision::Precision;
-use crate::schedules::Placement;
+use crate::model::fault::Fault;
+use crate::model::instance::Instance;
+use crate::model::network::Stack;
+use crate::model::options::{Mode, Optimizer, StatePrecision};
+use crate::model::precision::Precision;
+use crate::problem::plan::Plan;
+use crate::schedule::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {

@@ -4,7 +4,7 @@
 use good_lp::{Expression, variable};
 
 use super::{Column, Program};
-use crate::schedules::Placement;
+use crate::schedule::Placement;
 
 /// What is known before anything is cut.
 #[derive(Clone, Copy, Debug)]

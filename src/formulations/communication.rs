@@ -7,7 +7,7 @@ use good_lp::{Expression, variable};
 
 use super::staging::Staging;
 use super::{Column, Program};
-use crate::cost::Side;
+use crate::problem::cost::Side;
 use crate::problem::{Assignment, Problem};
 
 /// The charges of every transfer at every stage, where windows leave one possible.

@@ -4,7 +4,7 @@
 use good_lp::{Expression, variable};
 
 use super::{Column, Program};
-use crate::schedules::{Chunks, Pattern, Phase};
+use crate::schedule::{Chunks, Pattern, Phase};
 
 /// What is asked of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +321,7 @@ const MOST_UNITS: u64 = 1_000;
 /// What all stashes are multiples of; where that is too fine, a part of the largest.
 fn unit(chunks: &Chunks) -> u64 {
     let sizes = || chunks.chunks.iter().flat_map(|chunk| [chunk.stash, chunk.kept]);
-    let common = sizes().fold(0, crate::units::gcd).max(1);
+    let common = sizes().fold(0, crate::model::units::gcd).max(1);
     let largest = sizes().max().unwrap_or(0);
     common.max(largest / MOST_UNITS)
 }

@@ -9,10 +9,10 @@ use super::pools::{Policy, Pool, Pooled, Unsupported};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
-use crate::cost::allocation::Allocation;
-use crate::cost::{StageCost, without_empty_stages};
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::cost::{StageCost, without_empty_stages};
+use crate::problem::workers::Workers;
 
 /// Items times stages times choices that a program takes at most.
 const MOST_PLACES: usize = 200_000;

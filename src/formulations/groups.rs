@@ -9,11 +9,11 @@ use super::pools::{Part, Policy, Pool, Pooled, Unsupported, same_ratio};
 use super::splits::Split;
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Meaning, Program};
-use crate::cost::allocation::Allocation;
-use crate::cost::{StageCost, without_empty_stages};
-use crate::options::{Groups as GroupOption, Shares, Synchronization};
+use crate::model::options::{Groups as GroupOption, Shares, Synchronization};
 use crate::problem::Problem;
-use crate::workers::{Choice, Workers};
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::cost::{StageCost, without_empty_stages};
+use crate::problem::workers::{Choice, Workers};
 
 /// A groups program, with what is needed to read its solutions.
 pub(crate) struct Groups {

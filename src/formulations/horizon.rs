@@ -55,7 +55,7 @@ pub fn build(kinds: &[Kind], total: &[f64], goal: Goal) -> Program {
         .flat_map(|kind| &kind.plans)
         .map(|(time_ms, _)| *time_ms);
     let largest_ms = times.fold(f64::MIN_POSITIVE, f64::max);
-    let mut program = Program::new(largest_ms * crate::units::NS_PER_MS);
+    let mut program = Program::new(largest_ms * crate::model::units::NS_PER_MS);
     let mut spent = vec![Expression::default(); total.len()];
     let mut objective = Expression::default();
     for (s, kind) in kinds.iter().enumerate() {

@@ -5,9 +5,9 @@ use good_lp::{Expression, variable};
 
 use super::{Column, Program};
 use super::{hybrid_groups, hybrid_pipelines};
-use crate::hybrid::counts::{Counts, TooMany};
-use crate::hybrid::{Reading, Slot};
-use crate::units::NS_PER_MS;
+use crate::model::units::NS_PER_MS;
+use crate::problem::hybrid::counts::{Counts, TooMany};
+use crate::problem::hybrid::{Reading, Slot};
 
 /// Builds the program of a slot; its objective is `V time + Σ Q cost` with times in ms.
 ///

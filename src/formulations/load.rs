@@ -8,9 +8,9 @@ use good_lp::{Expression, variable};
 use super::communication::Charges;
 use super::staging::Staging;
 use super::{Column, Program};
-use crate::cost::{PhaseCost, Side, StageCost};
+use crate::model::schedule::Bottlenecks;
 use crate::problem::Problem;
-use crate::schedule::Bottlenecks;
+use crate::problem::cost::{PhaseCost, Side, StageCost};
 
 /// A phase, or both together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub(crate) fn objective(
 }
 
 impl Placement<'_> {
-    /// What stage `k` is busy with, in units of `scale_ns`. The coefficients are those of [`crate::cost`]: the cost of an
+    /// What stage `k` is busy with, in units of `scale_ns`. The coefficients are those of [`crate::problem::cost`]: the cost of an
     /// item alone, and of one side of a transfer alone.
     fn busy(&self, k: usize, scale_ns: f64, resource: impl Fn(&StageCost) -> u64) -> Expression {
         let mut busy = Expression::default();

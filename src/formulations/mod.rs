@@ -16,13 +16,14 @@ pub(crate) mod memory;
 pub mod modal_program;
 pub mod partition;
 pub(crate) mod pools;
+pub mod solver;
 pub(crate) mod splits;
 pub mod staging;
 pub mod three_block;
 pub mod virtual_stages;
 
+use crate::model::units::NS_PER_MS;
 use crate::problem::Problem;
-use crate::units::NS_PER_MS;
 use good_lp::variable::VariableDefinition;
 use good_lp::{Constraint, Expression, IntoAffineExpression, ProblemVariables, Variable};
 

@@ -8,8 +8,8 @@ use super::communication::{Charges, charges};
 use super::load::{BottleneckColumns, Placement, load, objective};
 use super::memory::memory;
 use super::staging::{Staging, Windows, monotone, non_empty, precedence};
-use crate::cost;
-use crate::instance::Instance;
+use crate::model::instance::Instance;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
 /// What is known of the plans that a program is to find, in ns.

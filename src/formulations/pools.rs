@@ -1,11 +1,11 @@
 //! Workers as linear programs can have them: one time for every item, and rates that add up.
 #![doc = include_str!("../../formulations/pools.md")]
 
-use crate::cost::allocation::StageWork;
-use crate::options::{Shares, Synchronization, WorkerMode};
+use crate::model::options::{Shares, Synchronization, WorkerMode};
 use crate::problem::Problem;
-use crate::shares::Level;
-use crate::workers::{Choice, Workers};
+use crate::problem::cost::allocation::StageWork;
+use crate::problem::shares::Level;
+use crate::problem::workers::{Choice, Workers};
 
 /// Why a program cannot express a problem: in words for a message.
 pub(crate) type Unsupported = &'static str;

@@ -7,9 +7,9 @@ use super::communication::{Charges, charges_of};
 use super::load::{RESOURCES, Resource, add_transfers};
 use super::staging::{Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
-use crate::cost::StageCost;
+use crate::problem::cost::StageCost;
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// The program of a problem with virtual stages, with what is needed to read its solutions.
 pub struct ChunkProgram {

@@ -14,9 +14,9 @@ use super::slicing_for::SlicingFor;
 use super::{
     Effort, Heuristic, MustStop, Run, better, duan_wu, duan_wu_local, global_shares, if_runs, lpt, orders,
 };
-use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {
@@ -60,7 +60,7 @@ fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>)
         }
     }
     let orders = orders::handful(problem, RANDOM_ORDERS, seed);
-    let mut search = Search {
+    let mut search = Alternation {
         problem,
         workers,
         slicers: orders
@@ -80,7 +80,7 @@ fn run(problem: &Problem, workers: &Workers, seed: u64, must_stop: MustStop<'_>)
     }
 }
 
-struct Search<'a> {
+struct Alternation<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
     /// One for each order.
@@ -89,7 +89,7 @@ struct Search<'a> {
     must_stop: MustStop<'a>,
 }
 
-impl Search<'_> {
+impl Alternation<'_> {
     /// A plan no worse than a feasible one, each stage weighed at its own best shares if they are global; the objective falls in
     /// every step, and the effort is counted.
     fn improve(&mut self, start: Allocation) -> Allocation {

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 
 use super::MustStop;
-use crate::ideals::{Ideals, IdealsError};
 use crate::problem::{Assignment, Problem, Transfer};
+use crate::search::ideals::{Ideals, IdealsError};
 
 /// Most states that the program looks at: a few seconds without extra devices, half a minute with many.
 pub(crate) const MOST_STATES: usize = 10_000;

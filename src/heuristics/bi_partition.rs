@@ -14,8 +14,8 @@
 //!    objective, the sum of the squares of the stages' bottlenecks. Transfers and memory count here.
 
 use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
-use crate::cost;
-use crate::options::Cuts;
+use crate::model::options::Cuts;
+use crate::problem::cost;
 use crate::problem::{Assignment, Item, Problem};
 
 /// The registry's entry.

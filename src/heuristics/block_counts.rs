@@ -5,7 +5,7 @@
 
 use super::frameworks::{cut_stack, keep_passes_together, stack_size};
 use super::{Effort, Heuristic, MustStop, Run};
-use crate::cost;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
 /// How many blocks each stage takes, for numbers of blocks and stages, or why the framework refuses.

@@ -21,7 +21,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::{Effort, Heuristic, MustStop, Run, if_feasible, local_moves, orders, slicing};
-use crate::cost;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.

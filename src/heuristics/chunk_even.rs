@@ -1,8 +1,8 @@
 //! Equal chunks: the same number of layers in every chunk, whatever they cost.
 
 use super::{Effort, Heuristic, MustStop, Run, orders};
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -7,9 +7,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, binary_search, global_shares, orders};
-use crate::cost::allocation::Allocation;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
-use crate::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -12,9 +12,9 @@ use std::mem;
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
-use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -6,9 +6,9 @@
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, better, duan_wu, global_shares, if_runs, local_moves};
-use crate::cost::allocation::Allocation;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

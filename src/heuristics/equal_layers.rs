@@ -1,8 +1,8 @@
 //! Equal layers: the same number of layers on every stage, whatever they cost.
 
 use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders, uniform};
-use crate::cost::allocation::Allocation;
-use crate::modes::Modes;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::Modes;
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.

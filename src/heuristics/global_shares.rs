@@ -10,11 +10,11 @@
 use std::ops::ControlFlow;
 
 use super::MustStop;
-use crate::cost::allocation::{Allocation, StageWork};
-use crate::options::{Shares, WorkerMode};
+use crate::model::options::{Shares, WorkerMode};
 use crate::problem::Problem;
-use crate::shares::{self, Level};
-use crate::workers::Workers;
+use crate::problem::cost::allocation::{Allocation, StageWork};
+use crate::problem::shares::{self, Level};
+use crate::problem::workers::Workers;
 
 /// Rounds over all types after which the search ends even if it could go on.
 const MOST_ROUNDS: usize = 8;
@@ -35,7 +35,7 @@ pub fn fill(
         return allocation;
     }
     let works = workers.works(problem, &allocation.assignment, allocation.choices.len());
-    let search = Search {
+    let search = ShareSearch {
         problem,
         workers,
         allocation: &allocation,
@@ -46,7 +46,7 @@ pub fn fill(
     Allocation { global, ..allocation }
 }
 
-struct Search<'a> {
+struct ShareSearch<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
     allocation: &'a Allocation,
@@ -60,7 +60,7 @@ struct Incumbent {
     period_ns: u64,
 }
 
-impl Search<'_> {
+impl ShareSearch<'_> {
     /// The best shares that rounds over the types of resources lead to, from those for half of everything.
     fn best_shares(&self) -> Vec<f64> {
         let names = self.workers.resource_names.len();

@@ -15,11 +15,11 @@
 use std::cmp::Reverse;
 
 use super::MustStop;
-use crate::cost;
-use crate::cost::allocation::StageWork;
-use crate::options::Groups;
+use crate::model::options::Groups;
+use crate::problem::cost;
+use crate::problem::cost::allocation::StageWork;
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
-use crate::workers::Workers;
 
 /// A partition whose stages look for workers.
 pub struct Grouping<'a> {

@@ -13,8 +13,8 @@
 //! Charges across the right end are settled: however far the interval grows to the left, they stay. Charges across the
 //! left end are open.
 
-use crate::cost::{PhaseCost, Side, StageCost};
 use crate::problem::Problem;
+use crate::problem::cost::{PhaseCost, Side, StageCost};
 
 /// The intervals of one order.
 pub struct Intervals<'a> {

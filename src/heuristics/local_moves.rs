@@ -10,10 +10,10 @@ use std::cmp::Ordering;
 use petgraph::Direction::{self, Incoming, Outgoing};
 
 use super::{Effort, Heuristic, MustStop, Run, if_feasible, orders, slicing};
-use crate::cost::allocation::{Allocation, StageWork, bottleneck_ns};
-use crate::cost::{self, StageCost};
+use crate::problem::cost::allocation::{Allocation, StageWork, bottleneck_ns};
+use crate::problem::cost::{self, StageCost};
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
-use crate::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -7,12 +7,12 @@
 use super::duan_wu::most_stages;
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
-use crate::cost;
-use crate::cost::allocation::Allocation;
-use crate::options::Groups;
+use crate::model::options::Groups;
+use crate::model::units::LARGEST_EXACT;
 use crate::problem::Problem;
-use crate::units::LARGEST_EXACT;
-use crate::workers::Workers;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -39,13 +39,13 @@ pub mod slicing_for;
 pub mod torchgpipe;
 mod uniform;
 
-use crate::cost;
-use crate::cost::allocation::Allocation;
-use crate::modes::Modes;
+use crate::model::units::NS_PER_MS;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::Modes;
+use crate::problem::virtual_stages::VirtualStages;
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
-use crate::units::NS_PER_MS;
-use crate::virtual_stages::VirtualStages;
-use crate::workers::Workers;
 
 /// How long a heuristic takes, and so where it is worth running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

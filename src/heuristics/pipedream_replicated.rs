@@ -6,10 +6,10 @@
 use super::antichains::{self, Devices, Laid, StageSums};
 use super::pipedream::lay_tied;
 use super::{Effort, Heuristic, MustStop, Run};
-use crate::cost::allocation::{Allocation, StageWork};
-use crate::options::{Groups, WorkerMode};
+use crate::model::options::{Groups, WorkerMode};
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::allocation::{Allocation, StageWork};
+use crate::problem::workers::Workers;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -15,8 +15,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::MustStop;
-use crate::cost;
-use crate::options::Communication;
+use crate::model::options::Communication;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
 /// Items that are shared out at a time, at most: half of them have two thousand sums, which takes a millisecond. Not measured.

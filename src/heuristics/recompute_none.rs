@@ -2,9 +2,9 @@
 
 use super::uniform::{self, StageLayers};
 use super::{Effort, Heuristic, MustStop, Run};
-use crate::cost::allocation::Allocation;
-use crate::modes::Modes;
 use crate::problem::Problem;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::Modes;
 
 /// The registry's entry.
 pub(super) const METHOD: Heuristic = Heuristic {

@@ -18,8 +18,8 @@ use std::collections::HashMap;
 
 use super::uniform;
 use super::{Effort, Heuristic, MustStop, Run, orders};
-use crate::cost::allocation::Allocation;
-use crate::modes::{LayerWays, Modes, StageMode, fastest_within};
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{LayerWays, Modes, StageMode, fastest_within};
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.

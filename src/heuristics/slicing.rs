@@ -2,7 +2,7 @@
 //!
 //! A dynamic program from the end of the order, because memory depends on a stage's position from the end: layer r holds,
 //! for every position, the best ways to lay all items behind it in exactly r stages. It covers whatever the problem asks,
-//! for what an interval costs includes all communication, and iterations keep several [labels](crate::labels).
+//! for what an interval costs includes all communication, and iterations keep several [labels](crate::search::labels).
 //! A plan that must beat a known one is found much faster, since that cuts off most intervals and positions.
 //!
 //! Source: ours as a whole; slicing sampled topological orders is Archer et al., *Practical performance guarantees for
@@ -10,10 +10,10 @@
 
 use super::intervals::{Interval, Intervals};
 use super::{Effort, Heuristic, MustStop, Run, along, binary_search, fitting, if_feasible, orders};
-use crate::cost;
-use crate::labels::{Label, Step};
-use crate::objective::Formula;
+use crate::model::objective::Formula;
+use crate::problem::cost;
 use crate::problem::{Assignment, Item, Problem};
+use crate::search::labels::{Label, Step};
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

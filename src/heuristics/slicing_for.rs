@@ -11,10 +11,10 @@
 
 use super::MustStop;
 use super::intervals::{Interval, Intervals};
-use crate::cost::StageCost;
-use crate::cost::allocation::{Allocation, StageWork};
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::cost::StageCost;
+use crate::problem::cost::allocation::{Allocation, StageWork};
+use crate::problem::workers::Workers;
 
 /// The slices of one order.
 pub struct SlicingFor<'a> {

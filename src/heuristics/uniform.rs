@@ -2,9 +2,9 @@
 //! of these are tried, each with a rule for what is computed again.
 
 use super::{MustStop, equal_layers};
-use crate::cost;
-use crate::cost::allocation::Allocation;
-use crate::modes::{self, Chosen, LayerWays, Modes, StageMode};
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{self, Chosen, LayerWays, Modes, StageMode};
 use crate::problem::{Assignment, Problem};
 
 /// The layers of a stage, and what they have room for.

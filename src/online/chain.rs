@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cluster::DeviceKind;
-use crate::fault::{Fault, FaultKind};
-use crate::hybrid::Chain;
-use crate::instance::Instance;
-use crate::network::{Network, Size};
-use crate::options::Optimizer;
-use crate::units::ns_to_ms;
+use crate::model::cluster::DeviceKind;
+use crate::model::fault::{Fault, FaultKind};
+use crate::model::instance::Instance;
+use crate::model::network::{Network, Size};
+use crate::model::options::Optimizer;
+use crate::model::units::ns_to_ms;
+use crate::problem::hybrid::Chain;
 
 /// The network in the topological order that keeps to the order of the file where it can.
 ///
@@ -91,8 +91,8 @@ pub(super) fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
 }
 
 /// Both passes of a sample; the resources of a device serve them one after the other, all together.
-fn work_ms(times: Option<crate::network::Times>, kind: &DeviceKind) -> f64 {
-    let rate = |rate: fn(&crate::cluster::Resource) -> f64| match kind.resources.is_empty() {
+fn work_ms(times: Option<crate::model::network::Times>, kind: &DeviceKind) -> f64 {
+    let rate = |rate: fn(&crate::model::cluster::Resource) -> f64| match kind.resources.is_empty() {
         true => 1.0,
         false => kind.resources.iter().map(rate).sum(),
     };

@@ -10,9 +10,9 @@ use super::scenario::Scenario;
 use super::stationary;
 use super::summary::summary;
 use super::yardsticks::{self, Kinds};
-use crate::control::Control;
-use crate::hybrid::counts::TooMany;
-use crate::solver::SolverError;
+use crate::formulations::solver::SolverError;
+use crate::problem::control::Control;
+use crate::problem::hybrid::counts::TooMany;
 
 /// Relative difference that rounding to 15 digits and sums in another order may make.
 pub(crate) const TOLERANCE: f64 = 1e-9;

@@ -8,9 +8,9 @@ use super::policies::{self, Choice, Policy, View};
 use super::record::{SlotRecord, StageRecord, all_rounded, rounded};
 use super::scenario::Scenario;
 use super::states::State;
-use crate::hybrid::check::violations;
-use crate::hybrid::plan::{HybridPlan, Layout, Stage};
-use crate::hybrid::{Reading, Slot};
+use crate::problem::hybrid::check::violations;
+use crate::problem::hybrid::plan::{HybridPlan, Layout, Stage};
+use crate::problem::hybrid::{Reading, Slot};
 
 /// What a policy carries from slot to slot.
 pub(crate) struct Last {

@@ -4,8 +4,8 @@ use super::known::Known;
 use super::pipedream;
 use super::policies::Layouts;
 use super::scenario::Scenario;
-use crate::hybrid::counts::TooMany;
-use crate::hybrid::plan::Layout;
+use crate::problem::hybrid::counts::TooMany;
+use crate::problem::hybrid::plan::Layout;
 
 /// The layouts; empty where nothing runs in the mean state.
 pub(crate) struct Fixed {

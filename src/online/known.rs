@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use super::scenario::Scenario;
 use super::states::State;
-use crate::hybrid::Slot;
-use crate::hybrid::counts::TooMany;
-use crate::hybrid::exact::Front;
-use crate::hybrid::plan::HybridPlan;
+use crate::problem::hybrid::Slot;
+use crate::problem::hybrid::counts::TooMany;
+use crate::problem::hybrid::exact::Front;
+use crate::problem::hybrid::plan::HybridPlan;
 
 /// The best plans of every state that came up.
 ///

@@ -1,9 +1,9 @@
 //! Layouts that change from slot to slot: what is left of one where devices have gone, and what moving to another takes.
 
 use super::scenario::Scenario;
-use crate::hybrid::plan::Layout;
-use crate::hybrid::tentative::without;
-use crate::hybrid::{Device, Slot};
+use crate::problem::hybrid::plan::Layout;
+use crate::problem::hybrid::tentative::without;
+use crate::problem::hybrid::{Device, Slot};
 
 /// A layout of the scenario by position in a slot, without the devices that are not there; none if nothing is left.
 pub(crate) fn present(scenario: &Scenario, slot: &Slot, layout: &Layout) -> Option<Layout> {

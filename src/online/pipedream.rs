@@ -9,15 +9,19 @@
 
 use crate::heuristics::antichains::Laid;
 use crate::heuristics::pipedream_replicated::lay;
-use crate::hybrid::plan::{Layout, Stage};
-use crate::hybrid::{Reading, Slot};
-use crate::instance::Instance;
-use crate::options::{Communication, Groups, MemoryLimit, Mode, NoLimit, PipelineOptions, Synchronization};
+use crate::model::instance::Instance;
+use crate::model::options::{
+    Communication, Groups, MemoryLimit, Mode, NoLimit, PipelineOptions, Synchronization,
+};
+use crate::model::settings::Settings;
+use crate::model::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
+};
+use crate::model::units::NS_PER_MS;
 use crate::problem::Problem;
-use crate::settings::Settings;
-use crate::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec};
-use crate::units::NS_PER_MS;
-use crate::workers::Workers;
+use crate::problem::hybrid::plan::{Layout, Stage};
+use crate::problem::hybrid::{Reading, Slot};
+use crate::problem::workers::Workers;
 
 /// The layout over these devices of a slot, which take places in their order; `None` where no mean device runs some layer.
 pub fn layout(slot: &Slot, devices: &[usize]) -> Option<Layout> {

@@ -1,8 +1,8 @@
 //! How a slot's plan is chosen: one registry of policies.
 
 use super::known::Frontier;
-use crate::hybrid::plan::{HybridPlan, Layout, Rule, plan_of};
-use crate::hybrid::{Slot, tentative};
+use crate::problem::hybrid::plan::{HybridPlan, Layout, Rule, plan_of};
+use crate::problem::hybrid::{Slot, tentative};
 
 /// A policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use super::controller::TOLERANCE;
 use super::decisions::{Situation, after};
 use super::record::{SlotRecord, StageRecord};
 use super::scenario::Scenario;
-use crate::hybrid::check::violations;
-use crate::hybrid::plan::{HybridPlan, Layout, Stage};
-use crate::hybrid::{Reading, Slot};
+use crate::problem::hybrid::check::violations;
+use crate::problem::hybrid::plan::{HybridPlan, Layout, Stage};
+use crate::problem::hybrid::{Reading, Slot};
 
 /// Why a line cannot be what a policy did in this slot, if so: its plan is checked and costed again.
 pub(super) fn contradiction(

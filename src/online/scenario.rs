@@ -7,13 +7,13 @@ use super::chain::chain;
 use super::spec::{BudgetSpec, ScenarioSpec};
 use super::states::{self, Process, Recorded, State};
 use super::{long_run, trace, validate};
-use crate::fault::{Fault, FaultKind, InputError};
-use crate::hybrid::{Chain, Device, Slot};
-use crate::import::CLUSTER_PRESETS;
-use crate::instance::Instance;
-use crate::intake;
-use crate::source::{Source, from_structured};
-use crate::units::ns_to_ms;
+use crate::input::import::CLUSTER_PRESETS;
+use crate::input::intake;
+use crate::input::source::{Source, from_structured};
+use crate::model::fault::{Fault, FaultKind, InputError};
+use crate::model::instance::Instance;
+use crate::model::units::ns_to_ms;
+use crate::problem::hybrid::{Chain, Device, Slot};
 
 /// A validated scenario.
 #[derive(Clone, Debug)]

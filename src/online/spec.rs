@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::hybrid::Reading;
+use crate::problem::hybrid::Reading;
 
 /// The value of `schema` in files of this version.
 pub(crate) const SCHEMA: &str = "stagecut-scenario/1";

@@ -5,11 +5,11 @@ use super::controller::OnlineError;
 use super::known::Known;
 use super::scenario::Scenario;
 use super::states::State;
-use crate::control::Control;
 use crate::formulations::horizon::{BUDGET_SCALE, Goal, Kind, build};
-use crate::hybrid::tentative;
-use crate::solver::{self, Stop};
-use crate::units::NS_PER_MS;
+use crate::formulations::solver::{self, Stop};
+use crate::model::units::NS_PER_MS;
+use crate::problem::control::Control;
+use crate::problem::hybrid::tentative;
 
 /// By how much, relative to what the master has, a plan must be worth less to become a column: rows and duals hold to 1e-9.
 const TOLERANCE: f64 = 1e-8;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::spec::{QUANTITIES, Quantity};
 use super::states::Recorded;
 use super::validate::factor_fault;
-use crate::fault::{Fault, FaultKind, closest};
-use crate::hybrid::Device;
-use crate::intake;
-use crate::source::{Source, table};
+use crate::input::intake;
+use crate::input::source::{Source, table};
+use crate::model::fault::{Fault, FaultKind, closest};
+use crate::problem::hybrid::Device;
 
 /// The columns of a trace of states.
 pub(crate) const COLUMNS: &[&str] = &["slot", "device", "quantity", "factor"];

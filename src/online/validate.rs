@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::spec::{ProcessSpec, Quantity, SCHEMA, ScenarioSpec};
 use super::states::{Process, Recorded};
-use crate::fault::{Fault, FaultKind, closest};
-use crate::hybrid::Device;
-use crate::instance::Instance;
+use crate::model::fault::{Fault, FaultKind, closest};
+use crate::model::instance::Instance;
+use crate::problem::hybrid::Device;
 
 /// Prices, budgets, queues and weights beyond this, or below its inverse where 0 makes no sense, are slips: no sum or product
 /// of them may leave the range of doubles.

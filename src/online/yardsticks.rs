@@ -2,10 +2,10 @@
 
 use super::known::Frontier;
 use super::record::{Yardsticks, rounded};
-use crate::control::Control;
 use crate::formulations::horizon::{Goal, Kind, build};
-use crate::solver::{self, SolverError, Stop};
-use crate::units::NS_PER_MS;
+use crate::formulations::solver::{self, SolverError, Stop};
+use crate::model::units::NS_PER_MS;
+use crate::problem::control::Control;
 
 /// Slots of a horizon, counted by state. States without any plan are left out: no policy is served there.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,12 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
 use super::{Item, Pair, Problem, apart, plus, summed};
-use crate::network::{Times, contract};
-use crate::options::{Communication, Objective, Placement, Schedule, WorkerMode};
-use crate::passes::TransferCosts;
-use crate::settings::Settings;
-use crate::virtual_stages::VirtualStages;
-use crate::workers::Choice;
+use crate::model::network::{Times, contract};
+use crate::model::options::{Communication, Objective, Placement, Schedule, WorkerMode};
+use crate::model::settings::Settings;
+use crate::problem::passes::TransferCosts;
+use crate::problem::virtual_stages::VirtualStages;
+use crate::problem::workers::Choice;
 
 impl Problem {
     /// The problem with some items joined, and the new item of each old one. What the pairs close into a cycle of order

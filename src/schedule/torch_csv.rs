@@ -6,10 +6,10 @@
 use std::path::Path;
 
 use super::{Operation, Order, Phase};
-use crate::fault::{Fault, FaultKind, InputError};
-use crate::intake;
-use crate::source::Source;
-use crate::source::text::fault_at;
+use crate::input::intake;
+use crate::input::source::Source;
+use crate::input::source::text::fault_at;
+use crate::model::fault::{Fault, FaultKind, InputError};
 
 impl Order {
     /// A line a device, as `torch.distributed.pipelining` reads schedules of computations.

@@ -8,7 +8,7 @@ use stagecut::joint::{Question, Weights};
 use stagecut::options::{Cuts, MemoryLimit, Mode, Objective, Schedule};
 use stagecut::plan::{Outcome, Plan, Statistics, StoppedBy};
 use stagecut::problem::{Assignment, Problem};
-use stagecut::schedules::{Chunks, Moves, Placement, chunks_of_plan, take_memory};
+use stagecut::schedule::{Chunks, Moves, Placement, chunks_of_plan, take_memory};
 use stagecut::spec::InstanceSpec;
 
 use crate::common::draw::{Scope, add_parts, draw};

@@ -1,7 +1,7 @@
 //! All orders of a small iteration, by enumeration: every device's operations in every sequence that keeps each micro-batch's own
 //! order there, run one by one.
 
-use stagecut::schedules::{Chunks, Operation, Order, Phase, run};
+use stagecut::schedule::{Chunks, Operation, Order, Phase, run};
 
 /// The shortest iteration of all orders that can be run; `None` where there are more than `most` orders to try.
 pub fn shortest_ns(chunks: &Chunks, micro_batches: usize, most: usize) -> Option<Option<u64>> {

@@ -4,7 +4,7 @@
 //! it: slots stay the same, what it waits for is held for less time, and what comes later is held as long. So one period of starts
 //! is enough; a caller may ask for more.
 
-use stagecut::schedules::{Chunks, Pattern, Phase};
+use stagecut::schedule::{Chunks, Pattern, Phase};
 
 /// The least peak at a period of so many slots of 1 ns; operations start up to so many periods after what they wait for.
 pub fn least_peak(chunks: &Chunks, period: u64, periods: u64) -> Option<u64> {

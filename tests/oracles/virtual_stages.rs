@@ -4,8 +4,8 @@ use petgraph::Direction::Incoming;
 
 use stagecut::options::Communication;
 use stagecut::problem::{Assignment, Problem};
-use stagecut::schedules::rules::{RULES, Shape};
-use stagecut::schedules::{Operation, Phase};
+use stagecut::schedule::rules::{RULES, Shape};
+use stagecut::schedule::{Operation, Phase};
 
 /// The least period in ns of a problem whose devices have several chunks, and a plan that reaches it; `None` where there is no plan.
 ///

@@ -15,7 +15,7 @@ use crate::exact::bits;
 use crate::exact::closure::Closure;
 use crate::exact::windows;
 use crate::exact::windows::boundary::Span;
-use crate::options::Communication;
+use crate::model::options::Communication;
 use crate::problem::{Assignment, Problem};
 
 /// A problem whose boundaries are asked about, limit by limit.

@@ -2,7 +2,6 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::cost;
 use crate::exact::boundary_chain::boundary::Boundary;
 use crate::exact::boundary_chain::branch::{Wanted, most_carried};
 use crate::exact::boundary_chain::share::Share;
@@ -10,6 +9,7 @@ use crate::exact::boundary_chain::{BoundaryChain, ChainEffort};
 use crate::exact::tuning::TUNING;
 use crate::formulations::staging::Windows;
 use crate::problem::Assignment;
+use crate::problem::cost;
 
 /// A limit, and what is known of plans that keep it.
 pub(super) struct Walk<'c, 'a> {

@@ -4,16 +4,16 @@ use std::cmp::Reverse;
 
 use fixedbitset::FixedBitSet;
 
-use crate::control::Control;
-use crate::cost;
 use crate::exact::bounds;
 use crate::exact::presolve::Reduced;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows::min_cut::MinCostClosure;
 use crate::formulations::anchored::Anchored;
-use crate::options::Communication;
+use crate::formulations::solver::{self, SolverError, Stop};
+use crate::model::options::Communication;
+use crate::problem::control::Control;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
-use crate::solver::{self, SolverError, Stop};
 
 /// A bottleneck that some stage of every plan reaches: the most that the cheapest set with an item costs, over the items, where sets
 /// need not be convex in the order. With blocking transfers that is a minimum cut an item; others tell no more than its work.
@@ -179,10 +179,10 @@ impl KnownStages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Instance;
-    use crate::options::PipelineOptions;
+    use crate::model::instance::Instance;
+    use crate::model::options::PipelineOptions;
+    use crate::model::settings::Settings;
     use crate::problem::Problem;
-    use crate::settings::Settings;
 
     /// The chain of the page: three layers of 2 ms whose tensors take 5 ms each to move.
     fn chain() -> Problem {
@@ -195,7 +195,7 @@ mod tests {
         let instance = built.devices("device", 3, 1e9).link(1e9, 0.0).build().unwrap();
         let asked = PipelineOptions {
             communication: Some(Communication::Blocking),
-            mode: Some(crate::options::Mode::Inference),
+            mode: Some(crate::model::options::Mode::Inference),
             ..Default::default()
         };
         Problem::new(&instance, Settings::resolve(&instance, &asked).unwrap()).unwrap()

@@ -1,13 +1,13 @@
 //! How much work devices of different classes can do in a time: what prunes and bounds plans on workers that differ.
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
-use crate::network::Times;
-use crate::options::{Groups, WorkerMode};
+use crate::model::network::Times;
+use crate::model::options::{Groups, WorkerMode};
+use crate::model::units::LARGEST_EXACT;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::shares::Level;
+use crate::problem::workers::{Choice, Class, Workers};
 use crate::problem::{Item, Problem};
-use crate::shares::Level;
-use crate::units::LARGEST_EXACT;
-use crate::workers::{Choice, Class, Workers};
 
 /// Slack for the rounding of doubles, relative.
 const SLACK: f64 = 1.0 + 1e-12;
@@ -234,7 +234,7 @@ impl Capacity {
             .map(|times| times.map(|ns| 1.0 / ns.max(1) as f64))
             .collect();
         let idle: Vec<[bool; 2]> = times.iter().map(|times| times.map(|ns| ns == 0)).collect();
-        let (mut low, mut high) = (0, crate::units::LARGEST_EXACT);
+        let (mut low, mut high) = (0, crate::model::units::LARGEST_EXACT);
         while low < high {
             let middle = low + (high - low) / 2;
             let too_slow = |choice: &Choice| self.too_slow(choice, &inverse, &idle, middle);
@@ -295,7 +295,7 @@ fn most_rate(class: &Class, concurrent: bool) -> f64 {
     if !concurrent {
         return forward.max(backward);
     }
-    let of_resource = |(resource, levels): (&crate::cluster::Resource, &Option<Vec<Level>>)| {
+    let of_resource = |(resource, levels): (&crate::model::cluster::Resource, &Option<Vec<Level>>)| {
         let rate =
             |level: &Level| resource.forward_rate * level.forward + resource.backward_rate * level.backward;
         match levels {

@@ -1,10 +1,10 @@
 //! Bounds by dual feasible functions: what items count for in any bin that they fit.
 #![doc = include_str!("../../../formulations/dual_feasible.md")]
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
 use crate::exact::tuning::TUNING;
 use crate::problem::Problem;
+use crate::problem::bound_source::BoundSource;
 
 /// The best of them on the busiest stage; at least that of work per stage, and of the largest item.
 ///

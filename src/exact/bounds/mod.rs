@@ -4,9 +4,9 @@ pub(crate) mod anchored;
 pub(crate) mod capacity;
 pub mod dual_feasible;
 
-use crate::bound_source::BoundSource;
+use crate::model::units::gcd;
 use crate::problem::Problem;
-use crate::units::gcd;
+use crate::problem::bound_source::BoundSource;
 
 /// A lower bound and its name in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::components::ideal::{Ideal, Towards};
 use crate::exact::components::inner::InnerTransfer;
@@ -12,6 +11,7 @@ use crate::exact::components::table::{self, IdealTable, Items, TooMany};
 use crate::exact::components::times::{BusyTimes, sum};
 use crate::exact::ideals::growth;
 use crate::problem::Problem;
+use crate::problem::cost::Side;
 
 /// A set of items without order with the rest, and its ideals by growing work: the empty one first, all of them last.
 pub(crate) struct Component {

@@ -1,12 +1,12 @@
 //! Transfers between the two components of a problem, as stages between pairs of ideals see them.
 
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::components::component::Component;
 use crate::exact::components::ideal::{Ideal, PairStage};
 use crate::exact::components::times::{BusyTimes, paid, sum};
-use crate::options::Communication;
+use crate::model::options::Communication;
 use crate::problem::Problem;
+use crate::problem::cost::Side;
 
 /// The transfers between two components.
 pub(crate) struct CrossTransfers {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::components::times::{BusyTimes, paid};
 use crate::problem::Problem;
+use crate::problem::cost::Side;
 
 /// A transfer as far as it lies inside a component, whoever else consumes it. Items are named by position in the component.
 pub(crate) struct InnerTransfer {

@@ -9,7 +9,7 @@ use crate::exact::components::ranges::RangeUnion;
 use crate::exact::components::split::split_in_two;
 use crate::exact::components::table::TooMany;
 use crate::exact::tuning::TUNING;
-use crate::options::Communication;
+use crate::model::options::Communication;
 use crate::problem::Problem;
 
 /// How many ideals of one component are listed.

@@ -1,7 +1,7 @@
 //! What stages are busy with, resource by resource.
 
-use crate::cost::{Side, StageCost};
 use crate::problem::Problem;
+use crate::problem::cost::{Side, StageCost};
 
 /// What a stage adds to load, link in and link out, in ns; blocking transfers are part of the load.
 pub(crate) type BusyTimes = [u64; 3];

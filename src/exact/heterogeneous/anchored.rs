@@ -1,10 +1,10 @@
 //! The anchored stage bound where one class of devices alone can run an item in time.
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::anchored::{KnownStages, refutes};
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
+use crate::formulations::solver::SolverError;
 use crate::problem::Problem;
-use crate::solver::SolverError;
+use crate::problem::bound_source::BoundSource;
 
 impl HeterogeneousSearch<'_> {
     /// Proves the incumbent by an item that one class alone can run in time, and that has no stage there: the anchored stage

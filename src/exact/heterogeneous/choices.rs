@@ -1,11 +1,11 @@
 //! Which devices may run a stage.
 
-use crate::cost::allocation::{StageWork, bottleneck_ns};
 use crate::exact::bounds::capacity::Capacity;
-use crate::labels;
-use crate::objective::Formula;
+use crate::model::objective::Formula;
 use crate::problem::Problem;
-use crate::workers::{Choice, Workers};
+use crate::problem::cost::allocation::{StageWork, bottleneck_ns};
+use crate::problem::workers::{Choice, Workers};
+use crate::search::labels;
 
 /// A choice for a stage, and what the stage then adds to an iteration; nothing to a period.
 pub(super) type Fitting = (usize, labels::Label);

@@ -3,19 +3,19 @@
 
 use std::collections::HashMap;
 
-use crate::control::Control;
-use crate::cost::StageCost;
-use crate::cost::allocation::Allocation;
 use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::choices::{Choices, Fitting, is_within};
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth};
-use crate::labels;
-use crate::objective::Formula;
-use crate::plan::StoppedBy;
+use crate::model::objective::Formula;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::control::Control;
+use crate::problem::cost::StageCost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::Workers;
+use crate::search::labels;
 
 /// What a pass found.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,12 +1,12 @@
 //! The search over ideals and free devices, level by level, as a step: periods of single devices without transfers.
 
-use crate::bound_source::BoundSource;
-use crate::device_levels::problem::DeviceLine;
-use crate::device_levels::search;
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::Workers;
+use crate::search::device_levels::problem::DeviceLine;
+use crate::search::device_levels::search;
 
 impl HeterogeneousSearch<'_> {
     /// Searches levels of ideals and devices with so many nodes at most.

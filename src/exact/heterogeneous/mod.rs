@@ -13,17 +13,17 @@ pub(crate) mod tree;
 
 use self::program::{Form, Kind};
 use self::search::HeterogeneousSearch;
-use crate::control::Control;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::portfolio::Portfolio;
 use crate::exact::tuning::TUNING;
+use crate::formulations::solver::SolverError;
 use crate::heuristics::Effort;
-use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
-use crate::solver::SolverError;
-use crate::switches::Switches;
-use crate::workers::Workers;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
+use crate::problem::switches::Switches;
+use crate::problem::workers::Workers;
 
 /// What methods are made of.
 #[derive(Clone, Copy, Debug)]

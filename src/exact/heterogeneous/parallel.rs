@@ -2,7 +2,7 @@
 
 use crate::exact::halves::Half;
 use crate::exact::heterogeneous::search::HeterogeneousSearch;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Searches both ways from the same state, on two threads where there are two, until one of them is over or both can do no more: then what
 /// both have found counts. Labels take so many steps at most.

@@ -2,8 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::bound_source::BoundSource;
-use crate::control::Control;
 use crate::exact::closure::Closure;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
@@ -12,13 +10,15 @@ use crate::formulations::Program;
 use crate::formulations::devices::{self, Devices};
 use crate::formulations::groups::{self, Groups};
 use crate::formulations::pools::{Pool, Pooled, Unsupported};
+use crate::formulations::solver::Report;
+use crate::formulations::solver::{self, SolverError, Stop};
 use crate::formulations::staging::Windows;
-use crate::options::WorkerMode;
-use crate::plan::{Outcome, StoppedBy};
+use crate::model::options::WorkerMode;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
-use crate::solver::Report;
-use crate::solver::{self, SolverError, Stop};
-use crate::workers::Workers;
 
 /// A program that can express a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,5 @@
 //! The steps of a search for heterogeneous workers that use one part of the engine each.
 
-use crate::bound_source::BoundSource;
-use crate::control::Control;
-use crate::cost::allocation::Allocation;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::choices::Choices;
 use crate::exact::heterogeneous::coarse::{AllIdeals, CoarseSearch};
@@ -12,13 +9,16 @@ use crate::exact::heterogeneous::tree;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::exact::tuning::TUNING;
+use crate::formulations::solver::SolverError;
 use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
-use crate::plan::StoppedBy;
+use crate::model::units::LARGEST_EXACT;
 use crate::problem::Problem;
-use crate::solver::SolverError;
-use crate::units::LARGEST_EXACT;
-use crate::workers::Workers;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::Workers;
 
 /// The state of a search.
 pub(crate) struct HeterogeneousSearch<'a> {

@@ -1,10 +1,10 @@
 //! What a stage holds while it grows, on workers that differ: times by class, transfers, bytes.
 
-use crate::cost::allocation::{StageWork, bottleneck_ns};
-use crate::cost::{Side, StageCost};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::Tally;
 use crate::problem::Problem;
+use crate::problem::cost::allocation::{StageWork, bottleneck_ns};
+use crate::problem::cost::{Side, StageCost};
 
 /// What each side of each transfer costs a stage.
 pub(super) fn sides(problem: &Problem) -> Vec<[StageCost; 2]> {

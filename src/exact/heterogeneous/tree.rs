@@ -1,18 +1,18 @@
 //! Exhaustive search over stages and what runs them: the method for problems that tie all stages together.
 #![doc = include_str!("../../../formulations/allocation_tree.md")]
 
-use crate::control::Control;
-use crate::cost::StageCost;
-use crate::cost::allocation::{Allocation, StageLoad, StageWork, objective_of};
-use crate::cost::global;
 use crate::exact::bits;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::stage::{Holding, sides};
 use crate::exact::ideals::growth::{self, Grown, Growth};
-use crate::plan::StoppedBy;
+use crate::model::units::LARGEST_EXACT;
 use crate::problem::Problem;
-use crate::units::LARGEST_EXACT;
-use crate::workers::{Choice, Workers};
+use crate::problem::control::Control;
+use crate::problem::cost::StageCost;
+use crate::problem::cost::allocation::{Allocation, StageLoad, StageWork, objective_of};
+use crate::problem::cost::global;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::{Choice, Workers};
 
 /// Items up to which the search is worth its time: beyond, a problem without another method stays unproved.
 pub(crate) const MOST_ITEMS: usize = 40;

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
-use crate::bound_source::BoundSource;
 use crate::exact::boundary_chain::{BoundaryChain, Chain, ChainEffort};
 use crate::exact::bounds::Bound;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// Halves what is open with chains of boundaries, then asks for anything better: with so many relaxations a boundary and so many steps
 /// in all, at most.

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::limits::Limits;
@@ -10,9 +9,10 @@ use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_pairs::PairSearch;
 use crate::exact::ideals::Pass;
 use crate::exact::tuning::TUNING;
-use crate::options::Communication;
-use crate::plan::StoppedBy;
+use crate::model::options::Communication;
 use crate::problem::Assignment;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// Passes over pairs of ideals, with so many steps at most; `None` if these are too many.
 pub(crate) fn over_ideal_pairs(search: &mut HomogeneousSearch, most_steps: u64) -> Option<StoppedBy> {

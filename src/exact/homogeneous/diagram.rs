@@ -2,7 +2,6 @@
 
 use std::mem;
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::resumed::Resumed;
@@ -10,7 +9,8 @@ use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::presolve::Reduced;
 use crate::exact::stage_diagram::{Answer, DiagramSearch};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// Passes with so many steps in all, each for a better plan or bound.
 pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {

@@ -4,10 +4,10 @@
 //! Items get a stage in the order of their numbers, which is one that stages keep. What those with a stage cost already, and what the others
 //! work at least, is a bound: a branch that comes to no better plan is left.
 
-use crate::bound_source::BoundSource;
-use crate::cost::{self, StageCost};
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::plan::StoppedBy;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::cost::{self, StageCost};
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// Of more items there are too many assignments, and each takes longer.

@@ -1,11 +1,11 @@
 //! Searches over ideals, by the dynamic program for periods and by the one with labels for iterations.
 
-use crate::bound_source::BoundSource;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideals::{IdealSearch, Pass};
 use crate::exact::labelled_ideals;
 use crate::exact::unordered_items::UnorderedSearch;
-use crate::plan::StoppedBy;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
 pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {

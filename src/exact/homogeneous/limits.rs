@@ -1,7 +1,7 @@
 //! Which limit the next pass of a destructive bound takes, and how long it may take.
 
 use crate::exact::tuning::TUNING;
-use crate::options::Communication;
+use crate::model::options::Communication;
 
 /// Limits of passes over pairs of ideals, from below: each pass tells the bound or the incumbent, so that none asks for much
 /// more than the optimum, where pairs are few.

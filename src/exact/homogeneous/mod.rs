@@ -18,17 +18,17 @@ pub(crate) mod tree;
 
 use self::program::Extent;
 use self::search::HomogeneousSearch;
-use crate::control::Control;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::joint_memory;
 use crate::exact::method::Method;
 use crate::exact::portfolio::Portfolio;
 use crate::exact::tuning::{Round, TUNING};
-use crate::options::Communication;
-use crate::plan::{Outcome, StoppedBy};
+use crate::formulations::solver::SolverError;
+use crate::model::options::Communication;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
+use crate::problem::switches::Switches;
 use crate::problem::{Assignment, Problem};
-use crate::solver::SolverError;
-use crate::switches::Switches;
 
 /// What methods are made of.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::{destructive, diagram, ideals, quick, relaxed, tree};
 use crate::exact::joint_memory;
 use crate::exact::tuning::{Round, TUNING};
-use crate::plan::StoppedBy;
-use crate::solver::SolverError;
+use crate::formulations::solver::SolverError;
+use crate::problem::plan::StoppedBy;
 
 /// Searches both ways from the same state, on two threads where there are two, until one of them is over or both have done what the
 /// round allows: then what both have found counts. Ideals that are done first go on with more effort, as long as the program takes.

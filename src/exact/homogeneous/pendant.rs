@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::cost;
 use crate::exact::tuning::TUNING;
-use crate::options::Communication;
+use crate::model::options::Communication;
+use crate::problem::cost;
 use crate::problem::{Assignment, Item, Problem, Transfer};
 
 /// A problem without its pendant items, whose hosts have what they cost at least added to their work.

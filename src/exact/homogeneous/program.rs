@@ -1,7 +1,5 @@
 //! The mixed-integer program of a search, solved until nothing better is left.
 
-use crate::bound_source::BoundSource;
-use crate::control::Control;
 use crate::exact::bounds;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
@@ -11,11 +9,13 @@ use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::formulations;
 use crate::formulations::partition::{Interest, Partition};
+use crate::formulations::solver::Report;
+use crate::formulations::solver::{self, SolverError, Stop};
 use crate::formulations::staging::Windows;
-use crate::plan::StoppedBy;
 use crate::problem::Assignment;
-use crate::solver::Report;
-use crate::solver::{self, SolverError, Stop};
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// How much of the program is built, and how long it is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

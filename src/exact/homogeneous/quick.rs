@@ -3,9 +3,9 @@
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
 use crate::exact::presolve::Reduced;
+use crate::formulations::solver::SolverError;
 use crate::heuristics::{self, Effort, rebalance};
 use crate::problem::{Assignment, Problem};
-use crate::solver::SolverError;
 
 /// Runs every quick heuristic; with separate cuts also on the problem with tied ones, whose plans are plans for both.
 pub(crate) fn find_incumbents(search: &mut HomogeneousSearch) {

@@ -1,13 +1,13 @@
 //! Bounds and plans from problems that ask for less.
 #![doc = include_str!("../../../formulations/relaxed.md")]
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
 use crate::exact::homogeneous::pendant::WithoutPendantItems;
 use crate::exact::homogeneous::search::{HomogeneousSearch, Looser};
 use crate::exact::homogeneous::{destructive, parallel, tree};
 use crate::exact::tuning::{Round, TUNING};
-use crate::options::Communication;
+use crate::model::options::Communication;
+use crate::problem::bound_source::BoundSource;
 use crate::problem::{Assignment, Problem};
 
 /// Whether the least period without transfers says something of that with them.

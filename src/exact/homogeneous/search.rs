@@ -1,12 +1,12 @@
 //! What a search for workers that are all alike knows beside its incumbent.
 
-use crate::control::Control;
-use crate::cost;
 use crate::exact::bounds::{self, Bound, dual_feasible};
 use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;
+use crate::problem::control::Control;
+use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
 /// The state of a search.

@@ -1,12 +1,12 @@
 //! Bounds from one stage at a time: what no stage of a plan can do, no plan can.
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::anchored::{self, KnownStages, refutes, whole_stages};
 use crate::exact::bounds::{self, Bound};
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
+use crate::formulations::solver::{self, SolverError, Stop};
 use crate::formulations::three_block;
-use crate::solver::{self, SolverError, Stop};
+use crate::problem::bound_source::BoundSource;
 
 /// Raises the bound of a search by the items whose every known stage is as busy as the incumbent.
 ///

@@ -1,14 +1,14 @@
 //! The tree search over ideals as a step: periods of problems without transfers.
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::Bound;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_tree::Line;
 use crate::exact::ideal_tree::search::{self, Effort, Ending, Known};
 use crate::exact::ideals::growth;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// Searches the tree of ideals with so much work at most.
 pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_work: u64) -> StoppedBy {

@@ -16,7 +16,7 @@ use crate::exact::ideal_pairs::reached::{ReachedLayers, Successor};
 use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// The pairs that one more stage leads to from some of a layer.
 pub(super) struct Batch<'b> {

@@ -10,7 +10,7 @@ use crate::exact::ideal_pairs::reached::{ReachedLayers, ReachedPair};
 use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Goes on with a few pairs of each layer from where a pass begins, or was given up: where very many pairs keep the limit, most of them
 /// lead to a plan.

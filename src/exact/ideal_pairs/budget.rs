@@ -1,9 +1,9 @@
 //! How much a search over pairs of ideals may still do.
 
-use crate::control::Control;
 use crate::exact::ideal_pairs::reached::{ReachedLayers, ReachedPair};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// Steps, memory and time of a search.
 pub(super) struct Budget<'a> {

@@ -14,7 +14,7 @@ use crate::exact::ideal_pairs::reached::ReachedLayers;
 use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Takes stages from pairs of ideals, and keeps what it has looked up on the way.
 pub(super) struct LayerExpander<'a> {

@@ -15,7 +15,7 @@ use crate::exact::ideal_pairs::reached::{ReachedLayers, Successor};
 use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Looks among the cut states of a boundary for those that stages lead to.
 pub(super) struct CutStateExpansion<'b> {

@@ -17,7 +17,6 @@ mod step;
 
 use std::ops::RangeInclusive;
 
-use crate::control::Control;
 use crate::exact::closure::Closure;
 use crate::exact::components::ideal::{Ideal, Towards};
 pub use crate::exact::components::pair::Caps;
@@ -31,7 +30,8 @@ use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
 use crate::exact::ideals::Pass;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// Looks for plans within limits over pairs of ideals.

@@ -1,6 +1,5 @@
 //! A problem in two components as pairs of their ideals see it: what stages between these cost and hold.
 
-use crate::control::Control;
 use crate::exact::bounds;
 use crate::exact::components::component::Component;
 use crate::exact::components::cross::CrossTransfers;
@@ -10,7 +9,8 @@ use crate::exact::components::times::{BusyTimes, sum};
 use crate::exact::cut_states::index::{CutStateIndex, IndexedPairs};
 use crate::exact::ideal_pairs::compatible::Slice;
 use crate::exact::ideal_pairs::dominance::Dominance;
-use crate::options::Communication;
+use crate::model::options::Communication;
+use crate::problem::control::Control;
 use crate::problem::{Assignment, Problem};
 
 /// What is known of a problem in two components. Nothing in it changes while a search goes on.

@@ -8,7 +8,7 @@ use crate::exact::ideal_tree::greedy;
 use crate::exact::ideal_tree::order::Order;
 use crate::exact::ideal_tree::question::{Question, Verdict};
 use crate::exact::ideal_tree::{Fault, Line};
-use crate::units::gcd;
+use crate::model::units::gcd;
 
 /// What is known before a search.
 #[derive(Debug, Clone, Default)]

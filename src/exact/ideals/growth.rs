@@ -2,12 +2,12 @@
 
 use petgraph::Incoming;
 
-use crate::control::Control;
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::control::Control;
+use crate::problem::cost::Side;
+use crate::problem::plan::StoppedBy;
 
 /// What a stage adds up while it grows and shrinks.
 pub(crate) trait Tally {

@@ -4,12 +4,12 @@
 pub(crate) mod growth;
 
 use self::growth::{Grown, Growth, Tally};
-use crate::control::Control;
-use crate::cost::{Side, StageCost};
 use crate::exact::bits;
 use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::cost::{Side, StageCost};
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// What a pass over the ideals found.

@@ -1,6 +1,6 @@
 //! How many micro-batches are in flight under 1F1B with links: where it may be more than the schedule's own number, see the page.
 
-use crate::cost::StageCost;
+use crate::problem::cost::StageCost;
 
 /// The longest delays of transfers between two stages that meet in a boundary, in ns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,9 +62,9 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::{Delays, Hiding};
-    use crate::cost::{PhaseCost, StageCost};
-    use crate::options::Schedule;
-    use crate::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes, Streams, hiding_in_flight};
+    use crate::model::options::Schedule;
+    use crate::problem::cost::{PhaseCost, StageCost};
+    use crate::problem::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes, Streams, hiding_in_flight};
 
     fn times(cost: &PhaseCost) -> PhaseTimes {
         PhaseTimes {

@@ -11,16 +11,16 @@ mod simple;
 use std::time::Duration;
 
 use self::relaxation::Relaxation;
-use self::search::Search;
+use self::search::PlanSearch;
 pub(crate) use self::simple::simple_bound;
 use super::homogeneous;
 use super::incumbent::Incumbent;
 use super::method::Method;
-use crate::bound_source::BoundSource;
-use crate::control::Control;
-use crate::plan::{Outcome, StoppedBy};
+use crate::formulations::solver::SolverError;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
-use crate::solver::SolverError;
 
 /// Partial plans that are looked at before the plans of the formula and of the period are asked for: a tenth of a second.
 const FIRST_NODES: u64 = 20_000;
@@ -51,7 +51,7 @@ pub(crate) fn solve(
     for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
         incumbent.offer(plan.into());
     }
-    let mut search = Relaxation::new(&incumbent).map(|relaxation| Search::new(relaxation, &incumbent));
+    let mut search = Relaxation::new(&incumbent).map(|relaxation| PlanSearch::new(relaxation, &incumbent));
     let mut stopped_by = match &mut search {
         Ok(search) => search.run(&mut incumbent, FIRST_NODES),
         Err(stopped_by) => *stopped_by,

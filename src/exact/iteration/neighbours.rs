@@ -4,11 +4,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::relaxation::Relaxation;
-use super::search::Search;
+use super::search::PlanSearch;
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::orders;
-use crate::ideals::Ideals;
 use crate::problem::{Assignment, Problem};
+use crate::search::ideals::Ideals;
 
 /// Partial plans that are looked at for an order.
 const MOST_NODES: u64 = 5_000;
@@ -55,7 +55,7 @@ fn cut(incumbent: &mut Incumbent, order: &[usize]) -> bool {
     let Ok(relaxation) = Relaxation::over(Ideals::along(order), &copy) else {
         return false;
     };
-    Search::new(relaxation, &copy).run(&mut copy, MOST_NODES);
+    PlanSearch::new(relaxation, &copy).run(&mut copy, MOST_NODES);
     let nodes = copy.statistics.nodes;
     // What this says of bounds holds for the order alone.
     let is_better = copy.upper_ns < incumbent.upper_ns;

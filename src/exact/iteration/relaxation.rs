@@ -2,11 +2,11 @@
 
 use super::in_flight::{Delays, Hiding};
 use super::simple::is_alternating;
-use crate::cost::{self, StageCost};
 use crate::exact::incumbent::Incumbent;
-use crate::ideals::{Ideals, IdealsError};
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::cost::{self, StageCost};
+use crate::problem::plan::StoppedBy;
+use crate::search::ideals::{Ideals, IdealsError};
 
 /// More ideals than this have more stages between them than can be looked at.
 const MOST_IDEALS: usize = 50_000;

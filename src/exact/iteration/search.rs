@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use super::prefix::Prefix;
 use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
-use crate::bound_source::BoundSource;
 use crate::exact::incumbent::Incumbent;
-use crate::plan::StoppedBy;
 use crate::problem::Assignment;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
 
 /// How often limits are looked at, progress is told and a plan is completed, in partial plans.
 const LOOK: u64 = 256;
@@ -32,7 +32,7 @@ struct Node {
 }
 
 /// The state of a search.
-pub(super) struct Search {
+pub(super) struct PlanSearch {
     relaxation: Relaxation,
     nodes: Vec<Node>,
     /// Nodes to look at: by bound, and of equals those with fewer stages to come.
@@ -42,7 +42,7 @@ pub(super) struct Search {
     most_nodes: usize,
 }
 
-impl Search {
+impl PlanSearch {
     /// A search that has looked at nothing.
     pub(super) fn new(relaxation: Relaxation, incumbent: &Incumbent) -> Self {
         let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();

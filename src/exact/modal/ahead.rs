@@ -10,9 +10,9 @@ use crate::exact::modal::behind::Behind;
 use crate::exact::modal::plans::plan_of;
 use crate::exact::modal::space::{Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::modes::{Chosen, StageMode};
-use crate::plan::StoppedBy;
 use crate::problem::Assignment;
+use crate::problem::modes::{Chosen, StageMode};
+use crate::problem::plan::StoppedBy;
 
 /// An ideal on the least devices, and of those ways one of the fewest stages.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use crate::exact::modal::space::Space;
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Least devices and replicas behind every ideal.
 pub(super) struct Behind {

@@ -1,7 +1,5 @@
 //! Passes over one lattice, which narrow each other: stages that no better plan can have are left out of all that follow.
 
-use crate::cost;
-use crate::cost::allocation::Allocation;
 use crate::exact::modal::ahead::Ahead;
 use crate::exact::modal::behind::Behind;
 use crate::exact::modal::round::Round;
@@ -9,8 +7,10 @@ use crate::exact::modal::search::{Pass, Question};
 use crate::exact::modal::space::Space;
 use crate::exact::modal::stages::{Bar, Stage, Stages};
 use crate::exact::modal::watched::underpaid;
-use crate::modes::Chosen;
-use crate::plan::StoppedBy;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::Chosen;
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// A lattice, the stages in it that may be of use, and what is known of them.

@@ -1,6 +1,6 @@
 //! What items add to a stage at each tensor degree.
 
-use crate::modes::{ModalItem, Modes, Way};
+use crate::problem::modes::{ModalItem, Modes, Way};
 
 /// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Labels of the dynamic program: what the stages behind an ideal have taken.
 
 use crate::exact::modal::watched::{Account, Mask};
-use crate::modes::StageMode;
+use crate::problem::modes::StageMode;
 
 /// What the stages behind an ideal have taken, in one way to get there.
 #[derive(Clone, Copy, Debug)]

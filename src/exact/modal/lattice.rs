@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use crate::control::Control;
 use crate::exact::bits;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// All ideals, by ascending number of items: the empty one first, that of all items last.
 pub(super) struct Lattice {

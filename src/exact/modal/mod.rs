@@ -15,13 +15,13 @@ mod stages;
 mod watched;
 
 use self::search::{ModalSearch, Pass, Question};
-use crate::bound_source::BoundSource;
-use crate::control::Control;
-use crate::cost::allocation::Allocation;
 use crate::exact::incumbent::Incumbent;
-use crate::modes::{Chosen, Knapsack, Modes};
-use crate::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::Problem;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{Chosen, Knapsack, Modes};
+use crate::problem::plan::{Outcome, Statistics, StoppedBy};
 
 /// Solves a problem with modes, of which something may be known.
 pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {

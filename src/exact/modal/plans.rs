@@ -1,7 +1,7 @@
 //! Plans from stages and their modes.
 
-use crate::modes::{Chosen, Modes, StageMode};
 use crate::problem::Assignment;
+use crate::problem::modes::{Chosen, Modes, StageMode};
 
 /// The plan of stages in pipeline order, each with its items and mode, and the best ways to run their layers; `None` where they do not fit
 /// the memory.

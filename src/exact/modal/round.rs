@@ -5,8 +5,8 @@ use crate::exact::modal::labels::{Label, Reached};
 use crate::exact::modal::plans::plan_of;
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::modes::{Chosen, Flight};
-use crate::plan::StoppedBy;
+use crate::problem::modes::{Chosen, Flight};
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// A pass for one limit.

@@ -1,14 +1,14 @@
 //! One question: is there a plan whose every stage keeps a limit?
 
-use crate::control::Control;
-use crate::cost::allocation::Allocation;
 use crate::exact::ideals::growth;
 use crate::exact::modal::field::Field;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::Space;
-use crate::modes::{Chosen, Knapsack, Modes};
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{Chosen, Knapsack, Modes};
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// What a pass found.

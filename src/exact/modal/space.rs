@@ -1,12 +1,12 @@
 //! What all passes over one lattice share: what stages may be, and where they lie in their nodes.
 
-use crate::control::Control;
 use crate::exact::bits;
 use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::stages::{Crossing, Stage};
 use crate::exact::modal::watched::Watched;
-use crate::modes::{BETWEEN, INSIDE, Modes, StageMode};
+use crate::problem::control::Control;
+use crate::problem::modes::{BETWEEN, INSIDE, Modes, StageMode};
 
 /// A lattice and what its stages are made of.
 pub(super) struct Space<'a> {

@@ -3,8 +3,8 @@
 use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
-use crate::modes::{ModalTransfer, Modes, StageMode};
-use crate::plan::StoppedBy;
+use crate::problem::modes::{ModalTransfer, Modes, StageMode};
+use crate::problem::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::exact::bits;
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::{Placement, Space};
 use crate::exact::modal::stages::{Side, Stage, payment};
-use crate::modes::{BETWEEN, Chosen, INSIDE, Modes};
+use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes};
 
 /// A set of watched transfers: a bit for each.
 pub(super) type Mask = u64;

@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use fixedbitset::FixedBitSet;
 use petgraph::Direction;
 
-use crate::cost::allocation::StageWork;
-use crate::cost::{PhaseCost, Side, StageCost};
 use crate::exact::tuning::TUNING;
-use crate::options::{Communication, Synchronization};
+use crate::model::options::{Communication, Synchronization};
+use crate::problem::cost::allocation::StageWork;
+use crate::problem::cost::{PhaseCost, Side, StageCost};
+use crate::problem::switches::Switches;
+use crate::problem::workers::Choice;
 use crate::problem::{Assignment, Problem, Transfer};
-use crate::switches::Switches;
-use crate::workers::Choice;
 
 /// A smaller problem, and the way back.
 #[derive(Clone, Debug)]
@@ -330,8 +330,8 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
     // With blocking transfers, so does its work.
     paid[0].add_item(problem, item);
     saved[1].add_item(problem, item);
-    let counts_phases =
-        problem.workers.is_some() || problem.formula().bottlenecks == crate::schedule::Bottlenecks::ByPhase;
+    let counts_phases = problem.workers.is_some()
+        || problem.formula().bottlenecks == crate::model::schedule::Bottlenecks::ByPhase;
     let within = |paid: PhaseCost, saved: PhaseCost| {
         paid.load_ns() <= saved.load_ns()
             && paid.link_in_ns <= saved.link_in_ns
@@ -346,10 +346,10 @@ fn follows_freely(problem: &Problem, item: usize, host: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Instance;
-    use crate::options::PipelineOptions;
-    use crate::settings::Settings;
-    use crate::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+    use crate::model::instance::Instance;
+    use crate::model::options::PipelineOptions;
+    use crate::model::settings::Settings;
+    use crate::model::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 
     /// A chain of layers with these times, and tensors between them with these transfer times, in ms.
     fn chain(times: &[f64], transfers: &[f64]) -> Problem {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use petgraph::Direction;
 
-use crate::network::Times;
+use crate::model::network::Times;
 use crate::problem::{Item, Problem};
 
 /// All that a plan's cost and order depend on in an item, but which item it is.

@@ -1,7 +1,7 @@
 //! How much a search over stages may still do.
 
-use crate::control::Control;
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// Steps taken and allowed, and memory.
 pub(super) struct Effort {

@@ -7,7 +7,7 @@ use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, Layer, NOWHERE, Node};
 use crate::exact::stage_diagram::sweep::{Busy, Choice, plus};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 
 /// Parts of a stage: none has less load, and none is worth more.
 #[derive(Clone, Copy, Debug)]

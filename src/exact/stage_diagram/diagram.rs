@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::sweep::{Busy, Choice, State, Step, Sweep, keeps, plus};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::plan::StoppedBy;
 
 /// No node.
 pub(super) const NOWHERE: u32 = u32::MAX;

@@ -10,7 +10,7 @@ use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::prices::{DEVICE, Prices};
 use crate::exact::stage_diagram::sweep::{Busy, Choice, From, Sweep, keeps, plus};
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
+use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
 /// What a pass found.

@@ -8,15 +8,15 @@ mod layers;
 mod prices;
 mod sweep;
 
-use crate::control::Control;
 use crate::exact::stage_diagram::budget::{Budget, Effort};
 use crate::exact::stage_diagram::diagram::Diagram;
 pub use crate::exact::stage_diagram::layers::Answer;
 use crate::exact::stage_diagram::layers::Layers;
 use crate::exact::stage_diagram::prices::Prices;
 use crate::exact::stage_diagram::sweep::Sweep;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::control::Control;
+use crate::problem::plan::StoppedBy;
 
 /// Looks for plans whose every stage keeps a limit.
 pub struct DiagramSearch<'a> {

@@ -5,8 +5,8 @@ use crate::exact::stage_diagram::completions::{Collector, Completions, Label, NO
 use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::sweep::Choice;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::plan::StoppedBy;
 
 /// The price of a device: prices of items are whole fractions of it.
 pub(super) const DEVICE: u64 = 1 << 30;

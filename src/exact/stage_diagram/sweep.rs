@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::closure::{self, Closure};
 use crate::exact::ideals::growth;
 use crate::exact::ideals::paid_by_sides;
 use crate::problem::Problem;
+use crate::problem::cost::Side;
 
 /// Load, link in and link out, in ns.
 pub(super) type Busy = [u64; 3];

@@ -1,10 +1,10 @@
 //! Lower bounds on the busiest device.
 
 use super::chain::Chain;
-use crate::bound_source::BoundSource;
 use crate::exact::bounds::{self, Bound};
 use crate::problem::Problem;
-use crate::virtual_stages::VirtualStages;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::virtual_stages::VirtualStages;
 
 /// The better of two bounds that hold wherever chunks lie: all work over the devices, a multiple of what all items are multiples
 /// of; and the largest item.

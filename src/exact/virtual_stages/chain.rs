@@ -4,11 +4,11 @@
 //! of the devices before it than where their runs ended, one place a round: no loads, since they are done. See the page's *Chains*.
 
 use super::bounds;
-use crate::control::Control;
-use crate::cost::{Side, StageCost};
-use crate::plan::StoppedBy;
+use crate::problem::control::Control;
+use crate::problem::cost::{Side, StageCost};
+use crate::problem::plan::StoppedBy;
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// Rounds that are looked at: places are packed into one number.
 const MOST_ROUNDS: usize = 6;

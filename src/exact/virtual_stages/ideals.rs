@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::chain::{Found, paid};
-use crate::control::Control;
-use crate::cost::Side;
 use crate::exact::bits;
 use crate::exact::ideals::growth;
-use crate::options::Communication;
-use crate::plan::StoppedBy;
+use crate::model::options::Communication;
+use crate::problem::control::Control;
+use crate::problem::cost::Side;
+use crate::problem::plan::StoppedBy;
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// Devices that a mask has bits for.
 pub(super) const MOST_DEVICES: usize = 64;

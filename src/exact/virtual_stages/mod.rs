@@ -15,14 +15,14 @@ use super::bounds::{Bound, all_in_one_ns, anchored};
 use super::incumbent::Incumbent;
 use super::method::Method;
 use super::tuning::TUNING;
-use crate::bound_source::BoundSource;
-use crate::control::Control;
+use crate::formulations::solver::SolverError;
 use crate::heuristics;
 use crate::heuristics::chunk_exchange::{self, Effort};
-use crate::plan::{Outcome, StoppedBy};
 use crate::problem::Problem;
-use crate::solver::SolverError;
-use crate::virtual_stages::VirtualStages;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::{Outcome, StoppedBy};
+use crate::problem::virtual_stages::VirtualStages;
 
 /// Rounds for which a search over chains takes no longer than the program.
 const FEW_ROUNDS: usize = 2;

@@ -1,15 +1,15 @@
 //! The mixed-integer program, solved until nothing better is left.
 
-use crate::bound_source::BoundSource;
 use crate::exact::bounds;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::tuning::TUNING;
 use crate::formulations;
+use crate::formulations::solver::{self, Report, SolverError, Stop};
 use crate::formulations::virtual_stages::ChunkProgram;
-use crate::plan::StoppedBy;
 use crate::problem::Assignment;
-use crate::solver::{self, Report, SolverError, Stop};
-use crate::virtual_stages::VirtualStages;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::plan::StoppedBy;
+use crate::problem::virtual_stages::VirtualStages;
 
 /// Solves the program again and again, each time for a plan better than the last, until there is none.
 ///

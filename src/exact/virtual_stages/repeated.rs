@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::chain::Chain;
-use crate::control::Control;
-use crate::cost::Side;
-use crate::plan::StoppedBy;
 use crate::problem::Assignment;
-use crate::virtual_stages::VirtualStages;
+use crate::problem::control::Control;
+use crate::problem::cost::Side;
+use crate::problem::plan::StoppedBy;
+use crate::problem::virtual_stages::VirtualStages;
 
 /// Items of a repetition, and places that are told apart, at most: guesses of where rounds begin multiply.
 const LONGEST: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::bounds::least_left;
 use super::chain::Chain;
-use crate::virtual_stages::VirtualStages;
+use crate::problem::virtual_stages::VirtualStages;
 
 /// Sizes that items are counted in, items that some device must have, and steps of all tables: hundredths of a second.
 const MOST_SIZES: usize = 6;

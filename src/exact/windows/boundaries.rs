@@ -8,7 +8,7 @@ use crate::exact::closure::Closure;
 use crate::exact::tuning::TUNING;
 use crate::exact::windows::boundary::{Boundary, CandidateSet, Place, Span};
 use crate::formulations::staging::Windows;
-use crate::options::Communication;
+use crate::model::options::Communication;
 use crate::problem::Problem;
 
 pub use crate::exact::windows::limits::Limits;

@@ -4,8 +4,8 @@ use good_lp::{Expression, variable};
 
 use super::super::{Column, Program};
 use crate::formulations::pools::Unsupported;
-use crate::modes::{BETWEEN, INSIDE, LayerWays, ModalItem, Modes, StageMode, Way};
 use crate::problem::Problem;
+use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, ModalItem, Modes, StageMode, Way};
 
 /// Columns that a program takes at most.
 const MOST_COLUMNS: usize = 200_000;

@@ -3,7 +3,7 @@
 use good_lp::Expression;
 
 use super::Builder;
-use crate::modes::StageMode;
+use crate::problem::modes::StageMode;
 
 /// A stage of no interest: with these items, or more, but none of those that must not join.
 #[derive(Clone, Debug, PartialEq)]

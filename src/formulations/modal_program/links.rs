@@ -6,7 +6,7 @@ use petgraph::algo::has_path_connecting;
 use super::super::Column;
 use super::Builder;
 use super::choices::{Choice, Place, node};
-use crate::modes::{BETWEEN, INSIDE, ModalTransfer};
+use crate::problem::modes::{BETWEEN, INSIDE, ModalTransfer};
 
 /// A transfer at a stage: which of its sides pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Builder<'_> {
 
     /// Family `begins`: what a stage runs as begins somewhere, and its replicas exchange gradients on the level that follows.
     fn begins(&mut self, k: usize, node: usize) {
-        let mut done: Vec<(crate::modes::StageMode, Option<usize>)> = Vec::new();
+        let mut done: Vec<(crate::problem::modes::StageMode, Option<usize>)> = Vec::new();
         for at in 0..self.stages[k].choices.len() {
             let choice = self.stages[k].choices[at].clone();
             let level = choice.is_split.then_some(choice.level);

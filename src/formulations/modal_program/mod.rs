@@ -13,7 +13,7 @@ pub use self::choices::too_large;
 pub use self::excluded::{Excluded, Pinned};
 use super::staging::{INTEGRALITY, Staging, Windows, monotone, non_empty, precedence};
 use super::{Column, Program};
-use crate::modes::{Modes, StageMode};
+use crate::problem::modes::{Modes, StageMode};
 use crate::problem::{Assignment, Problem};
 
 /// How far the bottleneck's lower bound stays below what is proved, in units of the scale, as in `formulations::devices`.

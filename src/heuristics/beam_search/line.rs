@@ -3,9 +3,9 @@
 use fixedbitset::FixedBitSet;
 use petgraph::Direction;
 
-use crate::cost::allocation::StageWork;
+use crate::model::units::LARGEST_EXACT;
 use crate::problem::Problem;
-use crate::units::LARGEST_EXACT;
+use crate::problem::cost::allocation::StageWork;
 
 /// Rounds in which prices are found from nothing, and from those for a little more.
 const ROUNDS: [usize; 2] = [300, 10];

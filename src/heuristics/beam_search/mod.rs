@@ -7,7 +7,7 @@
 //! a state is as good as what is left is worth little beside the time of the workers left. Limits are found by bisection, from both
 //! ends. The stages of the best filling, item by item, are an order that [`slicing`] or [`SlicingFor`] cuts anew, now with memory.
 //!
-//! Where single devices differ, memory never binds and items are few, narrow [levels of ideals and devices](crate::device_levels) fill the
+//! Where single devices differ, memory never binds and items are few, narrow [levels of ideals and devices](crate::search::device_levels) fill the
 //! stages, and windows of neighbouring stages are filled again: their prices weigh what a device can earn with whole stages, and lead
 //! better than shares of items.
 //!
@@ -29,11 +29,11 @@ use self::beam::{Beam, Stage};
 use self::line::Line;
 use super::slicing_for::SlicingFor;
 use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
-use crate::cost::allocation::Allocation;
-use crate::device_levels::narrow::narrow;
-use crate::device_levels::problem::DeviceLine;
+use crate::model::units::LARGEST_EXACT;
 use crate::problem::Problem;
-use crate::units::LARGEST_EXACT;
+use crate::problem::cost::allocation::Allocation;
+use crate::search::device_levels::narrow::narrow;
+use crate::search::device_levels::problem::DeviceLine;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {

@@ -1,7 +1,7 @@
 //! Greedy chunks: every chunk takes what its device's share of the rounds so far allows, for the least period at which all is taken.
 
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// Periods that are tried for each number of rounds: halving a range so often leaves nothing of it.
 const PERIODS: u32 = 40;

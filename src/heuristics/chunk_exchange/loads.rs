@@ -1,8 +1,8 @@
 //! What devices have to do and hold, kept up to date while items move from chunk to chunk.
 
-use crate::cost::{Side, StageCost};
+use crate::problem::cost::{Side, StageCost};
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// What each side of every transfer adds to load, link in and link out, in ns.
 pub(super) fn paid_ns(problem: &Problem) -> Vec<[[u64; 3]; 2]> {

@@ -10,10 +10,10 @@ mod loads;
 mod search;
 
 use self::loads::Loads;
-use self::search::Search;
+use self::search::ExchangeSearch;
 use super::{Effort as Takes, Heuristic, MustStop, Run, orders};
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {
@@ -50,7 +50,7 @@ fn run(problem: &Problem, of: &VirtualStages, seed: u64, must_stop: MustStop<'_>
     for order in &orders {
         for start in fill::filled(problem, of, order) {
             let loads = Loads::new(problem, of, &paid_ns, start);
-            let mut search = Search::new(problem, loads, order, seed, must_stop)?;
+            let mut search = ExchangeSearch::new(problem, loads, order, seed, must_stop)?;
             let found = search.improve(effort(STEPS_OF_A_START));
             if best.as_ref().is_none_or(|best| found.0 < best.0) {
                 best = Some(found);
@@ -89,7 +89,7 @@ pub(crate) fn improve(
     let paid_ns = loads::paid_ns(problem);
     let [order, _] = orders::within_stages(problem, &plan);
     let loads = Loads::new(problem, of, &paid_ns, plan.clone());
-    match Search::new(problem, loads, &order, effort.seed, must_stop) {
+    match ExchangeSearch::new(problem, loads, &order, effort.seed, must_stop) {
         Some(mut search) => search.improve(effort).1,
         None => plan,
     }

@@ -11,8 +11,8 @@ use super::Effort;
 use super::joint::{Choice, Joint, MOST_SUMS, Places, Shape};
 use super::loads::Loads;
 use crate::heuristics::MustStop;
+use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
-use crate::virtual_stages::VirtualStages;
 
 /// Cuts between two devices that are chosen at once, at most; of more some are drawn.
 const MOST_CUTS: usize = 8;
@@ -67,7 +67,7 @@ fn pairs(of: &VirtualStages) -> Vec<Pair> {
 }
 
 /// A plan that is changed by exchanges.
-pub(super) struct Search<'a> {
+pub(super) struct ExchangeSearch<'a> {
     problem: &'a Problem,
     loads: Loads<'a>,
     /// Items of every chunk, in a topological order.
@@ -81,7 +81,7 @@ pub(super) struct Search<'a> {
     must_stop: MustStop<'a>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> ExchangeSearch<'a> {
     /// A search from a plan, whose items come in this order.
     pub fn new(
         problem: &'a Problem,

@@ -1,13 +1,13 @@
 //! What transfers cost at least that cross the ends of stages between cells.
 
-use crate::control::Control;
-use crate::cost::allocation::bottleneck_ns;
-use crate::cost::{Side, StageCost};
 use crate::exact::bits;
 use crate::exact::heterogeneous::coarse::ideals::Ideal;
 use crate::exact::heterogeneous::stage::sides;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::bottleneck_ns;
+use crate::problem::cost::{Side, StageCost};
+use crate::problem::plan::StoppedBy;
 
 /// The transfers that cross each ideal: between items of it and others. With an explicit backward graph either end may lie in it.
 pub(super) struct Crossings {

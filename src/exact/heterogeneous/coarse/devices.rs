@@ -1,7 +1,7 @@
 //! Sets of device states: how many of each kind stages have taken.
 
 use crate::exact::bits;
-use crate::workers::Workers;
+use crate::problem::workers::Workers;
 
 /// All device states, numbered by mixed radix, and what choices make of them.
 pub(super) struct DeviceStates {
@@ -129,7 +129,7 @@ fn shift(from: &[u64], may_move: &[u64], by: usize, to: &mut [u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workers::Choice;
+    use crate::problem::workers::Choice;
 
     /// Three kinds of devices, more states than a word has bits, all groups.
     fn workers() -> Workers {

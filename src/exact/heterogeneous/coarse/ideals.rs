@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::control::Control;
-use crate::cost::allocation::StageWork;
 use crate::exact::bits;
 use crate::exact::ideals::growth;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::StageWork;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::Workers;
 
 /// An ideal.
 pub(super) struct Ideal {

@@ -11,8 +11,6 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::control::Control;
-use crate::cost::allocation::Allocation;
 use crate::exact::bits;
 use crate::exact::heterogeneous::choices::Choices;
 use crate::exact::heterogeneous::coarse::cells::Cell;
@@ -22,9 +20,11 @@ use crate::exact::heterogeneous::coarse::ideals::{Ideal, Totals};
 use crate::exact::heterogeneous::coarse::stages::{Stages, StagesBetween};
 use crate::exact::heterogeneous::ideals::Pass;
 use crate::exact::tuning::TUNING;
-use crate::plan::StoppedBy;
 use crate::problem::Problem;
-use crate::workers::Workers;
+use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::plan::StoppedBy;
+use crate::problem::workers::Workers;
 
 /// All ideals of a problem, whatever the limit.
 pub(super) struct AllIdeals {

@@ -1,0 +1,162 @@
+//! `check`.
+
+use serde::Serialize;
+
+use crate::check::{Posed, Verdict, Violation, pose};
+use crate::input::import::{CLUSTER_PRESETS, read_cluster};
+use crate::input::read::OWN_CLUSTER;
+use crate::model::fault::printable;
+use crate::model::instance::Instance;
+use crate::model::spec::GivenCluster;
+use crate::problem::plan::{self, Overrun, Plan, Status};
+
+use super::args::{CheckArgs, CheckFormat};
+use super::plans::verdict;
+use super::{CliError, Ending, output};
+
+/// Recomputes a plan and lists what is wrong with it.
+pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
+    let plan = plan::read(&args.plan)?;
+    let instance = args.problem.read_for(plan.cluster.as_ref(), args.quiet)?;
+    let mut posed = pose(&instance, &args.problem.options, &plan)?;
+    if args.problem.cluster.is_none() {
+        claimed_cluster(&plan)
+            .into_iter()
+            .for_each(|cluster| posed.claimed.insert(0, cluster));
+    }
+    let verdict = verdict(&instance, &posed, &plan);
+    let text = match args.format {
+        CheckFormat::Text => text(args, &instance, &plan, &posed, &verdict),
+        CheckFormat::Json => json(&plan, &posed, &verdict)?,
+    };
+    output::write(&text, None)?;
+    Ok(match verdict.violations.is_empty() {
+        true => Ending::Done,
+        false => Ending::CheckFailed,
+    })
+}
+
+/// The cluster that a plan alone names, as the option that asks for it.
+///
+/// The name of a preset means what this version knows under it; a plan that holds something else there says so.
+pub(crate) fn claimed_cluster(plan: &Plan) -> Option<String> {
+    let GivenCluster { name, content } = plan.cluster.as_ref()?;
+    if name == OWN_CLUSTER {
+        let efficiency = content.device_kinds.iter().find_map(|kind| kind.efficiency);
+        return efficiency.map(|part| format!("--efficiency {part}"));
+    }
+    let preset = CLUSTER_PRESETS.iter().any(|(preset, _)| preset == name);
+    let known = preset.then(|| read_cluster(name).ok()).flatten();
+    let other = known.and_then(|known| plan::difference(content, &known));
+    Some(match other {
+        None => format!("--cluster {name}"),
+        Some((at, [found, expected])) => {
+            format!("--cluster {name} (whose `{at}` is {found} there and {expected} in the preset)")
+        }
+    })
+}
+
+/// The most violations that people are shown; a plan with more has one cause.
+const MOST_SHOWN: usize = 30;
+
+fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &Verdict) -> String {
+    let mut lines = Vec::new();
+    if !posed.claimed.is_empty() {
+        let claimed = posed.claimed.join(" ");
+        lines.push(format!(
+            "checked as the plan claims: {claimed}, which the instance does not say"
+        ));
+    }
+    lines.extend(verdict.overruns.iter().map(|overrun| format!("note: {overrun}")));
+    let shown = args.plan.display();
+    let recomputed = match verdict.objective_ms {
+        Some(ms) => format!("{ms:.6} ms"),
+        None => "none, since not every stage has a time".into(),
+    };
+    let violations = &verdict.violations;
+    if violations.is_empty() {
+        let stages = plan.stages.len();
+        lines.push(match plan.status {
+            Status::Optimal | Status::Feasible => format!(
+                "`{shown}` passes: {} plan in {stages} stages, objective {recomputed}",
+                plan.status
+            ),
+            status => format!("`{shown}` passes: {status} plan in {stages} stages"),
+        });
+        return lines.join("\n") + "\n";
+    }
+    lines.extend(failed(&shown.to_string(), violations));
+    if !plan.stages.is_empty() {
+        lines.push(format!("recomputed objective: {recomputed}"));
+    }
+    if plan.instance != instance.name {
+        lines.push(format!(
+            "hint: it is a plan of `{}`; check it against that instance",
+            plan.instance
+        ));
+    }
+    lines.iter().map(|line| printable(line) + "\n").collect()
+}
+
+/// That a file fails its check, and how.
+pub(super) fn failed(shown: &str, violations: &[Violation]) -> Vec<String> {
+    let plural = if violations.len() == 1 { "" } else { "s" };
+    let mut lines = vec![format!("`{shown}` fails: {} violation{plural}", violations.len())];
+    let violation = |violation: &Violation| format!("  {violation}");
+    lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
+    if violations.len() > MOST_SHOWN {
+        lines.push(format!("  and {} more", violations.len() - MOST_SHOWN));
+    }
+    lines
+}
+
+/// What a check found, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    instance: &'a str,
+    passes: bool,
+    status: Status,
+    /// Options that the plan alone says.
+    claimed: &'a [String],
+    /// Stated.
+    stated_objective_ms: Option<f64>,
+    /// Recomputed.
+    objective_ms: Option<f64>,
+    violations: Vec<Line>,
+    /// Stages that hold more than their memory if transfers are to be hidden.
+    overruns: &'a [Overrun],
+}
+
+/// A violation, for programs.
+#[derive(Serialize)]
+pub(super) struct Line {
+    kind: &'static str,
+    message: String,
+}
+
+impl From<&Violation> for Line {
+    fn from(violation: &Violation) -> Self {
+        Self {
+            kind: violation.kind(),
+            message: violation.to_string(),
+        }
+    }
+}
+
+/// What a check found, for programs.
+pub(crate) fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
+    let report = Report {
+        schema: "stagecut-check/1",
+        instance: &plan.instance,
+        passes: verdict.violations.is_empty(),
+        status: plan.status,
+        claimed: &posed.claimed,
+        stated_objective_ms: plan.objective_ms,
+        objective_ms: verdict.objective_ms,
+        violations: verdict.violations.iter().map(Line::from).collect(),
+        overruns: &verdict.overruns,
+    };
+    let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok(text + "\n")
+}

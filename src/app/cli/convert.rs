@@ -1,0 +1,71 @@
+//! `import` and `generate`.
+
+use std::path::Path;
+
+use crate::input::generate::random::random;
+use crate::input::generate::transformer::transformer;
+use crate::input::import::read_spec;
+use crate::model::instance::Instance;
+use crate::model::spec::{InstanceSpec, SCHEMA};
+
+use super::args::{Family, GenerateArgs, ImportArgs};
+use super::{CliError, Ending, output};
+
+/// Converts a file to a native instance, once it is known to be a valid one.
+pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
+    let path = args.output.as_deref();
+    format(path)?;
+    output::check_path(path)?;
+    let (mut spec, _) = read_spec(&args.file)?;
+    let instance = Instance::read(&args.file, None)?;
+    if !args.quiet {
+        let unordered = instance.network.unordered_in_words();
+        let notes = instance.notes.iter().chain(&unordered);
+        notes.for_each(|note| output::note(note));
+    }
+    spec.schema = Some(SCHEMA.into());
+    spec.name = Some(instance.name);
+    write(&spec, path)
+}
+
+/// Serves the program that reads models.
+#[cfg(feature = "onnx")]
+pub(super) fn infer_shapes() -> Result<Ending, CliError> {
+    let served = crate::input::import::onnx::isolated::serve();
+    served.map_err(|error| CliError::write(Path::new("stdout"), error))?;
+    Ok(Ending::Done)
+}
+
+/// Makes an instance.
+pub(super) fn generate(args: &GenerateArgs) -> Result<Ending, CliError> {
+    match &args.family {
+        Family::Transformer { asked, output } => write(&transformer(asked)?, output.as_deref()),
+        Family::Random { asked, output } => write(&random(asked), output.as_deref()),
+    }
+}
+
+/// Formats of instances.
+#[derive(Clone, Copy)]
+enum Format {
+    Json,
+    Toml,
+}
+
+/// TOML, where the path says so, or JSON.
+fn format(path: Option<&Path>) -> Result<Format, CliError> {
+    let known = [("json", Format::Json), ("toml", Format::Toml)];
+    output::format(path, None, Format::Json, &known)
+}
+
+fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
+    let format = format(path)?;
+    output::check_path(path)?;
+    let text = match format {
+        Format::Toml => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
+        Format::Json => {
+            serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
+        }
+    };
+    output::write(&text, path)?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,159 @@
+//! `what-if`.
+
+use std::time::{Duration, Instant};
+
+use crate::app::report;
+use crate::model::fault::{FaultKind, InputError};
+use crate::model::instance::Instance;
+use crate::model::options::PipelineOptions;
+use crate::problem::control::Control;
+use crate::solve::what_if::{self, Parameter, Progress, Question};
+
+use super::args::{Varied, WhatIfArgs, WhatIfFormat, read_instance};
+use super::progress::{StatusLine, catch_interrupts, control};
+use super::{CliError, Ending, output};
+
+/// What may be left open where values are real: with nothing left open there would be no end.
+const TOLERANCE: f64 = 0.01;
+
+/// Follows the optimum over a range and reports it.
+pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
+    let path = args.output.as_deref();
+    output::check_path(path)?;
+    let known = [
+        ("svg", WhatIfFormat::Svg),
+        ("csv", WhatIfFormat::Csv),
+        ("json", WhatIfFormat::Json),
+        ("txt", WhatIfFormat::Text),
+    ];
+    let format = output::format(path, args.format, WhatIfFormat::Text, &known)?;
+    let question = question(&args.options.ranges, args.tolerance, args.point_limit)?;
+    let instance = read_instance(
+        (&args.instance, args.cluster.as_deref(), args.efficiency),
+        args.quiet,
+    )?;
+    catch_interrupts();
+    let line = StatusLine::new(args.quiet);
+    let show = |progress: &Progress| line.show(|| in_words(progress));
+    let started = Instant::now();
+    let control = control(&args.search, None);
+    let answer = ask(&instance, &args.options.options, &question, &control, &show);
+    line.clear();
+    let mut answer = answer?;
+    answer.seconds = match args.reproducible {
+        true => 0.0,
+        false => started.elapsed().as_secs_f64(),
+    };
+    let text = match format {
+        WhatIfFormat::Text => report::what_if(&answer, &output::style(path)),
+        WhatIfFormat::Json => report::what_if_json(&answer),
+        WhatIfFormat::Csv => {
+            report::what_if_csv(&answer).map_err(|error| CliError::Usage(error.to_string()))?
+        }
+        WhatIfFormat::Svg => report::what_if_svg(&answer),
+    };
+    output::write(&text, path)?;
+    Ok(if answer.has_plan() {
+        Ending::Done
+    } else if answer.is_infeasible() {
+        Ending::Infeasible
+    } else {
+        Ending::NothingFound
+    })
+}
+
+/// Follows the optimum over a range.
+///
+/// # Errors
+///
+/// Those of [`what_if::ask`].
+pub(crate) fn ask(
+    instance: &Instance,
+    options: &PipelineOptions,
+    question: &Question,
+    control: &Control,
+    show: &dyn Fn(&Progress),
+) -> Result<what_if::Answer, CliError> {
+    what_if::ask(instance, options, question, control, show).map_err(|error| match error {
+        what_if::Error::Input(error) => error.into(),
+        what_if::Error::Solver(error) => error.into(),
+        what_if::Error::Rejected(what) => CliError::BadPlan(what),
+        contradiction @ what_if::Error::Contradiction { .. } => {
+            CliError::Contradiction(contradiction.to_string())
+        }
+    })
+}
+
+/// A range of an option, by the option's name in files, from text such as `1..8` or `1GB/s..100GB/s`.
+///
+/// # Errors
+///
+/// What is expected instead.
+pub(crate) fn range(name: &str, text: &str) -> Result<Varied, String> {
+    Varied::parse(name, text)
+}
+
+/// What ranges ask.
+///
+/// # Errors
+///
+/// Ranges that do not go together, or a tolerance that asks for too much.
+pub(crate) fn question(
+    ranges: &[Varied],
+    tolerance: Option<f64>,
+    point_limit: Option<f64>,
+) -> Result<Question, CliError> {
+    let (stages, others): (Vec<&Varied>, Vec<&Varied>) =
+        (ranges.iter()).partition(|varied| varied.parameter == Parameter::Stages);
+    let (varied, stages) = match (&others[..], &stages[..]) {
+        (&[varied], []) | (&[], &[varied]) => (varied, None),
+        (&[varied], &[stages]) if varied.parameter != Parameter::Devices => {
+            (varied, Some([stages.from as usize, stages.to as usize]))
+        }
+        _ => {
+            let found = match ranges.len() {
+                0 => "no range".to_owned(),
+                _ => {
+                    let flags = ranges.iter().map(|varied| varied.parameter.flag());
+                    format!("ranges of {}", flags.collect::<Vec<_>>().join(", "))
+                }
+            };
+            return Err(CliError::Usage(format!(
+                "found {found}, expected one of `--bandwidth`, `--memory-limit`, `--stages` or `--devices` as a range such as \
+                 `--bandwidth 1GB/s..100GB/s`; `--stages` may be one beside a bandwidth or a memory"
+            )));
+        }
+    };
+    let is_continuous = varied.parameter.is_continuous();
+    let tolerance = tolerance.unwrap_or(if is_continuous { TOLERANCE } else { 0.0 });
+    if is_continuous && tolerance <= 0.0 {
+        let kind = FaultKind::BadNumber {
+            found: tolerance,
+            expected: "a part above 0 for bandwidths, of which there are too many to leave nothing open",
+        };
+        return Err(InputError::option("--tolerance", kind).into());
+    }
+    Ok(Question {
+        parameter: varied.parameter,
+        from: varied.from,
+        to: varied.to,
+        stages,
+        tolerance,
+        point_limit: point_limit.map(Duration::from_secs_f64),
+    })
+}
+
+fn in_words(progress: &Progress) -> String {
+    let of = match progress.stages {
+        Some(stages) => format!(" in at most {stages} stages"),
+        None => String::new(),
+    };
+    let searches = progress.searches;
+    match progress.gap.is_finite() {
+        true => format!(
+            "{searches} searches{of}  within {:.2} % of the optimum  Ctrl-C keeps what is known",
+            100.0 * progress.gap
+        ),
+        false => format!("{searches} searches{of}  Ctrl-C keeps what is known"),
+    }
+}

@@ -1,0 +1,6 @@
+//! The fronts: command line, studies, reports, and commands as functions of documents for the Python package.
+
+pub mod cli;
+pub mod embedded;
+pub mod report;
+pub mod study;

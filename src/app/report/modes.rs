@@ -1,0 +1,171 @@
+//! How stages and layers run, where they have modes, in words.
+
+use std::collections::BTreeSet;
+
+use super::format::{Digits, bytes, count, percent};
+use crate::model::instance::Instance;
+use crate::model::network::{Layer, LayerMode};
+use crate::model::options::{Degrees, Objective};
+use crate::model::recompute;
+use crate::problem::plan::{Plan, PlanMode, PlanStage};
+
+/// Degrees, replicas and recomputation, stage by stage; stages in a row that run alike are named once.
+pub(super) fn modes(plan: &Plan) -> Option<String> {
+    let words: Vec<(usize, String)> = plan
+        .stages
+        .iter()
+        .filter_map(|stage| Some((stage.index, in_words(stage.mode.as_ref()?))))
+        .collect();
+    let alike = words.chunk_by(|one, next| one.1 == next.1).map(|run| {
+        let (first, last) = (run[0].0, run[run.len() - 1].0);
+        match first == last {
+            true => format!("stage {first}: {}", run[0].1),
+            false => format!("stages {first} to {last}: {}", run[0].1),
+        }
+    });
+    let alike: Vec<String> = alike.collect();
+    (!alike.is_empty()).then(|| alike.join("; "))
+}
+
+/// That degrees were to be chosen where no layer has any but 1, as in networks of operators.
+pub(super) fn without_choice(instance: &Instance, plan: &Plan) -> Option<String> {
+    let mut modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
+    let has_none = plan.problem.tensor == Some(Degrees::Choose) && !modes.any(|mode| mode.tensor > 1);
+    let words = "modes: no layer has a mode of a tensor degree above 1, so that `--tensor choose` has nothing to choose from; blocks of \
+                 `stagecut generate transformer --granularity block` have such modes";
+    has_none.then(|| words.into())
+}
+
+fn in_words(mode: &PlanMode) -> String {
+    let mut words = Vec::new();
+    if mode.tensor > 1 {
+        words.push(format!("tensor degree {}", mode.tensor));
+    }
+    if mode.replicas > 1 {
+        words.push(count(mode.replicas, "replica"));
+    }
+    if words.is_empty() {
+        words.push("one device".into());
+    }
+    let again = mode
+        .recomputed
+        .iter()
+        .map(|(name, layers)| format!("{} {name}", layers.len()));
+    let again: Vec<String> = again.collect();
+    if !again.is_empty() {
+        words.push(format!("recomputes {}", again.join(" and ")));
+    }
+    words.join(", ")
+}
+
+/// What computing again costs the busiest stage that does, and saves on the fullest; `None` where no layer does.
+pub(super) fn recomputation(instance: &Instance, plan: &Plan, digits: Digits) -> Option<String> {
+    let stages = plan.stages.iter().map(|stage| of_stage(instance, stage));
+    let (mut most_ms, mut most_bytes) = (0.0f64, 0);
+    for (ms, saved_bytes) in stages {
+        most_ms = most_ms.max(ms);
+        most_bytes = most_bytes.max(saved_bytes);
+    }
+    let layers: usize = plan
+        .stages
+        .iter()
+        .filter_map(|stage| stage.mode.as_ref())
+        .flat_map(|mode| mode.recomputed.values())
+        .map(Vec::len)
+        .sum();
+    (layers > 0).then(|| {
+        format!(
+            "{} of {}: at most {} ms of a stage's time between micro-batches, for up to {} less on a device",
+            count(layers, "layer"),
+            instance.network.layers.len(),
+            digits.ms(most_ms),
+            bytes(most_bytes)
+        )
+    })
+}
+
+/// Time in ms that a stage computes again between its micro-batches, and bytes that it saves on each device.
+fn of_stage(instance: &Instance, stage: &PlanStage) -> (f64, u64) {
+    let Some(mode) = &stage.mode else {
+        return (0.0, 0);
+    };
+    let mut ns = 0;
+    let mut saved_bytes = 0;
+    for (name, ids) in &mode.recomputed {
+        let layers = instance
+            .network
+            .layers
+            .iter()
+            .filter(|layer| ids.contains(&layer.id));
+        for [kept, again] in layers.filter_map(|layer| pair(layer, mode.tensor, name)) {
+            let time_ns = |mode: &LayerMode| {
+                mode.times
+                    .iter()
+                    .flatten()
+                    .map(|t| t.forward_ns + t.backward_ns)
+                    .max()
+            };
+            ns += time_ns(&again)
+                .unwrap_or(0)
+                .saturating_sub(time_ns(&kept).unwrap_or(0));
+            let less = kept.stash_bytes.saturating_sub(again.stash_bytes);
+            saved_bytes += stage.in_flight.unwrap_or(0) * less;
+        }
+    }
+    (
+        crate::model::units::ns_to_ms(ns) / mode.replicas as f64,
+        saved_bytes,
+    )
+}
+
+/// A layer's modes at a degree: the one that keeps everything, and that of the name.
+fn pair(layer: &Layer, tensor: usize, name: &str) -> Option<[LayerMode; 2]> {
+    let modes = layer.modes();
+    let of = |name: &str| {
+        let mut modes = modes.iter().filter(|mode| mode.tensor == tensor);
+        modes.find(|mode| mode.recompute == name).cloned()
+    };
+    Some([of(recompute::NONE)?, of(name)?])
+}
+
+/// Tokens a second and the part of peak, of networks that say tokens; micro-batches a second of others whose stages have modes.
+pub(super) fn throughput(plan: &Plan) -> Option<String> {
+    let devices: BTreeSet<&String> = plan.stages.iter().flat_map(|stage| &stage.devices).collect();
+    let devices = count(devices.len(), "device");
+    let mut words = Vec::new();
+    if let Some(throughput) = plan.throughput {
+        words.push(format!("{} tokens/s on {devices}", rate(throughput.tokens_per_s)));
+        words.extend(throughput.mfu.map(|mfu| {
+            let impossible = if mfu > 1.0 {
+                ", more than there is: times, FLOPs or rates are wrong"
+            } else {
+                ""
+            };
+            format!("{} of their peak in model FLOPs (MFU){impossible}", percent(mfu))
+        }));
+    }
+    let ms = plan.objective_ms.filter(|&ms| ms > 0.0)?;
+    if plan.stages.iter().any(|stage| stage.mode.is_some()) {
+        let micro_batches = match plan.problem.objective {
+            Some(Objective::Iteration | Objective::Formula) => plan.problem.micro_batches.unwrap_or(1),
+            Some(Objective::Period) | None => 1,
+        };
+        let of_devices = if words.is_empty() {
+            format!(" on {devices}")
+        } else {
+            String::new()
+        };
+        let rate = 1e3 * micro_batches as f64 / ms;
+        words.push(format!("{rate:.4} micro-batches a second{of_devices}"));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A rate to a tenth of a percent at least.
+fn rate(per_s: f64) -> String {
+    match per_s {
+        ..10.0 => format!("{per_s:.3}"),
+        ..1000.0 => format!("{per_s:.1}"),
+        _ => format!("{per_s:.0}"),
+    }
+}

@@ -1,0 +1,293 @@
+//! Training graphs of transformers: operator by operator, with backward operators and the optimiser's updates, or a layer a
+//! block.
+//!
+//! A block is that of A. Vaswani et al., *Attention is all you need*, NeurIPS 2017, with normalisation first (R. Xiong et al.,
+//! *On layer normalization in the transformer architecture*, ICML 2020); key and value heads may be fewer than query heads
+//! (J. Ainslie et al., *GQA*, EMNLP 2023), and the MLP may be gated (N. Shazeer, *GLU variants improve transformer*, 2020).
+//!
+//! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes what these read and write:
+//! inputs, outputs and parameters, once a pass, as `roofline` has it. Where asked, both are spread by a seeded factor, so that
+//! no two operators are quite alike. An optimiser's step belongs to an iteration: operators have a layer for it, blocks take their part
+//! of it where the micro-batches of an iteration are given. Behind a cache of keys and values there is a forward pass alone.
+//!
+//! Layers have [modes](crate::problem::modes) where there is more than one way to run them: the tensor degrees asked for, and what can be
+//! computed again. Attention is that of T. Dao et al., *FlashAttention*, NeurIPS 2022, unless its matrices are asked for.
+
+mod block;
+mod graph;
+mod modes;
+mod presets;
+
+pub use presets::{PRESETS, Preset};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use crate::input::import::read_cluster;
+use crate::model::fault::InputError;
+use crate::model::options::PipelineOptions;
+use crate::model::spec::{InstanceSpec, MicroBatchSpec, NetworkSpec, SCHEMA};
+
+use block::Shape;
+use graph::Builder;
+
+const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+
+/// What to generate. What is not given is the preset's, or else the default.
+#[derive(Clone, Debug, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+pub struct Transformer {
+    /// Start from a published model; `--help` lists them
+    #[serde(deserialize_with = "presets::deserialize")]
+    #[arg(long, value_name = "NAME", value_parser = presets::parse, long_help = presets::help())]
+    pub preset: Option<&'static Preset>,
+
+    /// Blocks of attention and MLP
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub layers: Option<u32>,
+
+    /// Instead of `--layers`: operators to aim at, backward ones and updates among them [default: 10000]
+    #[arg(long, value_name = "N", conflicts_with_all = ["layers", "preset", "granularity"],
+        value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub operators: Option<u32>,
+
+    /// Width of the model [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub hidden: Option<u32>,
+
+    /// Heads of attention [default: one for 64 of the width]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub heads: Option<u32>,
+
+    /// Heads of keys and values, where several query heads share one [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub key_value_heads: Option<u32>,
+
+    /// Width inside the MLP [default: four times the model's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub feed_forward: Option<u32>,
+
+    /// Kind of MLP [default: gelu]
+    #[arg(long)]
+    pub mlp: Option<Mlp>,
+
+    /// Words known; adds an embedding before the blocks and a head with the loss behind them [default: neither]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub vocabulary: Option<u32>,
+
+    /// Tokens of a sequence [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub sequence: Option<u32>,
+
+    /// Tokens before these whose keys and values are in a cache: inference, forward alone; `--sequence 1 --context 4096` is a token that is
+    /// decoded after 4,096 others
+    #[arg(long, value_name = "N", conflicts_with = "micro_batches", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub context: Option<u32>,
+
+    /// Sequences of a micro-batch [default: 4, of a preset 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batch: Option<u32>,
+
+    /// Numbers to compute with, which decides the rates of the device [default: fp32, of a preset bf16]
+    #[arg(long)]
+    pub precision: Option<Precision>,
+
+    /// How attention is computed
+    #[arg(long, default_value = "flash")]
+    pub attention: Attention,
+
+    /// Degrees of tensor parallelism to write modes for, which divide the heads of keys and values [default: those of 1,2,4,8 for blocks,
+    /// 1 for operators]
+    #[arg(long, value_name = "DEGREES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub tensor: Option<Vec<u32>>,
+
+    /// Let tensor groups split by sequence what they do not split by width
+    #[arg(long)]
+    pub sequence_parallel: bool,
+
+    /// What a layer of the instance is
+    #[arg(long, default_value = "operator")]
+    pub granularity: Granularity,
+
+    /// Stages of the pipeline, as an option of the file [default: left to `solve --stages`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub stages: Option<u32>,
+
+    /// Micro-batches of an iteration, as an option of the file: each takes its part of the optimiser's step [default: operators have a step
+    /// for every micro-batch, blocks none]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batches: Option<u32>,
+
+    /// By up to which part operators take longer or shorter than their work says, at random, such as 0.1
+    #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = spread)]
+    #[serde(deserialize_with = "read_spread")]
+    pub spread: f64,
+
+    /// Seed of the spread of times
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+fn spread(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
+    part.ok_or_else(|| "expected a part from 0 to less than 1, such as 0.1".into())
+}
+
+fn read_spread<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    spread(&f64::deserialize(from)?.to_string()).map_err(serde::de::Error::custom)
+}
+
+impl Default for Transformer {
+    fn default() -> Self {
+        Self {
+            preset: None,
+            layers: None,
+            operators: None,
+            hidden: None,
+            heads: None,
+            key_value_heads: None,
+            feed_forward: None,
+            mlp: None,
+            vocabulary: None,
+            sequence: None,
+            context: None,
+            micro_batch: None,
+            precision: None,
+            attention: Attention::Flash,
+            tensor: None,
+            sequence_parallel: false,
+            granularity: Granularity::Operator,
+            stages: None,
+            micro_batches: None,
+            spread: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+/// Kinds of MLP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mlp {
+    /// Two matrices with GELU between them.
+    #[default]
+    Gelu,
+    /// Three matrices, one of them a gate.
+    Swiglu,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Attention {
+    /// In tiles: the matrix of all pairs of tokens is neither kept nor moved through memory.
+    #[default]
+    Flash,
+    /// The matrix of all pairs of tokens is written, and kept for the backward pass.
+    Materialised,
+}
+
+/// Numbers to compute with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Four bytes, without tensor cores.
+    #[default]
+    Fp32,
+    /// Two bytes, on tensor cores.
+    Bf16,
+}
+
+/// What a layer of the instance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// An operator, forward or backward, or an update.
+    #[default]
+    Operator,
+    /// A block, both ways.
+    Block,
+}
+
+impl From<Precision> for crate::model::precision::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::Fp32 => Self::Fp32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+impl Precision {
+    /// Bytes of a number.
+    fn bytes(self) -> f64 {
+        match self {
+            Self::Fp32 => 4.0,
+            Self::Bf16 => 2.0,
+        }
+    }
+
+    /// The preset of the cluster that the instance is written with.
+    fn cluster(self) -> &'static str {
+        match self {
+            Self::Fp32 => "a100",
+            Self::Bf16 => "a100-bf16",
+        }
+    }
+}
+
+/// Whether it can be built, without doing so.
+pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
+    let shape = Shape::of(asked);
+    shape
+        .map(|_| ())
+        .map_err(|faults| InputError { path: None, faults })
+}
+
+/// Builds the instance.
+///
+/// # Errors
+///
+/// Heads or degrees that do not come out even.
+pub fn transformer(asked: &Transformer) -> Result<InstanceSpec, InputError> {
+    let shape = Shape::of(asked).map_err(|faults| InputError { path: None, faults })?;
+    let mut builder = Builder::new(asked);
+    match asked.granularity {
+        Granularity::Operator => builder.operators(&shape),
+        Granularity::Block => builder.blocks(&shape),
+    }
+    let (layers, tensors) = (builder.layers, builder.tensors);
+    let mut cluster = read_cluster(shape.precision.cluster())?;
+    // What a network needs is seen first; a limit comes with the cluster that is asked for.
+    cluster
+        .device_kinds
+        .iter_mut()
+        .for_each(|kind| kind.memory_bytes = None);
+    let model_flops = graph::model_flops(&shape);
+    Ok(InstanceSpec {
+        schema: Some(SCHEMA.into()),
+        name: Some(match asked.preset {
+            Some(preset) => preset.name.into(),
+            None => format!("transformer-{}", shape.blocks),
+        }),
+        provenance: Some(format!("generated: {}", shape.in_words(asked))),
+        network: NetworkSpec {
+            precision: Some(shape.precision.into()),
+            micro_batch: Some(MicroBatchSpec {
+                tokens: shape.tokens(),
+                forward_flops: Some(model_flops),
+                // A product for each of the two operands of every product.
+                backward_flops: shape.trains.then_some(2.0 * model_flops),
+            }),
+            layers,
+            tensors,
+            ..NetworkSpec::default()
+        },
+        cluster: Some(cluster),
+        pipeline: PipelineOptions {
+            stages: asked.stages.map(|stages| stages as usize),
+            micro_batches: asked.micro_batches.map(u64::from),
+            ..Default::default()
+        },
+    })
+}

@@ -1,0 +1,268 @@
+//! Modes of generated layers: tensor degrees, and what is computed again.
+//!
+//! A tensor group splits products of matrices, their parameters and what lies between them as in M. Shoeybi et al., *Megatron-LM*, 2019:
+//! query, key, value and the first matrices of the MLP by columns, with attention by heads; the last ones by rows, whose outputs are
+//! summed up. That is two all-reduces of a block's output forward and, for the inputs of the first matrices, two backward. Normalisation
+//! and residual sums are done by every device, unless they are split by sequence: then what an all-reduce moves is scattered before and
+//! gathered behind (V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, MLSys 2023, section 4.2).
+//!
+//! What is kept are the outputs of operators, with the input of a block in place of its own output: 36 bytes a number of width and token
+//! in 16 bits, of which 24 are split, beside the attention matrices where they are written. Korthikanti et al. count 34 with masks of
+//! dropout (10 whole and 24 split, equations 1 and 2), and without the outputs of `project` and `contract`. Computed again is the
+//! attention core (`selective`, their section 5) or all of a block from its input (`full`).
+//!
+//! Gradients of weights are half of what a product with parameters does backward, `24 s b h²` in a block whose MLP is four times as wide
+//! (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Table 1), all of an embedding's, and the updates, which wait for
+//! nothing else. Attention has no weights, and scales of normalisations go with the gradients of their inputs.
+
+use super::block::{Group, Kind, Operator, Shape};
+use crate::model::recompute;
+use crate::model::roofline::{Traffic, UPDATE_FLOPS, UPDATE_NUMBERS};
+use crate::model::spec::{ModeSpec, WorkSpec};
+
+/// What is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Again {
+    /// Nothing.
+    Nothing,
+    /// Scores and softmax, where they are written.
+    Core,
+    /// The block.
+    Full,
+}
+
+/// A pass of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Forward.
+    Forward,
+    /// Backward, without the update.
+    Backward,
+    /// The update of its parameters.
+    Update,
+}
+
+/// The passes of operators that a layer stands for.
+pub(super) struct Pieces<'a> {
+    shape: &'a Shape,
+    /// All operators of the part that these are from.
+    part: &'a [Operator],
+    /// With the factor by which work is spread.
+    passes: Vec<(&'a Operator, Pass, f64)>,
+}
+
+/// What one device of a tensor group takes of an operator.
+struct Taken {
+    flops: f64,
+    output_bytes: f64,
+    parameter_bytes: f64,
+    cache_bytes: f64,
+    traffic: Traffic,
+}
+
+impl<'a> Pieces<'a> {
+    /// None yet.
+    pub(super) fn new(shape: &'a Shape, part: &'a [Operator]) -> Self {
+        Self {
+            shape,
+            part,
+            passes: Vec::new(),
+        }
+    }
+
+    /// Adds a pass.
+    pub(super) fn add(&mut self, op: &'a Operator, pass: Pass, factor: f64) {
+        self.passes.push((op, pass, factor));
+    }
+
+    /// Every degree with everything that may be computed again; the name of what is not is left out.
+    pub(super) fn modes(&self, most: Again) -> Vec<ModeSpec> {
+        let has_core = self.forward().any(|op| op.is_core);
+        let names = [
+            (Again::Nothing, recompute::NONE, true),
+            (Again::Core, "selective", has_core),
+            (Again::Full, "full", true),
+        ];
+        let named = names
+            .into_iter()
+            .filter(|(again, _, differs)| *differs && *again <= most)
+            // Where nothing goes back, nothing is kept.
+            .filter(|(again, ..)| self.shape.trains || *again == Again::Nothing);
+        let at_degree = |&degree: &u32| {
+            named.clone().map(move |(again, name, _)| ModeSpec {
+                tensor: Some(degree as usize),
+                recompute: (again != Again::Nothing).then(|| name.into()),
+                ..self.mode(degree, again)
+            })
+        };
+        self.shape.degrees.iter().flat_map(at_degree).collect()
+    }
+
+    /// What a device of a group takes.
+    pub(super) fn mode(&self, degree: u32, again: Again) -> ModeSpec {
+        let mut work = WorkSpec::default();
+        for &(op, pass, factor) in &self.passes {
+            let taken = self.taken(op, degree);
+            let traffic = &taken.traffic;
+            let flops = factor * taken.flops;
+            match pass {
+                Pass::Forward => {
+                    let bytes = factor * forward_bytes(op, traffic);
+                    work.forward_flops += flops;
+                    work.forward_bytes += bytes;
+                    if is_again(op, again) {
+                        work.backward_flops += flops;
+                        work.backward_bytes += bytes;
+                    }
+                }
+                Pass::Backward => {
+                    let [backward, weight] = backward_bytes(op, traffic).map(|bytes| factor * bytes);
+                    work.backward_flops += op.backward * flops;
+                    work.backward_bytes += backward;
+                    work.weight_flops += op.weight * flops;
+                    work.weight_bytes += weight;
+                }
+                Pass::Update => {
+                    let numbers = factor * taken.parameter_bytes / self.shape.precision_bytes;
+                    let flops = UPDATE_FLOPS * numbers;
+                    let bytes = UPDATE_NUMBERS * factor * taken.parameter_bytes;
+                    work.backward_flops += flops;
+                    work.backward_bytes += bytes;
+                    work.weight_flops += flops;
+                    work.weight_bytes += bytes;
+                }
+            }
+        }
+        let [kept_bytes, again_bytes] =
+            [false, true].map(|is| self.sum(degree, |op| is_again(op, again) == is));
+        // The input of a block, which is as large as its output, is there in either case.
+        let input_bytes = match (again, self.part.last()) {
+            (Again::Full, Some(output)) => self.taken(output, degree).output_bytes,
+            _ => 0.0,
+        };
+        let taken = || self.forward().map(|op| self.taken(op, degree));
+        let kept_bytes = if self.shape.trains {
+            kept_bytes + input_bytes
+        } else {
+            0.0
+        };
+        ModeSpec {
+            work: Some(work),
+            parameter_bytes: taken().map(|taken| taken.parameter_bytes).sum(),
+            stash_bytes: kept_bytes,
+            resident_bytes: taken().map(|taken| taken.cache_bytes).sum(),
+            workspace_bytes: again_bytes - input_bytes,
+            collective_bytes: if degree > 1 { self.reduced(again) } else { 0.0 },
+            ..ModeSpec::default()
+        }
+    }
+
+    /// Operators with a forward pass here.
+    fn forward(&self) -> impl Iterator<Item = &'a Operator> {
+        let passes = self.passes.iter().copied();
+        passes.filter_map(|(op, pass, _)| (pass == Pass::Forward).then_some(op))
+    }
+
+    /// Bytes of the outputs of some operators.
+    fn sum(&self, degree: u32, is_counted: impl Fn(&Operator) -> bool) -> f64 {
+        let counted = self.forward().filter(|op| is_counted(op));
+        counted.map(|op| self.taken(op, degree).output_bytes).sum()
+    }
+
+    fn taken(&self, op: &Operator, degree: u32) -> Taken {
+        let part = 1.0 / f64::from(degree);
+        let by_sequence = if self.shape.sequence_parallel { part } else { 1.0 };
+        let (work, output, parameters) = match op.group {
+            Group::Whole => (by_sequence, by_sequence, 1.0),
+            Group::Split => (part, part, part),
+            Group::Reduced => (part, by_sequence, part),
+        };
+        let inputs: f64 = op
+            .reads
+            .iter()
+            .map(|&name| self.read(op, name, [part, by_sequence]))
+            .sum();
+        let parameter_bytes = op.parameter_bytes * parameters;
+        let cache_bytes = op.cache_bytes * part;
+        let outputs = op.output_bytes
+            * match op.group {
+                Group::Whole | Group::Split => output,
+                // Each device writes a sum of its own, before the group adds these up.
+                Group::Reduced => 1.0,
+            };
+        Taken {
+            flops: op.flops * work,
+            output_bytes: op.output_bytes * output,
+            parameter_bytes,
+            cache_bytes,
+            traffic: Traffic {
+                // Of a table, the rows that this device has.
+                inputs: match op.kind {
+                    Kind::LookUp => op.output_bytes * part,
+                    _ => inputs + cache_bytes,
+                },
+                parameters: parameter_bytes,
+                outputs,
+            },
+        }
+    }
+
+    /// Bytes that a device reads of what another operator, or the part before, made.
+    fn read(&self, reader: &Operator, name: &str, [part, by_sequence]: [f64; 2]) -> f64 {
+        let producer = self.part.iter().find(|op| op.name == name);
+        let bytes = producer.map_or(self.shape.state(), |op| op.output_bytes);
+        let is_split = producer.is_some_and(|op| op.group == Group::Split);
+        bytes
+            * match reader.group {
+                Group::Whole => by_sequence,
+                Group::Split | Group::Reduced if is_split => part,
+                // What is split by sequence was gathered before.
+                Group::Split | Group::Reduced => 1.0,
+            }
+    }
+
+    /// Bytes of the tensors that the group sums up: outputs forward, and again with all that is computed again; backward the gradients of
+    /// what is whole and read by what is split.
+    fn reduced(&self, again: Again) -> f64 {
+        let times = if again == Again::Full { 2.0 } else { 1.0 };
+        let of_pass = |&(op, pass, _): &(&Operator, Pass, f64)| match (pass, op.group) {
+            (Pass::Forward, Group::Reduced) => times * op.output_bytes,
+            (Pass::Backward, Group::Whole) if self.is_read_split(op) => op.output_bytes,
+            _ => 0.0,
+        };
+        self.passes.iter().map(of_pass).sum()
+    }
+
+    fn is_read_split(&self, op: &Operator) -> bool {
+        let mut readers = self.part.iter().filter(|reader| reader.reads.contains(&op.name));
+        readers.any(|reader| reader.group != Group::Whole)
+    }
+}
+
+fn is_again(op: &Operator, again: Again) -> bool {
+    match again {
+        Again::Nothing => false,
+        Again::Core => op.is_core,
+        Again::Full => true,
+    }
+}
+
+/// Bytes that the forward pass moves.
+fn forward_bytes(op: &Operator, traffic: &Traffic) -> f64 {
+    match op.kind {
+        Kind::LookUp => Traffic::look_up(traffic.inputs, traffic.outputs),
+        Kind::Product | Kind::Sum | Kind::OfInputs | Kind::OfInputsAndOutput => traffic.forward(),
+    }
+}
+
+/// Bytes that the backward pass moves, and how many of them are for gradients of weights.
+fn backward_bytes(op: &Operator, traffic: &Traffic) -> [f64; 2] {
+    let gradients = traffic.inputs + traffic.parameters;
+    match op.kind {
+        Kind::Product => [2.0, op.weight].map(|products| products * traffic.of_gradient()),
+        Kind::LookUp => [Traffic::look_up_backward(traffic.inputs); 2],
+        Kind::Sum => [traffic.backward(0.0, gradients), 0.0],
+        Kind::OfInputs => [traffic.backward(traffic.inputs, gradients), 0.0],
+        Kind::OfInputsAndOutput => [traffic.backward(traffic.inputs + traffic.outputs, gradients), 0.0],
+    }
+}

@@ -1,0 +1,346 @@
+//! From nodes to layers and tensors: constants folded, gradients traced.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use tract_onnx::pb::NodeProto;
+
+use super::check::{Checked, node_name};
+use super::shapes::{Inferred, unknown_shape};
+use super::size::TensorSize;
+use super::work::{Operand, Role, cost, is_statistic};
+use crate::model::fault::Fault;
+use crate::model::spec::{LayerSpec, NetworkSpec, TensorSpec};
+
+/// Operators that only look at their first input in another way: what they make of a constant is that constant.
+const VIEWS: &[&str] = &[
+    "Cast",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// Builds the network.
+pub(super) fn network(
+    checked: &Checked,
+    inferred: &Inferred,
+    notes: &mut Vec<String>,
+) -> Result<NetworkSpec, Vec<Fault>> {
+    let mut builder = Builder::new(checked, inferred);
+    for (position, node) in checked.nodes().iter().enumerate() {
+        if builder.is_constant(node) {
+            builder.fold(node);
+        } else {
+            builder.layer(node, position);
+        }
+    }
+    if !builder.faults.is_empty() {
+        return Err(builder.faults);
+    }
+    builder.note(notes);
+    let layers = builder.layers;
+    let tensors = builder
+        .tensors
+        .into_iter()
+        .filter(|tensor| !tensor.consumers.is_empty());
+    Ok(NetworkSpec {
+        tensors: tensors.collect(),
+        layers,
+        ..Default::default()
+    })
+}
+
+/// A constant: its size, and the constant of the file that it is a view of.
+struct Constant {
+    size: TensorSize,
+    root: String,
+}
+
+/// A tensor that depends on the graph's inputs.
+struct Activation {
+    size: TensorSize,
+    gradient: bool,
+    /// Position among the tensors; none for the graph's inputs.
+    tensor: Option<usize>,
+}
+
+struct Builder<'a> {
+    checked: &'a Checked,
+    inferred: &'a Inferred,
+    needed: HashSet<&'a str>,
+    constants: HashMap<String, Constant>,
+    activations: HashMap<String, Activation>,
+    layers: Vec<LayerSpec>,
+    tensors: Vec<TensorSpec>,
+    ids: HashSet<String>,
+    /// How often a name was given, and so where to go on looking for one that is free.
+    copies: HashMap<String, usize>,
+    /// The position of the node that makes a tensor.
+    makers: HashMap<&'a str, usize>,
+    /// Tensors whose fault is told.
+    told: HashSet<String>,
+    faults: Vec<Fault>,
+    folded: usize,
+    /// Layers that read each constant.
+    readers: BTreeMap<String, usize>,
+    without_rule: BTreeSet<String>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(checked: &'a Checked, inferred: &'a Inferred) -> Self {
+        let constant = |(name, size): (&String, &TensorSize)| {
+            let (size, root) = (size.clone(), name.clone());
+            (name.clone(), Constant { size, root })
+        };
+        let input = |(name, size): (&String, &TensorSize)| {
+            let (size, gradient, tensor) = (size.clone(), false, None);
+            (
+                name.clone(),
+                Activation {
+                    size,
+                    gradient,
+                    tensor,
+                },
+            )
+        };
+        Self {
+            checked,
+            inferred,
+            needed: checked
+                .nodes()
+                .iter()
+                .flat_map(|node| &node.input)
+                .map(String::as_str)
+                .collect(),
+            constants: checked.constants.iter().map(constant).collect(),
+            activations: checked.inputs.iter().map(input).collect(),
+            layers: Vec::new(),
+            tensors: Vec::new(),
+            ids: HashSet::new(),
+            copies: HashMap::new(),
+            makers: (checked.nodes().iter().enumerate())
+                .flat_map(|(at, node)| node.output.iter().map(move |name| (name.as_str(), at)))
+                .collect(),
+            told: HashSet::new(),
+            faults: Vec::new(),
+            folded: 0,
+            readers: BTreeMap::new(),
+            without_rule: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a node computes the same whatever the network is fed.
+    fn is_constant(&self, node: &NodeProto) -> bool {
+        let mut outputs = node.output.iter().filter(|name| !name.is_empty()).peekable();
+        if outputs.peek().is_some() && outputs.all(|name| self.inferred.valued.contains(name)) {
+            return true;
+        }
+        let random = node.op_type.starts_with("Random") || node.op_type == "Multinomial";
+        let mut inputs = node.input.iter().filter(|name| !name.is_empty());
+        !random && inputs.all(|name| self.constants.contains_key(name))
+    }
+
+    fn fold(&mut self, node: &NodeProto) {
+        self.folded += 1;
+        let viewed = node
+            .input
+            .first()
+            .filter(|_| VIEWS.contains(&node.op_type.as_str()));
+        let root = viewed
+            .and_then(|name| self.constants.get(name))
+            .map(|constant| constant.root.clone());
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            // A constant without a known shape is missed where it is read.
+            if let Some(size) = self.inferred.sizes.get(name) {
+                let (size, root) = (size.clone(), root.clone().unwrap_or_else(|| name.clone()));
+                self.constants
+                    .entry(name.clone())
+                    .or_insert(Constant { size, root });
+            }
+        }
+    }
+
+    fn layer(&mut self, node: &NodeProto, position: usize) {
+        let mut operands = Vec::with_capacity(node.input.len());
+        for (place, name) in node.input.iter().enumerate() {
+            let operand = self.operand(node, place, name);
+            if operand.is_none() && !name.is_empty() {
+                // A fault was reported where the tensor is made, unless a folded node made it.
+                self.constant_without_shape(name);
+                return;
+            }
+            operands.push(operand.map(|(size, role)| (size.clone(), role)));
+        }
+        let id = self.unique(node_name(node, position));
+        let inputs: Vec<Option<Operand>> = operands
+            .iter()
+            .map(|given| given.as_ref().map(|(size, role)| Operand { size, role: *role }))
+            .collect();
+        let sizes = self.output_sizes(node, position);
+        let outputs: Vec<TensorSize> = sizes.iter().map(|(_, size)| size.clone()).collect();
+        let cost = cost(node, &inputs, &outputs);
+        if !cost.has_rule {
+            self.without_rule.insert(node.op_type.clone());
+        }
+        let learns = inputs.iter().flatten().any(Operand::has_gradient);
+        let (parameter_bytes, resident_bytes) = self.own_constants(node, &inputs);
+        let reads_input = self.consume(node, &id);
+        for (name, size) in sizes {
+            self.tensors.push(TensorSpec {
+                producer: id.clone(),
+                bytes: Some(size.bytes()),
+                ..Default::default()
+            });
+            let gradient = learns && size.floating;
+            let tensor = Some(self.tensors.len() - 1);
+            self.activations.insert(
+                name,
+                Activation {
+                    size,
+                    gradient,
+                    tensor,
+                },
+            );
+        }
+        self.layers.push(LayerSpec {
+            id,
+            operator: Some(node.op_type.clone()),
+            work: Some(cost.work),
+            parameter_bytes,
+            stash_bytes: cost.stash_bytes,
+            resident_bytes,
+            reads_input,
+            ..Default::default()
+        });
+    }
+
+    fn operand(&self, node: &NodeProto, place: usize, name: &str) -> Option<(&TensorSize, Role)> {
+        if let Some(Constant { size, .. }) = self.constants.get(name) {
+            // Scalars are settings of the operator, such as a scale or the bounds of a clip.
+            let learned = size.floating && size.elements() > 1.0 && !is_statistic(node, place);
+            return Some((size, if learned { Role::Parameter } else { Role::Fixed }));
+        }
+        let Activation { size, gradient, .. } = self.activations.get(name)?;
+        Some((size, Role::Activation { gradient: *gradient }))
+    }
+
+    /// A fault for a folded node whose output has no shape.
+    fn constant_without_shape(&mut self, name: &str) {
+        let maker = self.makers.get(name).map(|&at| (at, &self.checked.nodes()[at]));
+        if let Some((position, node)) = maker.filter(|(_, node)| self.is_constant(node))
+            && self.told.insert(name.to_owned())
+        {
+            let reason = self.inferred.reasons.get(&position);
+            self.faults.push(unknown_shape(node, position, name, reason));
+        }
+    }
+
+    /// Outputs with their sizes: the first, and others that somebody reads. A fault for each that has none.
+    fn output_sizes(&mut self, node: &NodeProto, position: usize) -> Vec<(String, TensorSize)> {
+        let mut sizes = Vec::new();
+        for (place, name) in node.output.iter().enumerate() {
+            if name.is_empty() || place > 0 && !self.needed.contains(name.as_str()) {
+                continue;
+            }
+            match self.inferred.sizes.get(name) {
+                Some(size) => sizes.push((name.clone(), size.clone())),
+                None => {
+                    let reason = self.inferred.reasons.get(&position);
+                    self.faults.push(unknown_shape(node, position, name, reason));
+                }
+            }
+        }
+        sizes
+    }
+
+    /// Bytes of the parameters, and of other constants, that no layer before this one reads.
+    fn own_constants(&mut self, node: &NodeProto, inputs: &[Option<Operand>]) -> (f64, f64) {
+        let (mut parameter_bytes, mut resident_bytes) = (0.0, 0.0);
+        let mut seen = HashSet::new();
+        for (name, operand) in node.input.iter().zip(inputs) {
+            let (Some(constant), Some(operand)) = (self.constants.get(name), operand) else {
+                continue;
+            };
+            if !seen.insert(constant.root.as_str()) {
+                continue;
+            }
+            let readers = self.readers.entry(constant.root.clone()).or_default();
+            *readers += 1;
+            match operand.role {
+                _ if *readers > 1 => {}
+                Role::Parameter => parameter_bytes += operand.size.bytes(),
+                _ => resident_bytes += operand.size.bytes(),
+            }
+        }
+        (parameter_bytes, resident_bytes)
+    }
+
+    /// Enters a layer among the consumers of what it reads; says whether it reads an input of the graph beside layers.
+    fn consume(&mut self, node: &NodeProto, id: &str) -> bool {
+        let (mut input, mut layer) = (false, false);
+        for activation in node.input.iter().filter_map(|name| self.activations.get(name)) {
+            let Some(position) = activation.tensor else {
+                input = true;
+                continue;
+            };
+            layer = true;
+            let consumers = &mut self.tensors[position].consumers;
+            if consumers.last().is_none_or(|last| last != id) {
+                consumers.push(id.to_owned());
+            }
+        }
+        input && layer
+    }
+
+    fn unique(&mut self, name: String) -> String {
+        let mut id = name.clone();
+        let copy = self.copies.entry(name.clone()).or_insert(1);
+        while !self.ids.insert(id.clone()) {
+            *copy += 1;
+            id = format!("{name}#{copy}");
+        }
+        id
+    }
+
+    fn note(&self, notes: &mut Vec<String>) {
+        let mut inputs: Vec<String> = self
+            .checked
+            .inputs
+            .iter()
+            .map(|(name, size)| {
+                format!(
+                    "`{name}` {:?} of {} bytes an element",
+                    size.dims, size.element_bytes
+                )
+            })
+            .collect();
+        inputs.sort();
+        if !inputs.is_empty() {
+            notes.push(format!(
+                "a micro-batch is the batch of the file, in the file's types: {}",
+                inputs.join(", ")
+            ));
+        }
+        if self.folded > 0 {
+            notes.push(format!(
+                "{} nodes that compute constants are folded into the layers that read them",
+                self.folded
+            ));
+        }
+        let shared = self.readers.values().filter(|readers| **readers > 1).count();
+        if shared > 0 {
+            notes.push(format!(
+                "constants read by several layers: {shared}; their bytes are counted at the first"
+            ));
+        }
+        if !self.without_rule.is_empty() {
+            let names: Vec<&str> = self.without_rule.iter().map(String::as_str).collect();
+            notes.push(format!(
+                "operators without a rule are counted as element-wise: {}",
+                names.join(", ")
+            ));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From a file to a validated instance.
+
+use std::path::Path;
+
+use crate::input::import::{CLUSTER_PRESETS, default_cluster, given_cluster, read_cluster, read_parts};
+use crate::model::fault::{Fault, FaultKind, InputError};
+use crate::model::instance::{Instance, is_roofline};
+use crate::model::precision::Precision;
+use crate::model::spec::{ClusterSpec, GivenCluster, InstanceSpec};
+
+/// What plans call the cluster of their instance where an option changes it.
+pub(crate) const OWN_CLUSTER: &str = "the instance's own";
+
+impl Instance {
+    /// Reads an instance from a native file or any importable one; the format is detected.
+    ///
+    /// `cluster` replaces the file's: a preset's name or a file, see [`crate::input::import::read_cluster`].
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the file, each with its place.
+    pub fn read(path: &Path, cluster: Option<&str>) -> Result<Self, InputError> {
+        Self::read_at(path, cluster, None)
+    }
+
+    /// Reads an instance like [`read`](Self::read), and takes times that follow from work at a part of the devices' peak rates, above 0
+    /// and at most 1.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the file, each with its place; a part that is none, or where no time follows from rates.
+    pub fn read_at(path: &Path, cluster: Option<&str>, efficiency: Option<f64>) -> Result<Self, InputError> {
+        Self::read_given(path, cluster.map(given_cluster).transpose()?, efficiency)
+    }
+
+    /// Reads an instance like [`read`](Self::read), on a cluster that is there already, such as the one that a plan carries.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the file and the cluster, each with its place.
+    pub fn read_on(path: &Path, cluster: Option<GivenCluster>) -> Result<Self, InputError> {
+        Self::read_given(path, cluster, None)
+    }
+
+    fn read_given(
+        path: &Path,
+        mut cluster: Option<GivenCluster>,
+        efficiency: Option<f64>,
+    ) -> Result<Self, InputError> {
+        let (mut spec, mut notes, network_path) = read_parts(path)?;
+        if let Some(cluster) = &cluster {
+            fits(&spec, cluster)?;
+            spec.cluster = Some(cluster.content.clone());
+        }
+        default_cluster(&mut spec, &mut notes)?;
+        if let Some(efficiency) = efficiency {
+            let own = spec.cluster.take().unwrap_or_default();
+            let content = at_efficiency(&spec, own, efficiency)?;
+            spec.cluster = Some(content.clone());
+            let name = cluster.map_or_else(|| OWN_CLUSTER.into(), |given| given.name);
+            cluster = Some(GivenCluster { name, content });
+        }
+        let network_file = network_path.map(|path| path.display().to_string());
+        let origin = |fault: Fault| match (fault.at.split(['.', '[']).next(), &cluster, &network_file) {
+            (Some("cluster"), Some(cluster), _) => fault.in_other(&cluster.name),
+            (Some("network"), _, Some(file)) => fault.in_other(file),
+            _ => fault,
+        };
+        let read = Self::validated(&spec, &stem(path), notes).map_err(|faults| {
+            InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>())
+        })?;
+        Ok(Self {
+            given_cluster: cluster,
+            ..read
+        })
+    }
+}
+
+/// The file's name without folders and extension.
+fn stem(path: &Path) -> String {
+    path.file_stem()
+        .map_or_else(|| "instance".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Refuses a preset whose rates give times of other numbers than those that the network computes with, and names the presets that fit.
+///
+/// # Errors
+///
+/// That one fault, at `--cluster`.
+pub(crate) fn fits(spec: &InstanceSpec, given: &GivenCluster) -> Result<(), InputError> {
+    let (name, cluster) = (given.name.as_str(), &given.content);
+    let is_preset = |name: &str| CLUSTER_PRESETS.iter().any(|(preset, _)| *preset == name);
+    let Some(numbers) = spec.network.precision.filter(|_| is_preset(name)) else {
+        return Ok(());
+    };
+    let layers = &spec.network.layers;
+    let rates = cluster.device_kinds.iter().filter_map(|kind| {
+        let rates = kind.precision.filter(|rates| !rates.has_rates_of(numbers))?;
+        layers
+            .iter()
+            .any(|layer| is_roofline(layer, kind))
+            .then_some(rates)
+    });
+    let Some(rates) = rates.into_iter().next() else {
+        return Ok(());
+    };
+    let fitting = fitting(numbers, &cluster.device_kinds[0].name);
+    let remedy = match fitting.split_first() {
+        None => "give the rates of your devices in a file: `--cluster FILE`".into(),
+        Some((best, [])) => format!("use `--cluster {best}`"),
+        Some((best, others)) => format!("use `--cluster {best}`, or {}", others.join(", ")),
+    };
+    let kind = FaultKind::Conflict {
+        found: format!("`{name}`, whose rates hold for {rates}, for a network in {numbers}"),
+        expected: format!("a cluster whose rates hold for {numbers}"),
+        remedy,
+    };
+    Err(InputError::option("--cluster", kind))
+}
+
+/// Presets whose rates hold for these numbers: those of the same kind of device first.
+fn fitting(numbers: Precision, kind: &str) -> Vec<&'static str> {
+    let mut fitting: Vec<(bool, &str)> = Vec::new();
+    for (name, _) in CLUSTER_PRESETS {
+        let Ok(cluster) = read_cluster(name) else { continue };
+        let mut rates = cluster.device_kinds.iter().map(|kind| kind.precision);
+        if rates.all(|rates| rates.is_some_and(|rates| rates.has_rates_of(numbers))) {
+            let is_other = cluster.device_kinds.iter().all(|other| other.name != kind);
+            fitting.push((is_other, *name));
+        }
+    }
+    fitting.sort_by_key(|(is_other, _)| *is_other);
+    fitting.into_iter().map(|(_, name)| name).collect()
+}
+
+/// A cluster whose devices reach that part of their peak rates, for a network some of whose times follow from these.
+///
+/// # Errors
+///
+/// A part that is none, and a network whose times are all given, at `--efficiency`.
+pub(crate) fn at_efficiency(
+    spec: &InstanceSpec,
+    cluster: ClusterSpec,
+    efficiency: f64,
+) -> Result<ClusterSpec, InputError> {
+    let fault = |kind| Err(InputError::option("--efficiency", kind));
+    if !(efficiency > 0.0 && efficiency <= 1.0) {
+        let expected = "a number above 0 and at most 1: a part of peak rates";
+        return fault(FaultKind::BadNumber {
+            found: efficiency,
+            expected,
+        });
+    }
+    let layers = &spec.network.layers;
+    let mut kinds = cluster.device_kinds.iter();
+    if !kinds.any(|kind| layers.iter().any(|layer| is_roofline(layer, kind))) {
+        return fault(FaultKind::Conflict {
+            found: "a part of peak rates, where no time follows from rates".into(),
+            expected: "layers that say work and no time, and device kinds that say rates".into(),
+            remedy: "leave out `--efficiency`, or give such a cluster with `--cluster`".into(),
+        });
+    }
+    let mut cluster = cluster;
+    for kind in &mut cluster.device_kinds {
+        kind.efficiency = Some(efficiency);
+    }
+    Ok(cluster)
+}

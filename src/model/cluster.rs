@@ -1,0 +1,111 @@
+//! The devices and links a network may run on.
+
+use crate::model::precision::Precision;
+
+/// Devices and the link between them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Cluster {
+    /// Kinds of device, at least one, of unique names.
+    pub kinds: Vec<DeviceKind>,
+    /// The link between any two devices, or between any two nodes.
+    pub link: Link,
+    /// Nodes of several devices with a link of their own inside; `None` where there is one link.
+    pub nodes: Option<Nodes>,
+    /// Groups of devices that work as one, where the instance fixes them; empty where every device is its own.
+    pub groups: Vec<Group>,
+}
+
+/// Devices that work as one.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Group {
+    /// Devices of each kind, in the order of [`Cluster::kinds`]; at least one in all.
+    pub devices: Vec<usize>,
+    /// How many such groups there are.
+    pub count: usize,
+}
+
+/// A kind of device.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceKind {
+    /// Its name.
+    pub name: String,
+    /// How many there are, where the instance says so.
+    pub count: Option<usize>,
+    /// Memory of one device; `None` without a limit.
+    pub memory_bytes: Option<u64>,
+    /// Peak of its arithmetic for the network's numbers, where the instance says so.
+    pub flops_per_s: Option<f64>,
+    /// Part of its peak rates at which times from work are taken; 1 for peaks.
+    pub efficiency: f64,
+    /// Numbers for which its rates hold, where times come from them and the instance says so.
+    pub precision: Option<Precision>,
+    /// False where transfers are free, such as for a host CPU.
+    pub pays_communication: bool,
+    /// GPUs of a device, where it is a node whose GPUs work as one; else 1.
+    pub gpus: usize,
+    /// What a device is made of, where the instance says so: types of which each may serve both phases at once. Empty for
+    /// a device of one type with rate 1.
+    pub resources: Vec<Resource>,
+}
+
+/// A type of resource in a device, such as its CPU or its GPU (Duan and Wu, ICPADS 2022, section 1 of the design).
+///
+/// Times of layers hold at rate 1: a phase takes its time over the sum of the rates that serve it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Resource {
+    /// Its name.
+    pub name: String,
+    /// Rate of forward propagation.
+    pub forward_rate: f64,
+    /// Rate of backward propagation.
+    pub backward_rate: f64,
+    /// Measured speeds at shares below 1, by share; empty where speed is the share.
+    pub levels: Vec<ShareLevel>,
+}
+
+/// Speed of a resource that serves a phase with part of itself, relative to all of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ShareLevel {
+    /// The share, above 0 and below 1.
+    pub share: f64,
+    /// Forward speed at that share.
+    pub forward_speed: f64,
+    /// Backward speed at that share.
+    pub backward_speed: f64,
+}
+
+/// Nodes: of the devices, which are numbered, so many in a row share a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Nodes {
+    /// Devices of a node, at least one.
+    pub devices: usize,
+    /// The link between two devices of a node.
+    pub link: Link,
+}
+
+/// A link between two devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Link {
+    /// Bandwidth in bytes per second, positive.
+    pub bandwidth_bytes_per_s: f64,
+    /// Time before the first byte arrives, in ns.
+    pub latency_ns: u64,
+}
+
+/// Bandwidth of a link that no file or option gives: PCI Express 3.0 x16, 8 GT/s on 16 lanes in 128b/130b coding
+/// (PCI-SIG, *PCI Express Base Specification 3.0*, 2010).
+pub const DEFAULT_BANDWIDTH_BYTES_PER_S: f64 = 15.754e9;
+
+impl Cluster {
+    /// Position of the kind of that name.
+    pub fn kind(&self, name: &str) -> Option<usize> {
+        self.kinds.iter().position(|kind| kind.name == name)
+    }
+}

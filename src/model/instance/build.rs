@@ -1,0 +1,401 @@
+//! Validation: from what a file says to a network and a cluster, or every fault at once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{analytic, rates};
+use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
+use crate::model::fault::{Fault, FaultKind, closest};
+use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
+use crate::model::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
+use crate::model::units::{LARGEST_EXACT, ms_to_ns, whole};
+
+/// Builds network and cluster; `notes` receives the assumptions made.
+pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<String>) -> Result<(Network, Cluster), Vec<Fault>> {
+    let mut checks = Checks::default();
+    if let Some(schema) = spec.schema.as_deref().filter(|s| *s != SCHEMA) {
+        checks.add(
+            "schema",
+            FaultKind::UnknownValue {
+                found: schema.to_owned(),
+                known: vec![SCHEMA.to_owned()],
+            },
+        );
+    }
+    let rates = checks.cluster(spec, notes);
+    let network = checks.network(&spec.network, &rates);
+    if checks.faults.is_empty() {
+        Ok((network, rates.cluster))
+    } else {
+        Err(checks.faults)
+    }
+}
+
+/// A cluster with the rates of its kinds for the roofline model.
+pub(super) struct Rates {
+    cluster: Cluster,
+    pub(super) flops_per_s: Vec<Option<f64>>,
+    pub(super) memory_bytes_per_s: Vec<Option<f64>>,
+    /// Names under which layers give their measured times.
+    pub(super) profiles: Vec<String>,
+}
+
+/// Devices of a kind, and groups alike: far above any real cluster, far below where sums and products of them overflow.
+const MOST_DEVICES: usize = 1_000_000;
+
+/// Unknown names that are compared with all known ones.
+const MOST_COMPARED: usize = 100;
+
+/// What is assumed of links that nobody names, where bytes move.
+fn no_link(spec: &InstanceSpec, given: &ClusterSpec) -> Option<String> {
+    let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
+    let is_open = given.link.is_none() && spec.pipeline.bandwidth_bytes_per_s.is_none();
+    (in_bytes && is_open).then(|| {
+        format!(
+            "the file names no link; {DEFAULT_BANDWIDTH_BYTES_PER_S:.3e} bytes/s assumed unless `--bandwidth` says otherwise (PCI Express \
+             3.0 x16)"
+        )
+    })
+}
+
+#[derive(Default)]
+pub(super) struct Checks {
+    faults: Vec<Fault>,
+}
+
+impl Checks {
+    pub(super) fn add(&mut self, at: impl Into<String>, kind: FaultKind) {
+        self.faults.push(Fault::new(at, kind));
+    }
+
+    /// A time in ms as whole ns.
+    pub(super) fn time(&mut self, at: &str, field: &str, ms: f64) -> u64 {
+        ms_to_ns(ms).unwrap_or_else(|| {
+            let expected = "a time from 0 to 9e9 ms (2^53 ns)";
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::BadNumber { found: ms, expected },
+            );
+            0
+        })
+    }
+
+    /// A size in whole bytes.
+    pub(super) fn size(&mut self, at: &str, field: &str, bytes: f64) -> u64 {
+        whole(bytes).unwrap_or_else(|| {
+            let expected = "a size from 0 to 9e15 bytes (2^53)";
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::BadNumber {
+                    found: bytes,
+                    expected,
+                },
+            );
+            0
+        })
+    }
+
+    /// A number of devices or groups.
+    pub(super) fn count(&mut self, at: String, count: usize) {
+        if !(1..=MOST_DEVICES).contains(&count) {
+            let (found, expected) = (count as f64, "a whole number from 1 to 1000000");
+            self.add(at, FaultKind::BadNumber { found, expected });
+        }
+    }
+
+    fn positive(&mut self, at: String, value: Option<f64>) -> Option<f64> {
+        let value = value?;
+        if value.is_finite() && value > 0.0 {
+            return Some(value);
+        }
+        self.add(
+            at,
+            FaultKind::BadNumber {
+                found: value,
+                expected: "a finite number above 0",
+            },
+        );
+        None
+    }
+
+    /// The part of a peak that is reached.
+    fn efficiency(&mut self, at: String, given: Option<f64>) -> f64 {
+        let efficiency = given.unwrap_or(1.0);
+        if efficiency > 0.0 && efficiency <= 1.0 {
+            return efficiency;
+        }
+        self.add(
+            at,
+            FaultKind::BadNumber {
+                found: efficiency,
+                expected: "a number above 0 and at most 1",
+            },
+        );
+        1.0
+    }
+
+    fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
+        let default = ClusterSpec {
+            device_kinds: vec![Default::default()],
+            ..ClusterSpec::default()
+        };
+        let given = spec.cluster.as_ref().unwrap_or(&default);
+        if given.device_kinds.is_empty() {
+            self.add(
+                "cluster.device_kinds",
+                FaultKind::Missing {
+                    what: "device kind".into(),
+                    expected: "at least one".into(),
+                    remedy: "add one, such as { name = \"gpu\", count = 4 }".into(),
+                },
+            );
+        }
+        let mut rates = Rates {
+            cluster: Cluster {
+                kinds: Vec::new(),
+                link: self.link("cluster.link", given.link.as_ref()),
+                nodes: self.nodes(given.link.as_ref()),
+                groups: Vec::new(),
+            },
+            flops_per_s: Vec::new(),
+            memory_bytes_per_s: Vec::new(),
+            profiles: Vec::new(),
+        };
+        for (i, kind) in given.device_kinds.iter().enumerate() {
+            let at = format!("cluster.device_kinds[{i}] `{}`", kind.name);
+            if rates.cluster.kind(&kind.name).is_some() {
+                self.add(
+                    at.clone(),
+                    FaultKind::DuplicateName {
+                        what: "device kind",
+                        name: kind.name.clone(),
+                    },
+                );
+            }
+            for (name, count) in [("count", kind.count), ("gpus", kind.gpus)] {
+                if let Some(count) = count {
+                    self.count(format!("{at}.{name}"), count);
+                }
+            }
+            let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
+            let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
+            let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
+            rates.flops_per_s.push(peak.map(|peak| peak * efficiency));
+            rates
+                .memory_bytes_per_s
+                .push(memory_rate.map(|peak| peak * efficiency));
+            rates
+                .profiles
+                .push(kind.profile.clone().unwrap_or_else(|| kind.name.clone()));
+            let memory_bytes = kind
+                .memory_bytes
+                .map(|bytes| self.size(&at, "memory_bytes", bytes));
+            rates.cluster.kinds.push(DeviceKind {
+                name: kind.name.clone(),
+                count: kind.count,
+                memory_bytes,
+                flops_per_s: peak.filter(|_| rates::hold_for(spec, kind)),
+                efficiency,
+                precision: rates::precision(spec, kind),
+                pays_communication: kind.pays_communication,
+                gpus: kind.gpus.unwrap_or(1),
+                resources: self.resources(&at, &kind.resources),
+            });
+        }
+        rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
+        notes.extend(no_link(spec, given));
+        rates
+    }
+
+    fn nodes(&mut self, spec: Option<&LinkSpec>) -> Option<Nodes> {
+        let nodes = spec?.nodes.as_ref()?;
+        self.count("cluster.link.nodes.devices".into(), nodes.devices);
+        if nodes.link.nodes.is_some() {
+            self.add(
+                "cluster.link.nodes.link.nodes",
+                FaultKind::Contradiction {
+                    found: "nodes inside of nodes".into(),
+                    expected: "two levels of links".into(),
+                },
+            );
+        }
+        Some(Nodes {
+            devices: nodes.devices,
+            link: self.link("cluster.link.nodes.link", Some(&nodes.link)),
+        })
+    }
+
+    fn link(&mut self, at: &str, spec: Option<&LinkSpec>) -> Link {
+        let Some(spec) = spec else {
+            return Link {
+                bandwidth_bytes_per_s: DEFAULT_BANDWIDTH_BYTES_PER_S,
+                latency_ns: 0,
+            };
+        };
+        let bandwidth = self.positive(
+            format!("{at}.bandwidth_bytes_per_s"),
+            Some(spec.bandwidth_bytes_per_s),
+        );
+        Link {
+            bandwidth_bytes_per_s: bandwidth.unwrap_or(DEFAULT_BANDWIDTH_BYTES_PER_S),
+            latency_ns: self.time(at, "latency_ms", spec.latency_ms),
+        }
+    }
+
+    fn network(&mut self, spec: &NetworkSpec, rates: &Rates) -> Network {
+        if spec.layers.is_empty() {
+            self.add("network", FaultKind::EmptyNetwork);
+        }
+        let mut position_of: HashMap<&str, usize> = HashMap::new();
+        let mut layers: Vec<Layer> = Vec::with_capacity(spec.layers.len());
+        for (i, layer) in spec.layers.iter().enumerate() {
+            let at = format!("network.layers[{i}] `{}`", layer.id);
+            if layer.id.is_empty() {
+                self.add(
+                    format!("{at}.id"),
+                    FaultKind::Missing {
+                        what: "name".into(),
+                        expected: "a unique `id`".into(),
+                        remedy: "name the layer".into(),
+                    },
+                );
+            }
+            if position_of.insert(&layer.id, i).is_some() {
+                self.add(
+                    at.clone(),
+                    FaultKind::DuplicateName {
+                        what: "layer",
+                        name: layer.id.clone(),
+                    },
+                );
+            }
+            layers.push(self.layer(&at, layer, rates));
+        }
+        for (i, (layer, spec)) in layers.iter_mut().zip(&spec.layers).enumerate() {
+            let at = format!("network.layers[{i}] `{}`", layer.id);
+            layer.modes = self.modes(&at, spec, rates, &position_of);
+        }
+        let names: Vec<String> = spec.layers.iter().map(|layer| layer.id.clone()).collect();
+        let tensors: Vec<Tensor> = spec
+            .tensors
+            .iter()
+            .enumerate()
+            .filter_map(|(i, tensor)| self.tensor(i, tensor, &position_of, &names))
+            .collect();
+        let mut network = Network {
+            layers,
+            tensors,
+            precision: spec.precision,
+            micro_batch: self.micro_batch(spec),
+        };
+        analytic::recomputation(&mut network);
+        if let Some(cycle) = find_cycle(&network.graph()) {
+            let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
+            self.add("network.tensors", FaultKind::Cycle { path });
+        }
+        self.totals(&network, &rates.cluster);
+        network
+    }
+
+    fn micro_batch(&mut self, spec: &NetworkSpec) -> Option<MicroBatch> {
+        let spec = spec.micro_batch.as_ref()?;
+        let at = |field: &str| format!("network.micro_batch.{field}");
+        Some(MicroBatch {
+            tokens: self.positive(at("tokens"), Some(spec.tokens))?,
+            forward_flops: self.positive(at("forward_flops"), spec.forward_flops),
+            backward_flops: self.positive(at("backward_flops"), spec.backward_flops),
+        })
+    }
+
+    fn tensor(
+        &mut self,
+        i: usize,
+        spec: &TensorSpec,
+        position_of: &HashMap<&str, usize>,
+        names: &[String],
+    ) -> Option<Tensor> {
+        let at = format!("network.tensors[{i}] of `{}`", spec.producer);
+        let mut find = |field: &str, name: &String| {
+            let found = position_of.get(name.as_str()).copied();
+            if found.is_none() {
+                // A file in which no name fits has another fault than a slip; looking for each would take for ever.
+                let compared = self.faults.len() < MOST_COMPARED;
+                let similar = compared.then(|| closest(name, names)).flatten();
+                self.add(
+                    format!("{at}.{field}"),
+                    FaultKind::UnknownName {
+                        what: "layer",
+                        name: name.clone(),
+                        similar: similar.map(str::to_owned),
+                    },
+                );
+            }
+            found
+        };
+        let producer = find("producer", &spec.producer);
+        let consumers: BTreeSet<usize> = spec
+            .consumers
+            .iter()
+            .filter_map(|name| find("consumers", name))
+            .collect();
+        let size = match (spec.bytes, spec.transfer_ms) {
+            (Some(bytes), None) => Size::Bytes(self.size(&at, "bytes", bytes)),
+            (None, Some(ms)) => Size::TransferNs(self.time(&at, "transfer_ms", ms)),
+            (None, None) => Size::Bytes(0),
+            (Some(_), Some(_)) => {
+                self.add(
+                    at,
+                    FaultKind::Contradiction {
+                        found: "both `bytes` and `transfer_ms`".into(),
+                        expected: "one of them".into(),
+                    },
+                );
+                return None;
+            }
+        };
+        Some(Tensor {
+            producer: producer?,
+            consumers: consumers.into_iter().collect(),
+            size,
+        })
+    }
+
+    /// No sum that any program forms may leave the exact range: each transfer is paid at most once by each layer that
+    /// touches it, in both directions.
+    fn totals(&mut self, network: &Network, cluster: &Cluster) {
+        let slowest_ns = |layer: &Layer| {
+            let of_kind = |t: &Times| t.forward_ns as f64 + t.backward_ns as f64;
+            let modes = layer.modes.iter().flat_map(|mode| &mode.times);
+            layer
+                .times
+                .iter()
+                .chain(modes)
+                .flatten()
+                .map(of_kind)
+                .fold(0.0, f64::max)
+        };
+        let moving_ns = |tensor: &Tensor| {
+            let once = match tensor.size {
+                Size::TransferNs(ns) => ns as f64,
+                Size::Bytes(bytes) => {
+                    bytes as f64 / cluster.link.bandwidth_bytes_per_s * 1e9 + cluster.link.latency_ns as f64
+                }
+            };
+            2.0 * once * (1 + tensor.consumers.len()) as f64
+        };
+        let time_ns: f64 = network.layers.iter().map(slowest_ns).sum::<f64>()
+            + network.tensors.iter().map(moving_ns).sum::<f64>();
+        // Weights, gradients and states of an optimiser: at most 18 bytes for one, before weight versions.
+        let bytes: f64 = network
+            .layers
+            .iter()
+            .flat_map(|layer| layer.modes().into_owned())
+            .map(|l| 18.0 * l.parameter_bytes as f64 + l.stash_bytes as f64 + l.resident_bytes as f64)
+            .sum();
+        for (found, unit) in [(time_ns, "ns"), (bytes, "bytes")] {
+            if found > LARGEST_EXACT as f64 {
+                let most = LARGEST_EXACT;
+                self.add("network", FaultKind::Overflow { found, most, unit });
+            }
+        }
+    }
+}

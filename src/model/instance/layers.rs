@@ -1,0 +1,162 @@
+//! Validation of layers: sizes, and times on every kind of device.
+
+use super::build::{Checks, Rates};
+use super::modes;
+use crate::model::fault::{FaultKind, closest};
+use crate::model::network::{Layer, Times};
+use crate::model::roofline;
+use crate::model::spec::{LayerSpec, TimesSpec, WorkSpec};
+
+impl Checks {
+    /// A layer with its times on every kind of device.
+    pub(super) fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
+        let spec = &*modes::base(spec);
+        let bytes = [
+            ("parameter_bytes", spec.parameter_bytes),
+            ("stash_bytes", spec.stash_bytes),
+            ("resident_bytes", spec.resident_bytes),
+        ]
+        .map(|(field, value)| self.size(at, field, value));
+        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
+        {
+            self.add(
+                format!("{at}.forward_ms"),
+                FaultKind::Contradiction {
+                    found: "a forward time of a backward operator".into(),
+                    expected: "only `backward_ms` where `backward` is true".into(),
+                },
+            );
+        }
+        if let Some(work) = &spec.work {
+            self.work(&format!("{at}.work"), work);
+        }
+        self.measured_kinds(at, spec, &rates.profiles);
+        let times: Vec<Option<Times>> = (0..rates.profiles.len())
+            .map(|kind| self.times(at, spec, rates, kind))
+            .collect();
+        if times.iter().all(Option::is_none) && !times.is_empty() {
+            self.add(
+                at,
+                FaultKind::FitsNoDevice {
+                    reason: if spec.work.is_some() {
+                        "it has work, but no device kind has `flops_per_s` and `memory_bytes_per_s`".into()
+                    } else {
+                        "it has a time on no device kind".to_owned()
+                    },
+                },
+            );
+        }
+        Layer {
+            id: spec.id.clone(),
+            operator: spec.operator.clone(),
+            times,
+            parameter_bytes: bytes[0],
+            stash_bytes: bytes[1],
+            resident_bytes: bytes[2],
+            tie: spec.tie.clone(),
+            reads_input: spec.reads_input,
+            backward: spec.backward,
+            modes: Vec::new(),
+        }
+    }
+
+    /// Names of device kinds: wrong where a layer has only times on kinds, and none of these is known.
+    fn measured_kinds(&mut self, at: &str, spec: &LayerSpec, known: &[String]) {
+        let has_others = has_times(spec) || spec.work.is_some();
+        if has_others || spec.times.keys().any(|kind| known.contains(kind)) {
+            return;
+        }
+        for kind in spec.times.keys() {
+            self.add(
+                format!("{at}.times"),
+                FaultKind::UnknownName {
+                    what: "device kind",
+                    name: kind.clone(),
+                    similar: closest(kind, known).map(str::to_owned),
+                },
+            );
+        }
+    }
+
+    /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
+    pub(super) fn work(&mut self, at: &str, spec: &WorkSpec) {
+        let amounts = [
+            ("forward_flops", spec.forward_flops),
+            ("forward_bytes", spec.forward_bytes),
+            ("backward_flops", spec.backward_flops),
+            ("backward_bytes", spec.backward_bytes),
+            ("weight_flops", spec.weight_flops),
+            ("weight_bytes", spec.weight_bytes),
+        ];
+        for (field, found) in amounts {
+            if !(found.is_finite() && found >= 0.0) {
+                let expected = "a finite number from 0";
+                self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
+            }
+        }
+        let parts = [
+            ("flops", spec.weight_flops, spec.backward_flops),
+            ("bytes", spec.weight_bytes, spec.backward_bytes),
+        ];
+        for (unit, weight, backward) in parts
+            .into_iter()
+            .filter(|(_, weight, backward)| weight > backward)
+        {
+            self.more_than_backward(at, unit, [weight, backward]);
+        }
+    }
+
+    /// Gradients of weights that are more than the backward pass which they are a part of.
+    fn more_than_backward(&mut self, at: &str, unit: &str, [weight, backward]: [f64; 2]) {
+        self.add(
+            format!("{at}.weight_{unit}"),
+            FaultKind::Conflict {
+                found: format!("{weight}, more than the {backward} of `backward_{unit}`"),
+                expected: format!("at most `backward_{unit}`, which includes the gradients of weights"),
+                remedy: format!("give in `backward_{unit}` both gradients together"),
+            },
+        );
+    }
+
+    /// Times on one kind: measured there, else measured for any kind, else from work and rates.
+    pub(super) fn times(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Option<Times> {
+        let profile = &rates.profiles[kind];
+        let (place, said) = match spec.times.get(profile) {
+            Some(times) => (format!("{at}.times.{profile}"), times.clone()),
+            None if has_times(spec) => (at.to_owned(), own_times(spec)),
+            None => {
+                let work = spec.work.as_ref()?;
+                let (flops_per_s, memory_bytes_per_s) =
+                    (rates.flops_per_s[kind]?, rates.memory_bytes_per_s[kind]?);
+                let times = roofline::times(work, flops_per_s, memory_bytes_per_s);
+                (format!("{at}.work"), times)
+            }
+        };
+        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
+        let times = Times {
+            forward_ns: read("forward_ms", said.forward_ms),
+            backward_ns: read("backward_ms", said.backward_ms),
+            weight_ns: read("weight_ms", said.weight_ms),
+        };
+        let both = [said.weight_ms, said.backward_ms].map(Option::unwrap_or_default);
+        // A backward time that is none has been told so.
+        if times.weight_ns > times.backward_ns && both[1] >= 0.0 {
+            self.more_than_backward(&place, "ms", both);
+        }
+        Some(times)
+    }
+}
+
+/// Whether a layer says times of its own, for kinds that it does not name.
+pub(super) fn has_times(spec: &LayerSpec) -> bool {
+    let times = [spec.forward_ms, spec.backward_ms, spec.weight_ms];
+    times.iter().any(Option::is_some)
+}
+
+fn own_times(spec: &LayerSpec) -> TimesSpec {
+    TimesSpec {
+        forward_ms: spec.forward_ms,
+        backward_ms: spec.backward_ms,
+        weight_ms: spec.weight_ms,
+    }
+}

@@ -1,0 +1,174 @@
+//! Validation of the modes of layers.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use super::build::{Checks, Rates};
+use super::layers::has_times;
+use crate::model::fault::FaultKind;
+use crate::model::network::LayerMode;
+use crate::model::recompute;
+use crate::model::spec::{LayerSpec, ModeSpec};
+
+/// What a layer is without modes: where its own fields give no time, its first mode of degree 1, or else its first.
+pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
+    let has_times = has_times(spec) || spec.work.is_some() || !spec.times.is_empty();
+    let on_one_device = |mode: &&ModeSpec| mode.tensor.unwrap_or(1) == 1;
+    let Some(mode) = spec.modes.iter().find(on_one_device).or(spec.modes.first()) else {
+        return Cow::Borrowed(spec);
+    };
+    if has_times {
+        return Cow::Borrowed(spec);
+    }
+    Cow::Owned(LayerSpec {
+        parameter_bytes: mode.parameter_bytes,
+        stash_bytes: mode.stash_bytes,
+        resident_bytes: mode.resident_bytes,
+        ..timed(spec, mode)
+    })
+}
+
+/// A layer with the times of one of its modes.
+fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
+    LayerSpec {
+        id: spec.id.clone(),
+        operator: spec.operator.clone(),
+        forward_ms: mode.forward_ms,
+        backward_ms: mode.backward_ms,
+        weight_ms: mode.weight_ms,
+        times: mode.times.clone(),
+        work: mode.work.clone(),
+        tie: spec.tie.clone(),
+        reads_input: spec.reads_input,
+        backward: spec.backward,
+        ..LayerSpec::default()
+    }
+}
+
+impl Checks {
+    /// The modes of a layer; `positions` are those of all layers.
+    pub(super) fn modes(
+        &mut self,
+        at: &str,
+        spec: &LayerSpec,
+        rates: &Rates,
+        positions: &HashMap<&str, usize>,
+    ) -> Vec<LayerMode> {
+        let mut modes: Vec<LayerMode> = Vec::with_capacity(spec.modes.len());
+        for (i, mode) in spec.modes.iter().enumerate() {
+            let at = format!("{at}.modes[{i}]");
+            let mode = LayerMode {
+                input_bytes: self.beside(&at, "input_bytes", &mode.input_bytes, positions),
+                output_bytes: self.beside(&at, "output_bytes", &mode.output_bytes, positions),
+                ..self.mode(&at, spec, mode, rates)
+            };
+            self.mode_beside(&at, &mode, &modes);
+            modes.push(mode);
+        }
+        modes
+    }
+
+    /// A mode without what moves beside tensors.
+    fn mode(&mut self, at: &str, layer: &LayerSpec, spec: &ModeSpec, rates: &Rates) -> LayerMode {
+        let tensor = spec.tensor.unwrap_or(1);
+        self.count(format!("{at}.tensor"), tensor);
+        let name = spec.recompute.clone().unwrap_or(recompute::NONE.to_owned());
+        if name.is_empty() || name.contains(',') || name.eq_ignore_ascii_case("choose") {
+            self.add(
+                format!("{at}.recompute"),
+                FaultKind::Contradiction {
+                    found: format!("the name `{name}`"),
+                    expected: "a name without commas that is not `choose`, such as `full`".into(),
+                },
+            );
+        }
+        let timed = timed(layer, spec);
+        if let Some(work) = &spec.work {
+            self.work(&format!("{at}.work"), work);
+        }
+        let kinds = 0..rates.profiles.len();
+        let mut size = |field, value| self.size(at, field, value);
+        let parameter_bytes = size("parameter_bytes", spec.parameter_bytes);
+        let mode = LayerMode {
+            tensor,
+            recompute: name,
+            times: Vec::new(),
+            parameter_bytes,
+            gradient_bytes: spec
+                .gradient_bytes
+                .map_or(parameter_bytes, |bytes| size("gradient_bytes", bytes)),
+            stash_bytes: size("stash_bytes", spec.stash_bytes),
+            resident_bytes: size("resident_bytes", spec.resident_bytes),
+            workspace_bytes: size("workspace_bytes", spec.workspace_bytes),
+            collective_bytes: size("collective_bytes", spec.collective_bytes),
+            input_bytes: Vec::new(),
+            output_bytes: Vec::new(),
+        };
+        LayerMode {
+            times: kinds.map(|kind| self.times(at, &timed, rates, kind)).collect(),
+            ..mode
+        }
+    }
+
+    /// Bytes by layer; those that are 0 say nothing.
+    fn beside(
+        &mut self,
+        at: &str,
+        field: &str,
+        bytes: &BTreeMap<String, f64>,
+        positions: &HashMap<&str, usize>,
+    ) -> Vec<(usize, u64)> {
+        let mut found = Vec::with_capacity(bytes.len());
+        for (name, &bytes) in bytes {
+            let bytes = self.size(at, field, bytes);
+            match positions.get(name.as_str()) {
+                Some(&layer) if bytes > 0 => found.push((layer, bytes)),
+                Some(_) => {}
+                None => self.add(
+                    format!("{at}.{field}"),
+                    FaultKind::UnknownName {
+                        what: "layer",
+                        name: name.clone(),
+                        similar: None,
+                    },
+                ),
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// A mode against those before it: none is there twice, and recomputation changes no weights.
+    fn mode_beside(&mut self, at: &str, mode: &LayerMode, before: &[LayerMode]) {
+        let Some(other) = before.iter().find(|other| other.tensor == mode.tensor) else {
+            return;
+        };
+        let of_degree = before.iter().filter(|other| other.tensor == mode.tensor);
+        if of_degree.clone().any(|other| other.recompute == mode.recompute) {
+            let (tensor, recompute) = (mode.tensor, &mode.recompute);
+            self.add(
+                at,
+                FaultKind::Contradiction {
+                    found: format!("a second mode of degree {tensor} with recomputation `{recompute}`"),
+                    expected: "one of each".into(),
+                },
+            );
+        }
+        let same = [
+            ("parameter_bytes", mode.parameter_bytes == other.parameter_bytes),
+            ("gradient_bytes", mode.gradient_bytes == other.gradient_bytes),
+            ("input_bytes", mode.input_bytes == other.input_bytes),
+            ("output_bytes", mode.output_bytes == other.output_bytes),
+        ];
+        for (field, _) in same.into_iter().filter(|(_, is_same)| !is_same) {
+            self.add(
+                format!("{at}.{field}"),
+                FaultKind::Contradiction {
+                    found: format!("other than in the first mode of degree {}", mode.tensor),
+                    expected: "the same for all modes of a degree: they differ in what is computed again"
+                        .into(),
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether rates of devices hold for the numbers that a network computes with.
+
+use super::layers::has_times;
+use crate::model::precision::Precision;
+use crate::model::spec::{DeviceKindSpec, InstanceSpec, LayerSpec};
+
+/// Whether a layer's time on a kind comes from its work and the rates of the kind.
+pub(crate) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {
+    let profile = kind.profile.as_ref().unwrap_or(&kind.name);
+    let is_measured = layer.times.contains_key(profile) || has_times(layer);
+    let has_work = layer.work.is_some() || layer.modes.iter().any(|mode| mode.work.is_some());
+    has_work && kind.flops_per_s.is_some() && !is_measured
+}
+
+/// What is said of every kind whose rates give times: a note that these are peaks, a warning where they hold for other numbers or do not say for which, a
+/// note where the network does not say.
+pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<String>, warnings: &mut Vec<String>) {
+    let kinds = spec.cluster.iter().flat_map(|cluster| &cluster.device_kinds);
+    let timed = kinds.filter(|kind| spec.network.layers.iter().any(|layer| is_roofline(layer, kind)));
+    let timed: Vec<&DeviceKindSpec> = timed.collect();
+    if !timed.is_empty() {
+        let of_kind = |kind: &&DeviceKindSpec| match kind.efficiency {
+            None => format!("the peak rates of `{}`", kind.name),
+            Some(part) => format!("{part} of the peak rates of `{}`", kind.name),
+        };
+        let rates: Vec<String> = timed.iter().map(of_kind).collect();
+        notes.push(format!(
+            "times are rooflines: FLOPs and bytes at {}",
+            rates.join(", and ")
+        ));
+    }
+    for kind in timed {
+        let name = &kind.name;
+        match (spec.network.precision, kind.precision) {
+            (Some(network), Some(rates)) if network != rates => warnings.push(format!(
+                "the network computes in {network}, and the rates of `{name}` hold for {rates}: its times are those of {rates}"
+            )),
+            (Some(network), None) => warnings.push(format!(
+                "the network computes in {network}, and `{name}` does not say for which precision its rates hold"
+            )),
+            (None, Some(rates)) => notes.push(format!(
+                "the network does not say in which precision it computes; the rates of `{name}` hold for {rates}"
+            )),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+}
+
+/// The precision of a kind's rates, where they give times.
+pub(super) fn precision(spec: &InstanceSpec, kind: &DeviceKindSpec) -> Option<Precision> {
+    let layers = &spec.network.layers;
+    kind.precision
+        .filter(|_| layers.iter().any(|layer| is_roofline(layer, kind)))
+}
+
+/// Whether a kind's rates hold for the network's numbers, as far as both say.
+pub(super) fn hold_for(spec: &InstanceSpec, kind: &DeviceKindSpec) -> bool {
+    let both = kind.precision.zip(spec.network.precision);
+    both.is_none_or(|(rates, numbers)| rates.has_rates_of(numbers))
+}

@@ -1,0 +1,178 @@
+//! The way back: from an instance to the specification that says the same, with all times decided.
+
+use std::collections::BTreeMap;
+
+use super::Instance;
+use crate::model::cluster::{DeviceKind, Group, Link, Resource, ShareLevel};
+use crate::model::network::{Layer, LayerMode, Size, Tensor, Times};
+use crate::model::spec::{
+    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
+    NetworkSpec, NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
+};
+use crate::model::units::ns_to_ms;
+
+impl Instance {
+    /// A specification that says the same: times in ms on every kind, in place of measurements, work and rates.
+    #[doc(hidden)]
+    pub fn to_spec(&self) -> InstanceSpec {
+        let layer = |layer: &Layer| self.layer_spec(layer);
+        let tensor = |tensor: &Tensor| self.tensor_spec(tensor);
+        let cluster = &self.cluster;
+        InstanceSpec {
+            schema: Some(SCHEMA.into()),
+            name: Some(self.name.clone()),
+            provenance: None,
+            network: NetworkSpec {
+                file: None,
+                precision: self.network.precision,
+                micro_batch: self.network.micro_batch.map(|of| MicroBatchSpec {
+                    tokens: of.tokens,
+                    forward_flops: of.forward_flops,
+                    backward_flops: of.backward_flops,
+                }),
+                layers: self.network.layers.iter().map(layer).collect(),
+                tensors: self.network.tensors.iter().map(tensor).collect(),
+            },
+            cluster: Some(ClusterSpec {
+                device_kinds: cluster.kinds.iter().map(kind_spec).collect(),
+                link: Some(LinkSpec {
+                    nodes: cluster.nodes.map(|nodes| {
+                        Box::new(NodesSpec {
+                            devices: nodes.devices,
+                            link: link_spec(nodes.link),
+                        })
+                    }),
+                    ..link_spec(cluster.link)
+                }),
+                groups: (cluster.groups.iter())
+                    .map(|group| group_spec(group, &cluster.kinds))
+                    .collect(),
+            }),
+            pipeline: self.pipeline.clone(),
+        }
+    }
+
+    fn layer_spec(&self, layer: &Layer) -> LayerSpec {
+        let (own, by_kind) = self.times(layer.backward, &layer.times);
+        LayerSpec {
+            id: layer.id.clone(),
+            operator: layer.operator.clone(),
+            parameter_bytes: layer.parameter_bytes as f64,
+            stash_bytes: layer.stash_bytes as f64,
+            resident_bytes: layer.resident_bytes as f64,
+            tie: layer.tie.clone(),
+            reads_input: layer.reads_input,
+            backward: layer.backward,
+            modes: layer
+                .modes
+                .iter()
+                .map(|mode| self.mode_spec(layer, mode))
+                .collect(),
+            forward_ms: own.forward_ms,
+            backward_ms: own.backward_ms,
+            weight_ms: own.weight_ms,
+            times: by_kind,
+            ..LayerSpec::default()
+        }
+    }
+
+    /// Times of a layer or of one of its modes: those of the only kind, or of each kind by name.
+    fn times(&self, backward: bool, times: &[Option<Times>]) -> (TimesSpec, BTreeMap<String, TimesSpec>) {
+        let spec = |times: &Times| TimesSpec {
+            forward_ms: (!backward).then_some(ns_to_ms(times.forward_ns)),
+            backward_ms: Some(ns_to_ms(times.backward_ns)),
+            weight_ms: (times.weight_ns > 0).then_some(ns_to_ms(times.weight_ns)),
+        };
+        if let [Some(only)] = times {
+            return (spec(only), BTreeMap::new());
+        }
+        let own = self.cluster.kinds.iter().zip(times);
+        let by_kind = own.filter_map(|(kind, times)| Some((kind.name.clone(), spec(times.as_ref()?))));
+        (TimesSpec::default(), by_kind.collect())
+    }
+
+    fn mode_spec(&self, layer: &Layer, mode: &LayerMode) -> ModeSpec {
+        let (own, by_kind) = self.times(layer.backward, &mode.times);
+        let by_name = |beside: &[(usize, u64)]| -> BTreeMap<String, f64> {
+            let named = beside.iter().map(|&(layer, bytes)| {
+                let id = self.network.layers[layer].id.clone();
+                (id, bytes as f64)
+            });
+            named.collect()
+        };
+        ModeSpec {
+            tensor: Some(mode.tensor),
+            recompute: Some(mode.recompute.clone()),
+            forward_ms: own.forward_ms,
+            backward_ms: own.backward_ms,
+            weight_ms: own.weight_ms,
+            times: by_kind,
+            work: None,
+            parameter_bytes: mode.parameter_bytes as f64,
+            gradient_bytes: Some(mode.gradient_bytes as f64),
+            stash_bytes: mode.stash_bytes as f64,
+            resident_bytes: mode.resident_bytes as f64,
+            workspace_bytes: mode.workspace_bytes as f64,
+            collective_bytes: mode.collective_bytes as f64,
+            input_bytes: by_name(&mode.input_bytes),
+            output_bytes: by_name(&mode.output_bytes),
+        }
+    }
+
+    fn tensor_spec(&self, tensor: &Tensor) -> TensorSpec {
+        let name = |&layer: &usize| self.network.layers[layer].id.clone();
+        let (bytes, transfer_ms) = match tensor.size {
+            Size::Bytes(bytes) => (Some(bytes as f64), None),
+            Size::TransferNs(ns) => (None, Some(ns_to_ms(ns))),
+        };
+        TensorSpec {
+            producer: name(&tensor.producer),
+            consumers: tensor.consumers.iter().map(name).collect(),
+            bytes,
+            transfer_ms,
+        }
+    }
+}
+
+fn kind_spec(kind: &DeviceKind) -> DeviceKindSpec {
+    DeviceKindSpec {
+        name: kind.name.clone(),
+        count: kind.count,
+        memory_bytes: kind.memory_bytes.map(|bytes| bytes as f64),
+        flops_per_s: kind.flops_per_s,
+        pays_communication: kind.pays_communication,
+        gpus: (kind.gpus > 1).then_some(kind.gpus),
+        resources: kind.resources.iter().map(resource_spec).collect(),
+        ..DeviceKindSpec::default()
+    }
+}
+
+fn resource_spec(resource: &Resource) -> ResourceSpec {
+    let level = |level: &ShareLevel| ShareLevelSpec {
+        share: level.share,
+        speed: level.forward_speed,
+        backward_speed: Some(level.backward_speed),
+    };
+    ResourceSpec {
+        name: resource.name.clone(),
+        forward_rate: resource.forward_rate,
+        backward_rate: Some(resource.backward_rate),
+        levels: resource.levels.iter().map(level).collect(),
+    }
+}
+
+fn link_spec(link: Link) -> LinkSpec {
+    LinkSpec {
+        bandwidth_bytes_per_s: link.bandwidth_bytes_per_s,
+        latency_ms: ns_to_ms(link.latency_ns),
+        nodes: None,
+    }
+}
+
+fn group_spec(group: &Group, kinds: &[DeviceKind]) -> GroupSpec {
+    let devices = kinds.iter().zip(&group.devices).filter(|(_, count)| **count > 0);
+    GroupSpec {
+        devices: devices.map(|(kind, &count)| (kind.name.clone(), count)).collect(),
+        count: Some(group.count),
+    }
+}

@@ -1,0 +1,23 @@
+//! What may be asked and said: networks, clusters, instances, options with their meanings, and the faults of all of them.
+//!
+//! Nothing here knows what a plan costs. A file becomes an [`spec::InstanceSpec`], that an [`instance::Instance`], and together with
+//! [`options`] it becomes [`settings::Settings`], in which everything is decided.
+
+pub mod cluster;
+pub mod communication;
+pub mod degrees;
+pub mod fault;
+pub mod instance;
+pub(crate) mod named_values;
+pub mod network;
+pub mod objective;
+pub mod options;
+pub(crate) mod precision;
+pub(crate) mod quantity;
+pub mod recompute;
+pub(crate) mod roofline;
+pub mod schedule;
+pub mod settings;
+pub mod spec;
+pub(crate) mod states;
+pub mod units;

@@ -1,0 +1,375 @@
+//! What one may ask of a pipeline: the options of an instance file and, under the same names, of the command line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::named_values::named_values;
+use crate::model::quantity;
+
+pub use crate::model::communication::Communication;
+pub use crate::model::degrees::Degrees;
+pub use crate::model::objective::Objective;
+pub use crate::model::recompute::Recompute;
+pub use crate::model::schedule::{Placement, Schedule, WorkerMode};
+pub use crate::model::states::{Optimizer, OptimizerSharding, StatePrecision};
+
+/// Options of the planning problem; a missing one takes the default that [`crate::model::settings::Settings`] states.
+///
+/// The same struct is the `pipeline` table of an instance file and a group of command-line flags, so both have the same
+/// names and meanings. Build it with `..PipelineOptions::default()`: fields may be added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[cfg_attr(
+    feature = "cli",
+    command(next_help_heading = "Problem (overrides the instance)")
+)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineOptions {
+    /// Train (forward and backward) or only infer [default: training where backward times exist]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+
+    /// Most stages the pipeline may have, a device each [default: the number of devices]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub stages: Option<usize>,
+
+    /// Plan as if there were so many devices of the kind, alike [default: its count]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub devices: Option<usize>,
+
+    /// Ask for exactly that many non-empty stages
+    #[cfg_attr(feature = "cli", arg(long, num_args = 0, default_missing_value = "true"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_stages: Option<bool>,
+
+    /// What to minimise [default: period]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Objective>,
+
+    /// Micro-batches of one iteration, for `--objective iteration` or `formula` and for the memory of GPipe
+    #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub micro_batches: Option<u64>,
+
+    /// Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b, or that of the virtual stages]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+
+    /// How transfers between stages cost time [default: blocking]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<Communication>,
+
+    /// Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s
+    #[cfg_attr(feature = "cli", arg(long = "bandwidth", value_name = "BYTES_PER_S", value_parser = quantity::bytes_per_s))]
+    #[serde(
+        default,
+        deserialize_with = "quantity::some_rate",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("type" = ["number", "string", "null"]))]
+    pub bandwidth_bytes_per_s: Option<f64>,
+
+    /// Use only these device kinds, separated by commas
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LIST", value_delimiter = ','))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_kinds: Option<Vec<String>>,
+
+    /// Memory of every stage in bytes, or with a unit such as 16GB, or `none` [default: that of the device kind]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES|none"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
+
+    /// Whether a layer's forward and backward pass share a stage [default: tied]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
+
+    /// How a worker runs forward and backward propagation [default: sequential, or as the schedule says]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerMode>,
+
+    /// How concurrent workers split their resources between the two [default: best]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
+
+    /// Allow shares in so many equal parts only, as GPU partitioning does [default: any share]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub share_parts: Option<usize>,
+
+    /// Which devices form a worker [default: given]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+
+    /// How the devices of a group keep their weights equal [default: none]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synchronization: Option<Synchronization>,
+
+    /// Optimiser whose state is kept beside parameters and gradients [default: adam]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
+
+    /// Numbers that training keeps for each parameter [default: uniform; for networks of 16 bits whose stages have modes: mixed]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<StatePrecision>,
+
+    /// Whether the replicas of a stage share out the state of the optimiser [default: none]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer_sharding: Option<OptimizerSharding>,
+
+    /// Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<Degrees>,
+
+    /// Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Degrees>,
+
+    /// What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose` [default: none]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAMES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<Recompute>,
+
+    /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub virtual_stages: Option<usize>,
+
+    /// Which device holds which chunk, where devices hold several [default: loop]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+impl PipelineOptions {
+    /// Names of the options in files, in the order of the fields.
+    pub(crate) const NAMES: [&str; 25] = [
+        "mode",
+        "stages",
+        "devices",
+        "all_stages",
+        "objective",
+        "micro_batches",
+        "schedule",
+        "communication",
+        "bandwidth_bytes_per_s",
+        "device_kinds",
+        "memory_limit",
+        "cuts",
+        "worker",
+        "shares",
+        "share_parts",
+        "groups",
+        "synchronization",
+        "optimizer",
+        "precision",
+        "optimizer_sharding",
+        "tensor",
+        "replicas",
+        "recompute",
+        "virtual_stages",
+        "placement",
+    ];
+
+    /// An option's name on the command line, as errors and reports write it.
+    pub(crate) fn flag(name: &str) -> String {
+        match name {
+            "bandwidth_bytes_per_s" => "--bandwidth".into(),
+            name => format!("--{}", name.replace('_', "-")),
+        }
+    }
+
+    /// These options, and those of `fallback` where these are silent.
+    pub fn or(self, fallback: &Self) -> Self {
+        Self {
+            mode: self.mode.or(fallback.mode),
+            stages: self.stages.or(fallback.stages),
+            devices: self.devices.or(fallback.devices),
+            all_stages: self.all_stages.or(fallback.all_stages),
+            objective: self.objective.or(fallback.objective),
+            micro_batches: self.micro_batches.or(fallback.micro_batches),
+            schedule: self.schedule.or(fallback.schedule),
+            communication: self.communication.or(fallback.communication),
+            bandwidth_bytes_per_s: self.bandwidth_bytes_per_s.or(fallback.bandwidth_bytes_per_s),
+            device_kinds: self.device_kinds.or_else(|| fallback.device_kinds.clone()),
+            memory_limit: self.memory_limit.or(fallback.memory_limit),
+            cuts: self.cuts.or(fallback.cuts),
+            worker: self.worker.or(fallback.worker),
+            shares: self.shares.or(fallback.shares),
+            share_parts: self.share_parts.or(fallback.share_parts),
+            groups: self.groups.or(fallback.groups),
+            synchronization: self.synchronization.or(fallback.synchronization),
+            optimizer: self.optimizer.or(fallback.optimizer),
+            precision: self.precision.or(fallback.precision),
+            optimizer_sharding: self.optimizer_sharding.or(fallback.optimizer_sharding),
+            tensor: self.tensor.or_else(|| fallback.tensor.clone()),
+            replicas: self.replicas.or_else(|| fallback.replicas.clone()),
+            recompute: self.recompute.or_else(|| fallback.recompute.clone()),
+            virtual_stages: self.virtual_stages.or(fallback.virtual_stages),
+            placement: self.placement.or(fallback.placement),
+        }
+    }
+}
+
+named_values! {
+    /// Whether backward propagation is part of the work.
+    Mode {
+        /// Forward and backward propagation.
+        Training = "training",
+        /// Forward propagation only.
+        Inference = "inference",
+    }
+}
+
+impl Mode {
+    /// Whether there is backward propagation, and with it gradients, optimiser state and micro-batches in flight.
+    pub fn trains(self) -> bool {
+        match self {
+            Self::Training => true,
+            Self::Inference => false,
+        }
+    }
+}
+
+named_values! {
+    /// Where forward and backward propagation are cut.
+    Cuts {
+        /// At the same places: both passes of a layer share a stage.
+        Tied = "tied",
+        /// At places of their own.
+        Separate = "separate",
+    }
+}
+
+named_values! {
+    /// How concurrent workers split their resources between forward and backward propagation.
+    Shares {
+        /// Half of every resource for either phase.
+        Even = "even",
+        /// c / (c + 1) for forward propagation, where c is the ratio of forward to backward time on the resource.
+        Theorem = "theorem",
+        /// One share for each type of resource, the same in all stages, chosen to be best.
+        Global = "global",
+        /// The best share of every resource in every stage.
+        Best = "best",
+    }
+}
+
+named_values! {
+    /// Which devices form a worker.
+    Groups {
+        /// The cluster's groups, or else every device by itself.
+        Given = "given",
+        /// The plan decides: any devices may work as one.
+        Assign = "assign",
+    }
+}
+
+named_values! {
+    /// How the devices of a group keep their weights equal.
+    Synchronization {
+        /// At no cost.
+        None = "none",
+        /// By a ring all-reduce of the gradients, once an iteration.
+        Ring = "ring",
+    }
+}
+
+/// Memory of a stage: a number of bytes, or `none` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "invalid type: another value, expected a number of bytes from 0 to 2^53, or as text one with a unit such as `16GB`, or `none`"
+)]
+pub enum MemoryLimit {
+    /// At most so many bytes.
+    #[schemars(extend("type" = ["integer", "string"]))]
+    Bytes(#[serde(deserialize_with = "whole_bytes")] u64),
+    /// The word `none`.
+    Unlimited(NoLimit),
+}
+
+named_values! {
+    /// The word that stands for the absence of a limit.
+    NoLimit {
+        /// No limit.
+        None = "none",
+    }
+}
+
+/// Bytes may be written like any other number, such as 16e9, or with a unit.
+fn whole_bytes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    crate::model::units::whole(quantity::size(from)?)
+        .ok_or_else(|| serde::de::Error::custom("a number of bytes out of range"))
+}
+
+impl MemoryLimit {
+    /// The limit in bytes, if there is one.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unlimited(_) => None,
+        }
+    }
+}
+
+impl From<Option<u64>> for MemoryLimit {
+    fn from(bytes: Option<u64>) -> Self {
+        bytes.map_or(Self::Unlimited(NoLimit::None), Self::Bytes)
+    }
+}
+
+impl std::str::FromStr for MemoryLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::Unlimited(NoLimit::None));
+        }
+        let bytes = quantity::bytes(text).map_err(|expected| format!("{expected}, or `none`"))?;
+        crate::model::units::whole(bytes)
+            .map(Self::Bytes)
+            .ok_or_else(|| "expected between 0 and 2^53 bytes".to_owned())
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_those_of_the_command_line() {
+        let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("any"));
+        let named: Vec<(String, String)> = command
+            .get_arguments()
+            .filter_map(|argument| {
+                Some((
+                    argument.get_id().to_string(),
+                    format!("--{}", argument.get_long()?),
+                ))
+            })
+            .collect();
+        let own = PipelineOptions::NAMES.map(|name| (name.to_owned(), PipelineOptions::flag(name)));
+        assert_eq!(named, own);
+    }
+}

@@ -1,0 +1,79 @@
+//! Rooflines: how long work takes at the rates of a device, and which bytes an operator moves.
+//!
+//! A pass of an operator takes as long as its arithmetic or its memory traffic, whichever is longer (S. Williams, A. Waterman,
+//! D. Patterson, *Roofline: an insightful visual performance model for multicore architectures*, CACM 52(4), 2009). Traffic is
+//! inputs, outputs **and parameters**, each once a pass: with one token to compute, the parameters are nearly all of it.
+//! `docs/rooflines.md` has calculations by hand that the tests repeat.
+
+use crate::model::spec::{TimesSpec, WorkSpec};
+
+/// Bytes that an operator reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Traffic {
+    /// What it reads of other operators, and of caches.
+    pub inputs: f64,
+    /// Its parameters.
+    pub parameters: f64,
+    /// What it writes.
+    pub outputs: f64,
+}
+
+impl Traffic {
+    /// The forward pass.
+    pub fn forward(&self) -> f64 {
+        self.inputs + self.parameters + self.outputs
+    }
+
+    /// The gradient of one operand of a product, which is a product as large: of the other operand and the gradient of the output.
+    pub fn of_gradient(&self) -> f64 {
+        self.forward()
+    }
+
+    /// The backward pass of any other operator: it reads the gradient of the output, what was kept of the forward pass and the
+    /// parameters, and writes gradients.
+    pub fn backward(&self, kept: f64, gradients: f64) -> f64 {
+        self.outputs + kept + self.parameters + gradients
+    }
+
+    /// Rows of a table that are looked up, which are all of the table that moves.
+    pub fn look_up(rows: f64, outputs: f64) -> f64 {
+        rows + outputs
+    }
+
+    /// The backward pass of it: rows of the gradient are read, added to and written.
+    pub fn look_up_backward(rows: f64) -> f64 {
+        3.0 * rows
+    }
+}
+
+/// Numbers that an update of a parameter moves: it reads the parameter, its gradient and the two states of Adam, and writes all but
+/// the gradient.
+#[cfg(feature = "cli")]
+pub(crate) const UPDATE_NUMBERS: f64 = 7.0;
+
+/// Operations of that update: three for the mean, four for the variance, five for the step (D. Kingma, J. Ba, *Adam: a method for
+/// stochastic optimization*, ICLR 2015, algorithm 1).
+#[cfg(feature = "cli")]
+pub(crate) const UPDATE_FLOPS: f64 = 12.0;
+
+/// The times of work on a device with these rates.
+///
+/// The gradients of weights have a roofline of their own, which is no longer than that of the whole backward pass, since neither
+/// their arithmetic nor their traffic is more. Those of the input take what is left: where one of the two is bound by arithmetic and
+/// the other by memory, that is less than they would take alone.
+pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> TimesSpec {
+    let ms = |flops: f64, bytes: f64| {
+        let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
+        // NaN must reach the check of the caller, and f64::max would drop it.
+        1e3 * if seconds[0] >= seconds[1] {
+            seconds[0]
+        } else {
+            seconds[1]
+        }
+    };
+    TimesSpec {
+        forward_ms: Some(ms(work.forward_flops, work.forward_bytes)),
+        backward_ms: Some(ms(work.backward_flops, work.backward_bytes)),
+        weight_ms: Some(ms(work.weight_flops, work.weight_bytes)),
+    }
+}

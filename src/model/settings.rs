@@ -1,0 +1,497 @@
+//! The problem that is asked, with every default decided.
+
+mod faults;
+mod modal;
+mod totals;
+mod virtual_stages;
+
+use self::modal::Asked;
+use crate::model::cluster::{Cluster, DeviceKind, Link, Resource};
+use crate::model::fault::{FaultKind, InputError, closest};
+use crate::model::instance::Instance;
+use crate::model::network::{Layer, Size, Tensor, Times};
+use crate::model::objective::Formula;
+use crate::model::options::{
+    Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
+    PipelineOptions, Placement, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
+};
+use crate::model::states::StateBytes;
+use crate::model::units::{LARGEST_EXACT, LARGEST_SUM, NS_PER_MS, transfer_ns};
+
+/// Options of a planning problem, complete and valid for its instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Training or inference. Default: training where some layer has backward time.
+    pub mode: Mode,
+    /// Most stages. Default: the devices there are; never more than these.
+    pub stages: usize,
+    /// Devices of the one kind in play, in place of its count. Default: its count.
+    pub devices: Option<usize>,
+    /// Whether every stage must be non-empty. Default: no.
+    pub all_stages: bool,
+    /// What to minimise. Default: the period.
+    pub objective: Objective,
+    /// Micro-batches of an iteration; given where objective or schedule need it.
+    pub micro_batches: Option<u64>,
+    /// The schedule. Default: 1F1B; with virtual stages interleaved 1F1B in a loop, ZB-V in a V.
+    pub schedule: Schedule,
+    /// How transfers cost time. Default: blocking; ignored on a kind that does not pay.
+    pub communication: Communication,
+    /// The link between stages.
+    pub link: Link,
+    /// Position of the device kind in the cluster; the first of `kinds`.
+    pub kind: usize,
+    /// Positions of all device kinds in play, sorted. Default: every kind.
+    pub kinds: Vec<usize>,
+    /// Memory of a stage in bytes. Default: that of the kind, where workers are alike; where they are not,
+    /// [`None`] leaves it to each device's kind and `u64::MAX` is no limit.
+    pub memory_limit: Option<u64>,
+    /// Whether both passes of a layer share a stage. Default: they do.
+    pub cuts: Cuts,
+    /// How a worker runs the two phases. Default: concurrent with the concurrent schedule, else sequential.
+    pub worker: WorkerMode,
+    /// How concurrent workers split their resources. Default: best.
+    pub shares: Shares,
+    /// Number of equal parts that shares are made of. Default: any share.
+    pub share_parts: Option<usize>,
+    /// Which devices form a worker. Default: given.
+    pub groups: Groups,
+    /// How the devices of a group keep their weights equal. Default: at no cost.
+    pub synchronization: Synchronization,
+    /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
+    /// on one device like any other.
+    pub heterogeneous: bool,
+    /// The optimiser. Default: Adam.
+    pub optimizer: Optimizer,
+    /// Numbers that training keeps for each parameter. Default: those of the network; where stages have modes, mixed precision of
+    /// networks of 16 bits.
+    pub precision: StatePrecision,
+    /// Bytes that are kept for each parameter, in the mode and precision.
+    pub state_bytes: StateBytes,
+    /// Whether replicas share out the state of the optimiser. Default: they do not.
+    pub optimizer_sharding: OptimizerSharding,
+    /// Degrees of tensor parallelism that stages may have. Default: 1.
+    pub tensor: Degrees,
+    /// Replicas that stages may have. Default: 1.
+    pub replicas: Degrees,
+    /// What layers may compute again. Default: nothing.
+    pub recompute: Recompute,
+    /// Whether stages have [modes](crate::problem::modes): degrees or recomputation are asked for, or links have two levels.
+    pub modal: bool,
+    /// Chunks that every device holds. Default: 1.
+    pub virtual_stages: usize,
+    /// Which device holds which chunk, where devices hold several. Default: in a loop.
+    pub placement: Placement,
+    /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
+    /// what happens once an iteration is shared out over micro-batches: then as many as make a micro-batch's part whole, or
+    /// as many as `LARGEST_EXACT` has room for. Objectives are rounded up to [whole ns](Settings::whole_ns).
+    pub ticks_per_ns: u64,
+}
+
+/// The cluster's link, of another bandwidth where one is asked for.
+fn link(instance: &Instance, options: &PipelineOptions) -> Link {
+    let link = instance.cluster.link;
+    Link {
+        bandwidth_bytes_per_s: options
+            .bandwidth_bytes_per_s
+            .unwrap_or(link.bandwidth_bytes_per_s),
+        ..link
+    }
+}
+
+impl Settings {
+    /// Decides every option: `overrides` first, then the instance's own, then the defaults.
+    ///
+    /// # Errors
+    ///
+    /// An unknown device kind, or else every option that is missing, out of range or contradicts the instance.
+    pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
+        let options = overrides.clone().or(&instance.pipeline);
+        // Mode, stages and memory have defaults that depend on the kind.
+        let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
+        let kind = kinds[0];
+        let in_play =
+            |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
+        let worker = options
+            .worker
+            .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
+        let is_concurrent = worker == WorkerMode::Concurrent;
+        let groups = options.groups.unwrap_or(Groups::Given);
+        let heterogeneous = kinds.len() > 1
+            || is_concurrent
+            || groups == Groups::Assign
+            || !instance.cluster.groups.is_empty()
+            || in_play(&|kind| has_resources(&instance.cluster, kind, worker));
+        let asked = Asked::new(&options, &instance.cluster, heterogeneous);
+        let placement = options.placement.unwrap_or(Placement::Loop);
+        let schedule = default_schedule(&options, worker, placement);
+        let communication = schedule.default_communication();
+        let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
+        let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
+        let mut settings = Self {
+            ticks_per_ns: 1,
+            mode,
+            stages: stages(instance, &options, &kinds),
+            devices: options.devices,
+            all_stages: options.all_stages.unwrap_or(false),
+            objective: options.objective.unwrap_or(Objective::Period),
+            micro_batches: options.micro_batches,
+            schedule: options.schedule.unwrap_or(schedule),
+            communication: match options.communication.unwrap_or(communication) {
+                _ if !in_play(&|kind| kind.pays_communication) => Communication::Ignored,
+                communication => communication,
+            },
+            link: link(instance, &options),
+            kind,
+            memory_limit: memory_limit(instance, &options, kind, heterogeneous),
+            cuts: options.cuts.unwrap_or(Cuts::Tied),
+            worker,
+            shares: options.shares.unwrap_or(Shares::Best),
+            share_parts: options.share_parts,
+            groups,
+            synchronization: options.synchronization.unwrap_or(asked.synchronization()),
+            heterogeneous,
+            kinds,
+            optimizer: options.optimizer.unwrap_or(Optimizer::Adam),
+            precision,
+            state_bytes,
+            optimizer_sharding: options.optimizer_sharding.unwrap_or(OptimizerSharding::None),
+            tensor: asked.tensor,
+            replicas: asked.replicas,
+            recompute: asked.recompute,
+            modal: asked.modal,
+            virtual_stages: options.virtual_stages.unwrap_or(1),
+            placement,
+        };
+        let mut faults = settings.faults(instance, &options, overrides);
+        faults.extend(settings.modal_faults(instance));
+        faults.extend(settings.virtual_stage_faults(&options));
+        if faults.is_empty() {
+            faults.extend(settings.total_faults(instance));
+        }
+        settings.ticks_per_ns = settings.ticks(instance);
+        match faults.is_empty() {
+            true => Ok(settings),
+            false => Err(InputError { path: None, faults }),
+        }
+    }
+
+    /// The same settings as options with nothing left open: what a plan records.
+    pub fn to_options(&self, instance: &Instance) -> PipelineOptions {
+        let is_concurrent = self.worker == WorkerMode::Concurrent;
+        PipelineOptions {
+            mode: Some(self.mode),
+            stages: Some(self.stages),
+            devices: self.devices,
+            all_stages: Some(self.all_stages),
+            objective: Some(self.objective),
+            micro_batches: self.micro_batches,
+            schedule: Some(self.schedule),
+            communication: Some(self.communication),
+            bandwidth_bytes_per_s: has_bytes(instance).then_some(self.link.bandwidth_bytes_per_s),
+            device_kinds: Some(
+                self.kinds
+                    .iter()
+                    .map(|&k| instance.cluster.kinds[k].name.clone())
+                    .collect(),
+            ),
+            memory_limit: match (self.heterogeneous, self.memory_limit) {
+                // Each device's own, unless the option says that there is none.
+                (true, None) => None,
+                (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
+                (_, limit) => Some(MemoryLimit::from(limit)),
+            },
+            // Tied cuts are what plans without the word have.
+            cuts: (self.cuts == Cuts::Separate).then_some(self.cuts),
+            worker: self.heterogeneous.then_some(self.worker),
+            shares: is_concurrent.then_some(self.shares),
+            share_parts: self.share_parts,
+            groups: self.heterogeneous.then_some(self.groups),
+            synchronization: (self.heterogeneous || self.modal).then_some(self.synchronization),
+            optimizer: Some(self.optimizer),
+            // What is kept as the network has it is what plans without the word have.
+            precision: (self.precision != StatePrecision::Uniform || self.modal).then_some(self.precision),
+            optimizer_sharding: (self.optimizer_sharding != OptimizerSharding::None)
+                .then_some(self.optimizer_sharding),
+            tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
+            replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
+            recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
+            virtual_stages: self.has_virtual_stages().then_some(self.virtual_stages),
+            placement: self.has_virtual_stages().then_some(self.placement),
+        }
+    }
+
+    /// Devices of a kind in play: as many as are asked for, else its count; `None` where nothing says how many there are.
+    pub fn count(&self, cluster: &Cluster, kind: usize) -> Option<usize> {
+        self.devices.or(cluster.kinds[kind].count)
+    }
+
+    /// Whether the layer is part of the work: backward operators are not, in inference.
+    pub fn includes(&self, layer: &Layer) -> bool {
+        self.mode.trains() || !layer.backward
+    }
+
+    /// Times of a layer on a device kind, in the chosen mode; `None` if the kind cannot run it.
+    pub fn times_on(&self, layer: &Layer, kind: usize) -> Option<Times> {
+        let times = layer.times[kind]?;
+        Some(match self.mode {
+            Mode::Training => times,
+            Mode::Inference => Times {
+                backward_ns: 0,
+                weight_ns: 0,
+                ..times
+            },
+        })
+    }
+
+    /// The longest times of a layer on any kind in play: with one kind, its times there.
+    pub fn longest_times(&self, layer: &Layer) -> Times {
+        let times = self.kinds.iter().filter_map(|&kind| self.times_on(layer, kind));
+        times.fold(Times::default(), |longest, times| Times {
+            forward_ns: longest.forward_ns.max(times.forward_ns),
+            backward_ns: longest.backward_ns.max(times.backward_ns),
+            weight_ns: longest.weight_ns.max(times.weight_ns),
+        })
+    }
+
+    /// A micro-batch's part of what takes so many ns once an iteration, in ticks; rounded up where ticks are too few.
+    pub fn shared_out(&self, ns: u64) -> u64 {
+        let ticks = u128::from(ns) * u128::from(self.ticks_per_ns);
+        let micro_batches = u128::from(self.micro_batches.unwrap_or(1));
+        u64::try_from(ticks.div_ceil(micro_batches)).unwrap_or(u64::MAX)
+    }
+
+    /// Ticks rounded up to a whole ns, in which objectives count.
+    pub fn whole_ns(&self, ticks: u64) -> u64 {
+        ticks
+            .checked_next_multiple_of(self.ticks_per_ns)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Ticks of a problem as ms.
+    pub fn ms(&self, ticks: u64) -> f64 {
+        ticks as f64 / (self.ticks_per_ns as f64 * NS_PER_MS)
+    }
+
+    /// As many ticks a ns as there are micro-batches to share what happens once an iteration, if something does; fewer where twice what all
+    /// layers and tensors could come to is then not exact in a double. The time of an iteration, which is a sum of whole numbers but for
+    /// workers that differ, need only be one.
+    fn ticks(&self, instance: &Instance) -> u64 {
+        if self.modal {
+            return self.fine_ticks(instance);
+        }
+        if !self.shares_out() {
+            return 1;
+        }
+        let micro_batches = self.micro_batches.unwrap_or(1);
+        let rounds = match self.objective.is_of_iterations() {
+            true => 1.0 + micro_batches as f64,
+            false => 2.0,
+        };
+        let all_ns = self.most_ns(instance).max(1.0);
+        let once_ns = if self.schedule.flushes() {
+            self.most_shared_ns(instance)
+        } else {
+            0.0
+        };
+        let iteration_ns = rounds * (all_ns - once_ns) + 2.0 * once_ns;
+        let most = if self.heterogeneous {
+            LARGEST_EXACT
+        } else {
+            LARGEST_SUM
+        };
+        let room = (most as f64 / (2.0 * iteration_ns)).min(LARGEST_EXACT as f64 / (2.0 * all_ns));
+        micro_batches.clamp(1, (room as u64).max(1))
+    }
+
+    /// Time to move a tensor once, in ns.
+    pub fn transfer_ns(&self, tensor: &Tensor) -> u64 {
+        match (self.communication.takes_time(), tensor.size) {
+            (false, _) => 0,
+            (true, Size::TransferNs(ns)) => ns,
+            (true, Size::Bytes(bytes)) => {
+                transfer_ns(bytes, self.link.bandwidth_bytes_per_s, self.link.latency_ns)
+            }
+        }
+    }
+
+    /// Whether the objective is what a simulation says, see [`Objective::is_simulated`].
+    pub fn is_simulated(&self) -> bool {
+        let has_links = self.communication.has_links();
+        self.objective
+            .is_simulated(self.schedule, self.mode.trains(), has_links)
+    }
+
+    /// The objective as a function of what stages cost; where it is [simulated](Self::is_simulated), a function that comes near it.
+    pub fn formula(&self) -> Formula {
+        // Where the number matters, it was asked for.
+        self.objective
+            .formula(self.schedule, self.micro_batches.unwrap_or(1))
+    }
+
+    /// Micro-batches whose stash a stage holds, `from_end` = 1 for the last stage. None in inference.
+    pub fn in_flight(&self, from_end: usize) -> u64 {
+        self.in_flight_between(from_end, from_end)
+    }
+
+    /// Micro-batches whose stash a layer holds, if its forward pass lies `forward` and its backward pass `backward` stages
+    /// from the end: those of [`Schedule::in_flight`], never more than there are until the pipeline is empty.
+    pub fn in_flight_between(&self, forward: usize, backward: usize) -> u64 {
+        let all = self.micro_batches.unwrap_or(u64::MAX);
+        let in_flight = self.schedule.in_flight(forward as u64, backward as u64, all);
+        match (self.mode, self.schedule.flushes()) {
+            (Mode::Inference, _) => 0,
+            (Mode::Training, true) => in_flight.min(all),
+            (Mode::Training, false) => in_flight,
+        }
+    }
+
+    /// Copies of the weights that a stage holds, `from_end` = 1 for the last stage: see [`Schedule::weight_versions`].
+    pub fn weight_versions(&self, from_end: usize) -> u64 {
+        match self.mode {
+            Mode::Training => self.schedule.weight_versions(from_end as u64),
+            Mode::Inference => 1,
+        }
+    }
+
+    /// Bytes on a stage that lies so many stages from the end of what holds some bytes once, some for each further version of
+    /// the weights, and some for each micro-batch in flight.
+    pub fn bytes_on(&self, [base, parameters, stash]: [u64; 3], from_end: usize) -> u64 {
+        base + (self.weight_versions(from_end) - 1) * parameters + self.in_flight(from_end) * stash
+    }
+
+    /// Of parameters that take so many bytes in the file, the bytes of states that the replicas of a stage share out.
+    pub fn shared_bytes(&self, parameter_bytes: u64) -> u64 {
+        match self.optimizer_sharding {
+            OptimizerSharding::None => 0,
+            OptimizerSharding::Zero1 => self.state_bytes.of_optimizer(parameter_bytes),
+        }
+    }
+
+    /// Bytes that a layer holds once, whatever its stage: resident bytes, one version of the weights and, in training,
+    /// gradients and optimiser state.
+    pub fn base_bytes(&self, layer: &Layer) -> u64 {
+        layer.resident_bytes + self.state_bytes.all(layer.parameter_bytes)
+    }
+}
+
+/// Whether the resources of a kind say something. Where links have two levels, which plans for unlike workers know nothing of, one type of
+/// resource that runs everything at rate 1 says nothing.
+fn has_resources(cluster: &Cluster, kind: &DeviceKind, worker: WorkerMode) -> bool {
+    let is_plain = |resource: &Resource| resource.forward_rate == 1.0 && resource.backward_rate == 1.0;
+    let says_nothing = match &kind.resources[..] {
+        [] => true,
+        [resource] => cluster.nodes.is_some() && worker == WorkerMode::Sequential && is_plain(resource),
+        _ => false,
+    };
+    !says_nothing
+}
+
+fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<usize>, InputError> {
+    let kinds = &instance.cluster.kinds;
+    let names: Vec<String> = kinds.iter().map(|kind| kind.name.clone()).collect();
+    let mut positions = Vec::new();
+    for name in wanted.unwrap_or(&names) {
+        positions.push(instance.cluster.kind(name).ok_or_else(|| {
+            InputError::option(
+                "--device-kinds",
+                FaultKind::UnknownName {
+                    what: "device kind",
+                    name: name.clone(),
+                    similar: closest(name, &names).map(str::to_owned),
+                },
+            )
+        })?);
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    match positions.is_empty() {
+        false => Ok(positions),
+        true => Err(InputError::option(
+            "--device-kinds",
+            FaultKind::Missing {
+                what: "device kind".into(),
+                expected: "at least one".into(),
+                remedy: format!("try `--device-kinds {}`", names[0]),
+            },
+        )),
+    }
+}
+
+/// As many stages as are asked for, or else as many as there are devices, or workers.
+fn stages(instance: &Instance, options: &PipelineOptions, kinds: &[usize]) -> usize {
+    let devices = options.devices.filter(|&devices| devices > 0);
+    let asked = options.stages.or(devices);
+    asked.or(workers(instance, kinds)).unwrap_or(1)
+}
+
+/// Where nothing is said: the schedule of such workers, or of their chunks.
+fn default_schedule(options: &PipelineOptions, worker: WorkerMode, placement: Placement) -> Schedule {
+    match (options.virtual_stages, worker) {
+        (Some(2..), WorkerMode::Sequential) => Schedule::default_for_chunks(placement),
+        _ => Schedule::default_for(worker),
+    }
+}
+
+/// Memory of a stage in bytes, as [`Settings::memory_limit`] has it.
+fn memory_limit(
+    instance: &Instance,
+    options: &PipelineOptions,
+    kind: usize,
+    heterogeneous: bool,
+) -> Option<u64> {
+    match options.memory_limit {
+        Some(limit) if heterogeneous => Some(limit.bytes().unwrap_or(u64::MAX)),
+        Some(limit) => limit.bytes(),
+        None if heterogeneous => None,
+        None => instance.cluster.kinds[kind].memory_bytes,
+    }
+}
+
+/// In which numbers training keeps what belongs to a parameter, and how many bytes are kept.
+fn states(
+    instance: &Instance,
+    options: &PipelineOptions,
+    is_modal: bool,
+    mode: Mode,
+) -> (StatePrecision, StateBytes) {
+    let network = instance.network.precision;
+    let optimizer = options.optimizer.unwrap_or(Optimizer::Adam);
+    let precision = options.precision.unwrap_or(match is_modal {
+        true => StatePrecision::default_of(network),
+        false => StatePrecision::Uniform,
+    });
+    let bytes = match mode {
+        Mode::Training => StateBytes::training(precision, optimizer, network),
+        Mode::Inference => StateBytes::INFERENCE,
+    };
+    (precision, bytes)
+}
+
+/// Training where some layer has backward time on a kind in play.
+fn default_mode(instance: &Instance, kinds: &[usize]) -> Mode {
+    let trains = |layer: &Layer| {
+        let on = |&k: &usize| layer.times[k].is_some_and(|t| t.backward_ns > 0);
+        kinds.iter().any(on)
+    };
+    match instance.network.layers.iter().any(trains) {
+        true => Mode::Training,
+        false => Mode::Inference,
+    }
+}
+
+/// Workers that the cluster says there are: its groups, or its devices of these kinds.
+fn workers(instance: &Instance, kinds: &[usize]) -> Option<usize> {
+    let cluster = &instance.cluster;
+    if !cluster.groups.is_empty() {
+        return Some(cluster.groups.iter().map(|group| group.count).sum());
+    }
+    let counts = kinds.iter().map(|&kind| cluster.kinds[kind].count);
+    counts.sum()
+}
+
+fn has_bytes(instance: &Instance) -> bool {
+    let in_bytes = |tensor: &Tensor| matches!(tensor.size, Size::Bytes(_));
+    let tensors = &instance.network.tensors;
+    tensors.is_empty() || tensors.iter().any(in_bytes)
+}

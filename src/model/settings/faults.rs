@@ -1,0 +1,311 @@
+//! What is wrong with options: what is missing, out of range, or contradicts the instance or another option.
+
+use super::{Settings, has_bytes, workers};
+use crate::model::cluster::DeviceKind;
+use crate::model::fault::{Fault, FaultKind};
+use crate::model::instance::Instance;
+use crate::model::network::{Size, Tensor};
+use crate::model::options::{Cuts, Groups, PipelineOptions, WorkerMode};
+use crate::model::units::LARGEST_EXACT;
+
+impl Settings {
+    /// What is wrong with the options that these settings come from, of which `overrides` are not the instance's own.
+    pub(super) fn faults(
+        &self,
+        instance: &Instance,
+        options: &PipelineOptions,
+        overrides: &PipelineOptions,
+    ) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if options.stages.or(self.devices).is_none() && workers(instance, &self.kinds).is_none() {
+            faults.push(Fault::new(
+                "--stages",
+                FaultKind::Missing {
+                    what: "number of stages".into(),
+                    expected: "`--stages N`, or a `count` of devices in the cluster".into(),
+                    remedy: "try `--stages 4`".into(),
+                },
+            ));
+        }
+        faults.extend(at_least_one("--stages", self.stages as u64));
+        faults.extend(self.device_fault(instance, overrides));
+        let all_forward_first = self.schedule.is_all_forward_first() && self.mode.trains();
+        match self.micro_batches {
+            Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
+            None if self.objective.is_of_iterations() || all_forward_first => faults.push(Fault::new(
+                "--micro-batches",
+                FaultKind::Missing {
+                    what: "number of micro-batches".into(),
+                    expected:
+                        "`--micro-batches M` with `--objective iteration` or `formula`, or `--schedule gpipe`"
+                            .into(),
+                    remedy: format!(
+                        "try `--micro-batches {}`, four a stage",
+                        4 * self.stages.clamp(1, 1_000)
+                    ),
+                },
+            )),
+            None => {}
+        }
+        if self.objective.is_of_iterations() && !self.schedule.flushes() {
+            faults.push(Fault::new(
+                "--objective",
+                FaultKind::Contradiction {
+                    found: format!(
+                        "`{}` with `--schedule {}`, which never flushes",
+                        self.objective, self.schedule
+                    ),
+                    expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
+                },
+            ));
+        }
+        faults.extend(self.worker_faults(instance, options));
+        faults.extend(self.level_faults(instance));
+        faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
+        faults
+    }
+
+    /// More stages than devices, or a number of devices that replaces no count.
+    fn device_fault(&self, instance: &Instance, overrides: &PipelineOptions) -> Option<Fault> {
+        let cluster = &instance.cluster;
+        let name = |&kind: &usize| format!("`{}`", cluster.kinds[kind].name);
+        let names = self.kinds.iter().map(name).collect::<Vec<_>>();
+        let conflict = |at, found, expected: &str, remedy| {
+            let expected = expected.to_owned();
+            let kind = FaultKind::Conflict {
+                found,
+                expected,
+                remedy,
+            };
+            Some(Fault::new(at, kind))
+        };
+        let has_groups = self.groups == Groups::Given && !cluster.groups.is_empty();
+        if self.devices.is_some() && has_groups {
+            return conflict(
+                "--devices",
+                "a number of devices for a cluster of groups".into(),
+                "the devices of its groups",
+                "leave out `--devices`, or form groups anew with `--groups assign`".into(),
+            );
+        }
+        if let Some(devices) = self.devices {
+            if names.len() > 1 {
+                return conflict(
+                    "--devices",
+                    format!("a number of devices for the kinds {}", names.join(", ")),
+                    "one kind of device",
+                    format!(
+                        "name the one that is meant, such as `--device-kinds {}`",
+                        names[0].trim_matches('`')
+                    ),
+                );
+            }
+            if let Some(fault) = at_least_one("--devices", devices as u64) {
+                return Some(fault);
+            }
+        }
+        let most = self
+            .devices
+            .or(workers(instance, &self.kinds))
+            .filter(|&most| most < self.stages)?;
+        let plural = if most == 1 { "" } else { "s" };
+        let (devices, more) = match (has_groups, names.len()) {
+            (true, _) => (
+                format!("{most} group{plural}"),
+                "form others with `--groups assign`".to_owned(),
+            ),
+            (false, 1) => (
+                format!("{most} {} device{plural}", names[0]),
+                format!("plan as if there were more devices: `--devices {}`", self.stages),
+            ),
+            (false, _) => (
+                format!("{most} device{plural} of the kinds {}", names.join(", ")),
+                "give the kinds a larger `count`".to_owned(),
+            ),
+        };
+        // Who typed one of the two may never have seen the other.
+        let is_own = overrides.stages.is_none() && instance.pipeline.stages.is_some();
+        let origin = if is_own { " (`stages` of the instance)" } else { "" };
+        conflict(
+            "--stages",
+            format!("{} stages{origin} and {devices}", self.stages),
+            "at least one device a stage",
+            format!("lower `--stages` to {most}, or {more}"),
+        )
+    }
+
+    /// Options of workers that contradict each other, or that cannot be asked together.
+    fn worker_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+        let has_resources = !self.kinds_with_resources(instance).is_empty();
+        let is_concurrent = self.worker == WorkerMode::Concurrent;
+        let mut faults = Vec::new();
+        let mut contradiction = |at: &str, found: String, expected: &str| {
+            let expected = expected.into();
+            faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+        };
+        if self.cuts == Cuts::Separate && !self.mode.trains() {
+            contradiction(
+                "--cuts",
+                "`separate` in inference".into(),
+                "`tied`, or `--mode training`",
+            );
+        }
+        if self.worker != self.schedule.worker() {
+            let found = format!("`{}` with `--schedule {}`", self.worker, self.schedule);
+            let expected = "`concurrent` for both, or for neither";
+            contradiction("--worker", found, expected);
+        }
+        if is_concurrent && self.communication.blocks() {
+            contradiction(
+                "--communication",
+                "`blocking` with `--worker concurrent`, where both phases share what a transfer would block"
+                    .into(),
+                "`overlapped` or `ignored`",
+            );
+        }
+        if !is_concurrent && (options.shares.is_some() || options.share_parts.is_some()) {
+            let found = "shares of sequential workers".into();
+            contradiction("--shares", found, "`--worker concurrent`");
+        }
+        let differ = self.kinds.len() > 1 || is_concurrent || has_resources;
+        if differ && self.objective.is_of_iterations() {
+            contradiction(
+                "--objective",
+                format!(
+                    "`{}` with workers that differ or run both phases at once",
+                    self.objective
+                ),
+                "`--objective period`, or one kind of device without resource types, alone or in groups; \
+                 `stagecut simulate` tells the time of an iteration",
+            );
+        }
+        let is_plain = !self.heterogeneous && self.cuts == Cuts::Tied;
+        if !differ && !is_plain && self.is_simulated() {
+            contradiction(
+                "--objective",
+                "`iteration` with groups of devices or separate cuts".into(),
+                "`--objective formula`, which comes near it, or single devices and `--cuts tied`; `stagecut simulate` tells the time of \
+                 an iteration",
+            );
+        }
+        if self.share_parts.is_some_and(|parts| !(2..=1000).contains(&parts)) {
+            let found = self.share_parts.unwrap_or(0) as f64;
+            let expected = "a whole number from 2 to 1000";
+            faults.push(Fault::new(
+                "--share-parts",
+                FaultKind::BadNumber { found, expected },
+            ));
+        }
+        faults
+    }
+
+    /// Names of the kinds in play whose resources say something.
+    fn kinds_with_resources(&self, instance: &Instance) -> Vec<String> {
+        let kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
+        let says_something = |kind: &&DeviceKind| super::has_resources(&instance.cluster, kind, self.worker);
+        kinds
+            .filter(says_something)
+            .map(|kind| format!("`{}`", kind.name))
+            .collect()
+    }
+
+    /// Links of two levels where workers differ, or can: nothing that plans for these knows which devices share a node.
+    fn level_faults(&self, instance: &Instance) -> Vec<Fault> {
+        let cluster = &instance.cluster;
+        if cluster.nodes.is_none() || !self.heterogeneous || !self.communication.takes_time() {
+            return Vec::new();
+        }
+        let names = |kinds: Vec<String>| kinds.join(", ");
+        let in_play = self
+            .kinds
+            .iter()
+            .map(|&kind| format!("`{}`", cluster.kinds[kind].name));
+        let with_resources = self.kinds_with_resources(instance);
+        let reasons = [
+            (
+                self.kinds.len() > 1,
+                "--device-kinds",
+                format!("the kinds {}", names(in_play.collect())),
+            ),
+            (
+                self.worker == WorkerMode::Concurrent,
+                "--worker",
+                "workers that run both phases at once".into(),
+            ),
+            (
+                self.groups == Groups::Assign,
+                "--groups",
+                "groups to be formed".into(),
+            ),
+            (
+                self.groups == Groups::Given && !cluster.groups.is_empty(),
+                "cluster.groups",
+                "groups of devices".into(),
+            ),
+            (
+                !with_resources.is_empty(),
+                "cluster.device_kinds",
+                format!("resources of {}", names(with_resources)),
+            ),
+        ];
+        let reasons = reasons.into_iter().filter(|(is_one, ..)| *is_one);
+        let fault = |(_, at, with): (bool, &str, String)| {
+            let kind = FaultKind::Conflict {
+                found: format!("{with} with links of two levels"),
+                expected: "stages of one kind of device, each alone, at rate 1 and sequential, or links of one level".into(),
+                remedy: "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than it says \
+                         where those inside are faster"
+                    .into(),
+            };
+            Fault::new(at, kind)
+        };
+        reasons.map(fault).collect()
+    }
+
+    /// A bandwidth that is none, that nothing crosses, or that makes transfers too long to count in whole ns.
+    fn bandwidth_fault(&self, instance: &Instance, given: Option<f64>) -> Option<Fault> {
+        let bandwidth = given?;
+        let fault = |kind| Some(Fault::new("--bandwidth", kind));
+        if !(bandwidth.is_finite() && bandwidth > 0.0) {
+            return fault(FaultKind::BadNumber {
+                found: bandwidth,
+                expected: "a finite number of bytes per second above 0",
+            });
+        }
+        if !has_bytes(instance) {
+            return fault(FaultKind::Contradiction {
+                found: "a bandwidth for tensors whose transfer times are given".into(),
+                expected: "no `--bandwidth` with this instance".into(),
+            });
+        }
+        // Both ways, and once for every stage that may pay; in floating point, since the sum may be of any size.
+        let paid_ns = |tensor: &Tensor| match tensor.size {
+            Size::Bytes(bytes) => 2e9 * bytes as f64 / bandwidth * (1 + tensor.consumers.len()) as f64,
+            Size::TransferNs(_) => 0.0,
+        };
+        let found: f64 = instance.network.tensors.iter().map(paid_ns).sum();
+        match found > LARGEST_EXACT as f64 {
+            true => fault(FaultKind::Overflow {
+                found,
+                most: LARGEST_EXACT,
+                unit: "ns",
+            }),
+            false => None,
+        }
+    }
+}
+
+fn at_least_one(option: &str, value: u64) -> Option<Fault> {
+    // Far above any real pipeline, far below where M times a total could leave the exact range unnoticed.
+    const MOST: u64 = 1_000_000;
+    if (1..=MOST).contains(&value) {
+        return None;
+    }
+    Some(Fault::new(
+        option,
+        FaultKind::BadNumber {
+            found: value as f64,
+            expected: "a whole number from 1 to 1000000",
+        },
+    ))
+}

@@ -1,0 +1,250 @@
+//! What stages with modes need of the other options.
+
+use std::collections::BTreeSet;
+
+use super::Settings;
+use crate::model::cluster::Cluster;
+use crate::model::fault::{Fault, FaultKind};
+use crate::model::instance::Instance;
+use crate::model::network::Layer;
+use crate::model::options::{
+    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
+    Synchronization,
+};
+use crate::model::units::LARGEST_EXACT;
+
+/// The most ticks of a ns: beyond this no measured time says anything.
+const MOST_TICKS: u64 = 10_000;
+
+/// What is asked of modes.
+pub(super) struct Asked {
+    pub tensor: Degrees,
+    pub replicas: Degrees,
+    pub recompute: Recompute,
+    /// Whether stages have modes.
+    pub modal: bool,
+}
+
+impl Asked {
+    pub(super) fn new(options: &PipelineOptions, cluster: &Cluster, heterogeneous: bool) -> Self {
+        let one = || Degrees::one(1);
+        let asked = Self {
+            tensor: options.tensor.clone().unwrap_or_else(one),
+            replicas: options.replicas.clone().unwrap_or_else(one),
+            recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
+            modal: false,
+        };
+        let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
+        Self {
+            modal: chooses || (cluster.nodes.is_some() && !heterogeneous),
+            ..asked
+        }
+    }
+
+    /// How the devices of a stage keep their weights equal where nobody says.
+    pub(super) fn synchronization(&self) -> Synchronization {
+        match self.modal {
+            true => Synchronization::Ring,
+            false => Synchronization::None,
+        }
+    }
+}
+
+impl Settings {
+    /// Options that stages with modes cannot be asked together with.
+    pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
+        if !self.modal {
+            return self.unshared_fault().into_iter().collect();
+        }
+        let asked = match &instance.cluster.nodes {
+            Some(_) => "links of two levels",
+            None => "`--tensor`, `--replicas` or `--recompute`",
+        };
+        let mut faults = Vec::new();
+        let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
+            if is_wrong {
+                let found = format!("{found} with {asked}");
+                let expected = expected.to_owned();
+                faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+            }
+        };
+        refuse(
+            self.heterogeneous,
+            "--device-kinds",
+            "devices that differ, resources or groups".into(),
+            "one kind of device",
+        );
+        refuse(
+            self.cuts == Cuts::Separate,
+            "--cuts",
+            "`separate`".into(),
+            "`tied`",
+        );
+        refuse(
+            self.objective != Objective::Period,
+            "--objective",
+            format!("`{}`", self.objective),
+            "`period`",
+        );
+        refuse(
+            self.communication == Communication::Overlapped,
+            "--communication",
+            "`overlapped`".into(),
+            "`blocking` or `ignored`",
+        );
+        refuse(
+            !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe),
+            "--schedule",
+            format!("`{}`", self.schedule),
+            "`1f1b` or `gpipe`",
+        );
+        if !self.recompute.is_none() && !self.mode.trains() {
+            faults.push(Fault::new(
+                "--recompute",
+                FaultKind::Contradiction {
+                    found: format!("`{}` in inference", self.recompute),
+                    expected: "`none`, or `--mode training`".into(),
+                },
+            ));
+        }
+        faults.extend(self.unknown_recomputation(instance));
+        let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
+        if synchronizes && self.mode.trains() && self.micro_batches.is_none() {
+            faults.push(Fault::new(
+                "--micro-batches",
+                FaultKind::Missing {
+                    what: "number of micro-batches".into(),
+                    expected: "`--micro-batches M` with `--replicas`, which exchange their gradients once in so many".into(),
+                    remedy: "try `--micro-batches 64`".into(),
+                },
+            ));
+        }
+        faults
+    }
+
+    /// Why there is no plan whatever the stages, where the degrees that are asked for say so; empty where they do not.
+    pub(crate) fn reasons(&self, instance: &Instance) -> Vec<String> {
+        if !self.modal {
+            return Vec::new();
+        }
+        let devices = self.count(&instance.cluster, self.kind).unwrap_or(self.stages);
+        let mut reasons: Vec<String> = self.tensor_reason(instance).into_iter().collect();
+        reasons.extend(self.replicas_reason());
+        let least = |degrees: &Degrees| match degrees {
+            Degrees::Choose => 1,
+            Degrees::Only(degrees) => degrees.first().copied().unwrap_or(1),
+        };
+        let (tensor, replicas) = (least(&self.tensor), least(&self.replicas));
+        let needed = tensor.saturating_mul(replicas);
+        if needed > devices {
+            reasons.push(format!(
+                "a stage takes {needed} devices at least ({replicas} replicas of tensor degree {tensor}), and there are {devices}"
+            ));
+        }
+        reasons
+    }
+
+    /// Layers without a mode of the tensor degrees that are asked for, or groups that are wider than nodes.
+    fn tensor_reason(&self, instance: &Instance) -> Option<String> {
+        let Degrees::Only(asked) = &self.tensor else {
+            return None;
+        };
+        let words = |degrees: &[usize], between: &str| {
+            let words: Vec<String> = degrees.iter().map(usize::to_string).collect();
+            words.join(between)
+        };
+        let layers: Vec<&Layer> = instance
+            .network
+            .layers
+            .iter()
+            .filter(|layer| self.includes(layer))
+            .collect();
+        let lacks = |layer: &&&Layer| degrees(layer).is_disjoint(&asked.iter().copied().collect());
+        let lacking: Vec<&Layer> = layers.iter().filter(lacks).copied().collect();
+        let known = |layers: &[&Layer]| -> Vec<usize> {
+            let all: BTreeSet<usize> = layers.iter().flat_map(|layer| degrees(layer)).collect();
+            all.into_iter().collect()
+        };
+        if let Some(first) = lacking.first() {
+            return Some(match lacking.len() == layers.len() {
+                true => format!(
+                    "no layer has a mode of tensor degree {}: they have {}",
+                    words(asked, " or "),
+                    words(&known(&layers), ", ")
+                ),
+                false => format!(
+                    "layer `{}` has no mode of tensor degree {}: it has {}",
+                    first.id,
+                    words(asked, " or "),
+                    words(&known(&[first]), ", ")
+                ),
+            });
+        }
+        let node = instance.cluster.nodes?.devices;
+        let narrowest = asked.first().filter(|&&degree| degree > node)?;
+        Some(format!(
+            "a tensor group of {narrowest} devices does not fit in a node of {node}"
+        ))
+    }
+
+    /// Numbers of replicas of which none divides the micro-batches.
+    fn replicas_reason(&self) -> Option<String> {
+        let (Degrees::Only(asked), Some(all), true) =
+            (&self.replicas, self.micro_batches, self.mode.trains())
+        else {
+            return None;
+        };
+        if asked.iter().any(|&replicas| all % replicas as u64 == 0) {
+            return None;
+        }
+        let words: Vec<String> = asked.iter().map(usize::to_string).collect();
+        let words = words.join(" or ");
+        Some(format!(
+            "{words} replicas cannot share out {all} micro-batches evenly: {words} does not divide {all}"
+        ))
+    }
+
+    /// Names of what is computed again that mean nothing in any network, and that no layer of this one has.
+    fn unknown_recomputation(&self, instance: &Instance) -> Option<Fault> {
+        const USUAL: [&str; 3] = ["none", "selective", "full"];
+        let Recompute::Only(names) = &self.recompute else {
+            return None;
+        };
+        let of_layers = instance.network.layers.iter().flat_map(|layer| &layer.modes);
+        let known: BTreeSet<&str> = of_layers
+            .map(|mode| mode.recompute.as_str())
+            .chain(USUAL)
+            .collect();
+        let name = names.iter().find(|name| !known.contains(name.as_str()))?;
+        let kind = FaultKind::Contradiction {
+            found: format!("`{name}`, which no layer can compute again"),
+            expected: known.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        Some(Fault::new("--recompute", kind))
+    }
+
+    /// Sharing out among replicas where there can be none.
+    fn unshared_fault(&self) -> Option<Fault> {
+        let kind = FaultKind::Contradiction {
+            found: format!("`{}` without replicas of stages", self.optimizer_sharding),
+            expected: "`--replicas`, or `none`".into(),
+        };
+        (self.optimizer_sharding != OptimizerSharding::None).then(|| Fault::new("--optimizer-sharding", kind))
+    }
+
+    /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
+    /// replicas and micro-batches.
+    pub(super) fn fine_ticks(&self, instance: &Instance) -> u64 {
+        let all_ns = self.most_ns(instance).max(1.0);
+        let mut ticks = MOST_TICKS;
+        while ticks > 1 && 4.0 * all_ns * ticks as f64 > LARGEST_EXACT as f64 {
+            ticks /= 10;
+        }
+        ticks
+    }
+}
+
+/// Tensor degrees that a layer has modes of.
+fn degrees(layer: &Layer) -> BTreeSet<usize> {
+    layer.modes().iter().map(|mode| mode.tensor).collect()
+}

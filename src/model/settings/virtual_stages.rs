@@ -1,0 +1,202 @@
+//! What virtual stages need of the other options.
+
+use super::Settings;
+use crate::model::fault::{Fault, FaultKind};
+use crate::model::options::{Cuts, Objective, PipelineOptions, Synchronization};
+use crate::model::schedule::Order;
+use crate::model::schedule::in_flight;
+use crate::model::schedule::rules::{Rule, Shape};
+
+/// Chunks of a device, and of all devices: far above any real pipeline.
+const MOST_OF_A_DEVICE: usize = 1_000;
+const MOST_CHUNKS: usize = 10_000;
+
+/// Operations of the order that tells what devices hold, which is listed: some hundred megabytes.
+const MOST_OPERATIONS: u64 = 4_000_000;
+
+impl Settings {
+    /// Whether devices hold several chunks each.
+    pub fn has_virtual_stages(&self) -> bool {
+        self.virtual_stages > 1
+    }
+
+    /// Chunks of all devices: as many as stages where each has one.
+    pub fn chunks(&self) -> usize {
+        self.stages.saturating_mul(self.virtual_stages)
+    }
+
+    /// The pipeline as its schedule sees it, with as many micro-batches as show what devices hold: all there are, or enough for
+    /// [a schedule that alternates](in_flight::steady).
+    fn shape(&self) -> Shape {
+        let enough = in_flight::steady(self.stages);
+        let all = self.micro_batches.unwrap_or(enough);
+        Shape {
+            devices: self.stages,
+            virtual_stages: self.virtual_stages,
+            placement: self.placement,
+            micro_batches: all.min(enough) as usize,
+        }
+    }
+
+    /// The order in which devices of several chunks run them, in training; of more micro-batches than show what devices hold, only so
+    /// many. `None` where nothing is held, which is inference, or every chunk holds all micro-batches, since all forward passes
+    /// come first; and where every device has one chunk.
+    pub fn order_of_chunks(&self) -> Option<Order> {
+        let alternates = self.mode.trains() && !self.schedule.is_all_forward_first();
+        match self.has_virtual_stages() && alternates {
+            true => self.schedule.rule()?.order(&self.shape()),
+            false => None,
+        }
+    }
+
+    /// For every device, the [largest counts](in_flight::most_in_flight) of micro-batches of its chunks that are in flight together;
+    /// zeros in inference. Empty where no rule is for such a pipeline.
+    pub fn most_in_flight(&self) -> Vec<Vec<Vec<u64>>> {
+        let alike = |count: u64| vec![vec![vec![count; self.virtual_stages]]; self.stages];
+        if !self.mode.trains() {
+            return alike(0);
+        }
+        if self.schedule.is_all_forward_first() {
+            return alike(self.micro_batches.unwrap_or(u64::MAX));
+        }
+        let of = |rule| in_flight::most_of_rule(rule, self.shape());
+        self.schedule.rule().and_then(of).unwrap_or_default()
+    }
+
+    /// Options that virtual stages cannot be asked together with, and options that need virtual stages.
+    pub(super) fn virtual_stage_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
+        if !(1..=MOST_OF_A_DEVICE).contains(&self.virtual_stages)
+            || self.chunks() > MOST_CHUNKS.max(self.stages)
+        {
+            return vec![Fault::new(
+                "--virtual-stages",
+                FaultKind::BadNumber {
+                    found: self.virtual_stages as f64,
+                    expected: "a whole number from 1 to 1000, and no more than 10000 chunks on all devices",
+                },
+            )];
+        }
+        if !self.has_virtual_stages() {
+            return self.faults_of_one_chunk(options);
+        }
+        if let Some(fault) = self.fault_of_length() {
+            return vec![fault];
+        }
+        let mut faults = Vec::new();
+        let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
+            if is_wrong {
+                let found = format!("{found} with `--virtual-stages {}`", self.virtual_stages);
+                let expected = expected.to_owned();
+                faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+            }
+        };
+        refuse(
+            self.heterogeneous,
+            "--device-kinds",
+            "devices that differ or work as groups, resources, or workers that run both phases at once"
+                .into(),
+            "one kind of device without resource types, each alone and `sequential`",
+        );
+        refuse(
+            self.modal,
+            "--tensor",
+            "modes of stages (`--tensor`, `--replicas`, `--recompute`) or links of two levels".into(),
+            "none of them",
+        );
+        refuse(
+            self.synchronization == Synchronization::Ring,
+            "--synchronization",
+            "`ring`".into(),
+            "`none`, as every device is alone",
+        );
+        refuse(
+            self.cuts == Cuts::Separate,
+            "--cuts",
+            "`separate`".into(),
+            "`tied`",
+        );
+        refuse(
+            self.objective != Objective::Period,
+            "--objective",
+            format!("`{}`", self.objective),
+            "`period`; `stagecut schedule` tells the time of an iteration",
+        );
+        if !self.heterogeneous && self.mode.trains() {
+            faults.extend(self.fault_of_rule());
+        }
+        faults
+    }
+
+    /// An order that is too long to be listed.
+    fn fault_of_length(&self) -> Option<Fault> {
+        let is_listed = self.mode.trains() && !self.schedule.is_all_forward_first();
+        // Each with a forward pass and the two gradients of its backward pass.
+        let of_a_micro_batch = (self.chunks() as u64).saturating_mul(3);
+        let operations = of_a_micro_batch.saturating_mul(self.shape().micro_batches as u64);
+        let kind = FaultKind::Contradiction {
+            found: format!(
+                "{} chunks, whose order is told by {operations} operations",
+                self.chunks()
+            ),
+            expected: format!("{MOST_OPERATIONS} at most: fewer devices or chunks, or `--schedule gpipe`"),
+        };
+        (is_listed && operations > MOST_OPERATIONS).then(|| Fault::new("--virtual-stages", kind))
+    }
+
+    /// What only devices of several chunks have.
+    fn faults_of_one_chunk(&self, options: &PipelineOptions) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut refuse = |at: &str, found: String| {
+            let found = format!("{found} where every device holds one chunk");
+            let expected = "`--virtual-stages 2` or more".to_owned();
+            faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+        };
+        if let Some(placement) = options.placement {
+            refuse("--placement", format!("`{placement}`"));
+        }
+        if self.schedule.needs_virtual_stages() {
+            refuse("--schedule", format!("`{}`", self.schedule));
+        }
+        faults
+    }
+
+    /// A schedule that is not for so many chunks, placed so, and so many micro-batches.
+    fn fault_of_rule(&self) -> Option<Fault> {
+        let shape = self.shape();
+        let applies = |shape: &Shape| {
+            self.schedule
+                .rule()
+                .is_some_and(|rule: &Rule| (rule.applies)(shape))
+        };
+        let any_number = Shape {
+            micro_batches: self.stages,
+            ..shape
+        };
+        let fault = |at, found: String, expected: &str| {
+            let expected = expected.to_owned();
+            Some(Fault::new(at, FaultKind::Contradiction { found, expected }))
+        };
+        if !applies(&any_number) {
+            return fault(
+                "--schedule",
+                format!(
+                    "`{}` with `--virtual-stages {} --placement {}`",
+                    self.schedule, self.virtual_stages, self.placement
+                ),
+                "`interleaved` with `--placement loop`; `zb-v`, `v-half` or `v-min` with two chunks and `--placement v`; or `gpipe`",
+            );
+        }
+        let all = Shape {
+            micro_batches: self.micro_batches.unwrap_or(in_flight::steady(self.stages)) as usize,
+            ..shape
+        };
+        if !applies(&all) {
+            return fault(
+                "--micro-batches",
+                format!("{} with `--schedule {}`", all.micro_batches, self.schedule),
+                "a multiple of the devices",
+            );
+        }
+        None
+    }
+}

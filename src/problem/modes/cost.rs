@@ -1,0 +1,229 @@
+//! What the stages of a plan cost in their modes.
+
+use crate::problem::modes::recomputation::bytes_of;
+use crate::problem::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
+
+/// What a stage costs for one micro-batch, in ticks. Work and transfers are those of one replica for one of its own micro-batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModalStage {
+    /// Forward work of a replica.
+    pub forward: u64,
+    /// Backward work of a replica.
+    pub backward: u64,
+    /// What its tensor group reduces.
+    pub collective: u64,
+    /// Tensors that enter and leave, forward and backward.
+    pub moved: [Moves; 2],
+    /// The exchange of gradients between replicas, as far as each micro-batch bears it.
+    pub synchronization: u64,
+    /// Its replicas.
+    pub replicas: usize,
+    /// Bytes on each device.
+    pub memory_bytes: u64,
+    /// Micro-batches in flight in each replica.
+    pub in_flight: u64,
+}
+
+/// What a stage moves in one pass, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
+impl ModalStage {
+    /// All that enters and leaves.
+    pub fn transfers(&self) -> u64 {
+        self.moved.iter().map(|moves| moves.received + moves.sent).sum()
+    }
+
+    /// Adds what is paid for a tensor, at the stage that it leaves or at one that it enters: gradients go the other way.
+    fn add_transfer(&mut self, passes: Passes, leaves: bool, ticks: u64) {
+        let [forward, backward] = &mut self.moved;
+        let (first, back) = match passes {
+            Passes::Forward => (Some(forward), None),
+            Passes::Backward => (Some(backward), None),
+            Passes::Both => (Some(forward), Some(backward)),
+        };
+        let gradient = if back.is_some() { ticks / 2 } else { 0 };
+        for (moves, leaves, ticks) in [(first, leaves, ticks - gradient), (back, !leaves, gradient)] {
+            if let Some(moves) = moves {
+                let paid = if leaves {
+                    &mut moves.sent
+                } else {
+                    &mut moves.received
+                };
+                *paid += ticks;
+            }
+        }
+    }
+
+    /// The time between its micro-batches: replicas take turns.
+    pub fn period(&self) -> u64 {
+        self.each().div_ceil(self.replicas as u64) + self.synchronization
+    }
+
+    /// What one of its micro-batches takes on the way, with the replicas' exchange.
+    pub fn once(&self) -> u64 {
+        self.each() + self.synchronization
+    }
+
+    fn each(&self) -> u64 {
+        self.forward + self.backward + self.collective + self.transfers()
+    }
+}
+
+/// The stages of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModalStages {
+    /// What each costs, in pipeline order.
+    pub stages: Vec<ModalStage>,
+    /// The first device of each, from 0.
+    pub starts: Vec<usize>,
+    /// Devices that all of them take.
+    pub devices: usize,
+    /// Whether every tensor group lies inside a node.
+    pub groups_fit: bool,
+}
+
+impl ModalStages {
+    /// The longest period.
+    pub fn period(&self) -> u64 {
+        self.stages.iter().map(ModalStage::period).max().unwrap_or(0)
+    }
+}
+
+impl Modes {
+    /// What the stages of a plan cost; `None` if some item has no mode of its stage's degree, or some layer no such way.
+    pub fn stages(&self, assignment: &[usize], chosen: &Chosen) -> Option<ModalStages> {
+        let mut costs = self.placed(chosen);
+        let mut behind = 0;
+        for (k, mode) in chosen.stages.iter().enumerate().rev() {
+            let cost = &mut costs.stages[k];
+            cost.in_flight = self.flight.of(mode.replicas, behind);
+            behind += mode.replicas;
+        }
+        for (k, mode) in chosen.stages.iter().enumerate() {
+            let items = (0..assignment.len()).filter(|&item| assignment[item] == k);
+            let items: Vec<usize> = items.collect();
+            self.add_work(&items, mode, chosen, &mut costs.stages[k])?;
+            let gradient_bytes = self.gradient_bytes(&items, mode.degree)?;
+            let (first, devices) = (costs.starts[k], self.devices_of(mode));
+            let level = self.links.level(first, first + devices - 1);
+            costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode.replicas, level);
+        }
+        self.add_crossings(assignment, chosen, &mut costs);
+        Some(costs)
+    }
+
+    /// Devices of a stage.
+    pub fn devices_of(&self, mode: &StageMode) -> usize {
+        self.degrees[mode.degree] * mode.replicas
+    }
+
+    /// Bytes of gradients of a stage; `None` if some item has no mode of the degree.
+    pub fn gradient_bytes(&self, items: &[usize], degree: usize) -> Option<u64> {
+        let of_item = |&item: &usize| self.items[item][degree].as_ref().map(|item| item.gradient_bytes);
+        items.iter().map(of_item).sum()
+    }
+
+    /// Bytes that a device holds of what the replicas of a stage share out; `None` if some item has no mode of the degree.
+    pub fn shared_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
+        let of_item = |&item: &usize| {
+            self.items[item][mode.degree]
+                .as_ref()
+                .map(|item| item.shared_bytes)
+        };
+        let all: u64 = items.iter().map(of_item).sum::<Option<_>>()?;
+        Some(all.div_ceil(mode.replicas as u64))
+    }
+
+    /// The layers of a stage at a degree; `None` if some item has no mode of it.
+    pub fn layers_of(&self, items: &[usize], degree: usize) -> Option<Vec<&LayerWays>> {
+        let mut layers = Vec::with_capacity(items.len());
+        for &item in items {
+            layers.extend(&self.items[item][degree].as_ref()?.layers);
+        }
+        Some(layers)
+    }
+
+    /// Stages of no cost on consecutive devices.
+    fn placed(&self, chosen: &Chosen) -> ModalStages {
+        let mut placed = ModalStages {
+            groups_fit: true,
+            ..ModalStages::default()
+        };
+        for mode in &chosen.stages {
+            let start = placed.devices;
+            placed.starts.push(start);
+            placed.stages.push(ModalStage {
+                replicas: mode.replicas,
+                ..ModalStage::default()
+            });
+            placed.groups_fit &= self
+                .links
+                .groups_fit(start, self.degrees[mode.degree], mode.replicas);
+            placed.devices += self.devices_of(mode);
+        }
+        placed
+    }
+
+    fn add_work(
+        &self,
+        items: &[usize],
+        mode: &StageMode,
+        chosen: &Chosen,
+        cost: &mut ModalStage,
+    ) -> Option<()> {
+        let layers = self.layers_of(items, mode.degree)?;
+        let position = |layer: &&LayerWays| {
+            let is_chosen = |way: &crate::problem::modes::Way| way.mode == chosen.layers[layer.layer];
+            layer.ways.iter().position(is_chosen)
+        };
+        let ways: Vec<usize> = layers.iter().map(position).collect::<Option<_>>()?;
+        for (layer, &way) in layers.iter().zip(&ways) {
+            let way = &layer.ways[way];
+            cost.forward += way.forward;
+            cost.backward += way.backward;
+            cost.collective += way.collective;
+        }
+        let shared_bytes = self.shared_bytes(items, mode)?;
+        cost.memory_bytes = shared_bytes + bytes_of(&layers, &ways, cost.in_flight);
+        Some(())
+    }
+
+    /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and every other stage that
+    /// consumes it once. It goes between the last device of the stage that comes first in the pipeline and the first of the other: so do
+    /// the tensors of an explicit backward graph, against the order of stages.
+    fn add_crossings(&self, assignment: &[usize], chosen: &Chosen, costs: &mut ModalStages) {
+        for transfer in &self.transfers {
+            let home = assignment[transfer.producer];
+            let level_to = |stage: usize| {
+                let (one, other) = (home.min(stage), home.max(stage));
+                let last_device = costs.starts[one] + self.devices_of(&chosen.stages[one]) - 1;
+                self.links.level(last_device, costs.starts[other])
+            };
+            let ends = transfer.consumers.iter().enumerate();
+            let mut away: Vec<(usize, usize)> = ends.map(|(at, &to)| (assignment[to], at)).collect();
+            away.retain(|&(stage, _)| stage != home);
+            away.sort_unstable();
+            let Some(level) = away.iter().map(|&(stage, _)| level_to(stage)).max() else {
+                continue;
+            };
+            let leaving = &transfer.leaving[chosen.stages[home].degree];
+            let beside = away.iter().map(|&(_, at)| leaving[at][level]).max();
+            let paid = transfer.ticks[level] + beside.unwrap_or(0);
+            costs.stages[home].add_transfer(transfer.passes, true, paid);
+            for group in away.chunk_by(|one, other| one.0 == other.0) {
+                let stage = group[0].0;
+                let entering = &transfer.entering[chosen.stages[stage].degree];
+                let level = level_to(stage);
+                let beside = group.iter().map(|&(_, at)| entering[at][level]).max();
+                let paid = transfer.ticks[level] + beside.unwrap_or(0);
+                costs.stages[stage].add_transfer(transfer.passes, false, paid);
+            }
+        }
+    }
+}

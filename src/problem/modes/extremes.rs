@@ -1,0 +1,51 @@
+//! What can be said of all plans at once.
+
+use super::{BETWEEN, INSIDE, LayerWays, Modes, Way};
+use crate::model::units::gcd;
+
+impl Modes {
+    /// Every plan's period is at most this, in ticks.
+    pub fn longest(&self) -> u64 {
+        let of_degrees = |item: usize, of: &dyn Fn(&super::ModalItem) -> u64| {
+            self.items[item].iter().flatten().map(of).max().unwrap_or(0)
+        };
+        let slowest = |layer: &LayerWays| layer.ways.iter().map(Way::time).max().unwrap_or(0);
+        let items = 0..self.items.len();
+        let work = items
+            .clone()
+            .map(|item| of_degrees(item, &|item| item.layers.iter().map(slowest).sum()));
+        let gradients = items
+            .map(|item| of_degrees(item, &|item| item.gradient_bytes))
+            .sum();
+        let crossing = self.transfers.iter().map(|transfer| {
+            let beside = transfer.leaving.iter().chain(&transfer.entering).flatten();
+            let most = transfer.ticks.iter().max().unwrap_or(&0) + beside.flatten().max().unwrap_or(&0);
+            most * (1 + transfer.consumers.len()) as u64
+        });
+        let rings = self.replicas.iter().flat_map(|&replicas| {
+            [INSIDE, BETWEEN].map(|level| self.synchronization(gradients, replicas, level))
+        });
+        work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0)
+    }
+
+    /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
+    pub fn quantum(&self) -> u64 {
+        let items = || self.items.iter().flatten().flatten();
+        let exchanges = items().any(|item| item.gradient_bytes > 0)
+            && self.replicas.iter().any(|&d| self.ring(d, INSIDE).is_some());
+        let layers = items().flat_map(|item| &item.layers);
+        let ways = layers.flat_map(|layer| &layer.ways);
+        let work = ways.flat_map(|way| [way.forward, way.backward, way.collective]);
+        let moved = self.transfers.iter().flat_map(|transfer| {
+            let beside = transfer.leaving.iter().chain(&transfer.entering).flatten();
+            beside.chain([&transfer.ticks]).flatten().copied()
+        });
+        let common = work.chain(moved).fold(0, gcd);
+        let mut replicas = self.replicas.iter().map(|&d| d as u64);
+        let turns = replicas.try_fold(1u64, |all, d| all.checked_mul(d / gcd(all, d)));
+        match turns {
+            Some(turns) if !exchanges && common > 0 && common.is_multiple_of(turns) => common / turns,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Modes: how many devices run a stage, in tensor groups and replicas, and what its layers compute again.
+#![doc = include_str!("../../../formulations/modes.md")]
+
+mod cost;
+mod extremes;
+mod recomputation;
+
+use std::collections::BTreeSet;
+
+pub use self::cost::{ModalStage, ModalStages, Moves};
+pub use self::recomputation::{Knapsack, Ways, bytes_of, fastest_within, greedy_within, smallest_way};
+use crate::model::cluster::{Cluster, Link};
+use crate::model::instance::Instance;
+use crate::model::network::{Layer, LayerMode, Size, Tensor};
+use crate::model::options::{Mode, Schedule, Synchronization};
+use crate::model::recompute;
+use crate::model::settings::Settings;
+
+/// What stages may be made of; times are in [ticks](Settings::ticks_per_ns).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Modes {
+    /// Most devices of all stages together.
+    pub devices: usize,
+    /// Degrees of tensor parallelism that stages may have, ascending.
+    pub degrees: Vec<usize>,
+    /// Replicas that stages may have, ascending.
+    pub replicas: Vec<usize>,
+    /// Memory of a device in bytes; `u64::MAX` without a limit.
+    pub memory_bytes: u64,
+    /// For each item and degree, what runs it; `None` where some layer has no mode of that degree.
+    pub items: Vec<Vec<Option<ModalItem>>>,
+    /// Tensors between items, none of them free.
+    pub transfers: Vec<ModalTransfer>,
+    /// Transfers that touch each item, by position in `transfers`.
+    pub transfers_of: Vec<Vec<usize>>,
+    /// The links.
+    pub links: Links,
+    /// Micro-batches in flight.
+    pub flight: Flight,
+    /// How it is decided what a stage computes again.
+    pub knapsack: Knapsack,
+    /// Whether replicas exchange gradients.
+    synchronizes: bool,
+    /// Micro-batches of an iteration; 1 where it does not matter.
+    micro_batches: u64,
+    ticks_per_ns: u64,
+}
+
+/// An item at a tensor degree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModalItem {
+    /// Bytes of gradients that replicas exchange.
+    pub gradient_bytes: u64,
+    /// Bytes that the replicas of a stage share out among them.
+    pub shared_bytes: u64,
+    /// Its layers, and the ways to run each: at least one.
+    pub layers: Vec<LayerWays>,
+}
+
+/// A layer and the ways to run it at a tensor degree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerWays {
+    /// Position of the layer in the network.
+    pub layer: usize,
+    /// The ways, the fastest first.
+    pub ways: Vec<Way>,
+}
+
+/// A way to run a layer: the mode that it is, and what it costs a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Position among the layer's modes.
+    pub mode: usize,
+    /// Forward time of a micro-batch.
+    pub forward: u64,
+    /// Backward time of a micro-batch.
+    pub backward: u64,
+    /// Time of what the tensor group reduces for a micro-batch.
+    pub collective: u64,
+    /// Bytes held once, without those that replicas share out.
+    pub held_bytes: u64,
+    /// Bytes for each micro-batch in flight.
+    pub stash_bytes: u64,
+    /// Bytes needed while it runs.
+    pub workspace_bytes: u64,
+}
+
+impl Way {
+    /// All its time for a micro-batch.
+    pub fn time(&self) -> u64 {
+        self.forward + self.backward + self.collective
+    }
+}
+
+/// A tensor between items: what a side pays inside a node, and between nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModalTransfer {
+    /// The producing item.
+    pub producer: usize,
+    /// The other items that consume it, sorted; at least one.
+    pub consumers: Vec<usize>,
+    /// What either side pays for a micro-batch.
+    pub ticks: [u64; 2],
+    /// When it moves.
+    pub passes: Passes,
+    /// For each degree and consumer, what the producer's stage pays beside if that consumer is elsewhere.
+    pub leaving: Vec<Vec<[u64; 2]>>,
+    /// For each degree and consumer, what the consumer's stage pays beside if the producer is elsewhere.
+    pub entering: Vec<Vec<[u64; 2]>>,
+}
+
+/// When a tensor moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// In forward propagation.
+    Forward,
+    /// In backward propagation: it is of an explicit backward graph.
+    Backward,
+    /// In forward propagation, and its gradient back.
+    Both,
+}
+
+/// Links of one level, or of two: inside a node, and between nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Links {
+    /// Devices of a node; `None` where there is one level.
+    pub node: Option<usize>,
+    /// The link of each level.
+    levels: [Link; 2],
+}
+
+/// Where a link lies.
+pub const INSIDE: usize = 0;
+/// Between nodes.
+pub const BETWEEN: usize = 1;
+
+impl Links {
+    fn new(cluster: &Cluster, settings: &Settings) -> Self {
+        Self {
+            node: cluster.nodes.map(|nodes| nodes.devices),
+            levels: [
+                cluster.nodes.map_or(settings.link, |nodes| nodes.link),
+                settings.link,
+            ],
+        }
+    }
+
+    /// The level of a link between two devices, numbered from 0.
+    pub fn level(&self, one: usize, other: usize) -> usize {
+        match self.node {
+            Some(devices) if one / devices != other / devices => BETWEEN,
+            _ => INSIDE,
+        }
+    }
+
+    /// Whether no tensor group of a stage spans nodes: so many groups of so many devices from device `start` on.
+    pub fn groups_fit(&self, start: usize, tensor: usize, replicas: usize) -> bool {
+        let fits = |group: usize| {
+            let first = start + group * tensor;
+            self.level(first, first + tensor - 1) == INSIDE
+        };
+        tensor == 1 || self.node.is_none() || (0..replicas).all(fits)
+    }
+}
+
+/// How many micro-batches a stage holds, by the replicas of it and of those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flight {
+    /// None: inference.
+    None,
+    /// All that a replica takes in an iteration: GPipe.
+    All(u64),
+    /// As many as the stages from here on hold busy, at most all that a replica takes: 1F1B.
+    Behind(u64),
+}
+
+impl Flight {
+    fn new(settings: &Settings) -> Self {
+        let all = settings.micro_batches.unwrap_or(u64::MAX);
+        match (settings.mode, settings.schedule) {
+            (Mode::Inference, _) => Self::None,
+            (Mode::Training, Schedule::Gpipe) => Self::All(all),
+            (Mode::Training, _) => Self::Behind(all),
+        }
+    }
+
+    /// Micro-batches in flight in each of so many replicas, with so many replicas in all stages behind.
+    pub fn of(self, replicas: usize, behind: usize) -> u64 {
+        let each = |all: u64| all.div_ceil(replicas as u64);
+        match self {
+            Self::None => 0,
+            Self::All(all) => each(all),
+            Self::Behind(all) => each((replicas + behind) as u64).min(each(all)),
+        }
+    }
+}
+
+/// How a stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageMode {
+    /// Position of its tensor degree in [`Modes::degrees`].
+    pub degree: usize,
+    /// Its replicas.
+    pub replicas: usize,
+}
+
+/// How all stages and layers of a plan run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The mode of each stage.
+    pub stages: Vec<StageMode>,
+    /// The mode of each layer of the network, by its position among the layer's own; 0 for layers that no item holds.
+    pub layers: Vec<usize>,
+}
+
+impl Modes {
+    /// The modes of a problem whose items hold these layers.
+    pub(crate) fn new(instance: &Instance, settings: &Settings, items: &[Vec<usize>]) -> Self {
+        let network = &instance.network;
+        let devices = settings
+            .count(&instance.cluster, settings.kind)
+            .unwrap_or(settings.stages);
+        let listed = network
+            .layers
+            .iter()
+            .flat_map(|layer| degrees_of(layer, settings));
+        let degrees: BTreeSet<usize> = listed.filter(|&degree| degree <= devices).collect();
+        let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
+            (Mode::Training, Some(all)) => all % *d as u64 == 0,
+            _ => true,
+        };
+        let allowed = (1..=devices).filter(|&d| settings.replicas.allows(d));
+        let mut modes = Self {
+            devices,
+            degrees: degrees.into_iter().collect(),
+            replicas: allowed.filter(divides).collect(),
+            memory_bytes: settings.memory_limit.unwrap_or(u64::MAX),
+            items: Vec::new(),
+            transfers: Vec::new(),
+            transfers_of: vec![Vec::new(); items.len()],
+            links: Links::new(&instance.cluster, settings),
+            flight: Flight::new(settings),
+            knapsack: Knapsack::Exact,
+            synchronizes: settings.synchronization == Synchronization::Ring
+                && settings.mode.trains()
+                && settings.communication.takes_time(),
+            micro_batches: settings.micro_batches.unwrap_or(1),
+            ticks_per_ns: settings.ticks_per_ns,
+        };
+        let at_degrees = |layers: &Vec<usize>| {
+            let degrees = modes.degrees.iter();
+            degrees
+                .map(|&t| modes.item(instance, settings, layers, t))
+                .collect()
+        };
+        modes.items = items.iter().map(at_degrees).collect();
+        if settings.communication.takes_time() {
+            modes.add_transfers(instance, settings, items);
+        }
+        modes
+    }
+
+    /// The same with another rule for what stages compute again.
+    pub(crate) fn deciding_by(self, knapsack: Knapsack) -> Self {
+        Self { knapsack, ..self }
+    }
+
+    /// An item at a tensor degree.
+    fn item(
+        &self,
+        instance: &Instance,
+        settings: &Settings,
+        layers: &[usize],
+        tensor: usize,
+    ) -> Option<ModalItem> {
+        let mut item = ModalItem::default();
+        for &at in layers {
+            let layer = &instance.network.layers[at];
+            let ways = self.ways(layer, settings, tensor);
+            let mode = ways.first()?.mode;
+            // Modes of a degree have the same weights.
+            let weights = &layer.modes()[mode];
+            item.gradient_bytes += weights.gradient_bytes;
+            item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
+            item.layers.push(LayerWays { layer: at, ways });
+        }
+        Some(item)
+    }
+
+    /// The ways to run a layer at a tensor degree, the fastest first: those of the names that are asked for, else those that keep
+    /// everything.
+    fn ways(&self, layer: &Layer, settings: &Settings, tensor: usize) -> Vec<Way> {
+        let modes = layer.modes();
+        let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
+        let is_asked = modes
+            .iter()
+            .filter(of_degree)
+            .any(|mode| settings.recompute.names(&mode.recompute));
+        let is_allowed = |mode: &LayerMode| match is_asked {
+            true => settings.recompute.names(&mode.recompute),
+            false => mode.recompute == recompute::NONE,
+        };
+        let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
+        let allowed = of_degree.filter(|(_, mode)| is_allowed(mode));
+        let mut ways: Vec<Way> = allowed
+            .filter_map(|(at, mode)| self.way(settings, at, mode))
+            .collect();
+        ways.sort_by_key(|way| (way.time(), way.mode));
+        ways
+    }
+
+    fn way(&self, settings: &Settings, at: usize, mode: &LayerMode) -> Option<Way> {
+        let times = mode.times[settings.kind]?;
+        let trains = settings.mode.trains();
+        let own_bytes =
+            settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);
+        // A ring all-reduce sends each byte around twice, but for the device's own part.
+        let around = 2.0 * (mode.tensor - 1) as f64 / mode.tensor as f64;
+        let link = Link {
+            latency_ns: 0,
+            ..self.links.levels[INSIDE]
+        };
+        Some(Way {
+            mode: at,
+            forward: times.forward_ns * self.ticks_per_ns,
+            backward: if trains {
+                times.backward_ns * self.ticks_per_ns
+            } else {
+                0
+            },
+            collective: self.moving(around * mode.collective_bytes as f64, link),
+            held_bytes: mode.resident_bytes + own_bytes,
+            stash_bytes: mode.stash_bytes,
+            workspace_bytes: mode.workspace_bytes,
+        })
+    }
+
+    /// Time to move bytes over a link.
+    fn moving(&self, bytes: f64, link: Link) -> u64 {
+        if bytes == 0.0 {
+            return 0;
+        }
+        let ns = bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+        (ns * self.ticks_per_ns as f64).round() as u64
+    }
+
+    fn add_transfers(&mut self, instance: &Instance, settings: &Settings, items: &[Vec<usize>]) {
+        let mut item_of = vec![usize::MAX; instance.network.layers.len()];
+        for (item, layers) in items.iter().enumerate() {
+            layers.iter().for_each(|&layer| item_of[layer] = item);
+        }
+        // A tensor and its gradient, unless gradients are tensors of their own.
+        let has_gradients = settings.mode.trains() && !instance.network.has_explicit_backward();
+        for tensor in &instance.network.tensors {
+            let producer = item_of[tensor.producer];
+            let mut consumers: Vec<usize> = tensor.consumers.iter().map(|&to| item_of[to]).collect();
+            consumers.sort_unstable();
+            consumers.dedup();
+            consumers.retain(|&item| item != producer && item != usize::MAX);
+            if producer == usize::MAX || consumers.is_empty() {
+                continue;
+            }
+            let transfer = self.transfer(instance, tensor, (producer, consumers), &item_of);
+            if transfer.is_free() {
+                continue;
+            }
+            let is_backward = instance.network.layers[tensor.producer].backward;
+            let transfer = match (has_gradients, is_backward) {
+                (true, _) => transfer.and_gradient(),
+                (false, true) => ModalTransfer {
+                    passes: Passes::Backward,
+                    ..transfer
+                },
+                (false, false) => transfer,
+            };
+            let ends = transfer.consumers.iter().copied().chain([producer]);
+            ends.for_each(|item| self.transfers_of[item].push(self.transfers.len()));
+            self.transfers.push(transfer);
+        }
+    }
+
+    fn transfer(
+        &self,
+        instance: &Instance,
+        tensor: &Tensor,
+        (producer, consumers): (usize, Vec<usize>),
+        item_of: &[usize],
+    ) -> ModalTransfer {
+        let layers = &instance.network.layers;
+        let moving = |bytes: u64| self.links.levels.map(|link| self.moving(bytes as f64, link));
+        // What moves beside a tensor is part of its message. A tensor without bytes has none, so that what is beside it takes the latency.
+        let is_alone = matches!(tensor.size, Size::Bytes(0));
+        let beside = |bytes: u64| {
+            let within = |link: Link| Link {
+                latency_ns: if is_alone { link.latency_ns } else { 0 },
+                ..link
+            };
+            self.links
+                .levels
+                .map(|link| self.moving(bytes as f64, within(link)))
+        };
+        // The most that any of the layers involved adds.
+        let extra = |layer: usize, degree: usize, other: usize, of: fn(&LayerMode) -> &[(usize, u64)]| {
+            let modes = layers[layer].modes();
+            let mode = modes.iter().find(|mode| mode.tensor == degree);
+            let bytes = mode.and_then(|mode| of(mode).iter().find(|(named, _)| *named == other));
+            bytes.map_or(0, |(_, bytes)| *bytes)
+        };
+        let of_consumers = |degree: usize, bytes: &dyn Fn(usize, usize) -> u64| -> Vec<[u64; 2]> {
+            let of_item = |&item: &usize| {
+                let inside = tensor.consumers.iter().filter(|&&to| item_of[to] == item);
+                beside(inside.map(|&to| bytes(to, degree)).max().unwrap_or(0))
+            };
+            consumers.iter().map(of_item).collect()
+        };
+        let leaving =
+            |to: usize, degree: usize| extra(tensor.producer, degree, to, |mode| &mode.output_bytes);
+        let entering =
+            |to: usize, degree: usize| extra(to, degree, tensor.producer, |mode| &mode.input_bytes);
+        ModalTransfer {
+            producer,
+            passes: Passes::Forward,
+            ticks: match tensor.size {
+                Size::Bytes(bytes) => moving(bytes),
+                Size::TransferNs(ns) => [ns * self.ticks_per_ns; 2],
+            },
+            leaving: self.degrees.iter().map(|&t| of_consumers(t, &leaving)).collect(),
+            entering: self.degrees.iter().map(|&t| of_consumers(t, &entering)).collect(),
+            consumers,
+        }
+    }
+
+    /// What a stage of so many replicas pays for the exchange of its gradients, for one micro-batch, over links of a level.
+    pub fn synchronization(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
+        match self.ring(replicas, level) {
+            Some(ring) if gradient_bytes > 0 => {
+                (ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks).ceil() as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
+    ///
+    /// Each device sends and receives 2 (d - 1) / d of them once an iteration (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
+    pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
+        if !self.synchronizes || replicas < 2 {
+            return None;
+        }
+        let link = self.links.levels[level];
+        let messages = 2.0 * (replicas - 1) as f64;
+        let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
+        Some(Ring {
+            byte_ticks: ticks * 1e9 / (replicas as f64 * link.bandwidth_bytes_per_s),
+            start_ticks: ticks * link.latency_ns as f64,
+        })
+    }
+}
+
+/// What replicas pay to exchange their gradients, for one micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ring {
+    /// For each byte.
+    pub byte_ticks: f64,
+    /// For the latency of its messages, where there are bytes.
+    pub start_ticks: f64,
+}
+
+impl ModalTransfer {
+    /// Whether it may take longer inside a node than between nodes, at some degree.
+    pub fn may_be_slower_inside(&self) -> bool {
+        let levels = |ticks: &[[u64; 2]]| ticks.iter().any(|ticks| ticks[INSIDE] > ticks[BETWEEN]);
+        let mut beside = self.leaving.iter().chain(&self.entering);
+        levels(&[self.ticks]) || beside.any(|ticks| levels(ticks))
+    }
+
+    fn is_free(&self) -> bool {
+        let beside = self.leaving.iter().chain(&self.entering).flatten();
+        self.ticks == [0, 0] && beside.clone().all(|ticks| *ticks == [0, 0])
+    }
+
+    /// With its gradient, which takes as long.
+    fn and_gradient(mut self) -> Self {
+        self.passes = Passes::Both;
+        let beside = self.leaving.iter_mut().chain(&mut self.entering).flatten();
+        beside
+            .chain([&mut self.ticks])
+            .flatten()
+            .for_each(|ticks| *ticks *= 2);
+        self
+    }
+}
+
+/// Degrees of a layer's modes that are asked for.
+fn degrees_of(layer: &Layer, settings: &Settings) -> Vec<usize> {
+    let modes = layer.modes();
+    let degrees = modes.iter().map(|mode| mode.tensor);
+    degrees.filter(|&degree| settings.tensor.allows(degree)).collect()
+}

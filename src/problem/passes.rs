@@ -1,0 +1,306 @@
+//! Passes: what of a layer is placed by itself, before what must lie together becomes an item.
+#![doc = include_str!("../../formulations/cuts.md")]
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::model::instance::Instance;
+use crate::model::network::{Layer, Times};
+use crate::model::options::Cuts;
+use crate::model::settings::Settings;
+use crate::model::units::transfer_ns;
+
+/// A forward or backward pass of a layer, or both where they are tied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Position of the layer.
+    pub layer: usize,
+    /// Whether the forward pass is part of it.
+    pub forward: bool,
+    /// Whether the backward pass is part of it.
+    pub backward: bool,
+}
+
+impl Node {
+    /// Its part of a layer's times. Nothing that is placed has a part of a backward pass alone.
+    pub(crate) fn times(self, times: Times) -> Times {
+        Times {
+            forward_ns: if self.forward { times.forward_ns } else { 0 },
+            backward_ns: if self.backward { times.backward_ns } else { 0 },
+            weight_ns: 0,
+        }
+    }
+}
+
+/// Transfers by producer and consumers: forward, backward and gradient ns.
+pub(crate) type TransferCosts = BTreeMap<(usize, Vec<usize>), [u64; 3]>;
+
+/// The passes of one layer in items of their own, as far as memory cares where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The item of the forward pass.
+    pub forward: usize,
+    /// The item of the backward pass, which counts the layer's bytes as if both were together.
+    pub backward: usize,
+    /// Bytes of the parameters, which the forward pass needs where it lies.
+    pub parameter_bytes: u64,
+    /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
+    pub stash_bytes: u64,
+}
+
+/// All passes of a problem.
+pub(crate) struct Passes {
+    /// The passes.
+    pub nodes: Vec<Node>,
+    /// Where each layer's forward pass is.
+    pub forward_of: Vec<Option<usize>>,
+    /// Where each layer's backward pass is.
+    pub backward_of: Vec<Option<usize>>,
+    is_separate: bool,
+    is_explicit: bool,
+}
+
+impl Passes {
+    /// The passes of the layers that the settings include.
+    ///
+    /// With an explicit backward graph every operator has the one pass that it is.
+    pub(crate) fn new(instance: &Instance, settings: &Settings) -> Self {
+        let layers = &instance.network.layers;
+        let is_explicit = instance.network.has_explicit_backward();
+        let trains = settings.mode.trains();
+        let is_separate = settings.cuts == Cuts::Separate;
+        let mut passes = Self {
+            nodes: Vec::new(),
+            forward_of: vec![None; layers.len()],
+            backward_of: vec![None; layers.len()],
+            is_separate,
+            is_explicit,
+        };
+        let includes = |layer: &Layer| settings.includes(layer);
+        for layer in (0..layers.len()).filter(|&layer| includes(&layers[layer])) {
+            let forward = !layers[layer].backward;
+            let backward = trains && (layers[layer].backward || !is_explicit);
+            let alone = [(forward, false), (false, backward)];
+            let nodes = match is_separate && forward && backward {
+                true => &alone[..],
+                false => &[(forward, backward)],
+            };
+            for &(forward, backward) in nodes {
+                let at = passes.nodes.len();
+                passes.nodes.push(Node {
+                    layer,
+                    forward,
+                    backward,
+                });
+                if forward {
+                    passes.forward_of[layer] = Some(at);
+                }
+                if backward {
+                    passes.backward_of[layer] = Some(at);
+                }
+            }
+        }
+        passes
+    }
+
+    /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
+    pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        self.of_one_tie(instance, |node| self.is_separate && !node.forward)
+    }
+
+    /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
+    pub(crate) fn tied(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let of_layers = self.forward_of.iter().zip(&self.backward_of);
+        let both = of_layers.filter_map(|(forward, backward)| Some(((*forward)?, (*backward)?)));
+        both.chain(self.of_one_tie(instance, |_| false)).collect()
+    }
+
+    /// Passes of layers that share a tie, those of each side by themselves.
+    fn of_one_tie(&self, instance: &Instance, side: impl Fn(&Node) -> bool) -> Vec<(usize, usize)> {
+        let mut first: BTreeMap<(&str, bool), usize> = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if let Some(tie) = &instance.network.layers[node.layer].tie {
+                pairs.push((*first.entry((tie, side(node))).or_insert(at), at));
+            }
+        }
+        pairs
+    }
+
+    /// Order follows the forward tensors, and for backward passes again: backward propagation runs through the pipeline the
+    /// other way. The operators of an explicit backward graph follow the forward ones of their ties, tied or not.
+    pub(crate) fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for tensor in &instance.network.tensors {
+            for &to in &tensor.consumers {
+                let from = tensor.producer;
+                let both = |of: &[Option<usize>]| Some((of[from]?, of[to]?));
+                pairs.extend(both(&self.forward_of));
+                if self.is_separate && !self.is_explicit {
+                    pairs.extend(both(&self.backward_of));
+                }
+            }
+        }
+        if self.is_separate && self.is_explicit {
+            pairs.extend(self.backward_pairs(instance));
+        }
+        pairs
+    }
+
+    /// Order pairs of the operators of an explicit backward graph: those that their ties would give them, from every tie to
+    /// the next ones along the forward tensors that have backward operators.
+    fn backward_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let layers = &instance.network.layers;
+        let mut first = BTreeMap::new();
+        let tie_of: Vec<usize> = (0..layers.len())
+            .map(|layer| match &layers[layer].tie {
+                Some(tie) => *first.entry(tie).or_insert(layer),
+                None => layer,
+            })
+            .collect();
+        let mut after = vec![Vec::new(); layers.len()];
+        for tensor in &instance.network.tensors {
+            for &to in &tensor.consumers {
+                if self.forward_of[tensor.producer]
+                    .and(self.forward_of[to])
+                    .is_some()
+                {
+                    after[tie_of[tensor.producer]].push(tie_of[to]);
+                }
+            }
+        }
+        // Backward operators of a tie lie together: one stands for all.
+        let mut operator = vec![None; layers.len()];
+        for (layer, &node) in self.backward_of.iter().enumerate() {
+            operator[tie_of[layer]] = operator[tie_of[layer]].or(node);
+        }
+        let mut pairs = Vec::new();
+        for (tie, from) in operator.iter().enumerate() {
+            let Some(from) = *from else { continue };
+            let mut seen = HashSet::new();
+            let mut open = after[tie].clone();
+            while let Some(next) = open.pop() {
+                if !seen.insert(next) {
+                    continue;
+                }
+                match operator[next] {
+                    Some(to) => pairs.push((from, to)),
+                    None => open.extend(&after[next]),
+                }
+            }
+        }
+        pairs
+    }
+
+    /// What moves between passes, by producing and consuming items.
+    pub(crate) fn transfers(
+        &self,
+        instance: &Instance,
+        settings: &Settings,
+        item_of: impl Fn(usize) -> usize,
+    ) -> TransferCosts {
+        let mut moved = Moved {
+            costs: TransferCosts::new(),
+            item_of,
+        };
+        if !settings.communication.takes_time() {
+            return moved.costs;
+        }
+        for tensor in &instance.network.tensors {
+            let ns = settings.ticks_per_ns * settings.transfer_ns(tensor);
+            let node = |layer: usize| self.forward_of[layer].or(self.backward_of[layer]);
+            let consumers = tensor.consumers.iter().filter_map(|&to| node(to));
+            let is_backward = instance.network.layers[tensor.producer].backward;
+            let way = if is_backward { [0, ns, 0] } else { [ns, 0, 0] };
+            moved.add(node(tensor.producer), consumers, way);
+            if settings.mode.trains() && !self.is_explicit {
+                let consumers = tensor.consumers.iter().filter_map(|&to| self.backward_of[to]);
+                moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
+            }
+        }
+        if settings.cuts == Cuts::Tied {
+            return moved.costs;
+        }
+        for (layer, of) in instance.network.layers.iter().enumerate() {
+            let (Some(forward), Some(backward)) = (self.forward_of[layer], self.backward_of[layer]) else {
+                continue;
+            };
+            // What the backward pass needs, and the weights it has changed.
+            moved.add(
+                Some(forward),
+                [backward].into_iter(),
+                [stash_ns(settings, of), 0, 0],
+            );
+            moved.add(
+                Some(backward),
+                [forward].into_iter(),
+                [0, weights_ns(settings, of), 0],
+            );
+        }
+        moved.costs
+    }
+
+    /// Layers whose passes may lie apart and hold bytes.
+    pub(crate) fn pairs(&self, instance: &Instance, item_of: impl Fn(usize) -> usize) -> Vec<Pair> {
+        let of = |(layer, of): (usize, &Layer)| {
+            let (forward, backward) = (self.forward_of[layer]?, self.backward_of[layer]?);
+            let pair = Pair {
+                forward: item_of(forward),
+                backward: item_of(backward),
+                parameter_bytes: of.parameter_bytes,
+                stash_bytes: of.stash_bytes,
+            };
+            let holds = pair.parameter_bytes + pair.stash_bytes > 0;
+            (holds && pair.forward != pair.backward).then_some(pair)
+        };
+        instance
+            .network
+            .layers
+            .iter()
+            .enumerate()
+            .filter_map(of)
+            .collect()
+    }
+}
+
+/// Time to move a layer's stash for one micro-batch, in ticks.
+fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
+    let link = settings.link;
+    settings.ticks_per_ns * transfer_ns(layer.stash_bytes, link.bandwidth_bytes_per_s, link.latency_ns)
+}
+
+/// Time to move a layer's weights after an update, as far as each micro-batch bears it: all of it where there is no flush,
+/// else its part of an iteration, in ticks.
+fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
+    let link = settings.link;
+    let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+    match settings.schedule.flushes() {
+        true => settings.shared_out(all_ns),
+        false => settings.ticks_per_ns * all_ns,
+    }
+}
+
+/// Transfers as they are found.
+struct Moved<F> {
+    costs: TransferCosts,
+    item_of: F,
+}
+
+impl<F: Fn(usize) -> usize> Moved<F> {
+    /// Adds ns of each way between passes, unless they are in one item.
+    fn add(&mut self, producer: Option<usize>, consumers: impl Iterator<Item = usize>, ns: [u64; 3]) {
+        let Some(producer) = producer.map(&self.item_of) else {
+            return;
+        };
+        let mut consumers: Vec<usize> = consumers
+            .map(&self.item_of)
+            .filter(|&item| item != producer)
+            .collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        if consumers.is_empty() || ns == [0; 3] {
+            return;
+        }
+        let sum = self.costs.entry((producer, consumers)).or_default();
+        sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns);
+    }
+}

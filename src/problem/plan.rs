@@ -1,0 +1,661 @@
+//! The answer: a plan, what is proved of it, and how it was found.
+
+pub mod bare;
+mod cluster;
+mod modal;
+mod order;
+mod read;
+pub mod split;
+mod throughput;
+mod virtual_stages;
+mod weights;
+
+#[cfg(feature = "cli")]
+pub(crate) use cluster::{agreed, difference, read_on};
+pub use order::PlanOrder;
+#[cfg(feature = "cli")]
+pub(crate) use read::Form;
+pub use read::{parse, read};
+pub use throughput::Throughput;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::instance::Instance;
+use crate::model::options::{Communication, Cuts, PipelineOptions, WorkerMode};
+use crate::model::settings::Settings;
+use crate::model::spec::GivenCluster;
+pub use crate::model::spec::PLAN_SCHEMA as SCHEMA;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::cost::allocation::{Allocation, StageLoad};
+use crate::problem::cost::{self, PhaseCost, StageCost};
+use crate::problem::workers::Workers;
+use crate::problem::{Assignment, Problem, TooLarge};
+use split::Split;
+
+/// A plan as files and reports hold it.
+///
+/// Plans of other planners may be built in code and checked, so its fields are open; a later version may have more of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The format's version.
+    pub schema: String,
+    /// Name of the instance.
+    pub instance: String,
+    /// Method that was asked for.
+    pub method: String,
+    /// What was found.
+    pub status: Status,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// Objective in ms; absent without a plan.
+    pub objective_ms: Option<f64>,
+    /// No plan can be better than this, in ms; absent where infeasible.
+    pub bound_ms: Option<f64>,
+    /// (objective - bound) / objective; absent where either is.
+    pub gap: Option<f64>,
+    /// The bound that proves most.
+    pub bound_source: BoundSource,
+    /// The problem, with nothing left open.
+    pub problem: PipelineOptions,
+    /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<GivenCluster>,
+    /// Tokens a second, and the part of peak; absent where the network does not say what a micro-batch is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Throughput>,
+    /// The stages, in pipeline order; empty without a plan.
+    pub stages: Vec<PlanStage>,
+    /// The order in which devices run the stages, where it was chosen together with them: what stages hold is then a matter of this order, and
+    /// the schedule of the problem has no say. Absent where the schedule tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<PlanOrder>,
+    /// Layers that separate cuts split; absent with tied cuts and without a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// Why there is no plan, where the options alone say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Options with which a plan was found where there is none as it was asked, each as the command line has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<String>,
+    /// How much memory a plan would need; absent unless there is no plan for lack of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_memory: Option<LeastMemory>,
+    /// Stages that hold more than their memory once so many micro-batches are in flight as hide overlapped transfers: the plan
+    /// runs with the schedule's own number of them and a longer period. Absent where all stages fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overruns: Vec<Overrun>,
+    /// How it was found.
+    pub statistics: Statistics,
+}
+
+/// A stage that has no room for as many micro-batches as hide its transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Overrun {
+    /// The stage, from 1.
+    pub stage: usize,
+    /// Micro-batches in flight that hide its transfers.
+    pub in_flight: u64,
+    /// Bytes that it would hold then.
+    pub memory_bytes: u64,
+    /// By how much they exceed its memory.
+    pub over_bytes: u64,
+}
+
+impl std::fmt::Display for Overrun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            stage,
+            in_flight,
+            memory_bytes,
+            over_bytes,
+        } = self;
+        write!(
+            f,
+            "stage {stage} needs {in_flight} micro-batches in flight to hide its transfers, and {memory_bytes} bytes for \
+             them, {over_bytes} more than it has"
+        )
+    }
+}
+
+/// What a search found. Whether it is proved has one answer: `optimal` and `infeasible` are, the others are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// A plan whose objective meets the bound.
+    Optimal,
+    /// A plan without a proof.
+    Feasible,
+    /// Proved that there is no plan.
+    Infeasible,
+    /// Neither a plan nor a proof that there is none.
+    Unknown,
+}
+
+/// Why a search stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StoppedBy {
+    /// It was done: the method has nothing left to try.
+    Completed,
+    /// The gap asked for was reached.
+    Gap,
+    /// The time limit.
+    TimeLimit,
+    /// Ctrl-C, or a caller's interrupt.
+    Interrupt,
+    /// The memory that the search may take.
+    MemoryLimit,
+    /// A cap of the method, such as the number of ideals.
+    SizeLimit,
+    /// No method proves this kind of problem at its size: plans are found, and that is all.
+    NoMethod,
+    /// HiGHS broke down on a part of the search; the other parts are done.
+    SolverError,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Optimal => "optimal",
+            Self::Feasible => "feasible",
+            Self::Infeasible => "infeasible",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl std::fmt::Display for StoppedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Completed => "completed",
+            Self::Gap => "gap",
+            Self::TimeLimit => "time-limit",
+            Self::Interrupt => "interrupt",
+            Self::SizeLimit => "size-limit",
+            Self::MemoryLimit => "memory-limit",
+            Self::NoMethod => "no-method",
+            Self::SolverError => "solver-error",
+        })
+    }
+}
+
+/// How much memory a plan needs, the same for every stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LeastMemory {
+    /// It is proved that no plan fits less, in bytes.
+    pub at_least_bytes: u64,
+    /// There is a plan that fits this, in bytes; absent where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_bytes: Option<u64>,
+    /// Layers that no stage could hold, even if it held nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_large: Vec<TooLarge>,
+    /// Where devices differ and each has its own memory: what one kind would need if all others stayed as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_kind: Vec<KindMemory>,
+}
+
+/// How much memory a kind of device needs for there to be a plan, while all others keep theirs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct KindMemory {
+    /// The kind.
+    pub kind: String,
+    /// What a device of it has, in bytes.
+    pub has_bytes: u64,
+    /// It is proved that less is not enough, in bytes.
+    pub at_least_bytes: u64,
+    /// There is a plan with so much, in bytes; absent where none was found, however much it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_bytes: Option<u64>,
+}
+
+/// One stage of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanStage {
+    /// Position in the pipeline, from 1. Where devices hold several chunks, each chunk is a stage, and may be empty.
+    pub index: usize,
+    /// Layers whose forward propagation runs here.
+    pub forward: Vec<String>,
+    /// Layers whose backward propagation runs here.
+    pub backward: Vec<String>,
+    /// Devices, as `kind:number`.
+    pub devices: Vec<String>,
+    /// Shares of forward propagation by `kind.resource`, or by `kind` where that is all one resource; empty for sequential
+    /// workers.
+    pub shares: BTreeMap<String, f64>,
+    /// Work and blocking transfers; of a concurrent worker the longer phase.
+    pub load_ms: f64,
+    /// Time of forward propagation on the stage's devices and shares.
+    pub forward_ms: f64,
+    /// Time of backward propagation, likewise.
+    pub backward_ms: f64,
+    /// The part of `backward_ms` that is gradients of weights, for which no other stage waits: `backward_ms` includes it. Absent
+    /// where no layer of the network says, in inference, and for workers that run both phases at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_ms: Option<f64>,
+    /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
+    pub communication_ms: f64,
+    /// The same transfers by phase and direction; absent where nothing is moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+    /// Memory in use; of a chunk, its part when its device holds most.
+    pub memory_bytes: u64,
+    /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; of a chunk, the
+    /// most at any time. Absent in inference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Versions of the weights that such a layer keeps: a gradient meets weights that are this less one updates newer than
+    /// those it was computed with; absent in inference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<u64>,
+    /// How its devices and layers run; absent where stages have no modes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<PlanMode>,
+}
+
+/// How a stage runs: its devices are replicas, one after the other, and each replica is a tensor group.
+///
+/// Times of the stage are those between its micro-batches: what one replica takes, divided by the replicas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanMode {
+    /// Devices of a tensor group.
+    pub tensor: usize,
+    /// Replicas, each of which takes every so-manieth micro-batch.
+    pub replicas: usize,
+    /// Layers that compute something again in the backward pass, by the name of what.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recomputed: BTreeMap<String, Vec<String>>,
+}
+
+/// What a stage moves for one micro-batch, by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Transfers {
+    /// During forward propagation.
+    pub forward: Moved,
+    /// During backward propagation.
+    pub backward: Moved,
+}
+
+/// Transfers of one stage in one phase, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// Received.
+    pub in_ms: f64,
+    /// Sent.
+    pub out_ms: f64,
+}
+
+/// How a plan was found. What does not apply to a method is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Wall-clock seconds from the problem to the plan.
+    pub seconds: f64,
+    /// Branch-and-bound nodes.
+    pub nodes: u64,
+    /// How often the search looked at the clock, which it does after as many steps of its own: with one thread the same on every machine,
+    /// where nothing but the work that is done ends the search.
+    #[serde(default)]
+    pub looks: u64,
+    /// Items before presolve.
+    pub items: usize,
+    /// Items after presolve.
+    pub items_after_presolve: usize,
+    /// Binaries of the program that was solved.
+    pub binaries: usize,
+    /// Ideals that a dynamic program visited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ideals: Option<usize>,
+    /// The second exact method that proves the same, where one was asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
+    /// What the method's own model makes of the plan, in ms, where it minimises something else than the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_ms: Option<f64>,
+    /// Lower bounds that were computed, by name, in ms.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds_ms: BTreeMap<BoundSource, f64>,
+}
+
+/// What a search knows when it stops, in the problem's own terms.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The best plan found: stages of items and, where workers differ, what they run on.
+    pub allocation: Option<Allocation>,
+    /// No assignment costs less than this many ns; `u64::MAX` when there is none at all.
+    pub bound_ns: u64,
+    /// The bound that gave `bound_ns`.
+    pub bound_source: BoundSource,
+    /// Why the search stopped.
+    pub stopped_by: StoppedBy,
+    /// How it went.
+    pub statistics: Statistics,
+}
+
+impl Outcome {
+    /// The one conservative answer to what was found.
+    pub fn status(&self, problem: &Problem) -> Status {
+        match &self.allocation {
+            Some(allocation) => {
+                let objective_ns = objective_ns(problem, allocation);
+                match is_proved(objective_ns, self.bound_ns) {
+                    true => Status::Optimal,
+                    false => Status::Feasible,
+                }
+            }
+            None if self.bound_ns == u64::MAX => Status::Infeasible,
+            None => Status::Unknown,
+        }
+    }
+}
+
+/// Whether a bound proves an objective, both in whole ns: whatever a solver's tolerance is, it stays inside the solver.
+#[doc(hidden)]
+pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
+    bound_ns >= objective_ns
+}
+
+impl PlanStage {
+    /// Its replicas, which take turns: each runs every so-manieth micro-batch on devices of its own. At least one.
+    pub fn replicas(&self) -> usize {
+        self.mode.as_ref().map_or(1, |mode| mode.replicas.max(1))
+    }
+
+    /// The devices of a replica, by its position; all of the stage's where they cannot be shared out evenly.
+    pub fn replica_devices(&self, replica: usize) -> &[String] {
+        let replicas = self.replicas();
+        match self.devices.len() / replicas {
+            each if each * replicas == self.devices.len() && each > 0 => {
+                self.devices.chunks(each).nth(replica).unwrap_or(&self.devices)
+            }
+            _ => &self.devices,
+        }
+    }
+}
+
+impl Plan {
+    /// Its stages, each as many times as it has replicas.
+    pub fn workers(&self) -> usize {
+        let replicas = self.stages.iter().map(PlanStage::replicas);
+        replicas.fold(0, usize::saturating_add)
+    }
+
+    /// Chunks of every device where they are several; `None` where each stage is a device's own.
+    pub fn virtual_stages(&self) -> Option<usize> {
+        self.problem.virtual_stages.filter(|&chunks| chunks > 1)
+    }
+
+    /// Lifts an outcome to layers, costs every stage again and states what is proved.
+    #[doc(hidden)]
+    pub fn new(instance: &Instance, problem: &Problem, method: &str, outcome: Outcome) -> Self {
+        let status = outcome.status(problem);
+        let objective_ns = outcome
+            .allocation
+            .as_ref()
+            .map(|allocation| objective_ns(problem, allocation));
+        // A bound above the objective stays as it is, for the check to find: one of the two is wrong.
+        let bound_ns = (status != Status::Infeasible).then_some(outcome.bound_ns);
+        let gap = match (objective_ns, bound_ns) {
+            (Some(0), Some(_)) => Some(0.0),
+            (Some(objective), Some(bound)) => Some(objective.saturating_sub(bound) as f64 / objective as f64),
+            _ => None,
+        };
+        let stages = match &outcome.allocation {
+            None => Vec::new(),
+            Some(allocation) => match (&problem.modes, &problem.virtual_stages) {
+                (Some(modes), _) => modal::stages(instance, problem, modes, allocation),
+                (None, Some(of)) => virtual_stages::stages(instance, problem, of, allocation),
+                (None, None) => plan_stages(instance, problem, allocation),
+            },
+        };
+        let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
+        let objective_ms = objective_ns.map(|ns| problem.settings.ms(ns));
+        Self {
+            schema: SCHEMA.into(),
+            instance: instance.name.clone(),
+            method: method.into(),
+            status,
+            // A proof completes the search, even one that comes with the limit.
+            stopped_by: match status {
+                Status::Optimal | Status::Infeasible => StoppedBy::Completed,
+                Status::Feasible | Status::Unknown => outcome.stopped_by,
+            },
+            objective_ms,
+            bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
+            gap,
+            bound_source: outcome.bound_source,
+            problem: problem.settings.to_options(instance),
+            cluster: instance.given_cluster.clone(),
+            throughput: Throughput::new(instance, &problem.settings, objective_ms, &stages),
+            order: None,
+            split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
+            stages,
+            reasons: match status {
+                Status::Infeasible => problem.settings.reasons(instance),
+                _ => Vec::new(),
+            },
+            remedies: Vec::new(),
+            least_memory: None,
+            overruns: Vec::new(),
+            statistics: match status {
+                // What no plan reaches says nothing of how long one takes.
+                Status::Infeasible => Statistics {
+                    bounds_ms: BTreeMap::new(),
+                    ..outcome.statistics
+                },
+                _ => outcome.statistics,
+            },
+        }
+    }
+
+    /// Says what it comes to in tokens a second, where its objective has become known.
+    pub(crate) fn state_throughput(&mut self, instance: &Instance, settings: &Settings) {
+        self.throughput = Throughput::new(instance, settings, self.objective_ms, &self.stages);
+    }
+
+    /// Whether it says what gradients of weights take.
+    pub fn says_weights(&self) -> bool {
+        self.weight_share().is_some() || self.stages.iter().any(|stage| stage.weight_ms.is_some())
+    }
+
+    /// The part of every backward pass that is gradients of weights, where its order was chosen for one.
+    pub fn weight_share(&self) -> Option<f64> {
+        self.order.as_ref().and_then(|order| order.weight_share)
+    }
+
+    /// The plan that there is not, because some layer fits no stage.
+    #[doc(hidden)]
+    pub fn infeasible(instance: &Instance, settings: &Settings, method: &str) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            instance: instance.name.clone(),
+            method: method.into(),
+            status: Status::Infeasible,
+            stopped_by: StoppedBy::Completed,
+            objective_ms: None,
+            bound_ms: None,
+            gap: None,
+            bound_source: BoundSource::MemoryOfALayer,
+            problem: settings.to_options(instance),
+            cluster: instance.given_cluster.clone(),
+            throughput: None,
+            stages: Vec::new(),
+            order: None,
+            split: None,
+            reasons: settings.reasons(instance),
+            remedies: Vec::new(),
+            least_memory: None,
+            overruns: Vec::new(),
+            statistics: Statistics::default(),
+        }
+    }
+}
+
+/// The objective of a plan in ns.
+#[doc(hidden)]
+pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
+    if let Some(modes) = &problem.modes {
+        return cost::modal_ns(problem, modes, allocation).unwrap_or(u64::MAX);
+    }
+    match &problem.workers {
+        None => cost::assignment_ns(problem, &allocation.assignment),
+        Some(workers) => workers.objective_ns(problem, allocation),
+    }
+}
+
+/// What runs a stage, and what it costs there.
+struct Staffed {
+    devices: Vec<String>,
+    /// The kinds of these devices, and how fast all of a kind are in backward propagation.
+    rates: Vec<(usize, f64)>,
+    shares: BTreeMap<String, f64>,
+    load_ns: u64,
+    cost: StageCost,
+    /// Transfers received and sent, as if on links.
+    moved: StageCost,
+}
+
+fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
+    let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
+    let staffed = match &problem.workers {
+        None => homogeneous(instance, problem, &assignment, used),
+        Some(workers) => heterogeneous(problem, workers, allocation),
+    };
+    let memory = cost::stage_memory_bytes(problem, &assignment, used);
+    let settings = &problem.settings;
+    let trains = settings.mode.trains();
+    let splits = weights::are_told(instance, settings);
+    let mut layers = vec![[Vec::new(), Vec::new()]; used];
+    for (item, &stage) in assignment.iter().enumerate() {
+        layers[stage][0].extend(&problem.items[item].layers);
+        layers[stage][1].extend(&problem.items[item].backward_layers);
+    }
+    let names = |layers: &mut Vec<usize>| -> Vec<String> {
+        layers.sort_unstable();
+        layers
+            .iter()
+            .map(|&layer| instance.network.layers[layer].id.clone())
+            .collect()
+    };
+    let stage = |(k, ([forward, backward], staffed)): (usize, (&mut [Vec<usize>; 2], Staffed))| PlanStage {
+        index: k + 1,
+        weight_ms: splits.then(|| settings.ms(weights::weight_ns(instance, backward, &staffed))),
+        forward: names(forward),
+        backward: names(backward),
+        devices: staffed.devices,
+        shares: staffed.shares,
+        load_ms: settings.ms(staffed.load_ns),
+        forward_ms: settings.ms(staffed.cost.forward.work_ns),
+        backward_ms: settings.ms(staffed.cost.backward.work_ns),
+        communication_ms: settings.ms(communication_ns(&staffed.cost)),
+        transfers: transfers(settings, &staffed.moved),
+        memory_bytes: memory[k],
+        in_flight: trains.then(|| settings.in_flight(used - k)),
+        weight_versions: trains.then(|| settings.weight_versions(used - k)),
+        mode: None,
+    };
+    layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
+}
+
+/// One device of the kind a stage.
+fn homogeneous(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
+    let kind = &instance.cluster.kinds[problem.settings.kind].name;
+    let costs = cost::stage_costs(problem, assignment);
+    let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
+    let stage = |(k, (cost, moved)): (usize, (StageCost, StageCost))| Staffed {
+        devices: vec![format!("{kind}:{}", k + 1)],
+        rates: vec![(problem.settings.kind, 1.0)],
+        shares: BTreeMap::new(),
+        load_ns: cost.load_ns(),
+        cost,
+        moved,
+    };
+    costs
+        .into_iter()
+        .zip(moved)
+        .take(used)
+        .enumerate()
+        .map(stage)
+        .collect()
+}
+
+/// The devices of each stage's choice, numbered along the pipeline, and their shares.
+fn heterogeneous(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
+    let mut numbered = vec![0; workers.classes.len()];
+    let loads = workers.loads(problem, allocation).unwrap_or_default();
+    let moved = cost::stage_costs_under(problem, &allocation.assignment, Communication::Overlapped);
+    let works = workers.works(problem, &allocation.assignment, loads.len());
+    let moved = moved
+        .into_iter()
+        .zip(&works)
+        .zip(&allocation.choices)
+        .map(|((moved, work), &choice)| workers.moved(problem, &workers.choices[choice], work, moved));
+    let stage = |((load, moved), &choice): ((StageLoad, StageCost), &usize)| {
+        let choice = &workers.choices[choice];
+        let mut devices = Vec::new();
+        for (class, number) in numbered.iter_mut().enumerate() {
+            for _ in 0..choice.devices[class] {
+                *number += 1;
+                devices.push(format!("{}:{number}", workers.classes[class].name));
+            }
+        }
+        let keys = workers
+            .resources(choice)
+            .map(|(class, resource)| workers.share_key(class, resource));
+        let load_ns = match problem.settings.worker {
+            WorkerMode::Sequential => load.cost.load_ns(),
+            WorkerMode::Concurrent => load.cost.forward.work_ns.max(load.cost.backward.work_ns),
+        };
+        Staffed {
+            devices,
+            rates: weights::rates(workers, choice),
+            shares: keys.zip(load.levels.iter().map(|level| level.share)).collect(),
+            load_ns,
+            cost: load.cost,
+            moved,
+        }
+    };
+    loads
+        .into_iter()
+        .zip(moved)
+        .zip(&allocation.choices)
+        .map(stage)
+        .collect()
+}
+
+/// Blocking transfers, or the busier link where they are overlapped; one of the two is zero.
+fn communication_ns(cost: &StageCost) -> u64 {
+    let both = cost.both();
+    both.communication_ns.max(both.link_in_ns).max(both.link_out_ns)
+}
+
+/// What the links of a stage move, if anything.
+fn transfers(settings: &Settings, cost: &StageCost) -> Option<Transfers> {
+    let moved = |phase: &PhaseCost| Moved {
+        in_ms: settings.ms(phase.link_in_ns),
+        out_ms: settings.ms(phase.link_out_ns),
+    };
+    let transfers = Transfers {
+        forward: moved(&cost.forward),
+        backward: moved(&cost.backward),
+    };
+    (transfers != Transfers::default()).then_some(transfers)
+}

@@ -1,0 +1,15 @@
+//! From options to a checked plan, and what is asked around it: all methods, stages of somebody else, programs for other solvers, curves
+//! over one option, the least memory, and what would help where there is no plan.
+
+pub(crate) mod error;
+pub mod evaluate;
+pub(crate) mod formulate;
+#[cfg(feature = "cli")]
+pub mod least_memory;
+pub mod methods;
+#[cfg(feature = "cli")]
+pub mod narrower;
+pub mod planning;
+#[cfg(feature = "cli")]
+pub mod remedies;
+pub mod what_if;

@@ -1,0 +1,161 @@
+//! What is varied, and what is known of every plan as it grows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::fault::{FaultKind, InputError};
+use crate::model::instance::Instance;
+use crate::model::named_values::named_values;
+use crate::model::network::Tensor;
+use crate::model::options::{Cuts, MemoryLimit, PipelineOptions, Synchronization};
+use crate::model::settings::Settings;
+
+named_values! {
+    /// A number of the problem that is varied. The larger it is, the better for plans.
+    Parameter {
+        /// Bytes per second of the link.
+        Bandwidth = "bandwidth",
+        /// Bytes of memory a stage.
+        Memory = "memory-limit",
+        /// The most stages.
+        Stages = "stages",
+        /// Devices of the one kind.
+        Devices = "devices",
+    }
+}
+
+/// The most whole values that are asked one by one.
+const MOST_APART: f64 = 1_000.0;
+
+impl Parameter {
+    /// Its option on the command line.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "--bandwidth",
+            Self::Memory => "--memory-limit",
+            Self::Stages => "--stages",
+            Self::Devices => "--devices",
+        }
+    }
+
+    /// Whether it is any real number, not a whole one.
+    pub fn is_continuous(self) -> bool {
+        match self {
+            Self::Bandwidth => true,
+            Self::Memory | Self::Stages | Self::Devices => false,
+        }
+    }
+
+    /// The options with this value.
+    pub fn set(self, options: &PipelineOptions, at: f64) -> PipelineOptions {
+        let mut options = options.clone();
+        match self {
+            Self::Bandwidth => options.bandwidth_bytes_per_s = Some(at),
+            Self::Memory => options.memory_limit = Some(MemoryLimit::Bytes(at as u64)),
+            Self::Stages => options.stages = Some(at as usize),
+            Self::Devices => options.devices = Some(at as usize),
+        }
+        options
+    }
+}
+
+/// What the problems of two values have to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// Nothing: every value is asked by itself.
+    Apart,
+    /// A plan of a value is one of every larger value, and takes no longer there.
+    Falling,
+    /// The same; and what a plan takes is, up to so many ns, the largest of sums of parts that stay and parts in proportion to one over the
+    /// value.
+    Linear {
+        /// All that the rounding of transfers to whole ns may come to, in ns.
+        slack_ns: f64,
+    },
+}
+
+impl Law {
+    /// What holds for the parameter from one end of the range to the other, in the problem that is asked.
+    ///
+    /// # Errors
+    ///
+    /// A parameter that changes nothing, or of which nothing is known.
+    pub(super) fn new(
+        parameter: Parameter,
+        instance: &Instance,
+        options: &PipelineOptions,
+        [from, to]: [&Settings; 2],
+    ) -> Result<Self, InputError> {
+        let refuse = |found: &str, expected: &str| {
+            let (found, expected) = (found.to_owned(), expected.to_owned());
+            Err(InputError::option(
+                parameter.flag(),
+                FaultKind::Contradiction { found, expected },
+            ))
+        };
+        let has_times_of_runs = to.is_simulated() && to.communication.has_links();
+        match parameter {
+            Parameter::Bandwidth if !to.communication.takes_time() => refuse(
+                "a range where transfers take no time",
+                "`--communication blocking` or `overlapped`",
+            ),
+            Parameter::Bandwidth | Parameter::Memory if has_times_of_runs => refuse(
+                "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work",
+                "`--objective period` or `formula`, or `--communication blocking`",
+            ),
+            Parameter::Bandwidth if !to.modal && from.ticks_per_ns != to.ticks_per_ns => refuse(
+                "a range over which shares of a ns are rounded in two ways",
+                "a shorter range, or fewer `--micro-batches`",
+            ),
+            Parameter::Bandwidth => Ok(linear(instance, to)),
+            Parameter::Memory => Ok(Self::Falling),
+            Parameter::Stages | Parameter::Devices => {
+                let is_fixed = parameter == Parameter::Devices && options.stages.is_some();
+                // Chunks lie elsewhere, and more micro-batches are in flight, where a pipeline has more devices.
+                let is_apart = to.all_stages || to.has_virtual_stages();
+                let law = match is_apart && !is_fixed {
+                    true => Self::Apart,
+                    false => Self::Falling,
+                };
+                let values = (to.stages.max(to.devices.unwrap_or(0)) as f64) - 1.0;
+                match law == Self::Apart && values > MOST_APART {
+                    true => refuse(
+                        "more than a thousand values with `--all-stages` or `--virtual-stages`",
+                        "a shorter range",
+                    ),
+                    false => Ok(law),
+                }
+            }
+        }
+    }
+}
+
+/// See `formulations/what_if.md`: roundings count where what a plan takes is a sum and largest of whole transfers, each of which is charged
+/// once a stage and way.
+fn linear(instance: &Instance, settings: &Settings) -> Law {
+    let is_plain = settings.cuts == Cuts::Tied
+        && !settings.modal
+        && !settings.has_virtual_stages()
+        && settings.synchronization == Synchronization::None
+        && settings.ticks_per_ns == 1;
+    if !is_plain {
+        return Law::Falling;
+    }
+    let tensors = &instance.network.tensors;
+    // Forward and as a gradient, once in every stage that it touches.
+    let in_a_stage = 2.0 * tensors.len() as f64;
+    let touches = |tensor: &Tensor| 2.0 * (1 + tensor.consumers.len()) as f64;
+    let in_all_stages: f64 = tensors.iter().map(touches).sum();
+    let formula = settings.formula();
+    let roundings = match settings.is_simulated() {
+        true => settings.micro_batches.unwrap_or(1) as f64 * in_all_stages,
+        false => {
+            let once = if formula.counts_loads { in_all_stages } else { 0.0 };
+            once + formula.weight as f64 * in_a_stage
+        }
+    };
+    // One more for sums of doubles.
+    Law::Linear {
+        slack_ns: roundings + 1.0,
+    }
+}

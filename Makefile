@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs schema test-python wheel test-wheel python-options bench-python \
 	profiles instances literature optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -20,8 +20,17 @@ demo: build ## Find and prove the best plan of GoogLeNet in 4 stages
 test: setup ## Run every test
 	cargo test --release --locked
 
+# Dependencies are those of every build; this crate alone is compiled anew in parts, and without optimisation.
+QUICK := --release --locked --config 'profile.release.package.stagecut.opt-level=0' --config profile.release.incremental=true
+
+check: setup ## Compile everything as far as errors and warnings go
+	cargo check $(QUICK) --all-targets
+
+quick: setup ## Tests of a room in a build that is not optimised, T="heuristics rebalance::"
+	cargo test $(QUICK) --test $(T)
+
 test-random: setup ## Hold 100,000 random problems against brute force, RANDOM_PROBLEMS of them from RANDOM_FIRST_SEED; half an hour
-	RANDOM_PROBLEMS=$${RANDOM_PROBLEMS:-100000} cargo test --release --locked --test random -- --nocapture
+	RANDOM_PROBLEMS=$${RANDOM_PROBLEMS:-100000} cargo test --release --locked --test exact random:: -- --nocapture
 
 FUZZ_SECONDS ?= 60
 FUZZ_FROM ?= $(shell date +%s)000
@@ -129,10 +138,10 @@ schema: build ## Write the JSON Schemas of native instances, of plans and of sce
 	$(BIN) schema scenario > instances/online/schema.json
 
 instances: setup ## Write the tables of instances/README.md from the files
-	WRITE_TABLES=1 cargo test --release --locked --test library
+	WRITE_TABLES=1 cargo test --release --locked --test house library::
 
 literature: setup ## Write the list of docs/literature.md from references.bib
-	WRITE_TABLES=1 cargo test --release --locked --test literature
+	WRITE_TABLES=1 cargo test --release --locked --test house literature::
 
 optima: build ## Prove the optima of instances that have none yet; writes instances/optima.csv
 	scripts/optima

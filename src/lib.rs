@@ -58,7 +58,7 @@
 //!
 //! # The rooms
 //!
-//! A folder of `src` each, in this order: a room uses the rooms before it. `tests/layers.rs` holds the order, and how large each may be.
+//! A folder of `src` each, in this order: a room uses the rooms before it. `tests/house/layers.rs` holds the order, and how large each may be.
 //!
 //! | room | holds |
 //! |---|---|
@@ -138,19 +138,19 @@
 //!   [`cost::StageCost::add_transfer`] what a transfer adds to a stage and [`cost::allocation`] what a ring adds, [`exact`]
 //!   what it costs to cross a boundary, and [`mod@check`] all of it on its own path.
 //! * **A constraint family**: a function of [`formulations`] with its page, called by the programs that have it and named in the first
-//!   table of `formulations/partition.md`. `tests/formulations.rs` fails until code, pages, their index and the size of the program agree.
+//!   table of `formulations/partition.md`. `tests/house/formulations.rs` fails until code, pages, their index and the size of the program agree.
 //!   Dynamic programs do not know it: the steps of [`exact`] leave them out in one place for homogeneous workers and one for others.
 //!
 //! All but the last change what files may say: `make schema` writes that down, and the snapshots of `--help` show it.
 //!
 //! # Invariants
 //!
-//! * Dependencies point one way. `tests/layers.rs` states the order of the rooms and, within them, of the modules, and holds it, and that
+//! * Dependencies point one way. `tests/house/layers.rs` states the order of the rooms and, within them, of the modules, and holds it, and that
 //!   [`mod@check`], [`export`], [`hybrid`] and [`import`] see still less than their place allows.
 //! * [`mod@check`] sees neither the solver nor [`cost`]: it recomputes a plan from layers and tensors alone. Every plan that
 //!   [`solve`] and the commands return has passed it. Of [`simulate`] it takes how many micro-batches hide overlapped transfers, and
 //!   the time of iterations.
-//! * good_lp and highs are named in [`formulations`] alone (`tests/layers.rs`). `unsafe` is in one file, HiGHS's C
+//! * good_lp and highs are named in [`formulations`] alone (`tests/house/layers.rs`). `unsafe` is in one file, HiGHS's C
 //!   interface; everywhere else the compiler denies it.
 //! * Times are whole nanoseconds inside, or parts of one where micro-batches share out what happens once an iteration
 //!   ([`settings::Settings::ticks_per_ns`]); milliseconds outside ([`units`]). A validated network's totals are exact in a double; what a

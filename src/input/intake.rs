@@ -1,7 +1,7 @@
 //! Everything that is read from the file system: within a limit of bytes, and of time where a file may have no end.
 //!
 //! A name that an input gives may lead to a device without an end, a pipe that nobody writes to, or a file as large as the disk. So
-//! all readers ask here, and `tests/layers.rs` holds that nobody reads past it. What is safe to read is said in `docs/security.md`.
+//! all readers ask here, and `tests/house/layers.rs` holds that nobody reads past it. What is safe to read is said in `docs/security.md`.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};

@@ -5,7 +5,7 @@ macro_rules! switches {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Which parts an exact search may use. Whatever is off, answers stay right: searches take longer, or prove less.
         ///
-        /// Every switch is held against brute force by `tests/exact.rs`, which takes them from [`Switches::NAMES`], and what each
+        /// Every switch is held against brute force by `tests/exact/exact.rs`, which takes them from [`Switches::NAMES`], and what each
         /// is worth is measured by `benches/ablation`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Switches {

@@ -3,14 +3,20 @@
 //! Most times are whole milliseconds and sizes a few bytes, so that ties are many, sums are exact, and two methods that agree,
 //! agree to the last digit.
 
-// Every test file is a program of its own and uses only some of this.
+// Every test crate uses only some of this.
 #![allow(dead_code)]
 
 pub mod by_hand;
 pub mod chunked;
+pub mod command;
 pub mod draw;
 pub mod mixed;
 pub mod modal;
+pub mod pages;
+pub mod refusal;
+pub mod slots;
+pub mod study;
+pub mod together;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

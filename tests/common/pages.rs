@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 /// Folders that are no part of the checkout, or hold no pages of ours.
 const SKIPPED: [&str; 2] = ["target", "snapshots"];
 
-/// How commands begin that `tests/examples.rs` runs.
+/// How commands begin that `tests/house/examples.rs` runs.
 const RUN: [&str; 2] = ["stagecut ", "mkdir "];
 
 /// How the other commands begin, the file that runs them or stands for it, and words of that file that show it.
 pub const ELSEWHERE: [(&str, &str, &str); 8] = [
-    ("make demo", "tests/examples.rs", "fn make_demo"),
+    ("make demo", "tests/house/examples.rs", "fn make_demo"),
     ("make build", "Makefile", "demo: build"),
     ("make lint", ".ci/run", "make lint"),
     ("make test", ".ci/run", "make test"),
     // The folder of the program is on the path of every command.
-    ("export PATH=", "tests/examples.rs", ".env(\"PATH\""),
+    ("export PATH=", "tests/house/examples.rs", ".env(\"PATH\""),
     // Installs what `make wheel` has built.
     ("pip install .", "scripts/test-wheel", "-m pip install"),
     // Every one of a page, in order, with the commands of `stagecut` between them.
@@ -85,7 +85,7 @@ pub struct Page {
     pub files: Vec<(String, String)>,
     /// Files that a profiler would write.
     pub profiles: Vec<String>,
-    /// What `tests/examples.rs` runs.
+    /// What `tests/house/examples.rs` runs.
     pub examples: Vec<Example>,
     /// Commands that are run elsewhere.
     pub elsewhere: Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::command::{Folder, Run};
+use super::command::{Folder, Run};
 
 /// No broken input may take longer, not even 100 MB of it on a busy machine.
 const SOON: Duration = Duration::from_secs(20);

@@ -30,7 +30,7 @@ pub(crate) enum Extent {
 ///
 /// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
 /// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
-/// of `tests/exact.rs`); asked for anything better than that solution, they find it.
+/// of `tests/exact/exact.rs`); asked for anything better than that solution, they find it.
 ///
 /// The solver's tolerance proves nothing: a solution that costs no less than the incumbent, counted again in whole ns, is
 /// excluded by a row of its own and the program solved again; after a few of them the search ends without a proof.

@@ -1,0 +1,20 @@
+//! The command line, reports, exports and studies.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../oracles/mod.rs"]
+mod oracles;
+
+mod carried_clusters;
+mod cli;
+mod export;
+mod export_orders;
+mod exported_devices;
+mod outputs;
+mod page;
+mod progress;
+mod report;
+mod study;
+mod study_engines;
+mod study_results;
+mod timeline;

@@ -1,0 +1,18 @@
+//! From files to an instance: formats, faults and where they are, generated networks, assumptions.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../oracles/mod.rs"]
+mod oracles;
+
+mod assumptions;
+mod broken;
+mod broken_files;
+mod corpus;
+mod extremes;
+mod formats;
+mod generate;
+mod importers;
+mod onnx;
+mod onnx_models;
+mod rooflines;

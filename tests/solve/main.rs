@@ -1,0 +1,14 @@
+//! What is asked around a plan.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../oracles/mod.rs"]
+mod oracles;
+
+mod compare;
+mod evaluate;
+mod evaluate_chunks;
+mod formulate;
+mod planning;
+mod remedies;
+mod what_if;

@@ -102,10 +102,14 @@ impl Starts {
         let within = state.within_at_least(SHARE_OF_A_GUIDE, LEAST_OF_A_GUIDE);
         // A solver that breaks down does no harm: these are no more than starts.
         let outcome = exact::solve(guide, exact::Method::Exact, labels, &within).ok()?;
-        if let Some(plan) = outcome.allocation {
+        // What the search met first may suit an order better than the plan that is answered for it.
+        let bound_ns = outcome.bound_ns;
+        let first = outcome.allocation.clone();
+        let answered = exact::tie_breaking::settled(guide, outcome).allocation;
+        for plan in first.into_iter().chain(answered) {
             self.take(state, &plan.assignment);
         }
-        Some(outcome.bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
+        Some(bound_ns).filter(|&bound_ns| bound_ns < u64::MAX)
     }
 
     /// Runs every rule on a cut.

@@ -92,7 +92,7 @@ fn a_process_ends_while_highs_works() {
     for run in 0..RUNS {
         let started = Instant::now();
         let output = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "ends_inside_highs", "--nocapture"])
+            .args(["--exact", "exit::ends_inside_highs", "--nocapture"])
             .env(ENDS, "1")
             // Of glibc, and nothing to others: what is freed goes back to the heap, where pointers are written over it.
             .env(

@@ -149,7 +149,13 @@ impl Stage {
 
 /// The nearest ns, of two that are equally near to the lower; what doubles cannot tell from midway is midway.
 fn whole_ns(per_ms: f64) -> u64 {
-    (1e6 / per_ms * (1.0 - 1e-12)).round() as u64
+    let ns = 1e6 / per_ms;
+    let lower = ns.floor();
+    let slack = ns * 1e-12;
+    match slack < 0.25 && (ns - lower - 0.5).abs() <= slack {
+        true => lower as u64,
+        false => ns.round() as u64,
+    }
 }
 
 /// The shares for all stages, one a resource type, that make the slowest phase of any stage as fast as can be, and its time in

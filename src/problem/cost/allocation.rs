@@ -334,7 +334,10 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
 pub(super) fn on_shares_ns(ns: f64) -> u64 {
     /// What doubles cannot tell, relative to a time: more than the sums behind it are off by.
     const MIDWAY: f64 = 1e-12;
-    whole_ns(ns * (1.0 - MIDWAY))
+    let within = ns * MIDWAY;
+    // Where that is much of a ns, nothing is known to lie midway.
+    let is_midway = within < 0.25 && ns.round() - ns >= 0.5 - within;
+    whole_ns(ns) - u64::from(is_midway)
 }
 
 /// Rounded to the nearest ns; `u64::MAX` for what does not end.

@@ -65,7 +65,8 @@ def test_a_part_of_peak_rates(small):
     words = stagecut.generate("transformer", preset="gpt2", granularity="block")
     peak = stagecut.solve(words, stages=1).objective_ms
     for half in (stagecut.solve(words, stages=1, efficiency=0.5), stagecut.solve(words.at(0.5), stages=1)):
-        assert half.objective_ms == pytest.approx(2 * peak, rel=1e-6)
+        # Each pass of a layer is rounded to a ns: once here, and twice as much in what is doubled.
+        assert half.objective_ms == pytest.approx(2 * peak, abs=1.5e-6 * 2 * len(half.stages[0].layers))
     plan = stagecut.solve(words, stages=2, cluster="h100-bf16", efficiency=0.5)
     assert plan.throughput["mfu"] < 0.5 and plan.throughput["tokens_per_s"] > 0
     assert stagecut.solve(stagecut.network(small), stages=2).throughput is None

@@ -229,7 +229,9 @@ def test_frames(small):
 
 
 def test_exports_and_programs(gpt2, small, tmp_path):
-    plan = stagecut.solve(gpt2, stages=2)
+    with pytest.raises(stagecut.InputError, match='precision="bf16-mixed"'):
+        stagecut.solve(gpt2, stages=2).export("megatron")
+    plan = stagecut.solve(gpt2, stages=2, precision="bf16-mixed")
     assert set(stagecut.targets()) >= {"torch", "megatron", "vllm", "json"}
     assert "--pipeline-model-parallel-layout" in plan.export("megatron", tmp_path / "layout.txt")
     assert (tmp_path / "layout.txt").read_text() == plan.export("megatron")
@@ -239,6 +241,9 @@ def test_exports_and_programs(gpt2, small, tmp_path):
     assert json.loads(stagecut.export(plan, "json"))
     with pytest.raises(stagecut.InputError, match="did you mean"):
         plan.export("megatrn")
+    with pytest.raises(stagecut.InputError, match="one GPU a stage"):
+        plan.export("torch")
+    plan = stagecut.solve(gpt2.on("h100-bf16"), stages=2)
     order = tmp_path / "order.csv"
     order.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
     assert '"micro_batches": 2' in plan.export("torch", order=order)

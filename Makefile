@@ -38,7 +38,7 @@ fuzz: setup ## Mutated inputs of every format, FUZZ_SECONDS each or FUZZ_INPUTS 
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_FROM=$(FUZZ_FROM) cargo test --release --locked --test fuzz -- --nocapture mutated
 
 test-python: build wheel ## Test the PyTorch and ONNX tools and exports; fetches about 4 GB into the user's cache once
-	PYTHONPATH=target/wheels/unpacked "$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
+	PYTHONPATH="$(CURDIR)/target/wheels/unpacked" "$$(scripts/python-env)" -W ignore -m unittest discover --start-directory tests/python
 
 wheel: setup ## Build the Python wheel: target/wheels
 	@scripts/wheel

@@ -24,9 +24,9 @@ pub(super) struct Planned<'a> {
     /// The GPU of every rank, by its number in its node, where devices differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Vec<usize>>,
-    /// Whether the stages are planned for CPUs, whatever else there is.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cpu: bool,
+    /// `cpu` where the stages are planned for CPUs, whatever else there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<&'static str>,
     pub stages: Vec<PlannedStage<'a>>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Planned<'a> {
             micro_batches: None,
             order: None,
             gpus: None,
-            cpu: false,
+            device: None,
             stages: stages.collect(),
         }
     }
@@ -80,18 +80,18 @@ impl<'a> Planned<'a> {
 impl Planned<'_> {
     /// The same with the devices of its ranks.
     pub(super) fn on(mut self, ranks: RankDevices) -> Result<Self, Fault> {
-        self.cpu = ranks.are_cpus();
-        let ranks = match self.cpu {
-            true => ranks,
-            false => ranks.no_cpu("torch.distributed.pipelining")?,
+        self.device = ranks.are_cpus().then_some("cpu");
+        let ranks = match self.device {
+            Some(_) => ranks,
+            None => ranks.no_cpu("torch.distributed.pipelining")?,
         };
-        let environment = ranks.environment()?.filter(|_| !self.cpu);
+        let environment = ranks.environment()?.filter(|_| self.device.is_none());
         self.gpus = environment.map(|environment| environment.gpus());
         Ok(self)
     }
 }
 
-/// Puts a value into a template. Text, numbers, lists and tables are written alike in JSON and Python.
+/// Puts a value into a template. Text, numbers, lists and tables are written alike in JSON and Python; truth values are not.
 pub(super) fn fill(template: &str, value: &impl Serialize) -> String {
     let json = serde_json::to_string_pretty(value).expect("names and numbers are JSON");
     // Not a pattern of `replace`: layer names may hold anything.

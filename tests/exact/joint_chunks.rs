@@ -23,6 +23,12 @@ fn problems() -> u64 {
     asked.map_or(200, |count| count.parse().expect("a number of problems"))
 }
 
+/// The first of them; `STAGECUT_JOINT_FIRST` says another one.
+fn first() -> u64 {
+    let asked = std::env::var("STAGECUT_JOINT_FIRST").ok();
+    asked.map_or(0, |seed| seed.parse().expect("a seed"))
+}
+
 /// Devices, chunks of each, and micro-batches whose orders are few enough to be tried.
 const SHAPES: [[usize; 3]; 7] = [
     [2, 2, 1],
@@ -182,7 +188,9 @@ fn runs(asked: &Asked, problem: &Problem, found: &Found) -> Option<u64> {
 /// What is found of all of them is the shortest iteration of all cuts and orders, and proved.
 #[test]
 fn small_problems_are_as_short_as_any_cut_and_order() {
-    let open: u64 = (0..problems())
+    // With one micro-batch the first device may take all there is, which a bound on devices in a V once took for no cut.
+    let seeds: Vec<u64> = (first()..first() + problems()).chain([16_427]).collect();
+    let open: u64 = seeds
         .into_par_iter()
         .map(|seed| {
             let asked = drawn(seed);

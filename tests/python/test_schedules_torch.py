@@ -72,7 +72,7 @@ class Orders(unittest.TestCase):
         asked = ["--rule", rule] if not rule.startswith("best") else ["--time-limit", 2]
         split = [] if rule in WHOLE else ["--weight-share", 0.5]
         placed = ["--devices", DEVICES, "--placement", placement, "--micro-batches", MICRO_BATCHES]
-        common.stagecut("schedule", plan, *placed, *split, *asked, "--output", order)
+        common.stagecut("schedule", plan, "--instance", instance, *placed, *split, *asked, "--output", order)
         common.stagecut("export", instance, plan, "--to", "torch", "--order", order, "--output", script)
         letters = set(re.findall("[A-Z]", order.read_text()))
         self.assertEqual(letters, set("FB") if rule in WHOLE else set("FIW"), name)

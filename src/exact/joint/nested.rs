@@ -254,7 +254,9 @@ impl Line {
     ) -> bool {
         let last = self.last(from, to);
         let reached = next.iter_mut().enumerate();
-        for (at, reached) in reached.take(self.farthest(to) + 1).skip(from + 1) {
+        // Where the devices before may have taken all there is, as one device can with one micro-batch, the first chunk is what they left: nothing.
+        let nearest = from + usize::from(from < to);
+        for (at, reached) in reached.take(self.farthest(to) + 1).skip(nearest) {
             let first = self.own[at].minus(self.own[from]);
             if self.micro_batches * first.all() > limit_ns {
                 break;

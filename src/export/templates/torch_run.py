@@ -108,7 +108,7 @@ def run_pipeline(model, inputs, micro_batches, tolerance=None):
     if "gpus" in PLAN:
         # The plan numbers unlike GPUs as nvidia-smi does; CUDA would put the fastest first.
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    cuda = torch.cuda.is_available() and not PLAN.get("cpu")
+    cuda = torch.cuda.is_available() and PLAN.get("device") != "cpu"
     torch.distributed.init_process_group("nccl" if cuda else "gloo")
     rank = torch.distributed.get_rank()
     gpu = PLAN["gpus"][rank] if "gpus" in PLAN else rank

@@ -113,7 +113,8 @@ const ROOMS: &[Room] = &[
     Room {
         name: "exact",
         floors: &[&["best_schedule"], &[OWN], &["joint", "tied_cuts"]],
-        lines: 28_800,
+        // 200 more for unordered items in groups and with memory: BERT's training graph, open by 38 % before.
+        lines: 29_000,
         files: 166,
     },
     Room {

@@ -1,17 +1,18 @@
 //! Dynamic program over ideals of the items that have an order, and sets of those that have none.
 #![doc = include_str!("../../formulations/unordered_items.md")]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use petgraph::unionfind::UnionFind;
 
 use crate::exact::bits;
-use crate::exact::ideals::{self, Pass, growth};
+use crate::exact::ideals::{self, Pass};
 use crate::exact::tuning::TUNING;
 use crate::problem::control::Control;
 use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
+use crate::search::ideals::Ideals;
 
 /// What a stage adds up to: work and blocking transfers, link in and link out, in ns, and memory, in bytes.
 type Load = [i64; 4];
@@ -28,7 +29,7 @@ pub(crate) struct UnorderedSearch<'a> {
     groups: Vec<Group>,
     /// The groups that exchange tensors with each item, as bits.
     touches: Vec<u64>,
-    ideals: Ideals,
+    ideals: OrderedIdeals,
     /// What each side of each transfer adds to load, link in and link out, in ns.
     paid: Vec<[[u64; 3]; 2]>,
     /// Whether each transfer has an unordered end.
@@ -50,10 +51,24 @@ struct Group {
 }
 
 /// Ideals of the ordered items, none before one that it holds: the empty one first, the full one last.
-struct Ideals {
+struct OrderedIdeals {
     sets: Vec<Box<[u64]>>,
     /// The items that may join each, and the ideals that they make of it.
     successors: Vec<Vec<(usize, usize)>>,
+}
+
+impl OrderedIdeals {
+    /// `None` where there are too many.
+    fn new(problem: &Problem, has_order: &dyn Fn(usize) -> bool) -> Option<Self> {
+        let most = TUNING.most_ideals_beside_unordered;
+        let found = Ideals::of_items(problem, has_order, most, &|| false).ok()?;
+        let words = bits::words(problem.items.len());
+        let sets = found.sets.iter().map(|set| bits::from_members(words, set.ones()));
+        Some(Self {
+            sets: sets.collect(),
+            successors: found.successors(),
+        })
+    }
 }
 
 /// A stage's ordered items: those between two ideals.
@@ -150,7 +165,6 @@ impl<'a> UnorderedSearch<'a> {
                     .for_each(|item| touches[item] |= 1 << at);
             }
         }
-        let ordered: Vec<usize> = (0..n).filter(|&item| has_order(item)).collect();
         Some(Self {
             problem,
             control,
@@ -158,7 +172,7 @@ impl<'a> UnorderedSearch<'a> {
             place,
             groups,
             touches,
-            ideals: ideals_of(problem, &ordered)?,
+            ideals: OrderedIdeals::new(problem, &has_order)?,
             paid: ideals::paid_by_sides(problem),
             is_loose,
             intervals: None,
@@ -529,38 +543,6 @@ fn groups_of(problem: &Problem, unordered: &[usize], place: &[Option<usize>]) ->
 fn subsets(of: u64) -> impl Iterator<Item = u64> {
     let next = move |&set: &u64| (set != of).then(|| (set | !of).wrapping_add(1) & of);
     std::iter::successors(Some(0), next)
-}
-
-/// All ideals of some items, which others do not come before; `None` where there are too many.
-fn ideals_of(problem: &Problem, items: &[usize]) -> Option<Ideals> {
-    let before = growth::predecessors(problem);
-    let empty = bits::from_members(bits::words(problem.items.len()), []);
-    let mut known = HashMap::from([(empty.clone(), 0)]);
-    let mut ideals = Ideals {
-        sets: vec![empty],
-        successors: Vec::new(),
-    };
-    while let Some(ideal) = ideals.sets.get(ideals.successors.len()).cloned() {
-        let mut successors = Vec::new();
-        for &item in items {
-            let comes_next = !bits::contains(&ideal, item)
-                && before[item].iter().all(|&other| bits::contains(&ideal, other));
-            if comes_next {
-                let mut larger = ideal.clone();
-                bits::insert(&mut larger, item);
-                let next = *known.entry(larger.clone()).or_insert_with(|| {
-                    ideals.sets.push(larger);
-                    ideals.sets.len() - 1
-                });
-                successors.push((item, next));
-            }
-        }
-        ideals.successors.push(successors);
-        if ideals.sets.len() > TUNING.most_ideals_beside_unordered {
-            return None;
-        }
-    }
-    Some(ideals)
 }
 
 fn combined(a: Load, b: Load, combine: impl Fn(i64, i64) -> i64) -> Load {

@@ -44,6 +44,20 @@ impl Ideals {
         cap: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, IdealsError> {
+        Self::of_items(problem, &|_| true, cap, stop)
+    }
+
+    /// Those of some items, which no others come before.
+    ///
+    /// # Errors
+    ///
+    /// As [`enumerate`](Self::enumerate).
+    pub(crate) fn of_items(
+        problem: &Problem,
+        includes: &dyn Fn(usize) -> bool,
+        cap: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self, IdealsError> {
         let n = problem.items.len();
         let empty = FixedBitSet::with_capacity(n);
         let order = &problem.order;
@@ -53,7 +67,8 @@ impl Ideals {
         };
         // Of each ideal, the items that may join it, by number.
         let first = order.node_indices().filter(|&vertex| is_free(&empty, vertex));
-        let mut joining: Vec<Vec<usize>> = vec![first.map(NodeIndex::index).collect()];
+        let first = first.map(NodeIndex::index).filter(|&item| includes(item));
+        let mut joining: Vec<Vec<usize>> = vec![first.collect()];
         let mut found = Self {
             sets: vec![empty.clone()],
             below: vec![Vec::new()],
@@ -103,6 +118,18 @@ impl Ideals {
             below: (0..sets.len()).map(below).collect(),
             sets,
         }
+    }
+
+    /// For every ideal, the items that may join it, and the ideals that they make of it.
+    pub(crate) fn successors(&self) -> Vec<Vec<(usize, usize)>> {
+        let mut successors = vec![Vec::new(); self.sets.len()];
+        for (larger, below) in self.below.iter().enumerate() {
+            for &smaller in below {
+                let joined = self.sets[larger].difference(&self.sets[smaller]);
+                successors[smaller].extend(joined.map(|item| (item, larger)));
+            }
+        }
+        successors
     }
 
     /// All ideals strictly inside one: everything that removing items one by one leads to.

@@ -1,6 +1,6 @@
 //! A worker process as the study that drives it sees it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::outside::overheard;
 use super::row::{Row, RowStatus};
 use super::task::{Task, json};
 use crate::input::import;
@@ -58,8 +59,6 @@ pub(crate) struct Worker {
 
 /// How often a wait looks whether the study was told to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of stderr that are kept.
-const MOST_SAID: usize = 2_000;
 
 impl Worker {
     /// Starts one.
@@ -85,24 +84,13 @@ impl Worker {
         let taken = "a pipe was asked for";
         let stdin = child.stdin.take().expect(taken);
         let stdout = child.stdout.take().expect(taken);
-        let mut stderr = child.stderr.take().expect(taken);
+        let stderr = child.stderr.take().expect(taken);
         let (sender, rows) = channel();
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.take_while(|line| sender.send(line.clone()).is_ok()).count()
         });
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = stderr.read(&mut buffer) {
-                if let Ok(mut said) = heard.lock() {
-                    said.extend_from_slice(&buffer[..read]);
-                    let beyond = said.len().saturating_sub(MOST_SAID);
-                    said.drain(..beyond);
-                }
-            }
-        });
+        let said = overheard(stderr);
         Ok(Self {
             child,
             stdin,

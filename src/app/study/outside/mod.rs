@@ -9,6 +9,8 @@ mod process;
 #[cfg(unix)]
 mod supervisor;
 
+pub(super) use process::overheard;
+
 #[cfg(not(unix))]
 pub(crate) use process::become_command;
 #[cfg(unix)]

@@ -219,7 +219,7 @@ fn gather(stdout: ChildStdout) -> Receiver<Answered> {
 }
 
 /// The last that is written to stderr.
-fn overheard(mut stderr: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
+pub(in crate::app::study) fn overheard(mut stderr: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
     thread::spawn(move || {

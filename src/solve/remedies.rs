@@ -153,8 +153,7 @@ fn again() -> PipelineOptions {
 }
 
 fn may_split(instance: &Instance, settings: &Settings) -> bool {
-    let mut modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
-    modes.any(|mode| mode.tensor > 1) && settings.tensor != Degrees::Choose
+    instance.network.has_tensor_degrees() && settings.tensor != Degrees::Choose
 }
 
 fn may_recompute(settings: &Settings) -> bool {

@@ -29,8 +29,7 @@ pub(super) fn modes(plan: &Plan) -> Option<String> {
 
 /// That degrees were to be chosen where no layer has any but 1, as in networks of operators.
 pub(super) fn without_choice(instance: &Instance, plan: &Plan) -> Option<String> {
-    let mut modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
-    let has_none = plan.problem.tensor == Some(Degrees::Choose) && !modes.any(|mode| mode.tensor > 1);
+    let has_none = plan.problem.tensor == Some(Degrees::Choose) && !instance.network.has_tensor_degrees();
     let words = "modes: no layer has a mode of a tensor degree above 1, so that `--tensor choose` has nothing to choose from; blocks of \
                  `stagecut generate transformer --granularity block` have such modes";
     has_none.then(|| words.into())

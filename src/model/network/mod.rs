@@ -170,6 +170,12 @@ pub enum Size {
 }
 
 impl Network {
+    /// Whether some layer can be split over several devices.
+    pub fn has_tensor_degrees(&self) -> bool {
+        let mut modes = self.layers.iter().flat_map(|layer| &layer.modes);
+        modes.any(|mode| mode.tensor > 1)
+    }
+
     /// Whether some layer says which part of its backward pass is gradients of weights, on some device kind.
     pub fn splits_backward(&self) -> bool {
         let splits = |times: &[Option<Times>]| times.iter().flatten().any(|times| times.weight_ns > 0);

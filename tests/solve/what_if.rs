@@ -580,6 +580,19 @@ fn pictures() {
             .descendants()
             .filter(|node| node.attribute("class") == Some("curve"));
         assert!(curves.count() >= 1, "{question:?}");
+        let told = |name: &str| {
+            picture
+                .descendants()
+                .find(|node| node.has_tag_name(name))
+                .and_then(|node| node.text())
+        };
+        let header = picture.descendants().filter(|node| node.has_tag_name("text"));
+        let header: Vec<&str> = header.filter_map(|node| node.text()).collect();
+        let header = header.join(" ");
+        assert!(
+            header.starts_with(told("title").expect("a title")),
+            "cut short: {header}"
+        );
     }
 }
 

@@ -20,6 +20,8 @@ const BOTTOM: f64 = 56.0;
 const MARGIN: f64 = 24.0;
 /// Between two labels.
 const BETWEEN: f64 = 6.0;
+/// Baseline of the last line of a header of three lines.
+const HEADER: f64 = 70.0;
 /// Baseline of the first row of names of curves, and height of a row.
 const LEGEND: f64 = 96.0;
 const ROW: f64 = 18.0;
@@ -43,30 +45,21 @@ const NIGHT: &str = "\
 /// best known plans and what no plan can be better than.
 pub(crate) fn what_if_svg(answer: &Answer) -> String {
     let scene = Scene::new(answer);
-    let height = scene.height();
     let title = super::question(answer).replace('`', "");
     let told = super::sentences(answer, super::digits(answer));
+    let (header, further) = header(&title, &told);
+    let height = scene.height() + further;
     let mut out = String::new();
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" role=\"img\" aria-labelledby=\"title desc\">\n\
          <title id=\"title\">{}</title>\n<desc id=\"desc\">{}</desc>\n<style>\n{}</style>\n\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
-         <text x=\"{MARGIN}\" y=\"32\" font-size=\"16\" font-weight=\"600\">{}</text>",
+         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{header}<g transform=\"translate(0 {further})\">",
         escape_xml(&title),
         escape_xml(&told.join(" ")),
         scene.style(),
-        escape_xml(&shortened(&title, TITLE)),
     );
-    for (line, sentence) in told.iter().take(2).enumerate() {
-        let _ = writeln!(
-            out,
-            "<text class=\"soft\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
-            53 + 17 * line,
-            escape_xml(&shortened(sentence, 1.0))
-        );
-    }
     out += &scene.axes();
     out += &scene.holes();
     for curve in &answer.curves {
@@ -77,22 +70,57 @@ pub(crate) fn what_if_svg(answer: &Answer) -> String {
         out += &scene.colored(curve, &(scene.curve(curve) + &scene.dots(curve)));
     }
     out += &scene.legend();
-    out + "</svg>\n"
+    out + "</g>\n</svg>\n"
 }
 
 /// How much wider letters of the title are than others: larger and bolder.
 const TITLE: f64 = 1.55;
 
-/// As much of a sentence as fits the picture, in letters so much wider than usual.
-fn shortened(sentence: &str, wider: f64) -> String {
-    let room = (WIDTH - 2.0 * MARGIN) / wider;
-    let plain = sentence.replace('`', "");
-    if text_width(&plain) <= room {
-        return plain;
+/// Title and the first two sentences, a line or more each, and how much lower everything else has to lie for it.
+fn header(title: &str, told: &[String]) -> (String, f64) {
+    const TITLE_LINE: f64 = 21.0;
+    const LINE: f64 = 17.0;
+    let (titles, sentences) = (
+        wrapped(title, TITLE),
+        told.iter().take(2).flat_map(|line| wrapped(line, 1.0)),
+    );
+    let mut out = String::new();
+    let mut y = 32.0 - TITLE_LINE;
+    for line in &titles {
+        y += TITLE_LINE;
+        let _ = writeln!(
+            out,
+            "<text x=\"{MARGIN}\" y=\"{y}\" font-size=\"16\" font-weight=\"600\">{}</text>",
+            escape_xml(line)
+        );
     }
-    let mut cut = plain;
-    while text_width(&cut) + text_width("…") > room && cut.pop().is_some() {}
-    cut + "…"
+    y += TITLE_LINE - LINE;
+    for line in sentences {
+        y += LINE;
+        let _ = writeln!(
+            out,
+            "<text class=\"soft\" x=\"{MARGIN}\" y=\"{y}\">{}</text>",
+            escape_xml(&line)
+        );
+    }
+    (out, (y - HEADER).max(0.0))
+}
+
+/// A sentence in lines that fit the picture, in letters so much wider than usual.
+fn wrapped(sentence: &str, wider: f64) -> Vec<String> {
+    let room = (WIDTH - 2.0 * MARGIN) / wider;
+    let mut lines = vec![String::new()];
+    for word in sentence.replace('`', "").split(' ') {
+        let line = lines.last_mut().expect("never empty");
+        match line.is_empty() {
+            true => *line = word.to_owned(),
+            false if text_width(line) + text_width(" ") + text_width(word) <= room => {
+                *line += &format!(" {word}")
+            }
+            false => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Labels in a row: each from the left end of what is still free.

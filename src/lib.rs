@@ -204,12 +204,12 @@ pub use crate::problem::{control, cost, hybrid, modes, pipeline, shares, switche
 pub use crate::schedule::simulate;
 #[doc(hidden)]
 pub use crate::search::{device_levels, ideals, labels};
-#[doc(hidden)]
-pub use crate::solve::planning;
 pub use crate::solve::{evaluate, methods, what_if};
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use crate::solve::{least_memory, narrower, remedies};
+#[doc(hidden)]
+pub use crate::solve::{planning, posed};
 
 pub use crate::check::Violation;
 pub use crate::cluster::Cluster;

@@ -53,6 +53,9 @@ pub enum Error {
         /// What the checker says.
         violations: Vec<Violation>,
     },
+    /// Two results that cannot both be right: a fault of this library.
+    #[error("two results contradict each other: {0}")]
+    Contradiction(String),
 }
 
 fn in_words(violations: &[Violation]) -> String {

@@ -11,15 +11,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::check;
-use crate::exact;
 use crate::formulations::solver::SolverError;
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
 use crate::problem::control::Control;
-use crate::problem::plan::{KindMemory, LeastMemory, Plan, Status};
-use crate::problem::{Problem, too_large};
-use crate::solve::methods::Method;
+use crate::problem::plan::{KindMemory, LeastMemory, Plan};
+use crate::problem::too_large;
+use crate::solve::posed::{Existence, existence};
 
 /// How long a search may take where nobody said so: it is an answer to a question that was not asked.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,11 +65,14 @@ pub(crate) fn search(
     while known.at_most_bytes.is_none_or(|most| known.at_least_bytes < most) && !left().is_zero() {
         show(&known);
         let bytes = limit.memory_limit.filter(|&bytes| bytes < u64::MAX);
-        match (ask(instance, limit, control, left())?, bytes) {
-            (Answer::Plan(plan), _) => known.at_most_bytes = Some(held_bytes(&plan)),
-            (Answer::None, None) => return Ok(None),
-            (Answer::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
-            (Answer::Unknown, _) => break,
+        match (
+            existence(instance, limit, &control.with_time(Some(left())))?,
+            bytes,
+        ) {
+            (Existence::Plan(plan), _) => known.at_most_bytes = Some(held_bytes(&plan)),
+            (Existence::None, None) => return Ok(None),
+            (Existence::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
+            (Existence::Unknown, _) => break,
         }
         let most = known.at_most_bytes.unwrap_or(known.at_least_bytes);
         limit = limited(settings, known.at_least_bytes.midpoint(most));
@@ -86,7 +87,7 @@ fn by_kind(
     (control, left): (&Control, &dyn Fn() -> Duration),
     mut known: LeastMemory,
 ) -> Result<Option<LeastMemory>, SolverError> {
-    if let Answer::None = ask(instance, unlimited, control, left())? {
+    if let Existence::None = existence(instance, unlimited, &control.with_time(Some(left())))? {
         return Ok(None);
     }
     let limited: Vec<usize> = (settings.kinds.iter().copied())
@@ -127,12 +128,15 @@ fn of_kind(
             break;
         }
         there.cluster.kinds[kind].memory_bytes = bytes;
-        match (ask(&there, settings.clone(), control, left)?, bytes) {
-            (Answer::Plan(plan), _) => {
+        match (
+            existence(&there, settings.clone(), &control.with_time(Some(left)))?,
+            bytes,
+        ) {
+            (Existence::Plan(plan), _) => {
                 known.at_most_bytes = Some(held_on(&plan, name).max(known.at_least_bytes))
             }
-            (Answer::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
-            (Answer::None, None) | (Answer::Unknown, _) => break,
+            (Existence::None, Some(bytes)) => known.at_least_bytes = bytes + 1,
+            (Existence::None, None) | (Existence::Unknown, _) => break,
         }
         bytes = known
             .at_most_bytes
@@ -149,46 +153,6 @@ fn held_on(plan: &Plan, kind: &str) -> u64 {
         .iter()
         .filter(|stage| stage.devices.iter().any(is_there));
     stages.map(|stage| stage.memory_bytes).max().unwrap_or(0)
-}
-
-/// What the exact engine says of a limit.
-enum Answer {
-    /// A plan.
-    Plan(Box<Plan>),
-    /// No plan.
-    None,
-    /// Time was up.
-    Unknown,
-}
-
-fn ask(
-    instance: &Instance,
-    settings: Settings,
-    control: &Control,
-    left: Duration,
-) -> Result<Answer, SolverError> {
-    let problem = match Problem::new(instance, settings) {
-        Ok(problem) => problem,
-        Err(error) if error.is_infeasible() => return Ok(Answer::None),
-        Err(_) => return Ok(Answer::Unknown),
-    };
-    let control = Control {
-        // The first plan will do.
-        gap: 1.0,
-        progress: None,
-        ..control.with_time(Some(left))
-    };
-    let plan = Method::Exact(exact::Method::Exact).run(instance, &problem, &control)?;
-    Ok(match plan.status {
-        Status::Infeasible => Answer::None,
-        Status::Unknown => Answer::Unknown,
-        Status::Optimal | Status::Feasible => {
-            match check::check(instance, &problem.settings, &plan).is_empty() {
-                true => Answer::Plan(Box::new(plan)),
-                false => Answer::Unknown,
-            }
-        }
-    })
 }
 
 /// What the fullest stage of a plan holds, in bytes; where devices have several chunks, the fullest device.

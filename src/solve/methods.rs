@@ -12,10 +12,9 @@ use crate::formulations::solver::SolverError;
 use crate::heuristics::{self, Heuristic, equal_layers};
 use crate::model::instance::Instance;
 use crate::problem::Problem;
-use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
+use crate::problem::plan::{Outcome, Plan, Statistics, StoppedBy};
 use crate::search::in_time;
 
 /// A method, from [`find`] or [`all`].
@@ -197,12 +196,14 @@ pub fn bounded(instance: &Instance, problem: &Problem, control: &Control) -> Res
     Ok(Plan::new(instance, problem, BOUND, outcome))
 }
 
-/// Every method that is worth a place beside the others where nobody named any: `exact`, every heuristic, tied cuts, Piper.
+/// Every method that is worth a place beside the others where nobody named any: `exact`, every heuristic, and tied cuts and Piper where they
+/// apply.
 #[doc(hidden)]
-pub fn beside_each_other() -> Vec<Method> {
+pub fn beside_each_other(problem: &Problem) -> Vec<Method> {
     let is_default = |method: &Method| match method {
         Method::Exact(method) => *method == exact::Method::Exact,
-        Method::Heuristic(_) | Method::TiedCuts | Method::Piper => true,
+        Method::Heuristic(_) => true,
+        Method::TiedCuts | Method::Piper => method.applies(problem).is_ok(),
     };
     all().into_iter().filter(is_default).collect()
 }
@@ -234,51 +235,6 @@ pub fn in_turn<T, E>(
         waiting -= u32::from(applies(&&at));
     }
     Ok(results.into_iter().flatten().collect())
-}
-
-/// What came of asking a second exact method.
-#[derive(Clone, Debug, PartialEq)]
-#[doc(hidden)]
-pub enum Confirmation {
-    /// It proves the same objective.
-    Confirmed(&'static str),
-    /// It stopped before it could tell.
-    Undecided(&'static str, StoppedBy),
-    /// It proves something else: one of the two is wrong.
-    Contradicted(&'static str, Box<Plan>),
-}
-
-/// Proves a plan again with the other half of the engine: the program if ideals proved it, ideals otherwise. The two share
-/// the incumbents and the cost function, but neither bounds nor search.
-///
-/// # Errors
-///
-/// [`SolverError`] where HiGHS breaks down.
-#[doc(hidden)]
-pub fn confirm(
-    instance: &Instance,
-    problem: &Problem,
-    plan: &Plan,
-    control: &Control,
-) -> Result<Confirmation, SolverError> {
-    let second = match plan.bound_source {
-        BoundSource::Ideals
-        | BoundSource::IdealsAndDevices
-        | BoundSource::IdealsAndModes
-        | BoundSource::ChainsOfChunks
-        | BoundSource::IdealsAndLoads
-        | BoundSource::IdealPairs => Method::Exact(exact::Method::Milp),
-        _ => Method::Exact(exact::Method::Ideals),
-    };
-    let again = second.run(instance, problem, control)?;
-    let proved = matches!(again.status, Status::Optimal | Status::Infeasible);
-    Ok(if !proved {
-        Confirmation::Undecided(second.name(), again.stopped_by)
-    } else if again.status == plan.status && again.objective_ms == plan.objective_ms {
-        Confirmation::Confirmed(second.name())
-    } else {
-        Confirmation::Contradicted(second.name(), Box::new(again))
-    })
 }
 
 /// An outcome without a plan, with that of the quickest heuristic and the simple bounds: of a million layers a limit may leave the search no

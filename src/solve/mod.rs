@@ -1,6 +1,8 @@
 //! From options to a checked plan, and what is asked around it: all methods, stages of somebody else, programs for other solvers, curves
 //! over one option, the least memory, and what would help where there is no plan.
 
+#[cfg(feature = "cli")]
+mod confirmation;
 pub(crate) mod error;
 pub mod evaluate;
 pub(crate) mod formulate;
@@ -10,6 +12,7 @@ pub mod methods;
 #[cfg(feature = "cli")]
 pub mod narrower;
 pub mod planning;
+pub mod posed;
 #[cfg(feature = "cli")]
 pub mod remedies;
 pub mod what_if;

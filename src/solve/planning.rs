@@ -18,6 +18,7 @@ pub use crate::solve::error::Error;
 use crate::solve::evaluate::{self, Evaluation};
 use crate::solve::formulate::{self, Formulated};
 use crate::solve::methods::{self, Method};
+use crate::solve::posed::{MethodResult, Posed};
 
 /// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
 ///
@@ -85,15 +86,6 @@ pub struct Watch<'a> {
     pub interrupt: Option<&'a AtomicBool>,
     /// Called now and then, from any thread.
     pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
-}
-
-impl Watch<'_> {
-    /// Whether somebody has ended the search.
-    #[cfg(feature = "cli")]
-    pub(crate) fn is_interrupted(self) -> bool {
-        self.interrupt
-            .is_some_and(|interrupt| interrupt.load(std::sync::atomic::Ordering::Relaxed))
-    }
 }
 
 impl Options {
@@ -196,20 +188,10 @@ pub fn solve(instance: &Instance, options: &Options) -> Result<Plan, Error> {
 ///
 /// [`Error`].
 pub fn solve_watched(instance: &Instance, options: &Options, watch: Watch) -> Result<Plan, Error> {
-    let settings = Settings::resolve(instance, &options.pipeline)?;
-    let problem = match Problem::new(instance, settings.clone()) {
-        Ok(problem) => problem,
-        Err(error) if error.is_infeasible() => {
-            return Ok(Plan::infeasible(instance, &settings, options.method.name()));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let method = options.method;
-    method.applies(&problem).map_err(|reason| Error::Inapplicable {
-        method: method.name(),
-        reason: reason.to_string(),
-    })?;
-    accepted(instance, &problem, (method, options), watch)
+    let posed = Posed::new(instance, &options.pipeline)?;
+    options.watched(&posed.settings, watch, |control| {
+        posed.solve(options.method, control)
+    })
 }
 
 /// What no plan can be better than, without looking for one: a plan without stages.
@@ -232,16 +214,8 @@ pub fn solve_watched(instance: &Instance, options: &Options, watch: Watch) -> Re
 ///
 /// [`Error`].
 pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Plan, Error> {
-    let settings = Settings::resolve(instance, &options.pipeline)?;
-    let problem = match Problem::new(instance, settings.clone()) {
-        Ok(problem) => problem,
-        Err(error) if error.is_infeasible() => {
-            return Ok(Plan::infeasible(instance, &settings, methods::BOUND));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let search = |control: &Control| methods::bounded(instance, &problem, control);
-    Ok(options.watched(&settings, watch, search)?)
+    let posed = Posed::new(instance, &options.pipeline)?;
+    options.watched(&posed.settings, watch, |control| posed.bound(control))
 }
 
 /// The plans of every method that applies to the problem: `exact`, the heuristics, and the baseline of separate cuts. The time limit of the
@@ -262,16 +236,15 @@ pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Pla
 ///
 /// [`Error`].
 pub fn compare(instance: &Instance, options: &Options) -> Result<Vec<Plan>, Error> {
-    let problem = problem(instance, options)?;
-    let mut methods = methods::beside_each_other();
-    methods.retain(|method| method.applies(&problem).is_ok());
-    methods::in_turn(&methods, &problem, options.time_limit, |method, time_limit| {
-        let options = Options {
-            time_limit,
-            ..options.clone()
-        };
-        accepted(instance, &problem, (method, &options), Watch::default())
-    })
+    let posed = Posed::new(instance, &options.pipeline)?;
+    let methods = methods::beside_each_other(posed.problem()?);
+    let search = |control: &Control| posed.compare(&methods, control);
+    let compared = options.watched(&posed.settings, Watch::default(), search)?;
+    let plans = compared.into_iter().filter_map(|compared| match compared.result {
+        MethodResult::Plan(plan) => Some(*plan),
+        MethodResult::Inapplicable(_) | MethodResult::Interrupted => None,
+    });
+    Ok(plans.collect())
 }
 
 /// What is wrong with a plan of the problem that the options ask; nothing if it holds.
@@ -352,31 +325,6 @@ pub fn evaluate(instance: &Instance, options: &Options, stages: &BarePlan) -> Re
 ///
 /// [`Error`]; another extension is [`Error::UnknownProgramFormat`].
 pub fn formulate(instance: &Instance, options: &Options, path: &Path) -> Result<Formulated, Error> {
-    formulate::write(instance, &problem(instance, options)?, path)
-}
-
-fn problem(instance: &Instance, options: &Options) -> Result<Problem, Error> {
-    Ok(Problem::new(
-        instance,
-        Settings::resolve(instance, &options.pipeline)?,
-    )?)
-}
-
-fn accepted(
-    instance: &Instance,
-    problem: &Problem,
-    (method, options): (Method, &Options),
-    watch: Watch,
-) -> Result<Plan, Error> {
-    let search = |control: &Control| method.run(instance, problem, control);
-    let mut plan = options.watched(&problem.settings, watch, search)?;
-    let verdict = check::examine(instance, &problem.settings, &plan);
-    if !verdict.violations.is_empty() {
-        return Err(Error::Rejected {
-            method: method.name(),
-            violations: verdict.violations,
-        });
-    }
-    plan.overruns = verdict.overruns;
-    Ok(plan)
+    let posed = Posed::new(instance, &options.pipeline)?;
+    formulate::write(instance, posed.problem()?, path)
 }

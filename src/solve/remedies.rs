@@ -5,15 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::check;
-use crate::exact;
 use crate::formulations::solver::SolverError;
 use crate::model::instance::Instance;
 use crate::model::options::{Degrees, PipelineOptions, Recompute, Schedule};
 use crate::model::settings::Settings;
-use crate::problem::Problem;
 use crate::problem::control::Control;
-use crate::solve::methods::Method;
+use crate::problem::plan::{LeastMemory, Plan};
+use crate::solve::error::Error;
+use crate::solve::least_memory;
+use crate::solve::posed::{Existence, Posed, existence};
 
 /// How long all of them may take where nobody said so: it is an answer to a question that was not asked.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -31,6 +31,48 @@ const WITHOUT_ALL_STAGES: &str = "without --all-stages";
 struct Candidate {
     words: String,
     change: PipelineOptions,
+}
+
+impl Posed<'_> {
+    /// Says in a plan that there is none what there would be one with: options, and how much memory, in what is left of the time that its
+    /// search was given.
+    ///
+    /// * `asked`: the options that were given beside the instance's own;
+    /// * `show`: called with what is known of the memory before every question.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Solver`] where HiGHS breaks down, [`Error::Contradiction`] where a plan fits less memory than is proved to be needed.
+    pub fn help(
+        &self,
+        asked: &PipelineOptions,
+        plan: &mut Plan,
+        control: &Control,
+        show: &dyn Fn(&LeastMemory),
+    ) -> Result<(), Error> {
+        let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
+        let left = control.time_limit.map(|limit| limit.saturating_sub(spent));
+        let control = control.with_time(left);
+        plan.remedies = search(self.instance, asked, &self.settings, &control)?;
+        let is_limited = least_memory::least_limit(self.instance, &self.settings).is_some();
+        if !is_limited || !plan.reasons.is_empty() {
+            return Ok(());
+        }
+        plan.least_memory = least_memory::search(self.instance, &self.settings, &control, show)?;
+        match &plan.least_memory {
+            Some(known)
+                if known
+                    .at_most_bytes
+                    .is_some_and(|most| most < known.at_least_bytes) =>
+            {
+                Err(Error::Contradiction(format!(
+                    "it is proved that no plan fits less than {} bytes, and one holds {:?}",
+                    known.at_least_bytes, known.at_most_bytes
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The options with which a problem has a plan that has none as it was asked, each as it stands on the command line.
@@ -56,8 +98,12 @@ pub(crate) fn search(
         if left.is_zero() || control.is_interrupted() {
             return Ok(false);
         }
+        let Ok(settings) = Settings::resolve(instance, &candidate.change.clone().or(asked)) else {
+            return Ok(false);
+        };
         let control = control.with_time(Some(left.min(PATIENCE_EACH)));
-        leads_to_a_plan(instance, &candidate.change.clone().or(asked), control)
+        let found = existence(instance, settings, &control)?;
+        Ok(matches!(found, Existence::Plan(_)))
     };
     let mut found: Vec<String> = Vec::new();
     for candidate in candidates(instance, settings) {
@@ -206,29 +252,4 @@ fn more_stages(instance: &Instance, settings: &Settings) -> Vec<usize> {
         .collect();
     numbers.dedup();
     numbers
-}
-
-fn leads_to_a_plan(
-    instance: &Instance,
-    options: &PipelineOptions,
-    control: Control,
-) -> Result<bool, SolverError> {
-    let Ok(settings) = Settings::resolve(instance, options) else {
-        return Ok(false);
-    };
-    let Ok(problem) = Problem::new(instance, settings) else {
-        return Ok(false);
-    };
-    let method = Method::Exact(exact::Method::Exact);
-    if method.applies(&problem).is_err() {
-        return Ok(false);
-    }
-    let control = Control {
-        // The first plan will do.
-        gap: 1.0,
-        progress: None,
-        ..control
-    };
-    let plan = method.run(instance, &problem, &control)?;
-    Ok(!plan.stages.is_empty() && check::check(instance, &problem.settings, &plan).is_empty())
 }

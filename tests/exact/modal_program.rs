@@ -5,9 +5,10 @@ use stagecut::check;
 use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
-use stagecut::methods::{self, Confirmation, Method};
+use stagecut::methods::Method;
 use stagecut::options::{Degrees, MemoryLimit, PipelineOptions};
 use stagecut::plan::{Plan, Status};
+use stagecut::posed::Posed;
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::spec::InstanceSpec;
@@ -136,7 +137,13 @@ fn what_is_too_large_for_a_program_is_refused() {
 #[test]
 fn proofs_are_confirmed_by_the_program() {
     let (instance, problem) = blocks(4, 3, choose(9));
-    let plan = solved(exact::Method::Exact, &instance, &problem);
-    let confirmation = methods::confirm(&instance, &problem, &plan, &Control::default());
-    assert_eq!(confirmation, Ok(Confirmation::Confirmed("milp")));
+    let mut plan = solved(exact::Method::Exact, &instance, &problem);
+    let posed = Posed::with_settings(&instance, problem.settings).expect("a problem");
+    let note = posed
+        .confirm(&mut plan, &Control::default())
+        .expect("no contradiction");
+    assert_eq!(
+        (note, plan.statistics.confirmed_by.as_deref()),
+        (None, Some("milp"))
+    );
 }

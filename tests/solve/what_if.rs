@@ -16,8 +16,8 @@ use stagecut::options::PipelineOptions;
 use stagecut::plan::{Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::what_if::{Answer, Curve, Error, Kind, Law, Parameter, Point, Question, ask};
-use stagecut::{Options, solve};
+use stagecut::what_if::{Answer, Curve, Kind, Law, Parameter, Point, Question, ask};
+use stagecut::{Error, Options, solve};
 
 /// Three layers of 4 ms, with tensors of 2 MB and 1 MB: one stage is best up to 0.25 GB/s, two up to 0.5 GB/s, then three.
 const CHAIN: &str = r#"

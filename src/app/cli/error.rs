@@ -41,12 +41,9 @@ pub enum CliError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The plan that was found does not pass the checker: a fault of this program.
-    #[error("the plan fails its own check: {0}; please report this with the instance")]
-    BadPlan(String),
-    /// Two results cannot both be right: a fault of this program.
-    #[error("two results contradict each other: {0}; please report this with the instance")]
-    Contradiction(String),
+    /// A plan that was found does not pass the checker, or two results cannot both be right: a fault of this program.
+    #[error("{0}; please report this with the instance")]
+    Broken(String),
 }
 
 impl From<planning::Error> for CliError {
@@ -58,12 +55,19 @@ impl From<planning::Error> for CliError {
             planning::Error::Inapplicable { .. }
             | planning::Error::NoProgram { .. }
             | planning::Error::UnknownProgramFormat { .. } => Self::Usage(error.to_string()),
-            planning::Error::Rejected { .. } => Self::BadPlan(error.to_string()),
+            planning::Error::Rejected { .. } | planning::Error::Contradiction(_) => {
+                Self::Broken(error.to_string())
+            }
         }
     }
 }
 
 impl CliError {
+    /// A plan that was found fails a check of this program's own.
+    pub(super) fn bad_plan(what: impl std::fmt::Display) -> Self {
+        Self::Broken(format!("the plan fails its own check: {what}"))
+    }
+
     /// A write to `path` that failed.
     pub fn write(path: &Path, source: std::io::Error) -> Self {
         Self::Write {
@@ -82,7 +86,7 @@ impl CliError {
         match self {
             Self::Input(input) if input.is_infeasible() => 3,
             Self::Input(_) | Self::Usage(_) | Self::NoPlace { .. } => 2,
-            Self::Write { .. } | Self::Solver(_) | Self::BadPlan(_) | Self::Contradiction(_) => 1,
+            Self::Write { .. } | Self::Solver(_) | Self::Broken(_) => 1,
         }
     }
 

@@ -108,8 +108,8 @@ fn contradiction(evaluation: &Evaluation, bound: &Plan) -> Result<(), CliError> 
         .is_some_and(|bound_ms| bound_ms > objective_ms + TOLERANCE_MS);
     match is_beaten || bound.status == Status::Infeasible {
         false => Ok(()),
-        true => Err(CliError::Contradiction(format!(
-            "the stages take {objective_ms} ms and pass their check, and it is proved that no plan takes less than {:?} ms",
+        true => Err(CliError::Broken(format!(
+            "two results contradict each other: the stages take {objective_ms} ms and pass their check, and it is proved that no plan takes less than {:?} ms",
             bound.bound_ms
         ))),
     }

@@ -67,7 +67,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
             may_split: question.weights.may_split(),
         };
         return Answer::of_iteration(&instance.name, &none, &found.of_cut, question.micro_batches)
-            .map_err(|fault| CliError::BadPlan(fault.to_string()));
+            .map_err(CliError::bad_plan);
     };
     let plan = plan((&instance, &problem), &question, &found)?;
     // The order is run once more, on times that are those of the plan.
@@ -75,10 +75,10 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
     let own = of_cut.with_times_of(&own);
     warn_of_busy_links(&plan, &own)?;
     let answer = Answer::of_iteration(&instance.name, &own, &found.of_cut, question.micro_batches);
-    let mut answer = answer.map_err(|fault| CliError::BadPlan(fault.to_string()))?;
+    let mut answer = answer.map_err(CliError::bad_plan)?;
     let claimed_ms = found.of_cut.iteration_ns.map(ns_to_ms);
     if answer.iteration.as_ref().map(|iteration| iteration.iteration_ms) != claimed_ms {
-        return Err(CliError::BadPlan(format!(
+        return Err(CliError::bad_plan(format!(
             "its order does not take {claimed_ms:?} ms"
         )));
     }
@@ -170,10 +170,10 @@ fn plan(
     found: &Found,
 ) -> Result<Plan, CliError> {
     let plan = joint::plan((instance, problem), question, found, methods::OTHER);
-    let plan = plan.ok_or_else(|| CliError::BadPlan("a cut without an order".into()))?;
+    let plan = plan.ok_or_else(|| CliError::bad_plan("a cut without an order"))?;
     let posed = pose(instance, &plan.problem, &plan)?;
     match check::check(instance, &posed.settings, &plan).first() {
         None => Ok(plan),
-        Some(violation) => Err(CliError::BadPlan(violation.to_string())),
+        Some(violation) => Err(CliError::bad_plan(violation)),
     }
 }

@@ -74,7 +74,7 @@ fn failed(error: OnlineError, path: Option<&Path>) -> CliError {
     match error {
         OnlineError::Solver(error) => CliError::Solver(error),
         OnlineError::TooMany(_) | OnlineError::OtherRun(_) => CliError::Usage(error.to_string()),
-        OnlineError::Broken(text) => CliError::BadPlan(text),
+        OnlineError::Broken(text) => CliError::bad_plan(text),
         OnlineError::Write(error) => CliError::write(path.unwrap_or(Path::new("stdout")), error),
     }
 }

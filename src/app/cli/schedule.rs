@@ -202,11 +202,11 @@ impl Question {
                 let pattern = move |control: &Control| own.pattern(control).ok().flatten();
                 let found = iteration::best_in_time(chunks, self.micro_batches, pattern, control);
                 let answer = Answer::of_iteration(&self.of, chunks, &found, self.micro_batches);
-                return answer.map_err(|fault| CliError::BadPlan(fault.to_string()));
+                return answer.map_err(CliError::bad_plan);
             }
         };
         let answer = Answer::of_pattern(&self.of, chunks, self.objective, &found, self.micro_batches);
-        answer.map_err(|fault| CliError::BadPlan(fault.to_string()))
+        answer.map_err(CliError::bad_plan)
     }
 
     /// What a pattern to start from needs to know.

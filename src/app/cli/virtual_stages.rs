@@ -48,7 +48,7 @@ pub(super) fn simulated(
     };
     let answer = answer.map_err(|fault| match name == OWN {
         true => InputError::in_file(&args.plan, [Fault::new("order", fault.kind())]).into(),
-        false => CliError::BadPlan(fault.to_string()),
+        false => CliError::bad_plan(fault),
     })?;
     Ok(match format {
         SimulationFormat::Text => report::schedule(&answer, &output::style(args.output.as_deref())),

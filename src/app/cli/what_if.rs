@@ -4,9 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::app::report;
 use crate::model::fault::{FaultKind, InputError};
-use crate::model::instance::Instance;
-use crate::model::options::PipelineOptions;
-use crate::problem::control::Control;
 use crate::solve::what_if::{self, Parameter, Progress, Question};
 
 use super::args::{Varied, WhatIfArgs, WhatIfFormat, read_instance};
@@ -37,7 +34,7 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
     let show = |progress: &Progress| line.show(|| in_words(progress));
     let started = Instant::now();
     let control = control(&args.search, None);
-    let answer = ask(&instance, &args.options.options, &question, &control, &show);
+    let answer = what_if::ask(&instance, &args.options.options, &question, &control, &show);
     line.clear();
     let mut answer = answer?;
     answer.seconds = match args.reproducible {
@@ -59,28 +56,6 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
         Ending::Infeasible
     } else {
         Ending::NothingFound
-    })
-}
-
-/// Follows the optimum over a range.
-///
-/// # Errors
-///
-/// Those of [`what_if::ask`].
-pub(crate) fn ask(
-    instance: &Instance,
-    options: &PipelineOptions,
-    question: &Question,
-    control: &Control,
-    show: &dyn Fn(&Progress),
-) -> Result<what_if::Answer, CliError> {
-    what_if::ask(instance, options, question, control, show).map_err(|error| match error {
-        what_if::Error::Input(error) => error.into(),
-        what_if::Error::Solver(error) => error.into(),
-        what_if::Error::Rejected(what) => CliError::BadPlan(what),
-        contradiction @ what_if::Error::Contradiction { .. } => {
-            CliError::Contradiction(contradiction.to_string())
-        }
     })
 }
 

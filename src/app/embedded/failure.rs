@@ -125,7 +125,7 @@ impl From<CliError> for Failure {
             CliError::Solver(error) => error.into(),
             CliError::Usage(message) => Self::other(Kind::Input, message),
             CliError::Write { .. } | CliError::NoPlace { .. } => Self::other(Kind::Write, error.to_string()),
-            CliError::BadPlan(_) | CliError::Contradiction(_) => Self::internal(error.to_string()),
+            CliError::Broken(_) => Self::internal(error.to_string()),
         }
     }
 }

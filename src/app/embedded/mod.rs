@@ -10,7 +10,6 @@ mod study;
 mod what_if;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,11 +31,10 @@ use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::{self, Plan, Status, bare};
 use crate::schedule::simulate::{Request, simulate as run};
-use crate::solve::least_memory;
+use crate::solve::error::Error;
 use crate::solve::methods;
-use crate::solve::narrower;
 use crate::solve::planning::{self, Options, Watch};
-use crate::solve::remedies;
+use crate::solve::posed::{MethodResult, Posed};
 
 /// `solve`: the plan, in JSON; where there is none for lack of memory, with how much one would need.
 ///
@@ -44,32 +42,14 @@ use crate::solve::remedies;
 ///
 /// [`Failure`].
 pub fn solve(instance: &Instance, options: &Options, watch: Watch) -> Result<String, Failure> {
-    let mut plan = planning::solve_watched(instance, options, watch)?;
+    let posed = Posed::new(instance, &options.pipeline)?;
+    let search = |control: &Control| posed.solve(options.method, control);
+    let mut plan = options.watched(&posed.settings, watch, search)?;
     if plan.status == Status::Infeasible {
-        unhindered(instance, options, &mut plan, watch)?;
+        let control = options.control(watch.interrupt);
+        posed.help(&options.pipeline, &mut plan, &control, &|_| ())?;
     }
     Ok(report::json(&plan))
-}
-
-/// With which options there would be a plan, and with how much memory, in what is left of the time.
-fn unhindered(instance: &Instance, options: &Options, plan: &mut Plan, watch: Watch) -> Result<(), Failure> {
-    let settings = Settings::resolve(instance, &options.pipeline)?;
-    let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
-    let left = Options {
-        time_limit: options.time_limit.map(|limit| limit.saturating_sub(spent)),
-        ..options.clone()
-    };
-    let quiet = Watch {
-        progress: None,
-        ..watch
-    };
-    let search = |control: &Control| remedies::search(instance, &options.pipeline, &settings, control);
-    plan.remedies = left.watched(&settings, quiet, search)?;
-    if plan.reasons.is_empty() && least_memory::least_limit(instance, &settings).is_some() {
-        let search = |control: &Control| least_memory::search(instance, &settings, control, &|_| ());
-        plan.least_memory = left.watched(&settings, quiet, search)?;
-    }
-    Ok(())
 }
 
 /// What `solve --confirm` tells.
@@ -88,25 +68,9 @@ struct Confirmed {
 /// [`Failure`]; a second method that proves something else among them.
 pub fn confirm(instance: &Instance, options: &Options, plan: &str, watch: Watch) -> Result<String, Failure> {
     let mut plan = read_plan(plan)?;
-    let settings = Settings::resolve(instance, &options.pipeline)?;
-    let problem = match Problem::new(instance, settings) {
-        Ok(problem) if cli::solve::is_proved(&plan) => problem,
-        Ok(_) => {
-            let note = Some(cli::solve::NOT_PROVED.into());
-            return Ok(json(&Confirmed { plan, note }));
-        }
-        Err(error) if error.is_infeasible() => {
-            let note = Some("nothing to confirm: the network and the options alone leave no plan".into());
-            return Ok(json(&Confirmed { plan, note }));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let search = |control: &Control| methods::confirm(instance, &problem, &plan, control);
-    let confirmation = options.watched(&problem.settings, watch, search)?;
-    let note = cli::solve::judged(&mut plan, confirmation)?;
-    let search = |control: &Control| narrower::beaten(instance, &problem, &plan, control);
-    let better = options.watched(&problem.settings, watch, search)?;
-    cli::solve::unbeaten(&plan, better)?;
+    let posed = Posed::new(instance, &options.pipeline)?;
+    let search = |control: &Control| posed.confirm(&mut plan, control);
+    let note = options.watched(&posed.settings, watch, search)?;
     Ok(json(&Confirmed { plan, note }))
 }
 
@@ -155,10 +119,9 @@ pub fn compare(
     (methods, others): (Option<&[String]>, &str),
     watch: Watch,
 ) -> Result<String, Failure> {
-    let settings = Settings::resolve(instance, &options.pipeline)?;
-    let problem = Problem::new(instance, settings)?;
+    let posed = Posed::new(instance, &options.pipeline)?;
     let methods = match methods {
-        None => cli::compare::default_methods(&problem),
+        None => methods::beside_each_other(posed.problem()?),
         Some(names) => {
             let known =
                 |name: &String| asked::method(name).map_err(|kind| InputError::option("methods", kind));
@@ -169,66 +132,29 @@ pub fn compare(
     let mut rows = Vec::new();
     let mut plans = std::collections::BTreeMap::new();
     for other in others {
-        let mut row = row(&other.method, "the caller", other.seconds);
-        row.status = Standing::NoPlan;
-        row.note = other.note;
-        if let Some(plan) = other.plan {
-            fill(&mut row, &plan);
-            plans.insert(other.method, *plan);
-        }
-        rows.push(row);
+        let row = ComparisonRow::of_method(&other.method, "the caller", other.seconds);
+        rows.push(match &other.plan {
+            Some(plan) => row.with_plan(plan),
+            None => ComparisonRow {
+                status: Standing::NoPlan,
+                note: other.note,
+                ..row
+            },
+        });
+        plans.extend(other.plan.map(|plan| (other.method, *plan)));
     }
-    rows.extend(methods::in_turn(
-        &methods,
-        &problem,
-        options.time_limit,
-        |method, time_limit| {
-            let started = Instant::now();
-            let mut row = row(method.name(), method.source(), 0.0);
-            match method.applies(&problem) {
-                Err(reason) => row.note = Some(reason.into()),
-                Ok(()) if watch.is_interrupted() => row.leave_out(),
-                Ok(()) => {
-                    let options = Options {
-                        method,
-                        time_limit,
-                        ..options.clone()
-                    };
-                    let plan = planning::solve_watched(instance, &options, watch)?;
-                    fill(&mut row, &plan);
-                    plans.insert(row.method.clone(), plan);
-                }
-            }
-            row.seconds = started.elapsed().as_secs_f64();
-            Ok::<_, Failure>(row)
-        },
-    )?);
-    if let Some(what) = cli::compare::contradiction(&rows) {
-        return Err(cli::CliError::Contradiction(what).into());
+    let search = |control: &Control| posed.compare(&methods, control);
+    for compared in options.watched(&posed.settings, watch, search)? {
+        rows.push(ComparisonRow::new(&compared));
+        if let MethodResult::Plan(plan) = compared.result {
+            plans.insert(compared.method.name().to_owned(), *plan);
+        }
+    }
+    if let Some(what) = report::contradiction(&rows) {
+        return Err(Error::Contradiction(what).into());
     }
     let rows = serde_json::from_str(&report::comparison_json(&rows)).unwrap_or_default();
     Ok(json(&Comparison { rows, plans }))
-}
-
-/// A row of a method that was not run.
-fn row(method: &str, source: &str, seconds: f64) -> ComparisonRow {
-    ComparisonRow {
-        method: method.into(),
-        source: source.into(),
-        status: Standing::Inapplicable,
-        objective_ms: None,
-        bound_ms: None,
-        stopped_by: None,
-        seconds,
-        note: None,
-    }
-}
-
-fn fill(row: &mut ComparisonRow, plan: &Plan) {
-    row.status = Standing::of(plan);
-    row.objective_ms = plan.objective_ms;
-    row.bound_ms = plan.bound_ms;
-    row.stopped_by = Some(plan.stopped_by);
 }
 
 /// `check`: what is wrong with a plan, in JSON, on the cluster that it carries. `options` are those asked; by default what the plan states.

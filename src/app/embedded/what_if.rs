@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Failure, asked, json};
-use crate::app::cli::what_if::{self, ask, question};
+use crate::app::cli::what_if::{question, range};
 use crate::app::report;
 use crate::input::source::text::parser_fault;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
-use crate::solve::what_if::{Answer, Progress};
+use crate::solve::what_if::{Answer, Progress, ask};
 
 /// What `what-if` tells.
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ pub fn what_if(
     let mut varied = Vec::new();
     for (name, value) in ranges {
         let value = value.as_str().unwrap_or_default();
-        match what_if::range(asked::in_files(&name), value) {
+        match range(asked::in_files(&name), value) {
             Ok(range) => varied.push(range),
             Err(expected) => {
                 let expected = expected.trim_start_matches("expected ").to_owned();
@@ -82,14 +82,14 @@ pub fn what_if(
     let closeness: Closeness = serde_json::from_value(Value::Object(closeness))
         .inspect_err(|error| faults.push(Fault::new("tolerance", parser_fault(&error.to_string()))))
         .unwrap_or_default();
-    let mut range = |name: &str, value: Option<f64>, most: f64, expected: &'static str| {
+    let mut within = |name: &str, value: Option<f64>, most: f64, expected: &'static str| {
         if let Some(found) = value.filter(|value| !(0.0..=most).contains(value)) {
             faults.push(Fault::new(name, FaultKind::BadNumber { found, expected }));
         }
     };
     let (tolerance, point_limit) = (closeness.tolerance, closeness.point_limit);
-    range("tolerance", tolerance, 1.0, "a part from 0 to 1, such as 0.01");
-    range(
+    within("tolerance", tolerance, 1.0, "a part from 0 to 1, such as 0.01");
+    within(
         "point_limit",
         point_limit,
         1e9,

@@ -8,7 +8,9 @@ use super::format::{Digits, count, percent, seconds, shorten, wrap};
 use super::gain;
 use super::table::{Column, GAP, draw, table_width};
 use super::text::ASK_SOLVE;
+use crate::model::units::ms_to_ns;
 use crate::problem::plan::{Plan, Status, StoppedBy};
+use crate::solve::posed::{Compared, MethodResult};
 
 /// How a method stands: what its search found, or that there was none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,12 +78,71 @@ pub struct ComparisonRow {
 }
 
 impl ComparisonRow {
-    /// Says that the method was not run, since somebody ended all of them before.
-    pub(crate) fn leave_out(&mut self) {
-        self.status = Standing::Unknown;
-        self.stopped_by = Some(StoppedBy::Interrupt);
-        self.note = Some("not run: interrupted before".into());
+    /// What a method came to.
+    pub(crate) fn new(compared: &Compared) -> Self {
+        let method = compared.method;
+        let row = Self::of_method(method.name(), method.source(), compared.seconds);
+        match &compared.result {
+            MethodResult::Plan(plan) => row.with_plan(plan),
+            MethodResult::Inapplicable(reason) => Self {
+                note: Some((*reason).into()),
+                ..row
+            },
+            MethodResult::Interrupted => Self {
+                status: Standing::Unknown,
+                stopped_by: Some(StoppedBy::Interrupt),
+                note: Some("not run: interrupted before".into()),
+                ..row
+            },
+        }
     }
+
+    /// A method that nothing is known of but how long it took.
+    pub(crate) fn of_method(method: &str, source: &str, seconds: f64) -> Self {
+        Self {
+            method: method.into(),
+            source: source.into(),
+            status: Standing::Inapplicable,
+            objective_ms: None,
+            bound_ms: None,
+            stopped_by: None,
+            seconds,
+            note: None,
+        }
+    }
+
+    /// The same with what a plan says.
+    pub(crate) fn with_plan(self, plan: &Plan) -> Self {
+        Self {
+            status: Standing::of(plan),
+            objective_ms: plan.objective_ms,
+            bound_ms: plan.bound_ms,
+            stopped_by: Some(plan.stopped_by),
+            ..self
+        }
+    }
+}
+
+/// Why not all of these can be right, if so: all bounds hold for the same problem, whoever proved them, and every plan has been
+/// checked.
+pub(crate) fn contradiction(rows: &[ComparisonRow]) -> Option<String> {
+    let ns = |ms: f64| ms_to_ns(ms).unwrap_or(u64::MAX);
+    let with_plan = rows.iter().filter_map(|row| Some((row.objective_ms?, row)));
+    let (objective_ms, best) = with_plan.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    if let Some(other) = rows.iter().find(|row| row.status == Standing::Infeasible) {
+        return Some(format!(
+            "`{}` proves that there is no plan, and `{}` has one of {objective_ms} ms that passes its check",
+            other.method, best.method
+        ));
+    }
+    let with_bound = rows.iter().filter_map(|row| Some((row.bound_ms?, row)));
+    let (bound_ms, other) = with_bound.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (ns(bound_ms) > ns(objective_ms)).then(|| {
+        format!(
+            "`{}` proves that no plan takes less than {bound_ms} ms, and `{}` has one of {objective_ms} ms that passes its check",
+            other.method, best.method
+        )
+    })
 }
 
 /// A row, and how it stands among the others.
@@ -253,4 +314,40 @@ fn best_objective(rows: &[ComparisonRow]) -> Option<f64> {
 
 fn best_bound(rows: &[ComparisonRow]) -> Option<f64> {
     rows.iter().filter_map(|row| row.bound_ms).max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(
+        method: &str,
+        status: Standing,
+        objective_ms: Option<f64>,
+        bound_ms: Option<f64>,
+    ) -> ComparisonRow {
+        ComparisonRow {
+            status,
+            objective_ms,
+            bound_ms,
+            ..ComparisonRow::of_method(method, "", 0.0)
+        }
+    }
+
+    #[test]
+    fn a_plan_below_a_bound_is_a_contradiction() {
+        let proved = row("exact", Standing::Optimal, Some(2.0), Some(2.0));
+        let worse = row("lpt", Standing::Feasible, Some(2.5), Some(1.0));
+        assert_eq!(contradiction(&[proved.clone(), worse]), None);
+        let better = row("alternate", Standing::Feasible, Some(1.5), Some(1.0));
+        let what = contradiction(&[proved, better.clone()]).expect("a contradiction");
+        assert!(
+            what.contains("`exact` proves that no plan takes less than 2 ms"),
+            "{what}"
+        );
+        assert!(what.contains("`alternate` has one of 1.5 ms"), "{what}");
+        let infeasible = row("milp", Standing::Infeasible, None, None);
+        assert!(contradiction(&[infeasible.clone(), better]).is_some());
+        assert_eq!(contradiction(&[infeasible]), None);
+    }
 }

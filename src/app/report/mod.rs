@@ -34,6 +34,7 @@ mod virtual_stages;
 mod what_if;
 
 pub(crate) use self::bounds::bounds;
+pub(crate) use self::comparison::contradiction;
 pub use self::comparison::{ComparisonRow, Standing, comparison};
 pub(crate) use self::csv::to_csv;
 pub use self::csv::{comparison_csv, comparison_json, csv, json};

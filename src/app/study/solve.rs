@@ -10,7 +10,6 @@ use super::places::resolved_cluster;
 use super::row::{Row, RowStatus};
 use super::store::Store;
 use super::task::{Source, Task};
-use crate::check;
 use crate::input::generate;
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
@@ -19,7 +18,9 @@ use crate::model::settings::Settings;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::Plan;
+use crate::solve::error::Error;
 use crate::solve::methods;
+use crate::solve::posed::accepted;
 
 /// Runs tasks one after the other and keeps the last instance and problem: tasks of one problem come together, and reading a
 /// model takes longer than most heuristics.
@@ -111,31 +112,26 @@ fn by_registry(mut row: Row, instance: &Instance, problem: &Problem) -> Result<(
         row.note = Some(format!("there is no method `{}`", row.task.method));
         return Err(Box::new(row));
     };
-    if let Err(reason) = method.applies(problem) {
-        row.note = Some(reason.into());
-        return Err(Box::new(row));
-    }
     let control = Control {
         time_limit: Some(Duration::from_secs_f64(row.task.time_limit_s)),
         seed: row.task.seed,
         ..Control::default()
     };
     let started = Instant::now();
-    let outcome = method.run(instance, problem, &control);
-    row.seconds = Some(started.elapsed().as_secs_f64());
-    row.status = RowStatus::Crashed;
-    let plan = match outcome {
-        Err(error) => {
-            row.note = Some(error.to_string());
-            return Err(Box::new(row));
-        }
-        Ok(plan) => plan,
-    };
-    if let Some(violation) = check::check(instance, &problem.settings, &plan).first() {
-        row.note = Some(format!("the plan fails its own check: {violation}"));
+    let outcome = accepted(instance, problem, method, &control);
+    if let Err(Error::Inapplicable { reason, .. }) = outcome {
+        row.note = Some(reason);
         return Err(Box::new(row));
     }
-    Ok((filled(row, &plan), plan))
+    row.seconds = Some(started.elapsed().as_secs_f64());
+    match outcome {
+        Ok(plan) => Ok((filled(row, &plan), plan)),
+        Err(error) => {
+            row.status = RowStatus::Crashed;
+            row.note = Some(error.to_string());
+            Err(Box::new(row))
+        }
+    }
 }
 
 /// Reads or makes the instance of a task; paths are relative to `base`.

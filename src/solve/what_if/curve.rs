@@ -1,10 +1,11 @@
 //! The optimum as a function of the parameter: where to ask next, until what is left open is small enough.
 
+use super::Question;
 use super::cell::{Cell, Point, finite};
 use super::parameter::Law;
 use super::prover::Prover;
-use super::{Error, Question};
 use crate::problem::plan::StoppedBy;
+use crate::solve::error::Error;
 
 /// The optimum from one end of a range to the other.
 #[derive(Clone, Debug)]
@@ -314,11 +315,10 @@ impl CurveSearch<'_, '_> {
         const ROUNDING_NS: u64 = 1;
         for point in &mut self.curve.points {
             if point.plan.is_some() && point.lower_ns > point.upper_ns.saturating_add(ROUNDING_NS) {
-                return Err(Error::Contradiction {
-                    at: point.at,
-                    lower_ns: point.lower_ns,
-                    upper_ns: point.upper_ns,
-                });
+                return Err(Error::Contradiction(format!(
+                    "at {} it is proved that no plan takes less than {} ns, and one takes {}",
+                    point.at, point.lower_ns, point.upper_ns
+                )));
             }
         }
         Ok(())

@@ -16,12 +16,11 @@ pub use cell::{Cell, Point};
 pub use curve::Curve;
 pub use parameter::{Law, Parameter};
 
-use crate::formulations::solver::SolverError;
-use crate::model::fault::InputError;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
 use crate::problem::control::Control;
+use crate::solve::error::Error;
 use curve::CurveSearch;
 use prover::Prover;
 
@@ -51,30 +50,6 @@ pub struct Progress {
     pub searches: usize,
     /// How much longer than the best plan the best known one of this curve may take anywhere, as a part of that.
     pub gap: f64,
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The options contradict each other or the instance, or nothing is known of the parameter in this problem.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// HiGHS broke down.
-    #[error(transparent)]
-    Solver(#[from] SolverError),
-    /// A plan that the checker refuses: a fault of this library.
-    #[error("the plan fails its own check: {0}")]
-    Rejected(String),
-    /// A bound above a plan: a fault of this library.
-    #[error("at {at} it is proved that no plan takes less than {lower_ns} ns, and one takes {upper_ns}")]
-    Contradiction {
-        /// The value.
-        at: f64,
-        /// What is said to be proved.
-        lower_ns: u64,
-        /// What a plan takes that has passed its check.
-        upper_ns: u64,
-    },
 }
 
 /// The optimum over a range, as closely as asked, or as far as time allows.

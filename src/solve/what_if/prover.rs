@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::Question;
 use super::parameter::Parameter;
-use super::{Error, Question};
 use crate::check::{self, Violation};
 use crate::exact;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
-use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::split::Split;
 use crate::problem::plan::{Plan, PlanStage, Status, StoppedBy};
+use crate::solve::error::Error;
 use crate::solve::methods::Method;
+use crate::solve::posed::Posed;
 
 /// What every search runs.
 const METHOD: Method = Method::Exact(exact::Method::Exact);
@@ -94,20 +95,11 @@ impl<'a> Prover<'a> {
     pub(super) fn search(&mut self, stages: Option<usize>, at: f64) -> Result<Found, Error> {
         self.searches += 1;
         let settings = self.settings(stages, at)?;
-        let problem = match Problem::new(self.instance, settings.clone()) {
-            Ok(problem) => problem,
-            Err(error) if error.is_infeasible() => return Ok(Found::nothing()),
-            Err(error) => return Err(error.into()),
-        };
+        let posed = Posed::with_settings(self.instance, settings)?;
         let left = self.control.remaining();
         let limit = [self.point_limit, left].into_iter().flatten().min();
         let control = self.control.elsewhere().with_time(limit);
-        let mut plan = METHOD.run(self.instance, &problem, &control)?;
-        let verdict = check::examine(self.instance, &settings, &plan);
-        if let Some(violation) = verdict.violations.first() {
-            return Err(Error::Rejected(violation.to_string()));
-        }
-        plan.overruns = verdict.overruns;
+        let mut plan = posed.solve(METHOD, &control)?;
         if plan.stopped_by != StoppedBy::Completed {
             self.left_open_by = Some(plan.stopped_by);
         }
@@ -189,16 +181,6 @@ impl<'a> Prover<'a> {
                 self.plans.push(plan);
                 self.plans.len() - 1
             }
-        }
-    }
-}
-
-impl Found {
-    fn nothing() -> Self {
-        Self {
-            lower_ns: u64::MAX,
-            upper_ns: u64::MAX,
-            plan: None,
         }
     }
 }

@@ -1,0 +1,92 @@
+//! A proof held against others: a second method, and plans of narrower settings.
+
+use crate::exact;
+use crate::formulations::solver::SolverError;
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+use crate::problem::plan::{Plan, Status, StoppedBy};
+use crate::solve::error::Error;
+use crate::solve::methods::Method;
+use crate::solve::narrower;
+use crate::solve::posed::Posed;
+
+impl Posed<'_> {
+    /// Proves a plan again with the other half of the engine, which is recorded in it, and looks for a better plan under narrower settings. The
+    /// halves share the incumbents and the cost function, but neither bounds nor search. Returns why nothing is confirmed, if so.
+    ///
+    /// Both searches may take as long as the control says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Contradiction`] where one of the results must be wrong, [`Error::Solver`] where HiGHS breaks down.
+    pub fn confirm(&self, plan: &mut Plan, control: &Control) -> Result<Option<String>, Error> {
+        if !is_proved(plan) {
+            return Ok(Some("nothing to confirm: the result is not proved".into()));
+        }
+        let Ok(problem) = self.problem() else {
+            return Ok(Some(
+                "nothing to confirm: the network and the options alone leave no plan".into(),
+            ));
+        };
+        let second = second(plan);
+        let again = second.run(self.instance, problem, &control.with_time(control.time_limit))?;
+        let note = match (is_proved(&again), again.stopped_by) {
+            (true, _) if again.status == plan.status && again.objective_ms == plan.objective_ms => {
+                plan.statistics.confirmed_by = Some(second.name().into());
+                None
+            }
+            (true, _) => {
+                return Err(Error::Contradiction(format!(
+                    "`{}` finds {} at {:?} ms, `{}` finds {} at {:?} ms",
+                    plan.method,
+                    plan.status,
+                    plan.objective_ms,
+                    second.name(),
+                    again.status,
+                    again.objective_ms
+                )));
+            }
+            (false, StoppedBy::NoMethod) => {
+                Some("not confirmed: no second method proves this kind of problem".into())
+            }
+            (false, stopped_by) => Some(format!(
+                "not confirmed: `{}` stopped before it could tell ({stopped_by}); raise `--time-limit`",
+                second.name()
+            )),
+        };
+        self.unbeaten(plan, &control.with_time(control.time_limit))?;
+        Ok(note)
+    }
+
+    /// Nothing, unless a plan of narrower settings is better than a proved one.
+    fn unbeaten(&self, plan: &Plan, control: &Control) -> Result<(), Error> {
+        let Ok(problem) = self.problem() else {
+            return Ok(());
+        };
+        let better: Result<_, SolverError> = narrower::beaten(self.instance, problem, plan, control);
+        match better? {
+            None => Ok(()),
+            Some(better) => Err(Error::Contradiction(format!(
+                "`{}` finds {} at {:?} ms, and with `{}`, which allows no more, a plan takes {:?} ms",
+                plan.method, plan.status, plan.objective_ms, better.by, better.objective_ms
+            ))),
+        }
+    }
+}
+
+fn is_proved(plan: &Plan) -> bool {
+    matches!(plan.status, Status::Optimal | Status::Infeasible)
+}
+
+/// The program where ideals proved it, ideals otherwise.
+fn second(plan: &Plan) -> Method {
+    Method::Exact(match plan.bound_source {
+        BoundSource::Ideals
+        | BoundSource::IdealsAndDevices
+        | BoundSource::IdealsAndModes
+        | BoundSource::ChainsOfChunks
+        | BoundSource::IdealsAndLoads
+        | BoundSource::IdealPairs => exact::Method::Milp,
+        _ => exact::Method::Ideals,
+    })
+}

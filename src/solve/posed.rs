@@ -1,0 +1,199 @@
+//! The one way from what is asked to plans that the checker has accepted: the command line, studies, other languages and the functions of
+//! the library go it, and call nothing below it.
+
+use std::time::Instant;
+
+use crate::check;
+#[cfg(feature = "cli")]
+use crate::exact;
+#[cfg(feature = "cli")]
+use crate::formulations::solver::SolverError;
+use crate::model::fault::InputError;
+use crate::model::instance::Instance;
+use crate::model::options::PipelineOptions;
+use crate::model::settings::Settings;
+use crate::problem::Problem;
+use crate::problem::control::Control;
+use crate::problem::plan::Plan;
+#[cfg(feature = "cli")]
+use crate::problem::plan::Status;
+use crate::solve::error::Error;
+use crate::solve::methods::{self, Method};
+
+/// An instance with the problem that is asked of it.
+pub struct Posed<'a> {
+    /// The instance.
+    pub instance: &'a Instance,
+    /// What is asked of it, with nothing left open.
+    pub settings: Settings,
+    /// A fault where the network and the settings alone leave no plan.
+    problem: Result<Problem, InputError>,
+}
+
+/// What became of a method among others.
+pub struct Compared {
+    /// The method.
+    pub method: Method,
+    /// What it came to.
+    pub result: MethodResult,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// What a method came to.
+pub enum MethodResult {
+    /// What it found, which the checker has accepted; without stages where it found none.
+    Plan(Box<Plan>),
+    /// It is for other problems, and why.
+    Inapplicable(&'static str),
+    /// It was not run: somebody ended all of them before.
+    Interrupted,
+}
+
+impl<'a> Posed<'a> {
+    /// What options ask of an instance.
+    ///
+    /// # Errors
+    ///
+    /// Options that contradict each other or the instance. That they leave no plan is none.
+    pub fn new(instance: &'a Instance, options: &PipelineOptions) -> Result<Self, InputError> {
+        Self::with_settings(instance, Settings::resolve(instance, options)?)
+    }
+
+    /// What settings ask of an instance.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`].
+    pub fn with_settings(instance: &'a Instance, settings: Settings) -> Result<Self, InputError> {
+        let problem = match Problem::new(instance, settings.clone()) {
+            Err(error) if !error.is_infeasible() => return Err(error),
+            formed => formed,
+        };
+        Ok(Self {
+            instance,
+            settings,
+            problem,
+        })
+    }
+
+    /// The problem, for what has no other answer where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why the network and the settings alone leave no plan.
+    pub fn problem(&self) -> Result<&Problem, InputError> {
+        self.problem.as_ref().map_err(Clone::clone)
+    }
+
+    /// What a method finds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub fn solve(&self, method: Method, control: &Control) -> Result<Plan, Error> {
+        match &self.problem {
+            Ok(problem) => accepted(self.instance, problem, method, control),
+            Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, method.name())),
+        }
+    }
+
+    /// What no plan can be better than, as a plan without stages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Solver`].
+    pub fn bound(&self, control: &Control) -> Result<Plan, Error> {
+        match &self.problem {
+            Ok(problem) => Ok(methods::bounded(self.instance, problem, control)?),
+            Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, methods::BOUND)),
+        }
+    }
+
+    /// What methods find one after the other, in their order, within one limit of time for all of them: see [`methods::in_turn`].
+    ///
+    /// # Errors
+    ///
+    /// Where there is no problem; else those of [`Self::solve`].
+    pub fn compare(&self, methods: &[Method], control: &Control) -> Result<Vec<Compared>, Error> {
+        let problem = self.problem()?;
+        methods::in_turn(methods, problem, control.time_limit, |method, time_limit| {
+            let started = Instant::now();
+            let result = match method.applies(problem) {
+                Err(reason) => MethodResult::Inapplicable(reason),
+                Ok(()) if control.is_interrupted() => MethodResult::Interrupted,
+                Ok(()) => MethodResult::Plan(Box::new(self.solve(method, &control.with_time(time_limit))?)),
+            };
+            Ok(Compared {
+                method,
+                result,
+                seconds: started.elapsed().as_secs_f64(),
+            })
+        })
+    }
+}
+
+/// What a method finds for a problem, once the checker has accepted it.
+///
+/// # Errors
+///
+/// [`Error::Inapplicable`], [`Error::Solver`], [`Error::Rejected`].
+pub(crate) fn accepted(
+    instance: &Instance,
+    problem: &Problem,
+    method: Method,
+    control: &Control,
+) -> Result<Plan, Error> {
+    method.applies(problem).map_err(|reason| Error::Inapplicable {
+        method: method.name(),
+        reason: reason.to_string(),
+    })?;
+    let mut plan = method.run(instance, problem, control)?;
+    let verdict = check::examine(instance, &problem.settings, &plan);
+    if !verdict.violations.is_empty() {
+        return Err(Error::Rejected {
+            method: method.name(),
+            violations: verdict.violations,
+        });
+    }
+    plan.overruns = verdict.overruns;
+    Ok(plan)
+}
+
+/// Whether there is a plan at all.
+#[cfg(feature = "cli")]
+pub(crate) enum Existence {
+    /// This one.
+    Plan(Box<Plan>),
+    /// It is proved that there is none.
+    None,
+    /// Time was up, or the settings ask for what cannot be.
+    Unknown,
+}
+
+/// Whether there is a plan of what settings ask of an instance: the exact engine stops at the first.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+#[cfg(feature = "cli")]
+pub(crate) fn existence(
+    instance: &Instance,
+    settings: Settings,
+    control: &Control,
+) -> Result<Existence, SolverError> {
+    let control = Control {
+        // The first plan will do.
+        gap: 1.0,
+        progress: None,
+        ..control.clone()
+    };
+    let exact = Method::Exact(exact::Method::Exact);
+    let posed = Posed::with_settings(instance, settings).map_err(Error::from);
+    match posed.and_then(|posed| posed.solve(exact, &control)) {
+        Ok(plan) if !plan.stages.is_empty() => Ok(Existence::Plan(Box::new(plan))),
+        Ok(plan) if plan.status == Status::Infeasible => Ok(Existence::None),
+        Err(Error::Solver(error)) => Err(error),
+        Ok(_) | Err(_) => Ok(Existence::Unknown),
+    }
+}

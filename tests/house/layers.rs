@@ -129,16 +129,18 @@ const ROOMS: &[Room] = &[
         floors: &[
             &["methods", "narrower"],
             &["error"],
-            &["evaluate", "formulate", "what_if"],
-            &["least_memory", "planning", "remedies"],
+            &["posed"],
+            &["confirmation", "evaluate", "formulate", "least_memory", "what_if"],
+            &["planning", "remedies"],
         ],
-        lines: 3_700,
-        files: 18,
+        // The one way from options to a checked plan came down from `app`.
+        lines: 3_800,
+        files: 20,
     },
     Room {
         name: "app",
         floors: &[&["report"], &["study"], &["cli"], &["embedded"]],
-        lines: 19_900,
+        lines: 19_700,
         files: 112,
     },
 ];

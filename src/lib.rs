@@ -203,7 +203,7 @@ pub use crate::problem::{bound_source, plan};
 pub use crate::problem::{control, cost, hybrid, modes, pipeline, shares, switches, virtual_stages, workers};
 pub use crate::schedule::simulate;
 #[doc(hidden)]
-pub use crate::search::{device_levels, ideals, labels};
+pub use crate::search::{device_levels, ideals, labels, limits};
 pub use crate::solve::{evaluate, methods, what_if};
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, HashSet};
 use petgraph::unionfind::UnionFind;
 
 use crate::exact::bits;
-use crate::exact::ideals::{self, Pass};
+use crate::exact::ideals;
 use crate::exact::tuning::TUNING;
 use crate::problem::control::Control;
 use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 use crate::search::ideals::Ideals;
+use crate::search::limits::Answer;
 
 /// What a stage adds up to: work and blocking transfers, link in and link out, in ns, and memory, in bytes.
 type Load = [i64; 4];
@@ -183,12 +184,9 @@ impl<'a> UnorderedSearch<'a> {
     }
 
     /// A plan whose every stage keeps the limit, if there is one; limits only fall.
-    pub(crate) fn pass(&mut self, limit_ns: u64) -> Pass {
-        match self.plan_within(i64::try_from(limit_ns).unwrap_or(i64::MAX)) {
-            Ok(Some(plan)) => Pass::Found(plan),
-            Ok(None) => Pass::Exhausted,
-            Err(stopped_by) => Pass::Stopped(stopped_by),
-        }
+    pub(crate) fn pass(&mut self, limit_ns: u64) -> Answer {
+        let found = self.plan_within(i64::try_from(limit_ns).unwrap_or(i64::MAX));
+        Answer::within(limit_ns, found)
     }
 
     fn plan_within(&mut self, limit_ns: i64) -> Result<Option<Assignment>, StoppedBy> {
@@ -629,17 +627,17 @@ mod tests {
                 continue;
             };
             let Some(least_ns) = least_ns else {
-                assert_eq!(search.pass(u64::MAX), Pass::Exhausted, "round {round}");
+                assert!(search.pass(u64::MAX).is_none(), "round {round}");
                 without_plan += 1;
                 continue;
             };
-            let Pass::Found(plan) = search.pass(least_ns) else {
+            let Answer::Plan(plan) = search.pass(least_ns) else {
                 panic!("round {round}: there is a plan");
             };
             assert!(cost::is_feasible(&problem, &plan), "round {round}");
             assert_eq!(bottleneck_ns(&problem, &plan), least_ns, "round {round}");
             if least_ns > 0 {
-                assert_eq!(search.pass(least_ns - 1), Pass::Exhausted, "round {round}");
+                assert!(search.pass(least_ns - 1).is_none(), "round {round}");
             }
             compared += 1;
         }

@@ -6,23 +6,24 @@ use crate::common::{problem_of, random_problem, separate_problem};
 use crate::oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::cost;
-use stagecut::exact::boundary_chain::{BoundaryChain, Chain, ChainEffort};
+use stagecut::exact::boundary_chain::{BoundaryChain, ChainEffort};
 use stagecut::generate::random::{Random, random};
 use stagecut::instance::Instance;
+use stagecut::limits::Answer;
 use stagecut::options::{Communication, Mode, PipelineOptions};
-use stagecut::problem::Problem;
+use stagecut::problem::{Assignment, Problem};
 use stagecut::settings::Settings;
 
-/// What the chain says of a limit, with so many relaxations a boundary and steps.
-fn ask(problem: &Problem, limit_ns: u64, nodes: usize, steps: u64) -> Chain {
+/// What the chain says of a limit and the plans near it, with so many relaxations a boundary and steps.
+fn ask(problem: &Problem, limit_ns: u64, nodes: usize, steps: u64) -> (Answer, Vec<Assignment>) {
     let effort = ChainEffort {
         nodes,
         steps_left: &Cell::new(steps),
         must_stop: &|| false,
     };
-    BoundaryChain::new(problem)
-        .expect("transfers are blocking")
-        .within(limit_ns, effort)
+    let mut chain = BoundaryChain::new(problem).expect("transfers are blocking");
+    let answer = chain.within(limit_ns, effort);
+    (answer, chain.near)
 }
 
 /// Small problems of all kinds, and small networks in many stages, where transfers cross several boundaries.
@@ -60,7 +61,7 @@ fn refuted_limits_have_no_plan() {
             let (_, best_ns) = brute_force::solve(&problem).expect("few items")?;
             for (nodes, steps) in [(1, u64::MAX), (16, u64::MAX), (1_000, 50), (1_000, u64::MAX)] {
                 for limit_ns in [best_ns, best_ns + best_ns / 20] {
-                    let Chain::Open(plans) = ask(&problem, limit_ns, nodes, steps) else {
+                    let (Answer::Undecided, plans) = ask(&problem, limit_ns, nodes, steps) else {
                         panic!("seed {seed}: {limit_ns} refuted, {best_ns} is possible");
                     };
                     for plan in plans {
@@ -74,8 +75,7 @@ fn refuted_limits_have_no_plan() {
                     }
                 }
             }
-            let is_tight =
-                best_ns > 0 && matches!(ask(&problem, best_ns - 1, 1_000, u64::MAX), Chain::Refuted);
+            let is_tight = best_ns > 0 && ask(&problem, best_ns - 1, 1_000, u64::MAX).0.is_none();
             Some([1, usize::from(is_tight)])
         })
         .reduce(|| [0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
@@ -102,8 +102,8 @@ fn work_that_the_first_stage_leaves_is_lost_in_the_chain_of_the_page() {
         ..Default::default()
     };
     let problem = Problem::new(&instance, Settings::resolve(&instance, &asked).unwrap()).unwrap();
-    assert!(matches!(ask(&problem, 9_500_000, 1, u64::MAX), Chain::Refuted));
-    assert!(matches!(ask(&problem, 10_000_000, 1, u64::MAX), Chain::Open(_)));
+    assert!(ask(&problem, 9_500_000, 1, u64::MAX).0.is_none());
+    assert!(!ask(&problem, 10_000_000, 1, u64::MAX).0.is_none());
 }
 
 /// Without blocking transfers there is no chain.

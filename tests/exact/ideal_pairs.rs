@@ -10,7 +10,8 @@ use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::bounds;
 use stagecut::exact::ideal_pairs::{Caps, PairSearch};
-use stagecut::exact::ideals::{IdealSearch, Pass};
+use stagecut::exact::ideals::IdealSearch;
+use stagecut::limits::Answer;
 use stagecut::methods;
 use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::problem::{Assignment, Problem};
@@ -99,7 +100,7 @@ fn compare(seed: u64, explicit: bool, problem: &Problem) -> Seen {
         let best = best.get_or_insert_with(|| brute_force::solve(problem).expect("few items"));
         let name = format!("seed {seed}, {switches:?}, {caps:?}");
         match best.as_ref().map(|&(_, best_ns)| best_ns) {
-            None => assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}"),
+            None => assert!(pairs.pass(everything_ns, u64::MAX).is_none(), "{name}"),
             Some(best_ns) => {
                 compare_passes(&mut pairs, problem, best_ns, &name);
                 let best = best.as_ref().map(|(best, _)| best);
@@ -173,12 +174,12 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
     for limit_ns in [best_ns, best_ns + 1_000_000, everything_ns] {
         for most_steps in [u64::MAX, 0, 20] {
             match pairs.pass(limit_ns, most_steps) {
-                Pass::Found(plan) => {
+                Answer::Plan(plan) => {
                     assert!(cost::is_feasible(problem, &plan), "{name}");
                     let limit_ns = problem.settings.whole_ns(limit_ns);
                     assert!(cost::assignment_ns(problem, &plan) <= limit_ns, "{name}");
                 }
-                Pass::Stopped(_) if most_steps < u64::MAX => {}
+                Answer::Stopped(_) if most_steps < u64::MAX => {}
                 other => panic!("{name}: {other:?} within {limit_ns} ns"),
             }
         }
@@ -187,7 +188,7 @@ fn compare_passes(pairs: &mut PairSearch, problem: &Problem, best_ns: u64, name:
     let below_ns = best_ns.saturating_sub(problem.settings.ticks_per_ns);
     for limit_ns in (best_ns / 2..=below_ns).rev().step_by(1_000_000) {
         let pass = pairs.pass(limit_ns, u64::MAX);
-        assert_eq!(pass, Pass::Exhausted, "{name}: {limit_ns} ns");
+        assert_eq!(pass, Answer::none_within(limit_ns), "{name}: {limit_ns} ns");
     }
 }
 
@@ -196,12 +197,12 @@ fn look_near(pairs: &mut PairSearch, problem: &Problem, best: &Assignment, name:
     let best_ns = cost::assignment_ns(problem, best);
     for width in [0, 1, 1_000] {
         match pairs.near(best, width, best_ns, u64::MAX) {
-            Pass::Found(plan) => assert_eq!(cost::assignment_ns(problem, &plan), best_ns, "{name}"),
+            Answer::Plan(plan) => assert_eq!(cost::assignment_ns(problem, &plan), best_ns, "{name}"),
             // Where a stage could take more it does, which may lead out of a corridor.
-            other => assert!(width < 1_000 && other == Pass::Exhausted, "{name}: {other:?}"),
+            other => assert!(width < 1_000 && other.is_none(), "{name}: {other:?}"),
         }
         let better = pairs.near(best, width, best_ns - problem.settings.ticks_per_ns, u64::MAX);
-        assert_eq!(better, Pass::Exhausted, "{name}: {width}");
+        assert!(better.is_none(), "{name}: {width}");
     }
 }
 
@@ -238,15 +239,14 @@ fn ideals_that_count_are_enough() {
             };
             let within_ns = pairs.most_ns();
             match pairs.pass(within_ns, u64::MAX) {
-                Pass::Found(plan) => assert_eq!(cost::assignment_ns(&problem, &plan), best_ns, "seed {seed}"),
-                pass => assert!(
-                    pass == Pass::Exhausted && within_ns < best_ns,
-                    "seed {seed}: {pass:?}"
-                ),
+                Answer::Plan(plan) => {
+                    assert_eq!(cost::assignment_ns(&problem, &plan), best_ns, "seed {seed}")
+                }
+                pass => assert!(pass.is_none() && within_ns < best_ns, "seed {seed}: {pass:?}"),
             }
             if let Some(below_ns) = best_ns.checked_sub(problem.settings.ticks_per_ns) {
                 let pass = pairs.pass(within_ns.min(below_ns), u64::MAX);
-                assert_eq!(pass, Pass::Exhausted, "seed {seed}");
+                assert!(pass.is_none(), "seed {seed}");
             }
             1
         })
@@ -262,7 +262,7 @@ fn threads_change_nothing() {
         let everything_ns = bounds::all_in_one_ns(problem);
         let mut pairs = PairSearch::new(problem, &control, everything_ns)?;
         let mut pass = |part| pairs.pass(everything_ns * part / 20, 2_000);
-        Some((1..=20).map(&mut pass).collect::<Vec<Pass>>())
+        Some((1..=20).map(&mut pass).collect::<Vec<Answer>>())
     };
     let with = |threads: usize| {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
@@ -275,13 +275,13 @@ fn threads_change_nothing() {
         one.iter()
             .flatten()
             .flatten()
-            .any(|pass| matches!(pass, Pass::Stopped(_)))
+            .any(|pass| matches!(pass, Answer::Stopped(_)))
     );
     assert!(
         one.iter()
             .flatten()
             .flatten()
-            .any(|pass| matches!(pass, Pass::Found(_)))
+            .any(|pass| matches!(pass, Answer::Plan(_)))
     );
     assert!(one == with(4));
 }
@@ -306,19 +306,15 @@ fn passes_agree_with_the_program() {
             let plan = milp.run(&instance, &problem, &control).expect("HiGHS works");
             let name = &plan.instance;
             let Some(best_ms) = plan.objective_ms else {
-                assert_eq!(pairs.pass(everything_ns, u64::MAX), Pass::Exhausted, "{name}");
+                assert!(pairs.pass(everything_ns, u64::MAX).is_none(), "{name}");
                 return 1;
             };
             let ticks_per_ns = problem.settings.ticks_per_ns;
             let best_ns = (best_ms * 1e6).round() as u64 * ticks_per_ns;
-            assert!(matches!(pairs.pass(best_ns, u64::MAX), Pass::Found(_)), "{name}");
-            assert_eq!(
-                pairs.pass(best_ns - ticks_per_ns, u64::MAX),
-                Pass::Exhausted,
-                "{name}"
-            );
+            assert!(matches!(pairs.pass(best_ns, u64::MAX), Answer::Plan(_)), "{name}");
+            assert!(pairs.pass(best_ns - ticks_per_ns, u64::MAX).is_none(), "{name}");
             let mut ideals = IdealSearch::new(&problem, &control, u64::MAX);
-            assert_eq!(ideals.pass(best_ns - ticks_per_ns), Pass::Exhausted, "{name}");
+            assert!(ideals.pass(best_ns - ticks_per_ns).is_none(), "{name}");
             1
         })
         .sum();

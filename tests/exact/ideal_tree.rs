@@ -6,9 +6,10 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::exact::ideal_tree::order::Order;
-use stagecut::exact::ideal_tree::question::{Question, Verdict};
+use stagecut::exact::ideal_tree::question::Question;
 use stagecut::exact::ideal_tree::search::{Effort, Ending, Known, Outcome, search};
 use stagecut::exact::ideal_tree::{Fault, Line};
+use stagecut::limits::Answer;
 
 fn random_line(seed: u64) -> Line {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -162,21 +163,17 @@ fn a_question_stopped_again_and_again_gets_the_same_answer() {
                 continue;
             };
             let (mut work, asked) = (1, Cell::new(seed));
-            let verdict = loop {
+            let answer = loop {
                 let stop = || {
                     asked.set(asked.get() + 1);
                     asked.get() % 7 == 0
                 };
                 match question.run(&orders, work, &stop) {
-                    Verdict::Open => work += 1,
-                    verdict => break verdict,
+                    Answer::Undecided => work += 1,
+                    answer => break answer,
                 }
             };
-            assert_eq!(
-                verdict == Verdict::None,
-                limit < best,
-                "seed {seed}, cycle time {limit}"
-            );
+            assert_eq!(answer.is_none(), limit < best, "seed {seed}, cycle time {limit}");
         }
     }
 }

@@ -6,9 +6,10 @@ use rayon::prelude::*;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::exact::bounds;
-use stagecut::exact::ideals::{IdealSearch, Pass};
-use stagecut::exact::stage_diagram::{Answer, DiagramSearch};
+use stagecut::exact::ideals::IdealSearch;
+use stagecut::exact::stage_diagram::DiagramSearch;
 use stagecut::instance::Instance;
+use stagecut::limits::Answer;
 use stagecut::methods;
 use stagecut::options::WorkerMode;
 use stagecut::plan::Status;
@@ -34,14 +35,14 @@ fn joint_problems(seeds: u64) -> impl ParallelIterator<Item = (u64, Instance, Pr
 fn passes(problem: &Problem, limit_ns: u64) -> [Option<Vec<usize>>; 2] {
     let control = Control::default();
     let over_ideals = match IdealSearch::new(problem, &control, u64::MAX).pass(limit_ns) {
-        Pass::Found(plan) => Some(plan),
-        Pass::Exhausted => None,
-        Pass::Stopped(stopped_by) => panic!("{stopped_by:?}"),
+        Answer::Plan(plan) => Some(plan),
+        Answer::NoPlan { .. } => None,
+        other => panic!("{other:?}"),
     };
     let mut diagram = DiagramSearch::new(problem, &control, u64::MAX).expect("few items");
     let over_stages = match diagram.pass(limit_ns, ALL) {
-        Answer::Found(plan) => Some(plan),
-        Answer::Exhausted => None,
+        Answer::Plan(plan) => Some(plan),
+        Answer::NoPlan { .. } => None,
         answer => panic!("{answer:?}"),
     };
     [over_ideals, over_stages]

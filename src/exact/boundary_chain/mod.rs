@@ -17,6 +17,7 @@ use crate::exact::windows;
 use crate::exact::windows::boundary::Span;
 use crate::model::options::Communication;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
 /// A problem whose boundaries are asked about, limit by limit.
 pub struct BoundaryChain<'a> {
@@ -25,15 +26,8 @@ pub struct BoundaryChain<'a> {
     spans: Vec<Span>,
     /// Work of each item and all that must not lie behind it, in ns, and of all that must not lie before it.
     with_ns: [Vec<i128>; 2],
-}
-
-/// What the chain says of a limit.
-#[derive(Debug)]
-pub enum Chain {
-    /// No plan keeps it.
-    Refuted,
-    /// It may be kept: plans that should be near it, whose stages may be busier.
-    Open(Vec<Assignment>),
+    /// Plans that should be near the last limit that was left undecided; their stages may be busier.
+    pub near: Vec<Assignment>,
 }
 
 /// How far the chain goes.
@@ -77,16 +71,17 @@ impl<'a> BoundaryChain<'a> {
             closure,
             spans,
             with_ns,
+            near: Vec::new(),
         })
     }
 
-    /// Goes along the boundaries, there and back, for plans whose busiest stage is at most `limit_ns`.
+    /// Goes along the boundaries, there and back, for plans whose busiest stage is at most `limit_ns`: refutes it, or leaves it undecided.
     ///
     /// Time O(r q c) for r rounds, q stages and c minimum cuts a boundary, of at most some times `effort.nodes`.
-    pub fn within(&self, limit_ns: u64, effort: ChainEffort) -> Chain {
+    pub fn within(&mut self, limit_ns: u64, effort: ChainEffort) -> Answer {
         let windows = windows::within(self.problem, &self.closure, limit_ns);
         if windows.some_is_empty() {
-            return Chain::Refuted;
+            return Answer::none_within(limit_ns);
         }
         let shares = self.spans.iter().filter_map(|span| Share::new(span, &windows));
         let mut walk = Walk {
@@ -97,9 +92,10 @@ impl<'a> BoundaryChain<'a> {
             plans: Vec::new(),
             effort,
         };
-        match walk.run() {
-            None => Chain::Refuted,
-            Some(()) => Chain::Open(walk.plans),
+        if walk.run().is_none() {
+            return Answer::none_within(limit_ns);
         }
+        self.near = walk.plans;
+        Answer::Undecided
     }
 }

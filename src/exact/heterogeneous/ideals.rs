@@ -16,17 +16,7 @@ use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::StoppedBy;
 use crate::problem::workers::Workers;
 use crate::search::labels;
-
-/// What a pass found.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Pass {
-    /// A plan whose every stage keeps the limit; for an iteration, the best plan below the objective to beat.
-    Found(Allocation),
-    /// There is none.
-    Exhausted,
-    /// Too many ideals or labels, or a limit of the search.
-    Stopped(StoppedBy),
-}
+use crate::search::limits::Answer;
 
 /// Looks for plans whose every stage keeps a limit, over ideals and the devices that the stages behind them take.
 pub(crate) struct AllocationSearch<'a> {
@@ -127,7 +117,7 @@ impl<'a> AllocationSearch<'a> {
     /// costs no more than that.
     ///
     /// Ideals are worked off from large to small, so that all ways to reach one are known before it is left.
-    pub(crate) fn pass(&mut self, limit_ns: u64) -> Pass {
+    pub(crate) fn pass(&mut self, limit_ns: u64) -> Answer<Allocation> {
         let everything = Ideal {
             left: bits::full(self.problem.items.len()),
             weight: self.capacity.total_weight,
@@ -159,19 +149,19 @@ impl<'a> AllocationSearch<'a> {
         ideals.by_size[n].push(0);
         let mut growth = Growth::new(self.problem, self.control, &self.predecessors);
         let mut steps = 0;
-        let mut pass = Pass::Exhausted;
+        let mut stopped = None;
         'sizes: for size in (1..=n).rev() {
             for at in std::mem::take(&mut ideals.by_size[size]) {
                 // A growth looks at the clock too, but most are short, and each may try many devices.
                 if let Some(stopped_by) = self.control.must_stop() {
-                    pass = Pass::Stopped(stopped_by);
+                    stopped = Some(stopped_by);
                     break 'sizes;
                 }
                 match self.leave(at, &mut ideals, &mut growth, &mut steps) {
                     Grown::All => {}
                     Grown::Accepted => break 'sizes,
                     Grown::Stopped(stopped_by) => {
-                        pass = Pass::Stopped(stopped_by);
+                        stopped = Some(stopped_by);
                         break 'sizes;
                     }
                 }
@@ -180,11 +170,11 @@ impl<'a> AllocationSearch<'a> {
         self.ideals += ideals.all.len();
         self.steps += steps;
         let found = ideals.last.as_ref().map(|last| self.unwind(&ideals.all, last));
-        match (found, pass) {
-            (Some(found), Pass::Exhausted) => Pass::Found(found),
-            (found, pass) => {
+        match stopped {
+            None => Answer::within(limit_ns, Ok(found)),
+            Some(stopped_by) => {
                 self.unfinished = found;
-                pass
+                Answer::Stopped(stopped_by)
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::heterogeneous::choices::Choices;
 use crate::exact::heterogeneous::coarse::{AllIdeals, CoarseSearch};
-use crate::exact::heterogeneous::ideals::{AllocationSearch, Pass};
+use crate::exact::heterogeneous::ideals::AllocationSearch;
 use crate::exact::heterogeneous::program::{self, Form};
 use crate::exact::heterogeneous::tree;
 use crate::exact::incumbent::Incumbent;
@@ -19,6 +19,7 @@ use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::StoppedBy;
 use crate::problem::workers::Workers;
+use crate::search::limits::Answer;
 
 /// The state of a search.
 pub(crate) struct HeterogeneousSearch<'a> {
@@ -129,13 +130,13 @@ impl<'a> HeterogeneousSearch<'a> {
                 Some(known_still) => known.insert(known_still),
                 None => match AllIdeals::new(problem, workers, control) {
                     Ok(all) => known.insert((reduced.clone(), all)),
-                    Err(stopped_by) => return Pass::Stopped(stopped_by),
+                    Err(stopped_by) => return Answer::Stopped(stopped_by),
                 },
             };
             let capacity = Capacity::new(problem, workers);
             let choices = Choices::new(problem, workers, &capacity);
             let Some(mut cells) = CoarseSearch::new(problem, choices, all, control, limit_ns) else {
-                return Pass::Stopped(StoppedBy::SizeLimit);
+                return Answer::Stopped(StoppedBy::SizeLimit);
             };
             let pass = cells.pass();
             search.statistics.ideals = Some(search.statistics.ideals.unwrap_or(0) + cells.cells);
@@ -150,7 +151,7 @@ impl<'a> HeterogeneousSearch<'a> {
     fn bisect(
         &mut self,
         at_once: u64,
-        mut pass: impl FnMut(&mut Incumbent, &Reduced, u64) -> Pass,
+        mut pass: impl FnMut(&mut Incumbent, &Reduced, u64) -> Answer<Allocation>,
     ) -> StoppedBy {
         let mut has_asked = false;
         // Every pass finds a better plan or raises the bound.
@@ -168,14 +169,17 @@ impl<'a> HeterogeneousSearch<'a> {
             let reduced = self.reduced(limit_ns);
             self.incumbent.statistics.items_after_presolve = reduced.problem.items.len();
             match pass(&mut self.incumbent, &reduced, limit_ns) {
-                Pass::Found(found) => {
+                Answer::Plan(found) => {
                     if !self.offer_reduced(&reduced, found) {
                         // The plan is not what the pass took it for: others must tell.
                         return StoppedBy::SizeLimit;
                     }
                 }
-                Pass::Exhausted => self.incumbent.rule_out(BoundSource::IdealsAndDevices, limit_ns),
-                Pass::Stopped(stopped_by) => return self.incumbent.control.must_stop().unwrap_or(stopped_by),
+                Answer::NoPlan { .. } => self.incumbent.rule_out(BoundSource::IdealsAndDevices, limit_ns),
+                Answer::Undecided => return StoppedBy::SizeLimit,
+                Answer::Stopped(stopped_by) => {
+                    return self.incumbent.control.must_stop().unwrap_or(stopped_by);
+                }
             }
         }
         StoppedBy::Completed
@@ -189,11 +193,12 @@ impl<'a> HeterogeneousSearch<'a> {
         let pass = ideals.pass(self.below_ns());
         self.incumbent.statistics.ideals = Some(ideals.ideals);
         match pass {
-            Pass::Found(found) => {
+            Answer::Plan(found) => {
                 self.incumbent.offer(found);
             }
-            Pass::Exhausted => {}
-            Pass::Stopped(stopped_by) => {
+            Answer::NoPlan { .. } => {}
+            Answer::Undecided => return StoppedBy::SizeLimit,
+            Answer::Stopped(stopped_by) => {
                 if let Some(plan) = ideals.unfinished.take() {
                     self.incumbent.offer(plan);
                 }

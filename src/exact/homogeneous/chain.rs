@@ -1,14 +1,16 @@
 //! Chains of boundaries as a step: periods with blocking transfers.
 
 use std::cell::Cell;
+use std::mem;
 
-use crate::exact::boundary_chain::{BoundaryChain, Chain, ChainEffort};
+use crate::exact::boundary_chain::{BoundaryChain, ChainEffort};
 use crate::exact::bounds::Bound;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::tuning::TUNING;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Halves what is open with chains of boundaries, then asks for anything better: with so many relaxations a boundary and so many steps
 /// in all, at most.
@@ -24,7 +26,7 @@ pub(super) fn along_boundaries(search: &mut HomogeneousSearch, [nodes, steps]: [
     if !Closure::has_room(&reduced.problem, control) {
         return StoppedBy::SizeLimit;
     }
-    let Some(chain) = BoundaryChain::new(&reduced.problem) else {
+    let Some(mut chain) = BoundaryChain::new(&reduced.problem) else {
         return StoppedBy::SizeLimit;
     };
     let must_stop = || control.must_stop().is_some();
@@ -52,13 +54,15 @@ pub(super) fn along_boundaries(search: &mut HomogeneousSearch, [nodes, steps]: [
             false => lower_ns + (upper_ns - lower_ns) / 2,
         };
         match chain.within(limit_ns, effort) {
-            Chain::Refuted if limit_ns >= target_ns => search.incumbent.exhausted(BoundSource::BoundaryChain),
-            Chain::Refuted => search.raise_bottleneck(Bound {
+            Answer::NoPlan { .. } if limit_ns >= target_ns => {
+                search.incumbent.exhausted(BoundSource::BoundaryChain)
+            }
+            Answer::NoPlan { .. } => search.raise_bottleneck(Bound {
                 source: BoundSource::BoundaryChain,
                 bottleneck_ns: limit_ns + 1,
             }),
-            Chain::Open(plans) => {
-                for plan in plans {
+            Answer::Plan(_) | Answer::Undecided | Answer::Stopped(_) => {
+                for plan in mem::take(&mut chain.near) {
                     search.offer_reduced(&plan);
                     search.offer(search.improved(reduced.lift(&plan)));
                 }

@@ -7,12 +7,12 @@ use crate::exact::closure::Closure;
 use crate::exact::homogeneous::limits::Limits;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::ideal_pairs::PairSearch;
-use crate::exact::ideals::Pass;
 use crate::exact::tuning::TUNING;
 use crate::model::options::Communication;
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Passes over pairs of ideals, with so many steps at most; `None` if these are too many.
 pub(crate) fn over_ideal_pairs(search: &mut HomogeneousSearch, most_steps: u64) -> Option<StoppedBy> {
@@ -76,19 +76,20 @@ impl Passes<'_, '_, '_> {
             let pass = self.pairs.pass(limit_ns, steps.min(left));
             self.search.incumbent.statistics.ideals = Some(self.pairs.ideals);
             let after = match pass {
-                Pass::Found(plan) => self.found(&plan, &mut limits, lower_ns),
-                Pass::Exhausted if limit_ns >= target_ns => self.nothing_better(),
-                Pass::Exhausted => {
+                Answer::Plan(plan) => self.found(&plan, &mut limits, lower_ns),
+                Answer::NoPlan { .. } if limit_ns >= target_ns => self.nothing_better(),
+                Answer::NoPlan { .. } => {
                     lower_ns = (limit_ns + 1).next_multiple_of(bound_quantum_ns);
                     self.raise(lower_ns);
                     limits.ruled_out();
                     ControlFlow::Continue(())
                 }
-                Pass::Stopped(StoppedBy::SizeLimit) if steps < left => {
+                Answer::Stopped(StoppedBy::SizeLimit) if steps < left => {
                     limits.gave_up(lower_ns, limit_ns);
                     ControlFlow::Continue(())
                 }
-                Pass::Stopped(stopped_by) => ControlFlow::Break(stopped_by),
+                Answer::Stopped(stopped_by) => ControlFlow::Break(stopped_by),
+                Answer::Undecided => ControlFlow::Break(StoppedBy::SizeLimit),
             };
             if let ControlFlow::Break(stopped_by) = after {
                 return stopped_by;
@@ -163,19 +164,19 @@ impl Passes<'_, '_, '_> {
             };
             let near = self.search.reduced.lower(best);
             match self.pairs.near(&near, width, limit_ns, TUNING.steps_nearby) {
-                Pass::Found(plan) if self.offer(&plan) => halvings = 0,
-                Pass::Found(_) => return None,
-                Pass::Exhausted if asks_for_better => return Some(most_ns == target_ns),
-                Pass::Exhausted => {
+                Answer::Plan(plan) if self.offer(&plan) => halvings = 0,
+                Answer::Plan(_) => return None,
+                Answer::NoPlan { .. } if asks_for_better => return Some(most_ns == target_ns),
+                Answer::NoPlan { .. } => {
                     low_ns = limit_ns;
                     halvings += 1;
                 }
-                Pass::Stopped(StoppedBy::SizeLimit) if stops < TUNING.stops_nearby => {
+                Answer::Stopped(StoppedBy::SizeLimit) if stops < TUNING.stops_nearby => {
                     stops += 1;
                     too_loose_ns = limit_ns;
                     halvings = 0;
                 }
-                Pass::Stopped(_) => return Some(false),
+                Answer::Undecided | Answer::Stopped(_) => return Some(false),
             }
         }
         Some(false)

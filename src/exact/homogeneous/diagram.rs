@@ -7,10 +7,11 @@ use crate::exact::closure::Closure;
 use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::presolve::Reduced;
-use crate::exact::stage_diagram::{Answer, DiagramSearch};
+use crate::exact::stage_diagram::DiagramSearch;
 use crate::exact::tuning::TUNING;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Passes with so many steps in all, each for a better plan or bound.
 pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
@@ -60,7 +61,7 @@ fn pass_by_pass(
         let answer = stages.pass(asked_ns, limits.width);
         search.incumbent.statistics.ideals = Some(stages.reached);
         match answer {
-            Answer::Found(plan) => {
+            Answer::Plan(plan) => {
                 let before_ns = search.incumbent.upper_ns;
                 let plan = reduced.lift(&plan);
                 search.offer(search.improved(plan));
@@ -69,17 +70,17 @@ fn pass_by_pass(
                     return StoppedBy::SizeLimit;
                 }
             }
-            Answer::Exhausted if asked_ns == target_ns => {
+            Answer::NoPlan { .. } if asked_ns == target_ns => {
                 search.incumbent.exhausted(BoundSource::StageDiagram)
             }
-            Answer::Exhausted => {
+            Answer::NoPlan { .. } => {
                 search.raise_bottleneck(Bound {
                     source: BoundSource::StageDiagram,
                     bottleneck_ns: asked_ns + 1,
                 });
                 limits.ruled_out();
             }
-            Answer::Truncated => limits.undecided(asked_ns),
+            Answer::Undecided => limits.undecided(asked_ns),
             Answer::Stopped(stopped_by) => return stopped_by,
         }
         search.incumbent.report();

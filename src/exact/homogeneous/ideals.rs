@@ -1,11 +1,12 @@
 //! Searches over ideals, by the dynamic program for periods and by the one with labels for iterations.
 
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::ideals::{IdealSearch, Pass};
+use crate::exact::ideals::IdealSearch;
 use crate::exact::labelled_ideals;
 use crate::exact::unordered_items::UnorderedSearch;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Passes over the ideals, each for a better plan than the last, until there is none.
 pub(crate) fn over_ideals(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
@@ -31,7 +32,7 @@ pub(crate) fn over_unordered_items(search: &mut HomogeneousSearch, most_steps: u
 }
 
 /// Passes, each for a better plan of the reduced problem than the last, until there is none; a pass also says how many states have been met.
-fn ask_for_better(search: &mut HomogeneousSearch, mut pass: impl FnMut(u64) -> (Pass, usize)) -> StoppedBy {
+fn ask_for_better(search: &mut HomogeneousSearch, mut pass: impl FnMut(u64) -> (Answer, usize)) -> StoppedBy {
     // Every turn but the last finds a better plan.
     loop {
         let Some(limit_ns) = search.target_bottleneck_ns() else {
@@ -45,7 +46,7 @@ fn ask_for_better(search: &mut HomogeneousSearch, mut pass: impl FnMut(u64) -> (
         let (pass, ideals) = pass(limit_ns);
         search.incumbent.statistics.ideals = Some(ideals);
         match pass {
-            Pass::Found(assignment) => {
+            Answer::Plan(assignment) => {
                 let before_ns = search.incumbent.upper_ns;
                 search.offer_reduced(&assignment);
                 if search.incumbent.upper_ns == before_ns {
@@ -53,11 +54,12 @@ fn ask_for_better(search: &mut HomogeneousSearch, mut pass: impl FnMut(u64) -> (
                     return StoppedBy::SizeLimit;
                 }
             }
-            Pass::Exhausted => {
+            Answer::NoPlan { .. } => {
                 search.incumbent.exhausted(BoundSource::Ideals);
                 return StoppedBy::Completed;
             }
-            Pass::Stopped(stopped_by) => return stopped_by,
+            Answer::Undecided => return StoppedBy::SizeLimit,
+            Answer::Stopped(stopped_by) => return stopped_by,
         }
         if search.incumbent.is_done() {
             return StoppedBy::Completed;

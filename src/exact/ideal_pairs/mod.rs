@@ -28,11 +28,11 @@ use crate::exact::ideal_pairs::model::PairModel;
 use crate::exact::ideal_pairs::reached::ReachedLayers;
 use crate::exact::ideal_pairs::set::PairSet;
 use crate::exact::ideal_pairs::step::LayerStep;
-use crate::exact::ideals::Pass;
 use crate::exact::tuning::TUNING;
 use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
 /// Looks for plans within limits over pairs of ideals.
 pub struct PairSearch<'a> {
@@ -87,31 +87,31 @@ impl<'a> PairSearch<'a> {
     }
 
     /// One pass: a plan with every stage's bottleneck at most `limit_ns`, if there is one. It gives up after so many steps.
-    pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Pass {
+    pub fn pass(&mut self, limit_ns: u64, most_steps: u64) -> Answer {
         let looser = self.looser.as_ref();
         let Some(limit) = StageLimit::new(&self.model, &self.closure, limit_ns, looser, None) else {
-            return Pass::Exhausted;
+            return Answer::none_within(limit_ns);
         };
         if let Some(stopped_by) = self.model.control.must_stop() {
-            return Pass::Stopped(stopped_by);
+            return Answer::Stopped(stopped_by);
         }
         let pass = self.search(&limit, most_steps);
-        if pass != Pass::Exhausted {
+        if !pass.is_none() {
             self.looser = Some(limit);
         }
         pass
     }
 
-    /// The same for plans near one, which `Pass::Exhausted` says no more of: where each component's ideal before each boundary is one
+    /// The same for plans near one, which [`Answer::NoPlan`] says no more of: where each component's ideal before each boundary is one
     /// of so many that have more and less work than the plan's. Known as the corridor method (M. Sniedovich, S. Voss, *The corridor
     /// method: a dynamic programming inspired metaheuristic*, Control and Cybernetics 2006).
-    pub fn near(&mut self, plan: &Assignment, width: usize, limit_ns: u64, most_steps: u64) -> Pass {
+    pub fn near(&mut self, plan: &Assignment, width: usize, limit_ns: u64, most_steps: u64) -> Answer {
         let corridor = self.corridor(plan, width as Ideal);
         let Some(limit) = StageLimit::new(&self.model, &self.closure, limit_ns, None, Some(&corridor)) else {
-            return Pass::Exhausted;
+            return Answer::none_within(limit_ns);
         };
         if let Some(stopped_by) = self.model.control.must_stop() {
-            return Pass::Stopped(stopped_by);
+            return Answer::Stopped(stopped_by);
         }
         self.search(&limit, most_steps)
     }
@@ -136,12 +136,12 @@ impl<'a> PairSearch<'a> {
     }
 
     /// A pass from both ends, whose number of steps is limited, and a beam search where it is given up.
-    fn search(&mut self, limit: &StageLimit, most_steps: u64) -> Pass {
+    fn search(&mut self, limit: &StageLimit, most_steps: u64) -> Answer {
         let mut ends = self.ends(limit);
         self.expander.budget.allow(most_steps);
         let pass = self.layers(limit, &mut ends);
         self.ideals += ends.from_start.pairs.len() + ends.from_end.pairs.len();
-        if pass != Pass::Stopped(StoppedBy::SizeLimit) || !self.model.control.switches.beam {
+        if pass != Answer::Stopped(StoppedBy::SizeLimit) || !self.model.control.switches.beam {
             return pass;
         }
         if self.model.dominance.is_some() {
@@ -156,7 +156,7 @@ impl<'a> PairSearch<'a> {
         };
         let meeting = beam.run(&ends.from_start, &ends.from_end);
         meeting.map_or(pass, |meeting| {
-            Pass::Found(self.plan(&meeting.own, meeting.met, meeting.other))
+            Answer::Plan(self.plan(&meeting.own, meeting.met, meeting.other))
         })
     }
 
@@ -186,7 +186,7 @@ impl<'a> PairSearch<'a> {
     }
 
     /// Takes stages from both ends, always where it looks cheaper, until the two meet or have no stage left between them.
-    fn layers(&mut self, limit: &StageLimit, ends: &mut Ends) -> Pass {
+    fn layers(&mut self, limit: &StageLimit, ends: &mut Ends) -> Answer {
         while ends.from_start.stages + ends.from_end.stages < self.model.problem.stages() {
             let (own, other) = match self.goes_from_start(limit, ends) {
                 true => (&mut ends.from_start, &ends.from_end),
@@ -198,11 +198,11 @@ impl<'a> PairSearch<'a> {
             let step = LayerStep::new(&self.model, limit, own.towards, own.stages + 1);
             match self.expander.expand(&step, own, other) {
                 Ok(None) => {}
-                Ok(Some(met)) => return Pass::Found(self.plan(own, met, other)),
-                Err(stopped_by) => return Pass::Stopped(stopped_by),
+                Ok(Some(met)) => return Answer::Plan(self.plan(own, met, other)),
+                Err(stopped_by) => return Answer::Stopped(stopped_by),
             }
         }
-        Pass::Exhausted
+        Answer::none_within(limit.ns)
     }
 
     /// Whether the next layer is better taken from the start than from the end.

@@ -7,26 +7,20 @@
 use crate::exact::ideal_tree::cycle::Cycle;
 use crate::exact::ideal_tree::order::Order;
 use crate::exact::ideal_tree::side::{Expanded, Side, Strategy};
+use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Steps that a state takes besides those over its loads.
 const STEPS_OF_A_STATE: u64 = 100;
 
-/// What is known about a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// A plan: a direction, and the tasks of each station in it.
-    Plan(usize, Vec<Vec<usize>>),
-    /// There is no plan.
-    None,
-    /// Not known yet: the work allowed is used up, or the caller asked to stop.
-    Open,
-    /// Not known, and there is no room for more states.
-    Full,
-}
+/// What is known about a question: a plan is a direction, and the tasks of each station in it. Without room for more states the question is
+/// stopped; undecided, it may be taken up again.
+pub type TreeAnswer = Answer<(usize, Vec<Vec<usize>>)>;
 
 /// A search for a plan with one cycle time, which may be stopped and taken up again.
 #[derive(Debug)]
 pub struct Question {
+    limit: u64,
     sides: [Side; 2],
     /// What each direction can do in its first stations: `Side::reach`.
     reach: [Vec<u64>; 2],
@@ -44,6 +38,7 @@ impl Question {
         ];
         let reach = [sides[0].reach(), sides[1].reach()];
         Some(Self {
+            limit,
             sides,
             reach,
             spent: 0,
@@ -51,19 +46,19 @@ impl Question {
     }
 
     /// Goes on for about `work` steps: a quarter of them to complete levels, the others to look for plans.
-    pub fn run(&mut self, orders: &[Order; 2], work: u64, must_stop: &dyn Fn() -> bool) -> Verdict {
+    pub fn run(&mut self, orders: &[Order; 2], work: u64, must_stop: &dyn Fn() -> bool) -> TreeAnswer {
         let parts = [
             (Strategy::Levels, None, work / 4),
             (Strategy::Cyclic, Some(0), work / 8 * 3),
             (Strategy::Cyclic, Some(1), work / 8 * 3),
         ];
         for (strategy, direction, work) in parts {
-            let verdict = self.run_part(orders, (strategy, direction), work, must_stop);
-            if verdict != Verdict::Open {
-                return verdict;
+            let answer = self.run_part(orders, (strategy, direction), work, must_stop);
+            if answer != Answer::Undecided {
+                return answer;
             }
         }
-        Verdict::Open
+        Answer::Undecided
     }
 
     /// Goes on with one strategy, in one direction or in the cheaper one. States whose loads may take more steps than that wait.
@@ -73,11 +68,11 @@ impl Question {
         (strategy, direction): (Strategy, Option<usize>),
         work: u64,
         must_stop: &dyn Fn() -> bool,
-    ) -> Verdict {
+    ) -> TreeAnswer {
         let start = self.spent;
         while self.spent - start < work && !must_stop() {
             let (Some(forward), Some(backward)) = (self.sides[0].cost(), self.sides[1].cost()) else {
-                return Verdict::None;
+                return Answer::none_within(self.limit);
             };
             let direction = direction.unwrap_or(usize::from(backward < forward));
             let order = &orders[direction];
@@ -89,18 +84,18 @@ impl Question {
             };
             self.spent += steps;
             match expanded {
-                Expanded::Plan(stations) => return Verdict::Plan(direction, stations),
-                Expanded::Full => return Verdict::Full,
+                Expanded::Plan(stations) => return Answer::Plan((direction, stations)),
+                Expanded::Full => return Answer::Stopped(StoppedBy::MemoryLimit),
                 Expanded::Done => {}
             }
             if side.completed() {
                 self.reach[direction] = side.reach();
                 if self.cannot_meet(order.total) {
-                    return Verdict::None;
+                    return Answer::none_within(self.limit);
                 }
             }
         }
-        Verdict::Open
+        Answer::Undecided
     }
 
     /// Whether the two ends together cannot do all the work, wherever they meet.

@@ -6,9 +6,10 @@ use crate::exact::bits;
 use crate::exact::ideal_tree::cycle::Cycle;
 use crate::exact::ideal_tree::greedy;
 use crate::exact::ideal_tree::order::Order;
-use crate::exact::ideal_tree::question::{Question, Verdict};
+use crate::exact::ideal_tree::question::Question;
 use crate::exact::ideal_tree::{Fault, Line};
 use crate::model::units::gcd;
+use crate::search::limits::Answer;
 
 /// What is known before a search.
 #[derive(Debug, Clone, Default)]
@@ -123,13 +124,6 @@ const QUESTIONS: usize = 3;
 /// Weights of what follows a task, in thousandths, that first plans are sought with.
 const FOLLOWING: [u64; 4] = [0, 5, 15, 50];
 
-/// What one question showed.
-enum Answer {
-    Plan,
-    NoPlan,
-    Open,
-}
-
 impl<'a> Balance<'a> {
     fn new(line: &'a Line, orders: [Order; 2], known: &Known, effort: Effort) -> Self {
         let total: u64 = line.times.iter().sum();
@@ -239,9 +233,9 @@ impl<'a> Balance<'a> {
         while self.lower < self.upper && !must_stop() {
             let cycle = (self.lower + step).min(self.upper - self.quantum);
             match self.ask(cycle, work, must_stop) {
-                Answer::NoPlan => step = 2 * step + self.quantum,
-                Answer::Plan => {}
-                Answer::Open => break,
+                Answer::NoPlan { .. } => step = 2 * step + self.quantum,
+                Answer::Plan(()) => {}
+                Answer::Undecided | Answer::Stopped(_) => break,
             }
         }
         if self.lower < self.upper && step > 0 && !must_stop() {
@@ -262,18 +256,20 @@ impl<'a> Balance<'a> {
                 low + (high - low) / 2
             };
             match self.ask(middle * self.quantum, work, must_stop) {
-                Answer::Plan if middle + 1 == high => low = low.saturating_sub(2 * (high - low)).max(least),
-                Answer::Plan => {}
-                Answer::NoPlan | Answer::Open => low = middle + 1,
+                Answer::Plan(()) if middle + 1 == high => {
+                    low = low.saturating_sub(2 * (high - low)).max(least)
+                }
+                Answer::Plan(()) => {}
+                Answer::NoPlan { .. } | Answer::Undecided | Answer::Stopped(_) => low = middle + 1,
             }
         }
     }
 
     /// Asks for a plan with a cycle time.
-    fn ask(&mut self, cycle: u64, work: u64, must_stop: &dyn Fn() -> bool) -> Answer {
+    fn ask(&mut self, cycle: u64, work: u64, must_stop: &dyn Fn() -> bool) -> Answer<()> {
         let effort = self.efforts.get(&cycle).copied().unwrap_or(FIRST_EFFORT);
         if effort == 0 {
-            return Answer::Open;
+            return Answer::Undecided;
         }
         let bytes = self.effort.bytes / QUESTIONS;
         let question = self
@@ -287,29 +283,29 @@ impl<'a> Balance<'a> {
         let verdict = question.run(&self.orders, work, must_stop);
         self.spent += (question.spent - before) * bits::words(self.line.times.len()) as u64;
         match verdict {
-            Verdict::Plan(direction, stations) => {
+            Answer::Plan((direction, stations)) => {
                 self.take(self.orders[direction].assignment(&stations));
-                Answer::Plan
+                Answer::Plan(())
             }
-            Verdict::None => self.exclude(cycle),
-            Verdict::Full => {
+            Answer::NoPlan { .. } => self.exclude(cycle),
+            Answer::Stopped(_) => {
                 self.efforts.insert(cycle, effort / 8);
-                Answer::Open
+                Answer::Undecided
             }
-            Verdict::Open => {
+            Answer::Undecided => {
                 if cycle == self.lower || cycle + self.quantum == self.upper {
                     self.questions.insert(cycle, question);
                 }
-                Answer::Open
+                Answer::Undecided
             }
         }
     }
 
-    fn exclude(&mut self, cycle: u64) -> Answer {
+    fn exclude(&mut self, cycle: u64) -> Answer<()> {
         self.lower = self.lower.max(cycle + self.quantum);
         let lower = self.lower;
         self.questions.retain(|key, _| *key >= lower);
-        Answer::NoPlan
+        Answer::NoPlan { next_limit: lower }
     }
 
     fn take(&mut self, plan: Vec<usize>) {

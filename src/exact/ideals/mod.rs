@@ -11,17 +11,7 @@ use crate::problem::control::Control;
 use crate::problem::cost::{Side, StageCost};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem, Transfer};
-
-/// What a pass over the ideals found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pass {
-    /// A plan whose every stage keeps the limit.
-    Found(Assignment),
-    /// There is none.
-    Exhausted,
-    /// Too many ideals, or a limit of the search.
-    Stopped(StoppedBy),
-}
+use crate::search::limits::Answer;
 
 /// Looks for a plan whose every stage keeps a limit, over all ideals that such plans can pass through.
 pub struct IdealSearch<'a> {
@@ -68,7 +58,7 @@ impl<'a> IdealSearch<'a> {
     /// need be left only once, with the fewest stages behind it: what can follow depends on the ideal alone, more stages
     /// left never hurt, and fewer stages behind means fewer micro-batches in flight. Where memory ties stages together, it depends on the
     /// ledger too: one that is no worse must have been met.
-    pub fn pass(&mut self, limit_ns: u64) -> Pass {
+    pub fn pass(&mut self, limit_ns: u64) -> Answer {
         let mut layers = Layers::new(self, limit_ns);
         let pass = layers.run();
         let ideals = layers.reached.len();
@@ -118,7 +108,7 @@ impl<'s, 'a> Layers<'s, 'a> {
     }
 
     /// Takes off one stage after the other, each from every ideal that the last one led to.
-    fn run(&mut self) -> Pass {
+    fn run(&mut self) -> Answer {
         let (problem, control) = (self.search.problem, self.search.control);
         // Each ideal is kept twice, as reached and to be recognised, in tables that double.
         let words = self.reached[0].left.len();
@@ -131,20 +121,20 @@ impl<'s, 'a> Layers<'s, 'a> {
             }
             for parent in layer {
                 match self.take_stages(parent, from_end) {
-                    Grown::Accepted => return Pass::Found(unwind(problem.items.len(), &self.reached)),
-                    Grown::Stopped(stopped_by) => return Pass::Stopped(stopped_by),
+                    Grown::Accepted => return Answer::Plan(unwind(problem.items.len(), &self.reached)),
+                    Grown::Stopped(stopped_by) => return Answer::Stopped(stopped_by),
                     Grown::All => {}
                 }
                 if self.reached.len() > most_reached {
-                    return Pass::Stopped(StoppedBy::SizeLimit);
+                    return Answer::Stopped(StoppedBy::SizeLimit);
                 }
                 if let Some(stopped_by) = control.must_stop() {
-                    return Pass::Stopped(stopped_by);
+                    return Answer::Stopped(stopped_by);
                 }
             }
             layer = start..self.reached.len();
         }
-        Pass::Exhausted
+        Answer::none_within(self.limit_ns)
     }
 
     /// Takes off every stage from one ideal; accepts one that leaves nothing.

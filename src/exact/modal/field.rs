@@ -3,7 +3,7 @@
 use crate::exact::modal::ahead::Ahead;
 use crate::exact::modal::behind::Behind;
 use crate::exact::modal::round::Round;
-use crate::exact::modal::search::{Pass, Question};
+use crate::exact::modal::search::{ModalAnswer, Question};
 use crate::exact::modal::space::Space;
 use crate::exact::modal::stages::{Bar, Stage, Stages};
 use crate::exact::modal::watched::underpaid;
@@ -12,6 +12,7 @@ use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::Chosen;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
 /// A lattice, the stages in it that may be of use, and what is known of them.
 pub(super) struct Field<'a> {
@@ -63,7 +64,7 @@ impl<'a> Field<'a> {
     }
 
     /// A pass from the front, which may do; then passes with labels, until the plan that they find is costed as they have it.
-    pub(super) fn ask(&mut self, question: Question) -> Result<Pass, StoppedBy> {
+    pub(super) fn ask(&mut self, question: Question) -> Result<ModalAnswer, StoppedBy> {
         let mut bar = Bar {
             limit: question.limit,
             next: question.ceiling,
@@ -73,32 +74,32 @@ impl<'a> Field<'a> {
             let found = Ahead::new(&self.space, &mut self.stages, &self.behind, bar)?;
             bar = found.bar;
             if !question.least_again
-                && let Some((assignment, chosen)) =
-                    found.plans(&self.space).find(|plan| self.keeps(plan, bar))
+                && let Some(plan) = found.plans(&self.space).find(|plan| self.keeps(plan, bar))
             {
-                return Ok(Pass::Found(assignment, chosen));
+                return Ok(Answer::Plan(plan));
             }
             let all = self.space.lattice.all();
             let fits = |devices: usize| devices <= self.space.modes.devices;
             if !found.least_devices(all).is_some_and(fits) {
-                return Ok(Pass::Exhausted(bar.next));
+                return Ok(Answer::NoPlan { next_limit: bar.next });
             }
             ahead = Some(found);
         }
         loop {
             let mut tried = bar;
             let mut round = Round::new(self.problem, &self.space, ahead.as_ref(), question.least_again);
-            let Some((assignment, chosen)) = round.run(&mut self.stages, &mut tried)? else {
-                return Ok(Pass::Exhausted(tried.next));
+            let Some(plan) = round.run(&mut self.stages, &mut tried)? else {
+                return Ok(Answer::NoPlan {
+                    next_limit: tried.next,
+                });
             };
-            let plan = (assignment, chosen);
             let unwatched = match self.keeps(&plan, bar) {
                 true => Vec::new(),
                 false => underpaid(&self.space, &plan.0, &plan.1, question.limit),
             };
             let space = &mut self.space;
             if !space.watched.add(space.modes, &space.lattice, &unwatched) {
-                return Ok(Pass::Found(plan.0, plan.1));
+                return Ok(Answer::Plan(plan));
             }
         }
     }

@@ -14,7 +14,7 @@ mod space;
 mod stages;
 mod watched;
 
-use self::search::{ModalSearch, Pass, Question};
+use self::search::{ModalSearch, Question};
 use crate::exact::incumbent::Incumbent;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
@@ -22,6 +22,7 @@ use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{Chosen, Knapsack, Modes};
 use crate::problem::plan::{Outcome, Statistics, StoppedBy};
+use crate::search::limits::Answer;
 
 /// Solves a problem with modes, of which something may be known.
 pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {
@@ -131,12 +132,12 @@ impl Solver<'_> {
                 least_again: false,
             };
             match self.search.ask(question) {
-                Pass::Found(assignment, modes) => {
+                Answer::Plan((assignment, modes)) => {
                     self.offer(assignment, modes);
                     open = open.min(limit).min(self.incumbent.upper_ns);
                     failed = 0;
                 }
-                Pass::Exhausted(next) => {
+                Answer::NoPlan { next_limit: next } => {
                     failed += 1;
                     low = match limit >= most {
                         true => u64::MAX,
@@ -146,7 +147,8 @@ impl Solver<'_> {
                         self.incumbent.raise(BoundSource::IdealsAndModes, low.min(open));
                     }
                 }
-                Pass::Stopped(stopped) => return Err(stopped),
+                Answer::Undecided => return Err(StoppedBy::SizeLimit),
+                Answer::Stopped(stopped) => return Err(stopped),
             }
             self.incumbent.report();
             limit = match open {
@@ -186,9 +188,9 @@ impl Solver<'_> {
             least_again: true,
         };
         let (assignment, modes) = match self.search.ask(question) {
-            Pass::Found(assignment, modes) => (assignment, modes),
-            Pass::Exhausted(_) => return Ok(()),
-            Pass::Stopped(stopped) => return Err(stopped),
+            Answer::Plan((assignment, modes)) => (assignment, modes),
+            Answer::NoPlan { .. } | Answer::Undecided => return Ok(()),
+            Answer::Stopped(stopped) => return Err(stopped),
         };
         let plan = Allocation {
             modes: Some(modes),

@@ -10,16 +10,10 @@ use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{Chosen, Knapsack, Modes};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
-/// What a pass found.
-pub(super) enum Pass {
-    /// A plan. Where tensors skip stages and links have two levels, it may take longer than the limit.
-    Found(Assignment, Chosen),
-    /// No plan takes less than this many ticks.
-    Exhausted(u64),
-    /// A limit of the search.
-    Stopped(StoppedBy),
-}
+/// What a pass found. Where tensors skip stages and links have two levels, a plan may take longer than the limit.
+pub(super) type ModalAnswer = Answer<(Assignment, Chosen)>;
 
 /// What a pass looks for.
 #[derive(Clone, Copy, Debug)]
@@ -113,14 +107,11 @@ impl<'a> ModalSearch<'a> {
     }
 
     /// Asks over all stages, or over those that follow the numbering of the items.
-    pub(super) fn ask(&mut self, question: Question) -> Pass {
-        match self.asked(question) {
-            Ok(pass) => pass,
-            Err(stopped) => Pass::Stopped(stopped),
-        }
+    pub(super) fn ask(&mut self, question: Question) -> ModalAnswer {
+        self.asked(question).unwrap_or_else(Answer::Stopped)
     }
 
-    fn asked(&mut self, question: Question) -> Result<Pass, StoppedBy> {
+    fn asked(&mut self, question: Question) -> Result<ModalAnswer, StoppedBy> {
         let most = self.most();
         let own = &mut self.fields[usize::from(question.in_order)];
         let field = match own {

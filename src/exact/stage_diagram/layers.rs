@@ -12,19 +12,7 @@ use crate::exact::stage_diagram::sweep::{Busy, Choice, From, Sweep, keeps, plus}
 use crate::exact::tuning::TUNING;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
-
-/// What a pass found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A plan whose every stage keeps the limit.
-    Found(Assignment),
-    /// There is none.
-    Exhausted,
-    /// None among the prefixes that were kept: with more of them there may be one.
-    Truncated,
-    /// A limit of the search came first.
-    Stopped(StoppedBy),
-}
+use crate::search::limits::Answer;
 
 /// Items that stages at one end hold.
 struct Reached {
@@ -108,7 +96,7 @@ impl<'s> Layers<'s> {
                     return Err(StoppedBy::SizeLimit);
                 }
                 if kept.is_complete {
-                    return Ok(Answer::Found(self.plan()));
+                    return Ok(Answer::Plan(self.plan()));
                 }
             }
             let start = self.reached.len();
@@ -116,8 +104,8 @@ impl<'s> Layers<'s> {
             layer = start..self.reached.len();
         }
         Ok(match self.is_truncated {
-            true => Answer::Truncated,
-            false => Answer::Exhausted,
+            true => Answer::Undecided,
+            false => Answer::none_within(self.diagram.limit_ns),
         })
     }
 

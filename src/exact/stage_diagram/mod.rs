@@ -10,13 +10,13 @@ mod sweep;
 
 use crate::exact::stage_diagram::budget::{Budget, Effort};
 use crate::exact::stage_diagram::diagram::Diagram;
-pub use crate::exact::stage_diagram::layers::Answer;
 use crate::exact::stage_diagram::layers::Layers;
 use crate::exact::stage_diagram::prices::Prices;
 use crate::exact::stage_diagram::sweep::Sweep;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
+use crate::search::limits::Answer;
 
 /// Looks for plans whose every stage keeps a limit.
 pub struct DiagramSearch<'a> {
@@ -64,7 +64,7 @@ impl<'a> DiagramSearch<'a> {
         let mut budget = Budget::new(effort, control);
         let diagram = Diagram::new(problem, sweep, limit_ns, &mut budget)?;
         let Some(prices) = Prices::new(problem, &diagram, prices, &mut budget)? else {
-            return Ok(Answer::Exhausted);
+            return Ok(Answer::none_within(limit_ns));
         };
         let mut layers = Layers::new(problem, sweep, &diagram, &prices, width);
         let answer = layers.run(&mut budget);

@@ -9,6 +9,7 @@ use crate::problem::cost::{Side, StageCost};
 use crate::problem::plan::StoppedBy;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
 /// Rounds that are looked at: places are packed into one number.
 const MOST_ROUNDS: usize = 6;
@@ -161,16 +162,6 @@ pub(super) fn paid(problem: &Problem, transfer: usize, side: Side) -> [u64; 3] {
     [both.communication_ns, both.link_in_ns, both.link_out_ns]
 }
 
-/// What came of looking for a plan.
-pub(super) enum Found {
-    /// A plan of at most the period.
-    Plan(Assignment),
-    /// There is none.
-    Nothing,
-    /// A limit came first.
-    Stopped(StoppedBy),
-}
-
 /// The places of all rounds, packed.
 type Places = u128;
 
@@ -215,15 +206,11 @@ impl<'a> ChainSearch<'a> {
     }
 
     /// Looks for a plan of at most so long a period.
-    pub(super) fn within(&mut self, period_ns: u64) -> Found {
+    pub(super) fn within(&mut self, period_ns: u64) -> Answer {
         self.period_ns = period_ns;
         self.behind_ns = bounds::behind_ns(self.chain, self.of, period_ns);
         self.begins = vec![0];
-        match self.place_rounds() {
-            Ok(Some(assignment)) => Found::Plan(assignment),
-            Ok(None) => Found::Nothing,
-            Err(stopped_by) => Found::Stopped(stopped_by),
-        }
+        Answer::within(period_ns, self.place_rounds())
     }
 
     /// Tries every place where the next round may begin, and the devices once all rounds have one.

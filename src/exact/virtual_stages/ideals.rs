@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::chain::{Found, paid};
+use super::chain::paid;
 use crate::exact::bits;
 use crate::exact::ideals::growth;
 use crate::model::options::Communication;
@@ -11,6 +11,7 @@ use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::Answer;
 
 /// Devices that a mask has bits for.
 pub(super) const MOST_DEVICES: usize = 64;
@@ -110,7 +111,7 @@ impl<'a> IdealSearch<'a> {
     }
 
     /// Looks for a plan of at most so long a period.
-    pub(super) fn within(&mut self, period_ns: u64) -> Found {
+    pub(super) fn within(&mut self, period_ns: u64) -> Answer {
         let memory = self.problem.settings.memory_limit.unwrap_or(u64::MAX);
         for device in 0..self.of.devices {
             let rows = self.first[device]..self.first[device + 1];
@@ -120,11 +121,7 @@ impl<'a> IdealSearch<'a> {
         self.steps.clear();
         self.labels = 0;
         self.most_labels = self.control.room_bytes() / (BYTES_OF_A_LABEL + 8 * self.limits.len());
-        match self.run() {
-            Ok(Some(assignment)) => Found::Plan(assignment),
-            Ok(None) => Found::Nothing,
-            Err(stopped_by) => Found::Stopped(stopped_by),
-        }
+        Answer::within(period_ns, self.run())
     }
 
     fn run(&mut self) -> Result<Option<Assignment>, StoppedBy> {

@@ -8,7 +8,7 @@ mod program;
 mod repeated;
 mod runs;
 
-use self::chain::{Chain, ChainSearch, Found};
+use self::chain::{Chain, ChainSearch};
 use self::ideals::IdealSearch;
 use self::repeated::RepeatedSearch;
 use super::bounds::{Bound, all_in_one_ns, anchored};
@@ -23,6 +23,7 @@ use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::virtual_stages::VirtualStages;
+use crate::search::limits::Answer;
 
 /// Rounds for which a search over chains takes no longer than the program.
 const FEW_ROUNDS: usize = 2;
@@ -206,22 +207,23 @@ fn by_repetition(incumbent: &mut Incumbent, of: &VirtualStages, chain: &Chain, m
 }
 
 /// Looks for better plans, half-way between bound and plan, until the two meet.
-fn halve(incumbent: &mut Incumbent, source: BoundSource, within: &mut dyn FnMut(u64) -> Found) -> StoppedBy {
+fn halve(incumbent: &mut Incumbent, source: BoundSource, within: &mut dyn FnMut(u64) -> Answer) -> StoppedBy {
     while !incumbent.is_over() {
         let limit_ns = match incumbent.has_plan() {
             true => incumbent.lower_ns.midpoint(incumbent.target_ns()),
             false => all_in_one_ns(incumbent.problem),
         };
         match within(limit_ns) {
-            Found::Plan(assignment) => {
+            Answer::Plan(assignment) => {
                 // A plan within the limit is better.
                 if !incumbent.offer(assignment.into()) {
                     return StoppedBy::NoMethod;
                 }
             }
-            Found::Nothing if incumbent.has_plan() => incumbent.rule_out(source, limit_ns),
-            Found::Nothing => incumbent.exhausted(source),
-            Found::Stopped(stopped_by) => return stopped_by,
+            Answer::NoPlan { .. } if incumbent.has_plan() => incumbent.rule_out(source, limit_ns),
+            Answer::NoPlan { .. } => incumbent.exhausted(source),
+            Answer::Undecided => return StoppedBy::SizeLimit,
+            Answer::Stopped(stopped_by) => return stopped_by,
         }
     }
     StoppedBy::Completed

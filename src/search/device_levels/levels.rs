@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use crate::search::device_levels::line::{Line, TaskSet};
 use crate::search::device_levels::loads::Loads;
 use crate::search::device_levels::prices::Prices;
+use crate::search::limits::Answer;
 
 /// States that a state is compared with in the test of dominance.
 const MOST_COMPARED: usize = 1000;
@@ -25,19 +26,6 @@ const MOST_COMPARED: usize = 1000;
 const NODES_A_STATE: usize = 20;
 /// After how many such tests it is asked whether the search must stop: a millisecond or so.
 const ASK_EVERY: usize = 1 << 11;
-
-/// What a search of one period found.
-#[derive(Clone, Debug)]
-pub(super) enum Found {
-    /// Class and tasks of each station, in order.
-    Plan(Vec<(usize, TaskSet)>),
-    /// No plan has this period.
-    Infeasible,
-    /// States were dropped for width, and those kept led to no plan.
-    Narrow,
-    /// Stopped from outside or out of work.
-    Stopped,
-}
 
 /// Limits of a search.
 pub(super) struct Limits<'a> {
@@ -66,6 +54,7 @@ struct State {
 /// A search for a plan with one period.
 pub(super) struct Levels<'a> {
     line: &'a Line,
+    period: u64,
     prices: &'a Prices,
     limits: &'a Limits<'a>,
     /// `digit[class]`: weight of a class's digit in [`State::free`].
@@ -97,6 +86,7 @@ impl<'a> Levels<'a> {
         };
         Self {
             line,
+            period,
             prices,
             limits,
             digit,
@@ -117,8 +107,9 @@ impl<'a> Levels<'a> {
         self.loads.iter().map(|loads| loads.work).sum()
     }
 
-    /// Searches for a plan of at most `stations` stations, level by level.
-    pub(super) fn run(&mut self, stations: usize) -> Found {
+    /// Searches for a plan of at most `stations` stations, level by level: class and tasks of each, in order. Undecided where states were dropped for
+    /// width, work is used up, or the search was stopped.
+    pub(super) fn run(&mut self, stations: usize) -> Answer<Vec<(usize, TaskSet)>> {
         let free = self
             .digit
             .iter()
@@ -137,10 +128,10 @@ impl<'a> Levels<'a> {
                 self.expand(at, state, left);
                 if let Some(goal) = self.goal {
                     self.levels.push(states);
-                    return Found::Plan(self.plan(goal));
+                    return Answer::Plan(self.plan(goal));
                 }
                 if self.loads.iter().any(|loads| loads.stopped) || self.work() > self.limits.work {
-                    return Found::Stopped;
+                    return Answer::Undecided;
                 }
             }
             self.levels.push(states);
@@ -150,9 +141,9 @@ impl<'a> Levels<'a> {
             }
         }
         if self.narrow || self.loads.iter().any(|loads| loads.narrow) {
-            Found::Narrow
+            Answer::Undecided
         } else {
-            Found::Infeasible
+            Answer::none_within(self.period)
         }
     }
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::search::device_levels::levels::{Found, Levels, Limits};
+use crate::search::device_levels::levels::{Levels, Limits};
 use crate::search::device_levels::line::{Line, TaskSet, tasks};
 use crate::search::device_levels::prices::{Prices, Pricing};
+use crate::search::limits::Answer;
 
 /// First and last width of a search, and the factor between two widths.
 const FIRST_WIDTH: usize = 60;
@@ -259,7 +260,7 @@ impl<'a> LevelSearch<'a> {
             work: self.budget.saturating_sub(self.outcome.work),
             must_stop: self.must_stop,
         };
-        let mut found = Found::Infeasible;
+        let mut found = Answer::none_within(period);
         if !refuted {
             let mut levels = Levels::new(&self.lines[way], period, &prices, &limits);
             found = levels.run(self.stations);
@@ -267,12 +268,12 @@ impl<'a> LevelSearch<'a> {
             self.effort[way] += if width <= FIRST_WIDTH { levels.work() } else { 0 };
         }
         match found {
-            Found::Plan(stations) => self.keep(way, &stations),
-            Found::Infeasible if self.outcome.upper.is_none() && period >= self.longest() => {
+            Answer::Plan(stations) => self.keep(way, &stations),
+            Answer::NoPlan { .. } if self.outcome.upper.is_none() && period >= self.longest() => {
                 self.outcome.lower = u64::MAX
             }
-            Found::Infeasible => self.outcome.lower = self.outcome.lower.max(period + 1),
-            Found::Narrow | Found::Stopped => return false,
+            Answer::NoPlan { .. } => self.outcome.lower = self.outcome.lower.max(period + 1),
+            Answer::Undecided | Answer::Stopped(_) => return false,
         }
         true
     }

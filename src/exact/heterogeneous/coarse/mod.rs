@@ -18,13 +18,13 @@ use crate::exact::heterogeneous::coarse::crossings::Crossings;
 use crate::exact::heterogeneous::coarse::devices::DeviceStates;
 use crate::exact::heterogeneous::coarse::ideals::{Ideal, Totals};
 use crate::exact::heterogeneous::coarse::stages::{Stages, StagesBetween};
-use crate::exact::heterogeneous::ideals::Pass;
 use crate::exact::tuning::TUNING;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::StoppedBy;
 use crate::problem::workers::Workers;
+use crate::search::limits::Answer;
 
 /// All ideals of a problem, whatever the limit.
 pub(super) struct AllIdeals {
@@ -121,17 +121,17 @@ impl<'a> CoarseSearch<'a> {
     }
 
     /// A plan with every stage's bottleneck at most the limit, if there is one.
-    pub(super) fn pass(&mut self) -> Pass {
+    pub(super) fn pass(&mut self) -> Answer<Allocation> {
         for width in TUNING.cells_of_a_dive {
             // What a dive does not find may lie among the cells that it left out.
-            if let Ok(Pass::Found(plan)) = self.narrow_pass(width) {
-                return Pass::Found(plan);
+            if let Ok(Some(plan)) = self.narrow_pass(width) {
+                return Answer::Plan(plan);
             }
         }
-        self.narrow_pass(usize::MAX).unwrap_or_else(Pass::Stopped)
+        Answer::within(self.limit_ns, self.narrow_pass(usize::MAX))
     }
 
-    fn narrow_pass(&mut self, width: usize) -> Result<Pass, StoppedBy> {
+    fn narrow_pass(&mut self, width: usize) -> Result<Option<Allocation>, StoppedBy> {
         let mut cells = self.coarsest();
         let mut coarser = None;
         loop {
@@ -141,10 +141,10 @@ impl<'a> CoarseSearch<'a> {
                 .iter()
                 .all(|cell| cell.is_single() || bits::is_empty(&cell.may));
             if bits::is_empty(&cells[0].may) {
-                return Ok(Pass::Exhausted);
+                return Ok(None);
             }
             if is_exact {
-                return Ok(Pass::Found(self.plan(&cells, &stages)));
+                return Ok(Some(self.plan(&cells, &stages)));
             }
             let kept = self.narrowed(&cells, &stages, width);
             let children;

@@ -69,7 +69,7 @@
 //! | [`formulations`] | the mathematics as programs, and HiGHS behind its [`solver`] |
 //! | [`mod@check`] | what accepts a plan |
 //! | [`export`] | frameworks that run plans |
-//! | `search` | what heuristics and exact methods share: ideals, labels, levels of sets of tasks |
+//! | `search` | what heuristics and exact methods share: ideals, labels, levels of sets of tasks, the search over limits |
 //! | [`heuristics`] | one file each |
 //! | [`exact`] | the exact methods, among them the best order of operations and cut and order together |
 //! | [`online`] | the same over time |

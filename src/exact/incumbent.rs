@@ -8,6 +8,7 @@ use crate::problem::control::Control;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::{Outcome, Statistics, StoppedBy, is_proved};
+use crate::search::limits::{Known, Open};
 
 /// The best plan and the best bound of a search, for workers of all kinds.
 ///
@@ -197,6 +198,20 @@ impl<'a> Incumbent<'a> {
         }
     }
 
+    /// No plan costs more, or none that can be compared, in ns.
+    fn most_ns(&self) -> u64 {
+        match (&self.problem.modes, &self.problem.virtual_stages) {
+            (Some(modes), _) => modes.longest(),
+            (None, Some(_)) => bounds::all_in_one_ns(self.problem),
+            (None, None) => LARGEST_EXACT,
+        }
+    }
+
+    /// Counts ideals that one more pass has met.
+    pub(crate) fn count_ideals(&mut self, more: usize) {
+        *self.statistics.ideals.get_or_insert(0) += more;
+    }
+
     /// Ends the search.
     pub(crate) fn finish(mut self, stopped_by: StoppedBy) -> Outcome {
         self.statistics.seconds = self.control.seconds();
@@ -211,6 +226,30 @@ impl<'a> Incumbent<'a> {
             bound_source: self.source,
             stopped_by,
             statistics: self.statistics,
+        }
+    }
+}
+
+impl Known for Incumbent<'_> {
+    type Plan = Allocation;
+
+    fn open(&mut self) -> Option<Open> {
+        self.report();
+        (!self.is_over()).then(|| Open {
+            lower: self.lower_ns,
+            upper: self.target_ns().min(self.most_ns()),
+            has_plan: self.has_plan(),
+        })
+    }
+
+    fn take(&mut self, plan: Allocation) -> bool {
+        self.offer(plan)
+    }
+
+    fn exclude(&mut self, source: BoundSource, limit_ns: u64) {
+        match limit_ns < self.target_ns().min(self.most_ns()) {
+            true => self.rule_out(source, limit_ns),
+            false => self.exhausted(source),
         }
     }
 }

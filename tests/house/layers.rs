@@ -101,8 +101,9 @@ const ROOMS: &[Room] = &[
     Room {
         name: "search",
         floors: &[&["ideals", "labels", "limits"], &["device_levels"], &["in_time"]],
-        lines: 2_100,
-        files: 14,
+        // 300 more for the search over limits, whose loops stood in the room of the exact methods.
+        lines: 2_400,
+        files: 15,
     },
     Room {
         name: "heuristics",
@@ -114,8 +115,9 @@ const ROOMS: &[Room] = &[
         name: "exact",
         floors: &[&["best_schedule"], &[OWN], &["joint", "tied_cuts"]],
         // 200 more for unordered items in groups and with memory: BERT's training graph, open by 38 % before.
-        lines: 29_000,
-        files: 166,
+        lines: 28_800,
+        // One more for programs that are solved again, which four loops were for.
+        files: 167,
     },
     Room {
         name: "online",

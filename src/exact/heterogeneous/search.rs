@@ -19,7 +19,7 @@ use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::StoppedBy;
 use crate::problem::workers::Workers;
-use crate::search::limits::Answer;
+use crate::search::limits::{self, Answer, Asked, Halving};
 
 /// The state of a search.
 pub(crate) struct HeterogeneousSearch<'a> {
@@ -105,84 +105,69 @@ impl<'a> HeterogeneousSearch<'a> {
 
     /// Passes over ideals and devices, with so many steps at most.
     pub(super) fn use_ideals(&mut self, most_steps: u64) -> StoppedBy {
-        let (workers, control) = (self.workers, self.incumbent.control);
-        let (mut visited, mut steps) = (0, 0);
-        self.bisect(TUNING.asked_at_once, |search, reduced, limit_ns| {
+        let control = self.incumbent.control;
+        let mut left = most_steps;
+        self.pass_by_pass(TUNING.asked_at_once, |known, reduced, workers, limit_ns| {
             let capacity = Capacity::new(&reduced.problem, workers);
-            let left = most_steps - steps;
             let mut ideals = AllocationSearch::new(&reduced.problem, workers, &capacity, control, left);
-            let pass = ideals.pass(limit_ns);
-            visited += ideals.ideals;
-            steps += ideals.steps.min(left);
-            search.statistics.ideals = Some(visited);
-            pass
+            let answer = ideals.pass(limit_ns);
+            left = left.saturating_sub(ideals.steps);
+            known.count_ideals(ideals.ideals);
+            answer
         })
     }
 
     /// Passes over ideals and devices from coarse to fine.
     pub(super) fn use_cells(&mut self) -> StoppedBy {
-        let (workers, control) = (self.workers, self.incumbent.control);
+        let control = self.incumbent.control;
         // All ideals of the last problem.
-        let mut known: Option<(Reduced, AllIdeals)> = None;
-        self.bisect(TUNING.asked_at_once_over_cells, |search, reduced, limit_ns| {
-            let problem = &reduced.problem;
-            let (_, all) = match known.take().filter(|(last, _)| last.is_alike(reduced)) {
-                Some(known_still) => known.insert(known_still),
-                None => match AllIdeals::new(problem, workers, control) {
-                    Ok(all) => known.insert((reduced.clone(), all)),
-                    Err(stopped_by) => return Answer::Stopped(stopped_by),
-                },
-            };
-            let capacity = Capacity::new(problem, workers);
-            let choices = Choices::new(problem, workers, &capacity);
-            let Some(mut cells) = CoarseSearch::new(problem, choices, all, control, limit_ns) else {
-                return Answer::Stopped(StoppedBy::SizeLimit);
-            };
-            let pass = cells.pass();
-            search.statistics.ideals = Some(search.statistics.ideals.unwrap_or(0) + cells.cells);
-            pass
-        })
+        let mut last: Option<(Reduced, AllIdeals)> = None;
+        self.pass_by_pass(
+            TUNING.asked_at_once_over_cells,
+            |known, reduced, workers, limit_ns| {
+                let problem = &reduced.problem;
+                let (_, all) = match last.take().filter(|(last, _)| last.is_alike(reduced)) {
+                    Some(known_still) => last.insert(known_still),
+                    None => match AllIdeals::new(problem, workers, control) {
+                        Ok(all) => last.insert((reduced.clone(), all)),
+                        Err(stopped_by) => return Answer::Stopped(stopped_by),
+                    },
+                };
+                let capacity = Capacity::new(problem, workers);
+                let choices = Choices::new(problem, workers, &capacity);
+                let Some(mut cells) = CoarseSearch::new(problem, choices, all, control, limit_ns) else {
+                    return Answer::Stopped(StoppedBy::SizeLimit);
+                };
+                let answer = cells.pass();
+                known.count_ideals(cells.cells);
+                answer
+            },
+        )
     }
 
-    /// Halves the range between bound and plan, each time by a pass that asks for a plan within a limit, until they meet.
-    ///
-    /// Without a plan it starts at twice the bound and doubles: passes for short periods are quick, since few stages keep them.
-    /// Where little is left in between, it asks for anything better at once, unless the last pass did and found a plan.
-    fn bisect(
-        &mut self,
-        at_once: u64,
-        mut pass: impl FnMut(&mut Incumbent, &Reduced, u64) -> Answer<Allocation>,
-    ) -> StoppedBy {
-        let mut has_asked = false;
-        // Every pass finds a better plan or raises the bound.
-        while !self.incumbent.is_over() {
-            let (low, high) = (self.incumbent.lower_ns, self.target_ns());
-            let has_plan = self.incumbent.has_plan();
-            let asks = has_plan && high.saturating_sub(low) < high / at_once && !has_asked;
-            has_asked = asks;
-            let limit_ns = match has_plan {
-                false => low.max(1).saturating_mul(2).min(LARGEST_EXACT),
-                true if asks => high,
-                true => low + high.saturating_sub(low) / 2,
-            };
-            self.incumbent.report();
-            let reduced = self.reduced(limit_ns);
-            self.incumbent.statistics.items_after_presolve = reduced.problem.items.len();
-            match pass(&mut self.incumbent, &reduced, limit_ns) {
-                Answer::Plan(found) => {
-                    if !self.offer_reduced(&reduced, found) {
-                        // The plan is not what the pass took it for: others must tell.
-                        return StoppedBy::SizeLimit;
-                    }
-                }
-                Answer::NoPlan { .. } => self.incumbent.rule_out(BoundSource::IdealsAndDevices, limit_ns),
-                Answer::Undecided => return StoppedBy::SizeLimit,
-                Answer::Stopped(stopped_by) => {
-                    return self.incumbent.control.must_stop().unwrap_or(stopped_by);
-                }
-            }
+    /// Passes over what presolve leaves for each limit, half-way between bound and plan.
+    fn pass_by_pass<F>(&mut self, at_once: u64, mut pass: F) -> StoppedBy
+    where
+        F: FnMut(&mut Incumbent, &Reduced, &Workers, u64) -> Answer<Allocation>,
+    {
+        let workers = self.workers;
+        let mut passes = Asked {
+            source: Some(BoundSource::IdealsAndDevices),
+            halving: Some(Halving::down_to(at_once)),
+            decide: |known: &mut Incumbent, limit_ns| {
+                let reduced = presolve::reduce(known.problem, limit_ns, &known.control.switches);
+                known.statistics.items_after_presolve = reduced.problem.items.len();
+                pass(known, &reduced, workers, limit_ns).map(|plan| Allocation {
+                    assignment: reduced.lift(&plan.assignment),
+                    ..plan
+                })
+            },
+        };
+        let stopped_by = limits::search(&mut self.incumbent, &mut passes);
+        match stopped_by {
+            StoppedBy::Completed => stopped_by,
+            _ => self.incumbent.control.must_stop().unwrap_or(stopped_by),
         }
-        StoppedBy::Completed
     }
 
     /// Looks for the best iteration by a pass over ideals and devices.

@@ -2,16 +2,14 @@
 
 use std::mem;
 
-use crate::exact::bounds::Bound;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::homogeneous::search::HomogeneousSearch;
-use crate::exact::presolve::Reduced;
 use crate::exact::stage_diagram::DiagramSearch;
 use crate::exact::tuning::TUNING;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
-use crate::search::limits::Answer;
+use crate::search::limits::{self, Answer, Decider, Open};
 
 /// Passes with so many steps in all, each for a better plan or bound.
 pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> StoppedBy {
@@ -36,59 +34,44 @@ pub(crate) fn over_stages(search: &mut HomogeneousSearch, most_steps: u64) -> St
     if item_of == reduced.item_of {
         stages.prices = prices;
     }
-    let mut limits = Limits::new(width);
-    let stopped_by = pass_by_pass(search, &reduced, &mut stages, &mut limits, limit_ns);
+    let mut decider = Passes {
+        stages,
+        limits: Limits::new(width),
+    };
+    let stopped_by = limits::search(search, &mut decider);
     search.diagram = Resumed {
-        width: limits.width,
-        prices: stages.prices,
+        width: decider.limits.width,
+        prices: decider.stages.prices,
         item_of: reduced.item_of.clone(),
     };
     stopped_by
 }
 
-fn pass_by_pass(
-    search: &mut HomogeneousSearch,
-    reduced: &Reduced,
-    stages: &mut DiagramSearch,
-    limits: &mut Limits,
-    limit_ns: u64,
-) -> StoppedBy {
-    while let Some(target_ns) = search.target_bottleneck_ns() {
-        let target_ns = target_ns.min(limit_ns);
-        let Some(asked_ns) = limits.next(search.lower_bottleneck_ns, target_ns) else {
-            break;
-        };
-        let answer = stages.pass(asked_ns, limits.width);
-        search.incumbent.statistics.ideals = Some(stages.reached);
-        match answer {
-            Answer::Plan(plan) => {
-                let before_ns = search.incumbent.upper_ns;
-                let plan = reduced.lift(&plan);
-                search.offer(search.improved(plan));
-                if search.incumbent.upper_ns == before_ns {
-                    // The plan is not what the pass took it for: others must tell.
-                    return StoppedBy::SizeLimit;
-                }
-            }
-            Answer::NoPlan { .. } if asked_ns == target_ns => {
-                search.incumbent.exhausted(BoundSource::StageDiagram)
-            }
-            Answer::NoPlan { .. } => {
-                search.raise_bottleneck(Bound {
-                    source: BoundSource::StageDiagram,
-                    bottleneck_ns: asked_ns + 1,
-                });
-                limits.ruled_out();
-            }
-            Answer::Undecided => limits.undecided(asked_ns),
-            Answer::Stopped(stopped_by) => return stopped_by,
-        }
-        search.incumbent.report();
-        if search.incumbent.is_over() {
-            break;
-        }
+/// Passes over the reduced problem.
+struct Passes<'p> {
+    stages: DiagramSearch<'p>,
+    limits: Limits,
+}
+
+impl Decider<HomogeneousSearch<'_>> for Passes<'_> {
+    fn source(&self) -> Option<BoundSource> {
+        Some(BoundSource::StageDiagram)
     }
-    StoppedBy::Completed
+
+    fn next(&mut self, open: Open) -> Option<u64> {
+        self.limits.next(open.lower, open.upper)
+    }
+
+    fn decide(&mut self, search: &mut HomogeneousSearch, limit_ns: u64) -> Answer {
+        let answer = self.stages.pass(limit_ns, self.limits.width);
+        search.incumbent.statistics.ideals = Some(self.stages.reached);
+        match answer {
+            Answer::NoPlan { .. } => self.limits.ruled_out(),
+            Answer::Undecided => self.limits.undecided(limit_ns),
+            Answer::Plan(_) | Answer::Stopped(_) => {}
+        }
+        answer.map(|plan| search.improved(search.reduced.lift(&plan)))
+    }
 }
 
 /// Which limit comes next, and how many sets of items a pass keeps of each number of stages.
@@ -107,12 +90,11 @@ impl Limits {
         }
     }
 
-    /// The next limit between bound and target; `None` where there is none.
+    /// The next limit between bound and target.
     ///
     /// First passes look for plans: they halve what is open from below. Wider ones ask for anything better than the plan, and where that
     /// is too much, for half of it, until one proves a bound.
     fn next(&mut self, lower_ns: u64, target_ns: u64) -> Option<u64> {
-        target_ns.checked_sub(lower_ns)?;
         if self.width == TUNING.prefixes_at_first {
             let from_ns = lower_ns.max(self.undecided_ns.map_or(0, |ns| ns + 1));
             match target_ns.checked_sub(from_ns) {

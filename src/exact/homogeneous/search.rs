@@ -5,9 +5,11 @@ use crate::exact::homogeneous::resumed::Resumed;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::heuristics::local_moves;
+use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
+use crate::search::limits::{Known, Open};
 
 /// The state of a search.
 #[derive(Clone)]
@@ -146,6 +148,39 @@ impl<'a> HomogeneousSearch<'a> {
             None => Some(everything),
             Some(_) => bounds::bottleneck_from_objective(self.problem(), self.incumbent.target_ns())
                 .map(|limit| limit.min(everything)),
+        }
+    }
+}
+
+/// Limits are of the busiest stage.
+impl Known for HomogeneousSearch<'_> {
+    type Plan = Assignment;
+
+    fn open(&mut self) -> Option<Open> {
+        self.incumbent.report();
+        let upper = self.target_bottleneck_ns();
+        if upper.is_none() {
+            self.incumbent.exhausted(BoundSource::WorkPerStage);
+        }
+        upper.filter(|_| !self.incumbent.is_over()).map(|upper| Open {
+            lower: self.lower_bottleneck_ns,
+            upper,
+            has_plan: self.incumbent.has_plan(),
+        })
+    }
+
+    fn take(&mut self, plan: Assignment) -> bool {
+        self.offer(plan)
+    }
+
+    fn exclude(&mut self, source: BoundSource, limit_ns: u64) {
+        let is_open = |target_ns| limit_ns < target_ns;
+        match self.target_bottleneck_ns().is_some_and(is_open) {
+            true => self.raise_bottleneck(Bound {
+                source,
+                bottleneck_ns: limit_ns + 1,
+            }),
+            false => self.incumbent.exhausted(source),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::exact::ideal_tree::order::Order;
 use crate::exact::ideal_tree::question::Question;
 use crate::exact::ideal_tree::{Fault, Line};
 use crate::model::units::gcd;
-use crate::search::limits::Answer;
+use crate::search::limits::{Answer, least_left};
 
 /// What is known before a search.
 #[derive(Debug, Clone, Default)]
@@ -185,17 +185,9 @@ impl<'a> Balance<'a> {
 
     /// Raises the lower bound to the least cycle time that the windows do not exclude.
     fn raise_by_bounds(&mut self) {
-        let possible = |cycle| Cycle::both(&self.orders, cycle).is_some();
-        let (mut low, mut high) = (self.lower / self.quantum, self.upper / self.quantum);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if possible(middle * self.quantum) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        self.lower = low * self.quantum;
+        let is_refuted = |times: u64| Cycle::both(&self.orders, times * self.quantum).is_none();
+        let range = [self.lower, self.upper].map(|cycle| cycle / self.quantum);
+        self.lower = least_left(range, is_refuted) * self.quantum;
     }
 
     /// Looks for first plans by halving the range of cycle times.

@@ -16,13 +16,13 @@ mod watched;
 
 use self::search::{ModalSearch, Question};
 use crate::exact::incumbent::Incumbent;
-use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{Chosen, Knapsack, Modes};
 use crate::problem::plan::{Outcome, Statistics, StoppedBy};
-use crate::search::limits::Answer;
+use crate::problem::{Assignment, Problem};
+use crate::search::limits::{self, Answer, Asked, Halving};
 
 /// Solves a problem with modes, of which something may be known.
 pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {
@@ -80,9 +80,6 @@ fn raise_to_least(incumbent: &mut Incumbent, search: &ModalSearch) -> bool {
     search.least().is_some()
 }
 
-/// The first step beyond the bound is a part of it, one in so many.
-const FIRST_STEP: u64 = 16;
-
 struct Solver<'a> {
     incumbent: Incumbent<'a>,
     search: ModalSearch<'a>,
@@ -107,70 +104,40 @@ impl Solver<'_> {
         Ok(())
     }
 
-    /// Narrows what is open, over all stages or those in order; what is proved of the latter is a bound for chains alone.
+    /// Narrows what is open, over all stages or those in order; what is proved of the latter is a bound for chains alone, and nothing is of stages
+    /// that are costed by a rule of thumb.
     fn narrow(&mut self, in_order: bool) -> Result<(), StoppedBy> {
-        // Stages that are costed by a rule of thumb prove nothing.
         let is_bound = (!in_order || self.search.is_chain()) && self.search.is_exact();
-        let mut low = self.incumbent.lower_ns;
-        // The least limit at which the search finds something: a plan, or what only the levels of its links make longer.
-        let mut open = self.incumbent.upper_ns;
-        // Without a plan, steps beyond the bound double.
-        let mut step = (low / FIRST_STEP).max(1);
-        let mut limit = match open {
-            u64::MAX => low.saturating_add(step),
-            open => open.saturating_sub(1),
-        };
-        let most = self.search.most();
-        // Passes without a plan since the last plan.
-        let mut failed = 0;
-        while low < open && !self.incumbent.is_done() {
-            limit = limit.clamp(low, most.max(low));
-            let question = Question {
-                limit,
-                ceiling: self.incumbent.upper_ns,
-                in_order,
-                least_again: false,
-            };
-            match self.search.ask(question) {
-                Answer::Plan((assignment, modes)) => {
-                    self.offer(assignment, modes);
-                    open = open.min(limit).min(self.incumbent.upper_ns);
-                    failed = 0;
-                }
-                Answer::NoPlan { next_limit: next } => {
-                    failed += 1;
-                    low = match limit >= most {
-                        true => u64::MAX,
-                        false => next.max(limit + 1).min(most + 1),
-                    };
-                    if is_bound {
-                        self.incumbent.raise(BoundSource::IdealsAndModes, low.min(open));
+        let search = &mut self.search;
+        let mut passes = Asked {
+            source: is_bound.then_some(BoundSource::IdealsAndModes),
+            halving: Some(Halving::near_plans()),
+            decide: |incumbent: &mut Incumbent, limit| {
+                let question = Question {
+                    limit,
+                    ceiling: incumbent.upper_ns,
+                    in_order,
+                    least_again: false,
+                };
+                match search.ask(question) {
+                    // It may take longer than the limit, by the levels of its links alone: then smaller limits come next.
+                    Answer::Plan((assignment, modes)) => {
+                        incumbent.offer(allocation(assignment, modes));
+                        Answer::Undecided
                     }
+                    // Every plan keeps the largest limit: nothing is said of all plans before that was asked for.
+                    Answer::NoPlan { next_limit } => Answer::NoPlan {
+                        next_limit: next_limit.min(search.most()).max(limit + 1),
+                    },
+                    Answer::Undecided => Answer::Undecided,
+                    Answer::Stopped(stopped_by) => Answer::Stopped(stopped_by),
                 }
-                Answer::Undecided => return Err(StoppedBy::SizeLimit),
-                Answer::Stopped(stopped) => return Err(stopped),
-            }
-            self.incumbent.report();
-            limit = match open {
-                u64::MAX => {
-                    step = step.saturating_mul(2);
-                    limit.saturating_add(step)
-                }
-                open => {
-                    // The best plan is often found long before it is proved: each failure is a reason to ask nearer to it.
-                    let last = open.saturating_sub(1);
-                    last - (last.saturating_sub(low) >> (2 * failed + 1).min(63))
-                }
-            };
+            },
+        };
+        match limits::search(&mut self.incumbent, &mut passes) {
+            StoppedBy::Completed => Ok(()),
+            stopped_by => Err(stopped_by),
         }
-        Ok(())
-    }
-
-    fn offer(&mut self, assignment: Vec<usize>, modes: Chosen) {
-        self.incumbent.offer(Allocation {
-            modes: Some(modes),
-            ..Allocation::from(assignment)
-        });
     }
 
     /// Time that the best plan computes again, beyond the fastest ways of its layers.
@@ -192,13 +159,18 @@ impl Solver<'_> {
             Answer::NoPlan { .. } | Answer::Undecided => return Ok(()),
             Answer::Stopped(stopped) => return Err(stopped),
         };
-        let plan = Allocation {
-            modes: Some(modes),
-            ..Allocation::from(assignment)
-        };
+        let plan = allocation(assignment, modes);
         if self.search.again(&plan) < self.again() {
             self.incumbent.replace(plan);
         }
         self.control.check_limits()
+    }
+}
+
+/// A plan in modes.
+fn allocation(assignment: Assignment, modes: Chosen) -> Allocation {
+    Allocation {
+        modes: Some(modes),
+        ..Allocation::from(assignment)
     }
 }

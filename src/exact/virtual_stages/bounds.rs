@@ -5,6 +5,7 @@ use crate::exact::bounds::{self, Bound};
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::virtual_stages::VirtualStages;
+use crate::search::limits::least_left;
 
 /// The better of two bounds that hold wherever chunks lie: all work over the devices, a multiple of what all items are multiples
 /// of; and the largest item.
@@ -31,18 +32,6 @@ pub(super) fn work_and_transfers_ns(chain: &Chain, of: &VirtualStages, [from_ns,
         let left_ns = paid_ns.iter().map(|paid_ns| period_ns.saturating_sub(*paid_ns));
         left_ns.sum::<u64>() < work_ns
     })
-}
-
-/// The least period of a range that is not refuted, by halving; its end, where all before are.
-pub(super) fn least_left([mut short_ns, mut long_ns]: [u64; 2], refutes: impl Fn(u64) -> bool) -> u64 {
-    while short_ns < long_ns {
-        let middle_ns = short_ns.midpoint(long_ns);
-        match refutes(middle_ns) {
-            true => short_ns = middle_ns + 1,
-            false => long_ns = middle_ns,
-        }
-    }
-    short_ns
 }
 
 /// What the devices behind each can do within a period: their time, less the transfers that they pay at least. A device that has time for all

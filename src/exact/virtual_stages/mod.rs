@@ -21,9 +21,10 @@ use crate::heuristics::chunk_exchange::{self, Effort};
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
 use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::virtual_stages::VirtualStages;
-use crate::search::limits::Answer;
+use crate::search::limits::{self, Answer, Asked, Halving};
 
 /// Rounds for which a search over chains takes no longer than the program.
 const FEW_ROUNDS: usize = 2;
@@ -176,13 +177,13 @@ fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> S
         && let Some(mut search) = ChainSearch::new(chain, of, control, most_steps)
     {
         let source = BoundSource::ChainsOfChunks;
-        return halve(incumbent, source, &mut |period_ns| search.within(period_ns));
+        return halve(incumbent, source, |period_ns| search.within(period_ns));
     }
     let ideals = switches.chunk_ideals.then_some(of);
     match ideals.and_then(|of| IdealSearch::new(problem, of, control, within(TUNING.steps_of_chunk_ideals))) {
         Some(mut search) => {
             let source = BoundSource::IdealsAndLoads;
-            halve(incumbent, source, &mut |period_ns| search.within(period_ns))
+            halve(incumbent, source, |period_ns| search.within(period_ns))
         }
         None => StoppedBy::NoMethod,
     }
@@ -207,24 +208,11 @@ fn by_repetition(incumbent: &mut Incumbent, of: &VirtualStages, chain: &Chain, m
 }
 
 /// Looks for better plans, half-way between bound and plan, until the two meet.
-fn halve(incumbent: &mut Incumbent, source: BoundSource, within: &mut dyn FnMut(u64) -> Answer) -> StoppedBy {
-    while !incumbent.is_over() {
-        let limit_ns = match incumbent.has_plan() {
-            true => incumbent.lower_ns.midpoint(incumbent.target_ns()),
-            false => all_in_one_ns(incumbent.problem),
-        };
-        match within(limit_ns) {
-            Answer::Plan(assignment) => {
-                // A plan within the limit is better.
-                if !incumbent.offer(assignment.into()) {
-                    return StoppedBy::NoMethod;
-                }
-            }
-            Answer::NoPlan { .. } if incumbent.has_plan() => incumbent.rule_out(source, limit_ns),
-            Answer::NoPlan { .. } => incumbent.exhausted(source),
-            Answer::Undecided => return StoppedBy::SizeLimit,
-            Answer::Stopped(stopped_by) => return stopped_by,
-        }
-    }
-    StoppedBy::Completed
+fn halve(incumbent: &mut Incumbent, source: BoundSource, mut within: impl FnMut(u64) -> Answer) -> StoppedBy {
+    let mut passes = Asked {
+        source: Some(source),
+        halving: Some(Halving::down_to(u64::MAX)),
+        decide: |_: &mut Incumbent, limit_ns| within(limit_ns).map(Allocation::from),
+    };
+    limits::search(incumbent, &mut passes)
 }

@@ -1,8 +1,8 @@
 //! How much of a chain a device can hold in few runs: the page's bound *Runs*.
 
-use super::bounds::least_left;
 use super::chain::Chain;
 use crate::problem::virtual_stages::VirtualStages;
+use crate::search::limits::least_left;
 
 /// Sizes that items are counted in, items that some device must have, and steps of all tables: hundredths of a second.
 const MOST_SIZES: usize = 6;

@@ -10,6 +10,7 @@
 //! | `virtual_stages` | bounds, chains, ideals and the program where devices have several chunks |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
+//! | `program_runs` | solves a program again and again, each time for a better plan |
 //! | `halves` | two searches at the same time |
 //! | [`incumbent`] | the best plan and bound, and what is of interest between them |
 //! | [`presolve`] | joins items that some best plan keeps together |
@@ -52,6 +53,7 @@ mod modal;
 mod modal_program;
 mod portfolio;
 pub mod presolve;
+mod program_runs;
 pub mod stage_diagram;
 pub mod tie_breaking;
 pub(crate) mod tied_cuts;

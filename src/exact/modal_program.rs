@@ -6,10 +6,12 @@ use crate::exact::bounds;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::modal;
+use crate::exact::program_runs::{ProgramRuns, solve_once};
 use crate::exact::tuning::TUNING;
 use crate::formulations::modal_program::{self, Asked, Excluded, ModalProgram, Pinned};
 use crate::formulations::solver::{self, Report, SolverError, Stop};
 use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes, StageMode, Ways};
@@ -32,7 +34,7 @@ pub(super) fn solve(
     labels: &[String],
 ) -> Result<Outcome, SolverError> {
     let (problem, control) = (incumbent.problem, incumbent.control);
-    let mut search = ProgramSearch {
+    let mut search = ModalRuns {
         problem,
         modes,
         labels,
@@ -47,15 +49,8 @@ pub(super) fn solve(
         let bound = modal::bound(problem, modes, control);
         search.incumbent.raise(bound.bound_source, bound.bound_ns);
     }
-    while !search.incumbent.is_over() {
-        if let Some(limit) = control.must_stop() {
-            return Ok(search.incumbent.finish(limit));
-        }
-        if let ControlFlow::Break(stopped_by) = search.run()? {
-            return Ok(search.incumbent.finish(stopped_by));
-        }
-    }
-    Ok(search.incumbent.finish(StoppedBy::Completed))
+    let stopped_by = search.run_all()?;
+    Ok(search.incumbent.finish(stopped_by))
 }
 
 /// Whether there is a program of a problem.
@@ -66,7 +61,7 @@ pub(super) fn applies(problem: &Problem, modes: &Modes) -> bool {
 /// What the solver tells apart from a limit, relatively: ten times its tolerance.
 const APART: f64 = 1e-8;
 
-struct ProgramSearch<'a> {
+struct ModalRuns<'a> {
     problem: &'a Problem,
     modes: &'a Modes,
     labels: &'a [String],
@@ -85,7 +80,7 @@ struct Limit {
     ruled_out: u64,
 }
 
-impl ProgramSearch<'_> {
+impl ModalRuns<'_> {
     /// The limit of the next run.
     fn limit(&self) -> Limit {
         if !self.incumbent.has_plan() {
@@ -114,7 +109,26 @@ impl ProgramSearch<'_> {
         }
     }
 
-    /// One run of the program; goes on where it leaves a better plan to look for.
+    /// Records that no plan keeps a limit.
+    fn exhausted(&mut self, limit: &Limit) -> ControlFlow<StoppedBy> {
+        self.incumbent.rule_out(BoundSource::Program, limit.ruled_out);
+        self.is_close = true;
+        ControlFlow::Continue(())
+    }
+
+    /// Takes the bound of a run that found nothing before it ended.
+    fn raise(&mut self, bound_ticks: f64, limit: &Limit) {
+        let bound = bounds::integral_bound(bound_ticks / limit.most, limit.most);
+        let bound = bound.min(limit.ruled_out).min(self.incumbent.unproved_ns());
+        self.incumbent.raise(BoundSource::Program, bound);
+    }
+}
+
+impl<'a> ProgramRuns<'a> for ModalRuns<'a> {
+    fn incumbent(&mut self) -> &mut Incumbent<'a> {
+        &mut self.incumbent
+    }
+
     fn run(&mut self) -> Result<ControlFlow<StoppedBy>, SolverError> {
         let limit = self.limit();
         let asked = Asked {
@@ -127,27 +141,16 @@ impl ProgramSearch<'_> {
         }
         let ModalProgram { program, columns } =
             ModalProgram::build(self.problem, self.modes, asked, self.labels);
-        self.incumbent.statistics.binaries = program.binaries();
         let scale = program.scale_ns;
-        let (known, lower) = (self.incumbent.upper_ns, self.incumbent.lower_ns);
-        let control = self.incumbent.control;
-        let watch = |report: Report| {
-            let found = report.primal_bound * scale;
-            let best = if found.is_finite() {
-                known.min(found as u64)
-            } else {
-                known
-            };
-            let bound = ((report.dual_bound * scale).max(0.0) as u64).max(lower).min(best);
-            control.report((best < u64::MAX).then_some(best), bound);
+        let ticks = |bound: f64| bound * scale;
+        let solve = |program, control: &Control, watch: &dyn Fn(Report)| {
+            solver::solve(program, None, None, control, watch)
         };
-        let mut solved = solver::solve(program.clone(), None, None, control, &watch)?;
-        self.incumbent.statistics.nodes += solved.nodes;
+        let mut solved = solve_once(&mut self.incumbent, program.clone(), ticks, solve)?;
         let is_again = solved.stop == Stop::Infeasible;
         if is_again {
             // Presolve of HiGHS before 1.16 loses plans of these programs: see the page.
-            solved = solver::solve_as_it_is(program, control, &watch)?;
-            self.incumbent.statistics.nodes += solved.nodes;
+            solved = solve_once(&mut self.incumbent, program, ticks, solver::solve_as_it_is)?;
         }
         let found = solved.values.as_deref().and_then(|values| columns.plan(values));
         let Some((assignment, stages)) = found else {
@@ -175,20 +178,6 @@ impl ProgramSearch<'_> {
             },
         })
     }
-
-    /// Records that no plan keeps a limit.
-    fn exhausted(&mut self, limit: &Limit) -> ControlFlow<StoppedBy> {
-        self.incumbent.rule_out(BoundSource::Program, limit.ruled_out);
-        self.is_close = true;
-        ControlFlow::Continue(())
-    }
-
-    /// Takes the bound of a run that found nothing before it ended.
-    fn raise(&mut self, bound_ticks: f64, limit: &Limit) {
-        let bound = bounds::integral_bound(bound_ticks / limit.most, limit.most);
-        let bound = bound.min(limit.ruled_out).min(self.incumbent.unproved_ns());
-        self.incumbent.raise(BoundSource::Program, bound);
-    }
 }
 
 /// A stage of a solution, with the ways of its layers that take least.
@@ -202,7 +191,7 @@ struct Found {
     ways: Option<Ways>,
 }
 
-impl ProgramSearch<'_> {
+impl ModalRuns<'_> {
     /// The stages of a solution, of which the ways are chosen again: those of the program may compute again what need not be.
     fn stages(&self, assignment: &Assignment, modes: &[Option<StageMode>]) -> Vec<Found> {
         let mut behind = 0;

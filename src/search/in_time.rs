@@ -13,6 +13,7 @@ mod latest;
 
 pub(crate) use latest::{Ending, Latest, latest};
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -58,7 +59,49 @@ where
     if rayon::current_thread_index().is_some() {
         return counted(problem, control, search);
     }
-    Running::start(problem, control, search)?.wait(problem, control)
+    let shared = Arc::new(Shared::default());
+    let own = shared.clone();
+    let on_thread = problem.clone();
+    let detached = control.detached();
+    let running = Running::start(move || {
+        let note = |progress: &Progress| {
+            if let Ok(mut noted) = own.progress.lock() {
+                noted.push(*progress);
+            }
+        };
+        let control = Control {
+            interrupt: &own.interrupt,
+            progress: Some(&note),
+            known: Some(&own.known),
+            ..detached
+        };
+        counted(&on_thread, &control, search)
+    });
+    let running = running.map_err(|error| SolverError {
+        doing: "starting a search",
+        what: error.to_string(),
+    })?;
+    let most_bytes = control.memory_bytes.unwrap_or_else(memory::default_limit_bytes);
+    let ended = running.wait(&shared.interrupt, MOMENT, &mut |over| {
+        shared.forward_progress(control);
+        let memory = || memory::is_short(most_bytes).then_some(StoppedBy::MemoryLimit);
+        over.or_else(|| control.limit()).or_else(memory)
+    });
+    match ended {
+        // It knows of an interrupt, not of memory.
+        (Some(Ok(outcome)), Some(StoppedBy::MemoryLimit)) if outcome.stopped_by == StoppedBy::Interrupt => {
+            let stopped_by = StoppedBy::MemoryLimit;
+            Ok(Outcome {
+                stopped_by,
+                ..outcome
+            })
+        }
+        (Some(result), _) => result,
+        (None, over) => {
+            let stopped_by = over.unwrap_or(StoppedBy::Interrupt);
+            Ok(shared.known.outcome(stopped_by, statistics(problem, control)))
+        }
+    }
 }
 
 /// Runs a search, and counts how often it looks at the clock.
@@ -76,101 +119,73 @@ where
     Ok(outcome)
 }
 
-/// A search on a thread of its own.
-struct Running {
-    shared: Arc<Shared>,
-    result: Receiver<Result<Outcome, SolverError>>,
-    thread: JoinHandle<()>,
-}
-
-impl Running {
-    fn start<S>(problem: &Problem, control: &Control, search: S) -> Result<Self, SolverError>
-    where
-        S: FnOnce(&Problem, &Control) -> Result<Outcome, SolverError> + Send + 'static,
-    {
-        let shared = Arc::new(Shared::default());
-        let (sender, result) = mpsc::channel();
-        let own = shared.clone();
-        let on_thread = problem.clone();
-        let detached = control.detached();
-        let body = move || {
-            let note = |progress: &Progress| {
-                if let Ok(mut noted) = own.progress.lock() {
-                    noted.push(*progress);
-                }
-            };
-            let control = Control {
-                interrupt: &own.interrupt,
-                progress: Some(&note),
-                known: Some(&own.known),
-                ..detached
-            };
-            // Nobody listens any more to a search that was left.
-            let _ = sender.send(counted(&on_thread, &control, search));
-        };
-        let thread = thread::Builder::new()
-            .name("search".into())
-            .stack_size(STACK_BYTES);
-        let thread = thread.spawn(body).map_err(|error| SolverError {
-            doing: "starting a search",
-            what: error.to_string(),
-        })?;
-        Ok(Self {
-            shared,
-            result,
-            thread,
-        })
-    }
-
-    /// The result of the search; when its time or memory is up, and a moment has passed, what it has shown.
-    fn wait(self, problem: &Problem, control: &Control) -> Result<Outcome, SolverError> {
-        let most_bytes = control.memory_bytes.unwrap_or_else(memory::default_limit_bytes);
-        let mut over: Option<(StoppedBy, Instant)> = None;
-        loop {
-            let result = self.result.recv_timeout(LOOK);
-            self.forward_progress(control);
-            if over.is_none() {
-                let memory = || memory::is_short(most_bytes).then_some(StoppedBy::MemoryLimit);
-                over = control.limit().or_else(memory).map(|why| (why, Instant::now()));
-            }
-            match (result, over) {
-                // It knows of an interrupt, not of memory.
-                (Ok(Ok(outcome)), Some((StoppedBy::MemoryLimit, _)))
-                    if outcome.stopped_by == StoppedBy::Interrupt =>
-                {
-                    let stopped_by = StoppedBy::MemoryLimit;
-                    return Ok(Outcome {
-                        stopped_by,
-                        ..outcome
-                    });
-                }
-                (Ok(result), _) => return result,
-                (Err(RecvTimeoutError::Disconnected), _) => match self.thread.join() {
-                    Err(panic) => std::panic::resume_unwind(panic),
-                    Ok(()) => unreachable!("a search that does not panic sends its result"),
-                },
-                (Err(RecvTimeoutError::Timeout), None) => {}
-                (Err(RecvTimeoutError::Timeout), Some((stopped_by, since))) => {
-                    if stopped_by != StoppedBy::TimeLimit {
-                        self.shared.interrupt.store(true, Ordering::Relaxed);
-                    }
-                    if since.elapsed() > MOMENT {
-                        return Ok(self
-                            .shared
-                            .known
-                            .outcome(stopped_by, statistics(problem, control)));
-                    }
-                }
-            }
-        }
-    }
-
+impl Shared {
     /// Shows what progress the search has noted since the last look.
     fn forward_progress(&self, control: &Control) {
-        let noted = self.shared.progress.lock();
+        let noted = self.progress.lock();
         let noted = noted.map(|mut noted| std::mem::take(&mut *noted));
         if let Some(show) = control.progress {
             noted.iter().flatten().for_each(show);
+        }
+    }
+}
+
+/// A search on a thread of its own.
+struct Running<R> {
+    result: Receiver<R>,
+    thread: JoinHandle<()>,
+}
+
+impl<R: Send + 'static> Running<R> {
+    fn start(search: impl FnOnce() -> R + Send + 'static) -> io::Result<Self> {
+        let (sender, result) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("search".into())
+            .stack_size(STACK_BYTES);
+        // Nobody listens any more to a search that was left.
+        let thread = thread.spawn(move || {
+            let _ = sender.send(search());
+        })?;
+        Ok(Self { result, thread })
+    }
+
+    /// The result of the search, and why it is over; no result where it was left, some time after that.
+    ///
+    /// * `patience`: how long it may go on when its time is up. Other limits interrupt it, and leave it a [`MOMENT`];
+    /// * `look`: why it is over, if it is, of what it said last; called now and then.
+    fn wait(
+        self,
+        interrupt: &AtomicBool,
+        patience: Duration,
+        look: &mut dyn FnMut(Option<StoppedBy>) -> Option<StoppedBy>,
+    ) -> (Option<R>, Option<StoppedBy>) {
+        let (mut over, mut since) = (None, Instant::now());
+        loop {
+            let result = self.result.recv_timeout(LOOK);
+            let now = look(over);
+            if now != over {
+                (over, since) = (now, Instant::now());
+            }
+            match result {
+                Ok(result) => return (Some(result), over),
+                Err(RecvTimeoutError::Disconnected) => match self.thread.join() {
+                    Err(panic) => std::panic::resume_unwind(panic),
+                    Ok(()) => unreachable!("a search that does not panic sends its result"),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let patience = match over {
+                None => continue,
+                Some(StoppedBy::TimeLimit) => patience,
+                Some(_) => {
+                    interrupt.store(true, Ordering::Relaxed);
+                    MOMENT
+                }
+            };
+            if since.elapsed() > patience {
+                interrupt.store(true, Ordering::Relaxed);
+                return (None, over);
+            }
         }
     }
 }

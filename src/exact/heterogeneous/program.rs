@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::exact::closure::Closure;
 use crate::exact::incumbent::Incumbent;
+use crate::exact::program_runs::{ProgramRuns, solve_once};
 use crate::exact::tuning::TUNING;
 use crate::exact::windows::demands::{self, Demand};
 use crate::formulations::Program;
@@ -177,9 +178,6 @@ impl<'a> Form<'a> {
 /// * `incumbent`: what is known of the form's problem; if no plan is returned, none is better;
 /// * `labels`: a name for each item.
 ///
-/// As for homogeneous workers, every run asks for a plan better than the last, and only a run without any solution proves
-/// the best one: HiGHS sometimes calls a solution optimal that is not.
-///
 /// Programs count in real numbers and plans in whole ns for each phase. A run therefore asks for real periods up to what
 /// rounding could still make better than the incumbent, as far as that leaves the incumbent itself out; where it cannot, the
 /// bound that is proved stays below the incumbent by what rounding makes, a ns for workers that take turns.
@@ -196,29 +194,26 @@ pub fn solve(
 ) -> Result<Outcome, SolverError> {
     let control = incumbent.control;
     let narrows = presolve && control.switches.windows && Closure::has_room(form.problem, control);
-    let mut search = ProgramSearch {
+    let mut search = FormRuns {
         form,
+        windows,
+        labels,
         narrowing: narrows.then(|| (Closure::new(form.problem), form.demands())),
         incumbent,
         retreats: 0,
     };
     // Every run finds a better plan, is the last, or is one of few retreats.
-    while !search.incumbent.is_proved() {
-        if let ControlFlow::Break(stopped_by) = search.run(windows, labels)? {
-            return Ok(search.incumbent.finish(stopped_by));
-        }
-        if let Some(limit) = control.must_stop() {
-            return Ok(search.incumbent.finish(limit));
-        }
-    }
-    Ok(search.incumbent.finish(StoppedBy::Completed))
+    let stopped_by = search.run_all()?;
+    Ok(search.incumbent.finish(stopped_by))
 }
 
 /// What sums of doubles may be off by, relatively: more than that of a million.
 const DOUBLES: f64 = 1e-10;
 
-struct ProgramSearch<'a, 'f> {
+struct FormRuns<'a, 'f> {
     form: &'f Form<'f>,
+    windows: &'f Windows,
+    labels: &'f [String],
     /// What narrows windows, where it is asked for.
     narrowing: Option<(Closure, Vec<Demand>)>,
     incumbent: Incumbent<'a>,
@@ -226,7 +221,7 @@ struct ProgramSearch<'a, 'f> {
     retreats: u64,
 }
 
-impl ProgramSearch<'_, '_> {
+impl FormRuns<'_, '_> {
     /// The largest period of interest, in real ns.
     fn limit_ns(&self) -> f64 {
         if !self.incumbent.has_plan() {
@@ -255,41 +250,36 @@ impl ProgramSearch<'_, '_> {
         self.incumbent.raise(BoundSource::Program, bound_ns);
         ControlFlow::Break(StoppedBy::Completed)
     }
+}
 
-    /// One run of the program; goes on where it leaves a better plan to look for.
-    fn run(&mut self, windows: &Windows, labels: &[String]) -> Result<ControlFlow<StoppedBy>, SolverError> {
+impl<'a> ProgramRuns<'a> for FormRuns<'a, '_> {
+    fn incumbent(&mut self) -> &mut Incumbent<'a> {
+        &mut self.incumbent
+    }
+
+    fn run(&mut self) -> Result<ControlFlow<StoppedBy>, SolverError> {
         let (limit_ns, least_ns) = (self.limit_ns(), self.form.least_ns());
         if limit_ns < least_ns * (1.0 - DOUBLES) {
             return Ok(self.exhausted(limit_ns));
         }
-        let mut windows = windows.clone();
+        let mut windows = self.windows.clone();
         if let Some((closure, demands)) = &self.narrowing {
             demands::narrow(self.form.problem, closure, demands, limit_ns, &mut windows);
         }
         if windows.some_is_empty() {
             return Ok(self.exhausted(limit_ns));
         }
-        let (program, columns) = self.form.build(&windows, [least_ns, limit_ns], labels);
-        self.incumbent.statistics.binaries = program.binaries();
+        let (program, columns) = self.form.build(&windows, [least_ns, limit_ns], self.labels);
         let scale_ns = program.scale_ns;
-        let (known, bound_ns) = (self.incumbent.upper_ns, self.incumbent.lower_ns);
-        let control = self.incumbent.control;
         let period_ns = |objective: f64| match self.form.kind {
             Kind::Devices => objective * scale_ns,
             // The objective is 1 - θ.
             Kind::Groups => scale_ns / (1.0 - objective).max(f64::MIN_POSITIVE),
         };
-        let watch = |report: Report| {
-            let found = report
-                .primal_bound
-                .is_finite()
-                .then(|| period_ns(report.primal_bound));
-            let best = found.map_or(known, |ns| known.min(ns as u64));
-            let bound = (period_ns(report.dual_bound) as u64).max(bound_ns).min(best);
-            control.report((best < u64::MAX).then_some(best), bound);
+        let solve = |program, control: &Control, watch: &dyn Fn(Report)| {
+            solver::solve(program, None, None, control, watch)
         };
-        let solved = solver::solve(program, None, None, control, &watch)?;
-        self.incumbent.statistics.nodes += solved.nodes;
+        let solved = solve_once(&mut self.incumbent, program, period_ns, solve)?;
         let found = solved.values.as_deref().and_then(|values| match &columns {
             Columns::Devices(columns) => columns.allocation(&self.form.pools, values),
             Columns::Groups(columns) => columns.allocation(self.form.workers, values),

@@ -1,20 +1,20 @@
 //! The mixed-integer program of a search, solved until nothing better is left.
 
+use std::ops::ControlFlow;
+
 use crate::exact::bounds;
 use crate::exact::closure::Closure;
 use crate::exact::homogeneous::search::HomogeneousSearch;
 use crate::exact::homogeneous::stage_bounds;
-use crate::exact::tuning::TUNING;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::program_runs::{Excluded, ProgramRuns, solve_once, take_bound};
 use crate::exact::windows;
 use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::formulations;
 use crate::formulations::partition::{Interest, Partition};
-use crate::formulations::solver::Report;
 use crate::formulations::solver::{self, SolverError, Stop};
 use crate::formulations::staging::Windows;
-use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
-use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
 
 /// How much of the program is built, and how long it is searched.
@@ -28,13 +28,6 @@ pub(crate) enum Extent {
 
 /// Solves the mixed-integer program again and again, each time for a plan better than the last, until there is none.
 ///
-/// Only a run that ends without any solution proves the incumbent. HiGHS 1.11 to 1.15.1 sometimes call a solution optimal
-/// that is not, when their own heuristics found it during the run (6 of 20,000 small random programs, such as seed 1199
-/// of `tests/exact/exact.rs`); asked for anything better than that solution, they find it.
-///
-/// The solver's tolerance proves nothing: a solution that costs no less than the incumbent, counted again in whole ns, is
-/// excluded by a row of its own and the program solved again; after a few of them the search ends without a proof.
-///
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
@@ -43,63 +36,93 @@ pub(crate) fn search(
     extent: Extent,
     labels: &[String],
 ) -> Result<StoppedBy, SolverError> {
-    let presolve = extent != Extent::Textbook;
-    let mut excluded: Vec<Assignment> = Vec::new();
-    // Every turn finds a better plan, excludes one of few solutions, or is the last.
-    loop {
-        if let Some(stopped_by) = search.control().must_stop() {
-            return Ok(stopped_by);
-        }
+    let excluded = Excluded::default();
+    let mut runs = PartitionRuns {
+        search,
+        extent,
+        labels,
+        excluded,
+    };
+    runs.run_all()
+}
+
+struct PartitionRuns<'s, 'a> {
+    search: &'s mut HomogeneousSearch<'a>,
+    extent: Extent,
+    labels: &'s [String],
+    excluded: Excluded,
+}
+
+impl<'a> ProgramRuns<'a> for PartitionRuns<'_, 'a> {
+    fn incumbent(&mut self) -> &mut Incumbent<'a> {
+        &mut self.search.incumbent
+    }
+
+    fn run(&mut self) -> Result<ControlFlow<StoppedBy>, SolverError> {
+        let completed = Ok(ControlFlow::Break(StoppedBy::Completed));
+        let search = &mut *self.search;
         let Some(limit_ns) = search.target_bottleneck_ns() else {
             search.incumbent.exhausted(BoundSource::WorkPerStage);
-            return Ok(StoppedBy::Completed);
+            return completed;
         };
-        if presolve {
+        let (is_reduced, most_nodes) = match self.extent {
+            Extent::Textbook => (false, None),
+            Extent::Presolved(most_nodes) => (true, most_nodes),
+        };
+        if is_reduced {
             search.presolve(limit_ns);
         }
         let problem = &search.reduced.problem;
         if formulations::bytes_of_program(problem) > search.control().room_bytes() {
-            return Ok(StoppedBy::MemoryLimit);
+            return Ok(ControlFlow::Break(StoppedBy::MemoryLimit));
         }
-        let windows = match presolve && search.control().switches.windows {
+        let windows = match is_reduced && search.control().switches.windows {
             true => windows_within(search, limit_ns),
             false => Some(Windows::all(problem)),
         };
         let Some(windows) = windows else {
             search.incumbent.exhausted(BoundSource::Windows);
-            return Ok(StoppedBy::Completed);
+            return completed;
         };
-        let most_nodes = match extent {
-            Extent::Textbook => None,
-            Extent::Presolved(most_nodes) => most_nodes,
-        };
-        let before_ns = search.incumbent.upper_ns;
-        let asked = Asked {
-            windows: &windows,
-            limit_ns,
-            excluded: &excluded,
-            most_nodes,
-        };
-        let (stop, found) = run(search, asked, labels)?;
-        match stop {
-            Stop::Limit(stopped_by) => return Ok(stopped_by),
-            Stop::Infeasible => return Ok(StoppedBy::Completed),
-            Stop::Optimal if search.incumbent.is_done() => return Ok(StoppedBy::Completed),
-            Stop::Optimal if search.incumbent.upper_ns == before_ns => match found {
-                Some(assignment) if excluded.len() < TUNING.solutions_excluded => excluded.push(assignment),
-                _ => return Ok(StoppedBy::Completed),
-            },
-            Stop::Optimal if presolve => {
-                // Reduced for the better plan, the problem has other items.
-                excluded.clear();
-                // The better plan may be one that the anchored bound proves, which is cheaper than another run.
-                stage_bounds::raise_by_anchors(search, labels)?;
-                if search.incumbent.is_done() {
-                    return Ok(StoppedBy::Completed);
-                }
-            }
-            Stop::Optimal => excluded.clear(),
+        let Partition { program, columns } = self.built(&windows, limit_ns);
+        let scale_ns = program.scale_ns;
+        let search = &mut *self.search;
+        let solved = solve_once(
+            &mut search.incumbent,
+            program,
+            |bound| bound * scale_ns,
+            |program, control, watch| solver::solve(program, None, most_nodes, control, watch),
+        )?;
+        let values = solved.values.as_deref();
+        let found = values.and_then(|values| columns.assignment(values));
+        let is_better = found.as_ref().is_some_and(|plan| search.offer_reduced(plan));
+        take_bound(&mut search.incumbent, &solved, found.is_some(), scale_ns);
+        if is_better && is_reduced && solved.stop == Stop::Optimal && !search.incumbent.is_done() {
+            // The better plan may be one that the anchored bound proves, which is cheaper than another run.
+            stage_bounds::raise_by_anchors(search, self.labels)?;
         }
+        // Reduced for a better plan, the problem has other items: solutions are excluded until then.
+        Ok(self.excluded.note(solved.stop, found, is_better))
+    }
+}
+
+impl PartitionRuns<'_, '_> {
+    /// The program of plans of at most the search's target, without those that are excluded.
+    fn built(&self, windows: &Windows, limit_ns: u64) -> Partition {
+        let search = &self.search;
+        let problem = &search.reduced.problem;
+        let interest = Interest {
+            bottleneck_from_ns: search.lower_bottleneck_ns,
+            bottleneck_to_ns: limit_ns,
+            objective_to_ns: Some(search.incumbent.target_ns()),
+            quantum_ns: bounds::time_quantum_ns(problem),
+        };
+        let labels = search.reduced.labels(self.labels);
+        let mut built = Partition::build(problem, windows, interest, &labels);
+        for (at, assignment) in self.excluded.0.iter().enumerate() {
+            built.columns.exclude(&mut built.program, at, assignment);
+        }
+        built
     }
 }
 
@@ -128,77 +151,4 @@ fn windows_within(search: &HomogeneousSearch, limit_ns: u64) -> Option<Windows> 
         ProbeBudget::usual(&must_stop),
     )
     .then_some(windows)
-}
-
-/// What is asked of one run: plans of at most the search's target, but for some.
-struct Asked<'a> {
-    windows: &'a Windows,
-    /// The largest bottleneck of interest.
-    limit_ns: u64,
-    /// Solutions that are left out.
-    excluded: &'a [Assignment],
-    /// Branch-and-bound nodes after which it stops.
-    most_nodes: Option<u64>,
-}
-
-/// One run of the program; why it stopped, and the solution.
-fn run(
-    search: &mut HomogeneousSearch,
-    asked: Asked,
-    labels: &[String],
-) -> Result<(Stop, Option<Assignment>), SolverError> {
-    let problem = &search.reduced.problem;
-    let (incumbent_ns, lower_ns, target_ns) = (
-        search.incumbent.upper_ns,
-        search.incumbent.lower_ns,
-        search.incumbent.target_ns(),
-    );
-    let labels = search.reduced.labels(labels);
-    let interest = Interest {
-        bottleneck_from_ns: search.lower_bottleneck_ns,
-        bottleneck_to_ns: asked.limit_ns,
-        objective_to_ns: Some(target_ns),
-        quantum_ns: bounds::time_quantum_ns(problem),
-    };
-    let Partition { mut program, columns } = Partition::build(problem, asked.windows, interest, &labels);
-    for (at, assignment) in asked.excluded.iter().enumerate() {
-        columns.exclude(&mut program, at, assignment);
-    }
-    search.incumbent.statistics.binaries = program.binaries();
-    let scale_ns = program.scale_ns;
-    let control: &Control = search.control();
-    let watch = |report: Report| {
-        let found = report
-            .primal_bound
-            .is_finite()
-            .then_some(report.primal_bound * scale_ns);
-        let best = found.map_or(incumbent_ns, |ns| incumbent_ns.min(ns as u64));
-        let bound_ns = (report.dual_bound * scale_ns).max(0.0) as u64;
-        control.report(
-            (best < u64::MAX).then_some(best),
-            bound_ns.max(lower_ns).min(best),
-        );
-    };
-    let solved = solver::solve(program, None, asked.most_nodes, control, &watch)?;
-    search.incumbent.statistics.nodes += solved.nodes;
-    let found = solved
-        .values
-        .as_deref()
-        .and_then(|values| columns.assignment(values));
-    if let Some(assignment) = &found {
-        search.offer_reduced(assignment);
-    }
-    match solved.stop {
-        Stop::Infeasible => search.incumbent.exhausted(BoundSource::Program),
-        // What HiGHS proves around solutions of its own is not trusted, see `search`.
-        _ if found.is_some() => {}
-        _ => {
-            let unproved_ns = search.incumbent.unproved_ns();
-            let bound_ns = bounds::integral_bound(solved.bound, scale_ns).min(target_ns);
-            search
-                .incumbent
-                .raise(BoundSource::Program, bound_ns.min(unproved_ns));
-        }
-    }
-    Ok((solved.stop, found))
 }

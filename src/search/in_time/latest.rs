@@ -1,12 +1,10 @@
 //! Searches that are left with what they have shown last.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{LOOK, MOMENT, STACK_BYTES};
+use super::Running;
 use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
 
@@ -54,49 +52,29 @@ where
         return Ending::Ended(search(control, &Latest::default()));
     }
     let shared = Arc::new((AtomicBool::new(false), Latest::default()));
-    let (sender, result) = mpsc::channel();
     let own = shared.clone();
     let detached = control.detached();
-    let body = move || {
+    let running = Running::start(move || {
         let control = Control {
             interrupt: &own.0,
             ..detached
         };
-        // Nobody listens any more to a search that was left.
-        let _ = sender.send(search(&control, &own.1));
-    };
-    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(body);
-    let Ok(thread) = thread else {
+        search(&control, &own.1)
+    });
+    let Ok(running) = running else {
         return Ending::Left(None, StoppedBy::MemoryLimit);
     };
-    let mut over: Option<(StoppedBy, Instant)> = None;
-    loop {
-        match result.recv_timeout(LOOK) {
-            Ok(found) => return Ending::Ended(found),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => match thread.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => unreachable!("a search that does not panic sends its result"),
-            },
-        }
+    let ended = running.wait(&shared.0, PATIENCE, &mut |over| match over {
         // An interrupt may follow when the time is up.
-        if over.is_none_or(|(why, _)| why == StoppedBy::TimeLimit && control.is_interrupted()) {
-            over = control.must_stop().map(|why| (why, Instant::now()));
-        }
-        let Some((stopped_by, since)) = over else {
-            continue;
-        };
-        let patience = match stopped_by {
-            StoppedBy::TimeLimit => PATIENCE,
-            _ => {
-                shared.0.store(true, Ordering::Relaxed);
-                MOMENT
-            }
-        };
-        if since.elapsed() > patience {
-            shared.0.store(true, Ordering::Relaxed);
+        Some(StoppedBy::TimeLimit) if control.is_interrupted() => control.must_stop(),
+        None => control.must_stop(),
+        over => over,
+    });
+    match ended {
+        (Some(found), _) => Ending::Ended(found),
+        (None, over) => {
             let found = shared.1.0.lock().map(|mut latest| latest.take());
-            return Ending::Left(found.unwrap_or_default(), stopped_by);
+            Ending::Left(found.unwrap_or_default(), over.unwrap_or(StoppedBy::Interrupt))
         }
     }
 }

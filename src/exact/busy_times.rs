@@ -16,6 +16,13 @@ pub(crate) fn keep_limit(busy: BusyTimes, limit_ns: u64) -> bool {
     busy.iter().all(|&ns| ns <= limit_ns)
 }
 
+/// What each [`Side`] of each transfer pays.
+pub(crate) fn paid_by_sides(problem: &Problem) -> Vec<[BusyTimes; 2]> {
+    (0..problem.transfers.len())
+        .map(|transfer| paid(problem, transfer))
+        .collect()
+}
+
 /// What each [`Side`] of a transfer pays.
 pub(crate) fn paid(problem: &Problem, transfer: usize) -> [BusyTimes; 2] {
     [Side::Producer, Side::Consumer].map(|side| {

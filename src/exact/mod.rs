@@ -15,6 +15,7 @@
 //! | [`incumbent`] | the best plan and bound, and what is of interest between them |
 //! | [`presolve`] | joins items that some best plan keeps together |
 //! | [`bounds`] | lower bounds that need no search |
+//! | `busy_times` | what stages and transfers keep busy |
 //! | [`boundary_chain`] | what the first stages can carry, boundary by boundary |
 //! | [`windows`] | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
@@ -34,6 +35,7 @@ pub mod best_schedule;
 mod bits;
 pub mod boundary_chain;
 pub mod bounds;
+mod busy_times;
 pub mod closure;
 mod components;
 mod cut_states;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use petgraph::unionfind::UnionFind;
 
 use crate::exact::bits;
-use crate::exact::ideals;
+use crate::exact::busy_times::{BusyTimes, paid_by_sides};
 use crate::exact::tuning::TUNING;
 use crate::problem::control::Control;
 use crate::problem::cost::Side;
@@ -32,7 +32,7 @@ pub(crate) struct UnorderedSearch<'a> {
     touches: Vec<u64>,
     ideals: OrderedIdeals,
     /// What each side of each transfer adds to load, link in and link out, in ns.
-    paid: Vec<[[u64; 3]; 2]>,
+    paid: Vec<[BusyTimes; 2]>,
     /// Whether each transfer has an unordered end.
     is_loose: Vec<bool>,
     /// By their end, the intervals that could keep a limit, and that limit: later limits are lower.
@@ -174,7 +174,7 @@ impl<'a> UnorderedSearch<'a> {
             groups,
             touches,
             ideals: OrderedIdeals::new(problem, &has_order)?,
-            paid: ideals::paid_by_sides(problem),
+            paid: paid_by_sides(problem),
             is_loose,
             intervals: None,
             most_steps,

@@ -173,6 +173,19 @@ impl Control<'_> {
         self.must_stop().map_or(Ok(()), Err)
     }
 
+    /// Takes one of the steps that are left, and looks at the limits once in so many.
+    ///
+    /// # Errors
+    ///
+    /// Why the search must stop now.
+    pub(crate) fn take_step(&self, left: &mut u64, between_looks: u64) -> Result<(), StoppedBy> {
+        *left = left.checked_sub(1).ok_or(StoppedBy::SizeLimit)?;
+        match left.is_multiple_of(between_looks) {
+            true => self.check_limits(),
+            false => Ok(()),
+        }
+    }
+
     /// Time left, if there is a limit.
     pub fn remaining(&self) -> Option<Duration> {
         self.time_limit

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 
 use crate::exact::bits;
+use crate::exact::busy_times::{BusyTimes, sum};
 use crate::exact::components::ideal::{Ideal, Towards};
 use crate::exact::components::inner::InnerTransfer;
 use crate::exact::components::ranges::RangeUnion;
 use crate::exact::components::table::{self, IdealTable, Items, TooMany};
-use crate::exact::components::times::{BusyTimes, sum};
 use crate::exact::ideals::growth;
 use crate::problem::Problem;
 use crate::problem::cost::Side;

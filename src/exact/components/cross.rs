@@ -1,9 +1,9 @@
 //! Transfers between the two components of a problem, as stages between pairs of ideals see them.
 
 use crate::exact::bits;
+use crate::exact::busy_times::{BusyTimes, paid, sum};
 use crate::exact::components::component::Component;
 use crate::exact::components::ideal::{Ideal, PairStage};
-use crate::exact::components::times::{BusyTimes, paid, sum};
 use crate::model::options::Communication;
 use crate::problem::Problem;
 use crate::problem::cost::Side;

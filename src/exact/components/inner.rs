@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::exact::bits;
-use crate::exact::components::times::{BusyTimes, paid};
+use crate::exact::busy_times::{BusyTimes, paid};
 use crate::problem::Problem;
 use crate::problem::cost::Side;
 

@@ -12,4 +12,3 @@ pub(crate) mod pair;
 pub(crate) mod ranges;
 pub(crate) mod split;
 pub(crate) mod table;
-pub(crate) mod times;

@@ -44,7 +44,6 @@ pub(crate) fn search(
         predecessors: growth::predecessors(problem),
         sides: sides(problem),
         is_global: problem.shares_are_global(),
-        most_steps,
     };
     let mut path = Path {
         stages: Vec::new(),
@@ -53,7 +52,7 @@ pub(crate) fn search(
         upper_ns,
         found: None,
         open_ns: u64::MAX,
-        steps: 0,
+        left: most_steps,
         stopped_by: None,
     };
     let everything = Ideal {
@@ -77,7 +76,6 @@ struct Ground<'a> {
     predecessors: Vec<Vec<usize>>,
     sides: Vec<[StageCost; 2]>,
     is_global: bool,
-    most_steps: u64,
 }
 
 /// Items without a stage: an ideal, and its weight.
@@ -109,7 +107,8 @@ struct Path {
     upper_ns: u64,
     found: Option<Allocation>,
     open_ns: u64,
-    steps: u64,
+    /// Steps that are left.
+    left: u64,
     stopped_by: Option<StoppedBy>,
 }
 
@@ -124,11 +123,10 @@ impl Ground<'_> {
     /// Takes every stage off the end of an ideal.
     fn descend(&self, path: &mut Path, left: Ideal) {
         let mut holding = Holding::new(self.problem, &self.capacity, &self.sides, path.limit_ns(), None);
-        let most_steps = self.most_steps.saturating_sub(path.steps);
         // Those of the stages behind are still growing.
         let mut stage = Growth::new(self.problem, self.control, &self.predecessors);
         stage.move_to(left.items);
-        let grown = stage.each(&mut holding, most_steps, &mut |holding, items| {
+        let grown = stage.each(&mut holding, path.left, &mut |holding, items| {
             let weight = left.weight - holding.weight;
             self.put_stage(path, holding, left, Ideal { items, weight });
             path.stopped_by.is_some()
@@ -164,13 +162,8 @@ impl Ground<'_> {
     fn count_step(&self, path: &mut Path) {
         /// Stages between two looks at the clock.
         const PATIENCE: u64 = 1 << 8;
-        path.steps += 1;
-        if path.steps.is_multiple_of(PATIENCE) {
-            path.stopped_by = self.control.must_stop();
-        }
-        if path.steps > self.most_steps {
-            path.stopped_by = Some(StoppedBy::SizeLimit);
-        }
+        let step = self.control.take_step(&mut path.left, PATIENCE);
+        path.stopped_by = path.stopped_by.or(step.err());
     }
 
     /// Bytes that the stage before those of the path holds at least; `None` where one of them now holds too much.

@@ -30,8 +30,7 @@ pub(crate) fn over_assignments(search: &mut HomogeneousSearch, most_steps: u64) 
             .collect(),
         ahead_ns: work_behind(problem),
         stage_of: Vec::with_capacity(problem.items.len()),
-        most_steps,
-        steps: 0,
+        left: most_steps,
         stopped_by: None,
     };
     tree.descend();
@@ -68,8 +67,8 @@ struct Tree<'s, 'a> {
     ahead_ns: Vec<u64>,
     /// Stages of the first items.
     stage_of: Assignment,
-    most_steps: u64,
-    steps: u64,
+    /// Steps that are left.
+    left: u64,
     stopped_by: Option<StoppedBy>,
 }
 
@@ -87,7 +86,8 @@ impl Tree<'_, '_> {
         }
         let first = self.before[item].iter().map(|&other| self.stage_of[other]).max();
         for stage in first.unwrap_or(0)..self.problem.stages() {
-            self.count_step();
+            let step = self.search.control().take_step(&mut self.left, LOOK);
+            self.stopped_by = self.stopped_by.or(step.err());
             if self.stopped_by.is_some() {
                 return;
             }
@@ -96,16 +96,6 @@ impl Tree<'_, '_> {
                 self.descend();
             }
             self.stage_of.pop();
-        }
-    }
-
-    fn count_step(&mut self) {
-        self.steps += 1;
-        if self.steps.is_multiple_of(LOOK) {
-            self.stopped_by = self.search.control().must_stop();
-        }
-        if self.steps > self.most_steps {
-            self.stopped_by = Some(StoppedBy::SizeLimit);
         }
     }
 

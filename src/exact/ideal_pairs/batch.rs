@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use crate::exact::busy_times::{BusyTimes, keep_limit, sum};
 use crate::exact::components::ideal::{Ideal, PairStage};
-use crate::exact::components::times::{BusyTimes, keep_limit, sum};
 use crate::exact::ideal_pairs::budget::Budget;
 use crate::exact::ideal_pairs::compatible::{CompatibleSlices, Slice};
 use crate::exact::ideal_pairs::reachable::ReachableIdeals;

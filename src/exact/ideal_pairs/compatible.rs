@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
+use crate::exact::busy_times::BusyTimes;
 use crate::exact::components::component::Component;
 use crate::exact::components::cross::Ends;
 use crate::exact::components::ideal::{Ideal, Towards};
-use crate::exact::components::times::BusyTimes;
 
 /// What a stage does in one component: all that can be told without the other one.
 #[derive(Clone, Copy)]

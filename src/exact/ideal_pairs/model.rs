@@ -1,11 +1,11 @@
 //! A problem in two components as pairs of their ideals see it: what stages between these cost and hold.
 
 use crate::exact::bounds;
+use crate::exact::busy_times::{BusyTimes, sum};
 use crate::exact::components::component::Component;
 use crate::exact::components::cross::CrossTransfers;
 use crate::exact::components::ideal::{Ideal, PairStage, Towards};
 use crate::exact::components::pair::{self, Caps};
-use crate::exact::components::times::{BusyTimes, sum};
 use crate::exact::cut_states::index::{CutStateIndex, IndexedPairs};
 use crate::exact::ideal_pairs::compatible::Slice;
 use crate::exact::ideal_pairs::dominance::Dominance;

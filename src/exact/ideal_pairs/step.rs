@@ -1,7 +1,7 @@
 //! What holds for every stage of a layer, and which pairs of ideals such stages lead to.
 
+use crate::exact::busy_times::keep_limit;
 use crate::exact::components::ideal::{Ideal, PairStage, Towards};
-use crate::exact::components::times::keep_limit;
 use crate::exact::cut_states::states::CutStates;
 use crate::exact::ideal_pairs::dominance::is_dominated;
 use crate::exact::ideal_pairs::limit::StageLimit;

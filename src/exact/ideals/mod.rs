@@ -5,12 +5,13 @@ pub(crate) mod growth;
 
 use self::growth::{Grown, Growth, Tally};
 use crate::exact::bits;
+use crate::exact::busy_times::{BusyTimes, paid_by_sides};
 use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::tuning::TUNING;
 use crate::problem::control::Control;
-use crate::problem::cost::{Side, StageCost};
+use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
-use crate::problem::{Assignment, Problem, Transfer};
+use crate::problem::{Assignment, Problem};
 use crate::search::limits::Answer;
 
 /// Looks for a plan whose every stage keeps a limit, over all ideals that such plans can pass through.
@@ -19,7 +20,7 @@ pub struct IdealSearch<'a> {
     control: &'a Control<'a>,
     predecessors: Vec<Vec<usize>>,
     /// What each side of each transfer adds to load, link in and link out, in ns.
-    paid: Vec<[[u64; 3]; 2]>,
+    paid: Vec<[BusyTimes; 2]>,
     /// Where memory ties stages together.
     joint: Option<JointMemory<'a>>,
     most_steps: u64,
@@ -65,18 +66,6 @@ impl<'a> IdealSearch<'a> {
         self.ideals += ideals;
         pass
     }
-}
-
-/// What each side of each transfer adds to load, link in and link out, in ns.
-pub(crate) fn paid_by_sides(problem: &Problem) -> Vec<[[u64; 3]; 2]> {
-    let paid = |transfer: &Transfer, side: Side| {
-        let mut cost = StageCost::default();
-        cost.add_transfer(problem.settings.communication, transfer, side);
-        let both = cost.both();
-        [both.communication_ns, both.link_in_ns, both.link_out_ns]
-    };
-    let sides = |transfer| [Side::Producer, Side::Consumer].map(|side| paid(transfer, side));
-    problem.transfers.iter().map(sides).collect()
 }
 
 /// The ideals that a pass has reached, layer after layer.

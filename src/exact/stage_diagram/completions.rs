@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::mem;
 
+use crate::exact::busy_times::{BusyTimes, sum};
 use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, Layer, NOWHERE, Node};
-use crate::exact::stage_diagram::sweep::{Busy, Choice, plus};
+use crate::exact::stage_diagram::sweep::Choice;
 use crate::exact::tuning::TUNING;
 use crate::problem::plan::StoppedBy;
 
@@ -23,7 +24,7 @@ pub(super) const NOTHING: Label = Label { load_ns: 0, price: 0 };
 pub(super) struct Completions {
     layers: Vec<LabelsOfLayer>,
     /// For each layer and node, what the stage is busy with if nothing else joins.
-    closing: Vec<Vec<Option<Busy>>>,
+    closing: Vec<Vec<Option<BusyTimes>>>,
 }
 
 #[derive(Default)]
@@ -136,7 +137,7 @@ impl Completions {
             let close = |node: &Node| {
                 let to = node.to[Choice::Outside as usize];
                 let rest = (to != NOWHERE).then(|| closing_next[to as usize])??;
-                Some(plus(rest, node.busy[Choice::Outside as usize]))
+                Some(sum(rest, node.busy[Choice::Outside as usize]))
             };
             let closing_here = nodes.iter().map(close).collect();
             budget.take(2 * layer.labels.len() as u64)?;
@@ -154,7 +155,7 @@ impl Completions {
     }
 
     /// What a stage at a node is busy with beyond, if nothing else joins; `None` where that breaks the limit.
-    pub(super) fn closing(&self, layer: usize, node: u32) -> Option<Busy> {
+    pub(super) fn closing(&self, layer: usize, node: u32) -> Option<BusyTimes> {
         self.closing[layer][node as usize]
     }
 

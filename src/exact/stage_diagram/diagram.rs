@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::exact::busy_times::{BusyTimes, keep_limit, sum};
 use crate::exact::stage_diagram::budget::Budget;
-use crate::exact::stage_diagram::sweep::{Busy, Choice, State, Step, Sweep, keeps, plus};
+use crate::exact::stage_diagram::sweep::{Choice, State, Step, Sweep};
 use crate::exact::tuning::TUNING;
 use crate::problem::Problem;
 use crate::problem::plan::StoppedBy;
@@ -41,7 +42,7 @@ pub(super) struct Node {
     /// The next node, by choice.
     pub to: [u32; 2],
     /// What that choice adds to the stage.
-    pub busy: [Busy; 2],
+    pub busy: [BusyTimes; 2],
 }
 
 impl Layer {
@@ -104,7 +105,7 @@ impl Diagram {
         for step in &sweep.steps {
             budget.take(TUNING.steps_of_a_diagram_node * front.nodes.len() as u64)?;
             let mut next = Front::default();
-            let follow = |&(state, least): &(State, Busy)| next.follow(step, state, least, limit_ns);
+            let follow = |&(state, least): &(State, BusyTimes)| next.follow(step, state, least, limit_ns);
             let nodes = front.nodes.iter().map(follow).collect();
             count += next.nodes.len();
             if count > most {
@@ -134,21 +135,21 @@ impl Diagram {
 struct Front {
     index: HashMap<State, u32>,
     /// What is remembered at each, and the least that ways to it are busy with.
-    nodes: Vec<(State, Busy)>,
+    nodes: Vec<(State, BusyTimes)>,
 }
 
 impl Front {
     /// What may follow on a state of the layer before.
-    fn follow(&mut self, step: &Step, state: State, least: Busy, limit_ns: u64) -> Node {
+    fn follow(&mut self, step: &Step, state: State, least: BusyTimes, limit_ns: u64) -> Node {
         let mut node = Node {
             to: [NOWHERE; 2],
             busy: [[0; 3]; 2],
         };
         for choice in [Choice::Outside, Choice::Inside] {
             let after = step.after(state, choice);
-            let within = after.filter(|(_, busy)| keeps(plus(least, *busy), limit_ns));
+            let within = after.filter(|(_, busy)| keep_limit(sum(least, *busy), limit_ns));
             if let Some((after, busy)) = within {
-                node.to[choice as usize] = self.reach(after, plus(least, busy));
+                node.to[choice as usize] = self.reach(after, sum(least, busy));
                 node.busy[choice as usize] = busy;
             }
         }
@@ -156,7 +157,7 @@ impl Front {
     }
 
     /// The node where a state is remembered, with another way to it.
-    fn reach(&mut self, state: State, busy: Busy) -> u32 {
+    fn reach(&mut self, state: State, busy: BusyTimes) -> u32 {
         let new = self.nodes.len() as u32;
         let node = *self.index.entry(state).or_insert(new);
         if node == new {

@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::exact::bits;
+use crate::exact::busy_times::{BusyTimes, keep_limit, sum};
 use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::stage_diagram::budget::Budget;
 use crate::exact::stage_diagram::diagram::{Diagram, NOWHERE};
 use crate::exact::stage_diagram::prices::{DEVICE, Prices};
-use crate::exact::stage_diagram::sweep::{Busy, Choice, From, Sweep, keeps, plus};
+use crate::exact::stage_diagram::sweep::{Choice, From, Sweep};
 use crate::exact::tuning::TUNING;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
@@ -168,7 +169,7 @@ impl<'s> Layers<'s> {
             let inside = Way {
                 layer: way.layer + 1,
                 node: node.to[Choice::Inside as usize],
-                busy: plus(way.busy, node.busy[Choice::Inside as usize]),
+                busy: sum(way.busy, node.busy[Choice::Inside as usize]),
                 price: way.price + prices.of_item[item],
                 bytes,
             };
@@ -178,7 +179,7 @@ impl<'s> Layers<'s> {
                     .all(|&first| bits::contains(&stage.placed, first))
             };
             if inside.node != NOWHERE
-                && keeps(inside.busy, diagram.limit_ns)
+                && keep_limit(inside.busy, diagram.limit_ns)
                 && problem.settings.memory_limit.is_none_or(|limit| bytes <= limit)
                 && !bits::contains(&stage.placed, item)
                 && is_free()
@@ -198,9 +199,9 @@ impl<'s> Layers<'s> {
             if way.node == NOWHERE {
                 return Ok(());
             }
-            way.busy = plus(way.busy, node.busy[Choice::Outside as usize]);
+            way.busy = sum(way.busy, node.busy[Choice::Outside as usize]);
             way.layer += 1;
-            if !keeps(way.busy, diagram.limit_ns) {
+            if !keep_limit(way.busy, diagram.limit_ns) {
                 return Ok(());
             }
         }
@@ -224,8 +225,8 @@ impl<'s> Layers<'s> {
         let Some(rest) = self.prices.completions.closing(way.layer, way.node) else {
             return;
         };
-        let busy = plus(way.busy, rest);
-        if !keeps(busy, self.diagram.limit_ns) || !self.is_wanted(stage, way.price, kept) {
+        let busy = sum(way.busy, rest);
+        if !keep_limit(busy, self.diagram.limit_ns) || !self.is_wanted(stage, way.price, kept) {
             return;
         }
         let Some(ledger) = self
@@ -308,7 +309,7 @@ struct Stage {
 struct Way {
     layer: usize,
     node: u32,
-    busy: Busy,
+    busy: BusyTimes,
     price: u64,
     bytes: u64,
 }

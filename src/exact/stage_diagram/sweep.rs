@@ -3,14 +3,11 @@
 use std::cmp::Reverse;
 
 use crate::exact::bits;
+use crate::exact::busy_times::{BusyTimes, paid_by_sides, sum};
 use crate::exact::closure::{self, Closure};
 use crate::exact::ideals::growth;
-use crate::exact::ideals::paid_by_sides;
 use crate::problem::Problem;
 use crate::problem::cost::Side;
-
-/// Load, link in and link out, in ns.
-pub(super) type Busy = [u64; 3];
 
 /// What is remembered of the items decided: bits.
 pub(super) type State = [u64; WORDS];
@@ -64,8 +61,8 @@ pub(super) struct Step {
     /// Where the transfers lie that it consumes, if their producers are not decided.
     consumed_early: Vec<usize>,
     /// Where the others lie, and those that it produces, with what either side pays.
-    consumed: Vec<(usize, [Busy; 2])>,
-    produced: Vec<(usize, [Busy; 2])>,
+    consumed: Vec<(usize, [BusyTimes; 2])>,
+    produced: Vec<(usize, [BusyTimes; 2])>,
     /// Places that are free from here on.
     forgotten: State,
 }
@@ -110,7 +107,7 @@ struct Draft<'a> {
     /// Ends of each transfer that are not decided.
     ends_left: Vec<usize>,
     /// What either side of each transfer pays.
-    paid: Vec<[Busy; 2]>,
+    paid: Vec<[BusyTimes; 2]>,
     places: Places,
     place_of_item: Vec<Option<usize>>,
     place_of_transfer: Vec<Option<usize>>,
@@ -220,7 +217,7 @@ fn better_end(problem: &Problem, predecessors: &[Vec<usize>], successors: &[Vec<
 
 impl Step {
     /// What is remembered after a choice, and what it adds to a stage; `None` where it is not possible.
-    pub(super) fn after(&self, mut state: State, choice: Choice) -> Option<(State, Busy)> {
+    pub(super) fn after(&self, mut state: State, choice: Choice) -> Option<(State, BusyTimes)> {
         let mut is_barred = false;
         for &place in &self.first {
             let label = read(&state, place);
@@ -243,12 +240,12 @@ impl Step {
         }
         for &(place, paid) in &self.produced {
             if let Some(side) = produce(&mut state, place, choice) {
-                busy = plus(busy, paid[side as usize]);
+                busy = sum(busy, paid[side as usize]);
             }
         }
         for &(place, paid) in &self.consumed {
             if let Some(side) = consume(&mut state, place, choice) {
-                busy = plus(busy, paid[side as usize]);
+                busy = sum(busy, paid[side as usize]);
             }
         }
         (0..WORDS).for_each(|word| state[word] &= !self.forgotten[word]);
@@ -290,16 +287,6 @@ fn consume(state: &mut State, place: usize, choice: Choice) -> Option<Side> {
     } else {
         Side::Consumer
     })
-}
-
-/// The sum of what two parts of a stage are busy with.
-pub(super) fn plus(one: Busy, other: Busy) -> Busy {
-    [0, 1, 2].map(|r| one[r] + other[r])
-}
-
-/// Whether nothing is busier than a limit.
-pub(super) fn keeps(busy: Busy, limit_ns: u64) -> bool {
-    busy.into_iter().all(|ns| ns <= limit_ns)
 }
 
 /// Direct successors of each item that no other leads to.

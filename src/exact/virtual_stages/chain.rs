@@ -4,8 +4,9 @@
 //! of the devices before it than where their runs ended, one place a round: no loads, since they are done. See the page's *Chains*.
 
 use super::bounds;
+use crate::exact::busy_times::paid;
 use crate::problem::control::Control;
-use crate::problem::cost::{Side, StageCost};
+use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
@@ -56,7 +57,7 @@ impl<'a> Chain<'a> {
             }
             for side in [Side::Producer, Side::Consumer] {
                 let sum = &mut paid_ns[transfer.producer + 1][side as usize];
-                let paid = paid(problem, t, side);
+                let paid = paid(problem, t)[side as usize];
                 (0..3).for_each(|resource| sum[resource] += paid[resource]);
             }
         }
@@ -132,7 +133,7 @@ impl<'a> Chain<'a> {
                 (false, _, true) => Side::Consumer,
                 _ => continue,
             };
-            let paid = paid(self.problem, t, side);
+            let paid = paid(self.problem, t)[side as usize];
             (0..3).for_each(|resource| busy[resource] += paid[resource]);
         }
         busy.into_iter().max().unwrap_or(0)
@@ -151,15 +152,6 @@ impl<'a> Chain<'a> {
             held.sum::<u64>() <= limit
         })
     }
-}
-
-/// What a side of a transfer adds to load, link in and link out, in ns.
-pub(super) fn paid(problem: &Problem, transfer: usize, side: Side) -> [u64; 3] {
-    let mut cost = StageCost::default();
-    let transfer = &problem.transfers[transfer];
-    cost.add_transfer(problem.settings.communication, transfer, side);
-    let both = cost.both();
-    [both.communication_ns, both.link_in_ns, both.link_out_ns]
 }
 
 /// The places of all rounds, packed.
@@ -309,7 +301,7 @@ impl<'a> ChainSearch<'a> {
     ///
     /// What the devices behind cannot do, this one must: runs are so long at least that those of the rounds to come can make up for it.
     fn take_runs(&mut self, runs: &mut Runs, next: &mut Reached) -> Result<(), StoppedBy> {
-        self.count_step()?;
+        self.control.take_step(&mut self.left, STEPS_BETWEEN_LOOKS)?;
         let round = runs.runs.len();
         if round == self.rounds {
             if self.may_keep(runs) {
@@ -371,14 +363,6 @@ impl<'a> ChainSearch<'a> {
         runs.work_ns >= runs.needed_ns
             && self.chain.bottleneck_ns(&runs.runs) <= self.period_ns
             && self.chain.fits(self.of, runs.device, &runs.runs)
-    }
-
-    fn count_step(&mut self) -> Result<(), StoppedBy> {
-        self.left = self.left.checked_sub(1).ok_or(StoppedBy::SizeLimit)?;
-        match self.left.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            true => self.control.check_limits(),
-            false => Ok(()),
-        }
     }
 
     /// The plan that leads to the goal.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::chain::paid;
 use crate::exact::bits;
+use crate::exact::busy_times::paid;
 use crate::exact::ideals::growth;
 use crate::model::options::Communication;
 use crate::problem::control::Control;
@@ -193,7 +193,7 @@ impl<'a> IdealSearch<'a> {
     ) -> Result<(), StoppedBy> {
         let from = state.last.map_or(0, |last| last + 1);
         for item in from..self.problem.items.len() {
-            self.count_step()?;
+            self.control.take_step(&mut self.left, STEPS_BETWEEN_LOOKS)?;
             let is_free = !bits::contains(&state.ideal, item)
                 && self.predecessors[item]
                     .iter()
@@ -297,7 +297,7 @@ impl<'a> IdealSearch<'a> {
     }
 
     fn pay(&self, transfer: usize, side: Side, device: usize, used: &mut [u64]) {
-        let paid = paid(self.problem, transfer, side);
+        let paid = paid(self.problem, transfer)[side as usize];
         for (resource, ns) in paid.into_iter().take(self.times()).enumerate() {
             used[self.first[device] + resource] += ns;
         }
@@ -321,14 +321,6 @@ impl<'a> IdealSearch<'a> {
         let has_room = room.fold(0, u64::saturating_add) >= work_ns;
         let all = bits::count(&state.ideal) as usize == self.problem.items.len();
         has_room && (all || !is_last)
-    }
-
-    fn count_step(&mut self) -> Result<(), StoppedBy> {
-        self.left = self.left.checked_sub(1).ok_or(StoppedBy::SizeLimit)?;
-        match self.left.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            true => self.control.check_limits(),
-            false => Ok(()),
-        }
     }
 
     fn unwind(&self, mut at: usize) -> Assignment {

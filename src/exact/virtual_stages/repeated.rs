@@ -191,7 +191,7 @@ impl<'a> RepeatedSearch<'a> {
         let mut known = HashSet::new();
         for from in 0..=items {
             for to in from + usize::from(self.all_stages)..=items {
-                self.count_step()?;
+                self.control.take_step(&mut self.left, STEPS_BETWEEN_LOOKS)?;
                 let work_ns = self.chain.work_ns(from, to);
                 if work_ns > self.limit_ns {
                     break;
@@ -281,7 +281,7 @@ impl<'a> RepeatedSearch<'a> {
         let mut next = HashMap::new();
         for (before, period_ns) in states {
             for taken in self.taken_from(device, before.0)?.iter() {
-                self.count_step()?;
+                self.control.take_step(&mut self.left, STEPS_BETWEEN_LOOKS)?;
                 let held = before.1 + taken.items;
                 let is_astray = behind == 0 && taken.places != goal;
                 let way = Way {
@@ -340,7 +340,7 @@ impl<'a> RepeatedSearch<'a> {
 
     /// Tries every run of the next round, and keeps what all rounds come to.
     fn take_runs(&mut self, runs: &mut Runs) -> Result<(), StoppedBy> {
-        self.count_step()?;
+        self.control.take_step(&mut self.left, STEPS_BETWEEN_LOOKS)?;
         let round = runs.runs.len();
         if round == self.rounds {
             let load_ns = self.load_ns(runs);
@@ -413,14 +413,6 @@ impl<'a> RepeatedSearch<'a> {
         chunks
             .flat_map(|(chunk, size)| std::iter::repeat_n(chunk, size))
             .collect()
-    }
-
-    fn count_step(&mut self) -> Result<(), StoppedBy> {
-        self.left = self.left.checked_sub(1).ok_or(StoppedBy::SizeLimit)?;
-        match self.left.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            true => self.control.check_limits(),
-            false => Ok(()),
-        }
     }
 }
 

@@ -68,7 +68,8 @@ const ROOMS: &[Room] = &[
             &["plan"],
             &["control"],
         ],
-        lines: 8_900,
+        // 20 more for steps that are left, which five searches counted by themselves.
+        lines: 8_920,
         files: 46,
     },
     // How it runs.
@@ -115,7 +116,7 @@ const ROOMS: &[Room] = &[
         name: "exact",
         floors: &[&["best_schedule"], &[OWN], &["joint", "tied_cuts"]],
         // 200 more for unordered items in groups and with memory: BERT's training graph, open by 38 % before.
-        lines: 28_800,
+        lines: 29_000,
         // One more for programs that are solved again, which four loops were for.
         files: 167,
     },

@@ -70,7 +70,8 @@ pub(crate) fn improve_and_slice(
 /// # Complexity
 ///
 /// O(n (m + q)) a pass for n items, m items that move together with their transfers, and q stages, times the stages that an item exchanges
-/// with where the order leaves it the choice; m is all on two stages where transfers have many consumers; at most 50 passes.
+/// with where the order leaves it the choice; m is all on two stages where transfers have many consumers; at most 50 passes. For a period
+/// on workers that are alike, m is no more than the slack of a stage has room for.
 pub fn improve(problem: &Problem, assignment: Assignment, must_stop: MustStop<'_>) -> Assignment {
     let compact = cost::without_empty_stages(&assignment).0;
     climb(Climb::new(problem, None, compact), must_stop)
@@ -165,8 +166,8 @@ impl<'a> Climb<'a> {
             Incoming => from.checked_sub(1),
         };
         to.is_some_and(|to| {
-            let moved = self.closure(item, direction);
-            self.try_move(&moved, to)
+            let moved = self.closure(item, direction, to);
+            moved.is_some_and(|moved| self.try_move(&moved, to))
         })
     }
 
@@ -249,14 +250,22 @@ impl<'a> Climb<'a> {
         part
     }
 
-    /// The item and everything on its stage that the order puts after it, or before it.
-    fn closure(&mut self, item: usize, direction: Direction) -> Vec<usize> {
+    /// The item and everything on its stage that the order puts after it, or before it; `None` where their work alone makes the stage
+    /// that they would move to busier than any is now: most items of a large stage take too many others along.
+    fn closure(&mut self, item: usize, direction: Direction, to: usize) -> Option<Vec<usize>> {
         self.searches += 1;
         self.reached_by[item] = self.searches;
         let mut reached = vec![item];
         let mut next = 0;
+        let mut least = StageCost::default();
+        least.forward.work_ns = self.costs[to].forward.work_ns;
+        least.backward.work_ns = self.costs[to].backward.work_ns;
         while let Some(&last) = reached.get(next) {
             next += 1;
+            least.add_item(self.problem, last);
+            if self.is_too_busy(&least) {
+                return None;
+            }
             let neighbours = self
                 .problem
                 .order
@@ -269,7 +278,14 @@ impl<'a> Climb<'a> {
                 }
             }
         }
-        reached
+        Some(reached)
+    }
+
+    /// Whether a stage of at least this cost makes any plan worse, whatever its other stages are.
+    fn is_too_busy(&self, stage: &StageCost) -> bool {
+        let settings = &self.problem.settings;
+        let is_judged_alone = self.crew.is_none() && self.problem.formula().is_bottleneck();
+        is_judged_alone && settings.whole_ns(bottleneck_ns(settings, stage)) > self.value.0
     }
 
     /// Items that the assignment puts on a stage, all of which were on one of two.

@@ -270,6 +270,33 @@ fn slices_are_the_best_of_their_order() {
     }
 }
 
+/// Two stages of 20,000 equal layers each: a climb that followed all layers behind each layer would look at 400 million.
+#[test]
+fn climbs_of_long_chains_look_at_few_layers_behind_each() {
+    let layers = 40_000;
+    let mut spec = plain_chain(0);
+    let layer = spec.network.layers[0].clone();
+    let named = |at: usize| LayerSpec {
+        id: format!("l{at}"),
+        ..layer.clone()
+    };
+    spec.network.layers = (0..layers).map(named).collect();
+    let tensor = spec.network.tensors.first().cloned().unwrap_or_default();
+    let between = |at: usize| TensorSpec {
+        producer: format!("l{at}"),
+        consumers: vec![format!("l{}", at + 1)],
+        ..tensor.clone()
+    };
+    spec.network.tensors = (0..layers - 1).map(between).collect();
+    spec.pipeline.stages = Some(2);
+    let (_, problem) = problem_of(&spec).expect("a problem");
+    let uneven: Assignment = (0..layers).map(|at| usize::from(at >= layers / 2 - 3)).collect();
+    let start = std::time::Instant::now();
+    let improved = improve(&problem, uneven, &|| false);
+    assert_eq!(improved.iter().filter(|&&stage| stage == 0).count(), layers / 2);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
 #[test]
 fn local_moves_never_worsen_a_plan() {
     for (seed, problem) in random_problems(0..5000) {

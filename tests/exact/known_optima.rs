@@ -94,6 +94,26 @@ fn dnn_partitioning() {
     }
 }
 
+/// The same file as it is shipped, with a CPU beside six accelerators that pays for no transfers: seven accelerators need as long.
+#[test]
+fn backward_operators_without_an_order_beside_a_cpu() {
+    let Some(folder) = measured("dnn-partitioning-hard") else {
+        return;
+    };
+    let options = PipelineOptions {
+        communication: Some(Communication::Blocking),
+        ..stages(7)
+    };
+    let plan = prove(&folder.join("operator_resnet50_training.json"), &options);
+    let found = plan.objective_ms.expect("an optimal plan");
+    assert_relative_eq!(found, 255.194_419, max_relative = 1e-6);
+    let kinds = plan.stages.iter().flat_map(|stage| &stage.devices);
+    assert!(
+        kinds.into_iter().any(|device| device.starts_with("cpu")),
+        "{plan:?}"
+    );
+}
+
 #[test]
 fn measured_profiles_of_pipedream_and_caffe() {
     let files = [

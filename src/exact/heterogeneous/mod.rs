@@ -34,6 +34,8 @@ pub(crate) enum Step {
     Levels(u64),
     /// The anchored stage bound, for periods.
     Anchored,
+    /// Passes over ideals of the ordered items, sets of the others, and devices, for periods of single devices, with so many steps at most.
+    UnorderedItems(u64),
     /// Passes over ideals and devices, with so many steps at most.
     Ideals(u64),
     /// The same, and beside them passes over cells of ideals from coarse to fine.
@@ -57,6 +59,7 @@ impl Step {
             Self::Incumbents(_) => switches.incumbents,
             Self::Levels(_) => switches.device_levels && is_period,
             Self::Anchored => switches.anchored && is_period,
+            Self::UnorderedItems(_) => switches.unordered_items && is_period,
             Self::Ideals(_) => switches.ideals,
             Self::CellsBesideIdeals(_) => {
                 switches.coarse_to_fine && is_period && workers_are_monotone(problem)
@@ -78,6 +81,7 @@ const FIRST: [Step; 4] = [
 
 /// What comes first of passes over ideals and devices: the few that need no second thread, then both kinds.
 const FEW_IDEALS: Step = Step::Ideals(TUNING.steps_before_cells);
+const UNORDERED: Step = Step::UnorderedItems(TUNING.steps_of_unordered_items);
 const CELLS: Step = Step::CellsBesideIdeals(TUNING.steps_beside_cells);
 
 /// The steps of a method for a problem behind [`FIRST`]; none where the method cannot prove anything.
@@ -100,10 +104,10 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Exact | Method::Ideals, _) if !is_tied && !problem.formula().is_bottleneck() => {
             &[Step::Iteration]
         }
-        (Method::Ideals, _) => &[Step::Ideals(u64::MAX)],
+        (Method::Ideals, _) => &[UNORDERED, Step::Ideals(u64::MAX)],
         (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
         (Method::Exact, None) if is_tied => &[],
-        (Method::Exact, None) => &[FEW_IDEALS, CELLS, Step::Ideals(u64::MAX)],
+        (Method::Exact, None) => &[UNORDERED, FEW_IDEALS, CELLS, Step::Ideals(u64::MAX)],
         (Method::Exact, Some(_)) if is_tied && is_small => &[
             Step::Tree(TUNING.stages_of_tree_first),
             Step::Program { presolve: true },
@@ -112,6 +116,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Exact, Some(_)) if is_tied => &[Step::Program { presolve: true }],
         // What comes after the program is for what the solver's tolerance leaves open.
         (Method::Exact, Some(_)) if levels::applies(problem, workers) => &[
+            UNORDERED,
             FEW_IDEALS,
             CELLS,
             Step::Levels(TUNING.nodes_of_levels[1]),
@@ -120,6 +125,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
             Step::Ideals(u64::MAX),
         ],
         (Method::Exact, Some(Kind::Devices)) if places <= TUNING.few_places_of_devices => &[
+            UNORDERED,
             FEW_IDEALS,
             CELLS,
             Step::Ideals(TUNING.steps_of_devices_first),
@@ -127,6 +133,7 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
             Step::Ideals(u64::MAX),
         ],
         (Method::Exact, Some(_)) => &[
+            UNORDERED,
             FEW_IDEALS,
             CELLS,
             Step::Ideals(TUNING.steps_of_devices),
@@ -163,6 +170,7 @@ impl Portfolio for HeterogeneousSearch<'_> {
             Step::Incumbents(effort) => self.find_incumbents(effort),
             Step::Levels(most_nodes) => return Ok(self.use_levels(most_nodes)),
             Step::Anchored => self.use_anchors()?,
+            Step::UnorderedItems(most_steps) => return Ok(self.use_unordered_items(most_steps)),
             Step::Ideals(most_steps) => return Ok(self.use_ideals(most_steps)),
             Step::CellsBesideIdeals(most_steps) => return Ok(parallel::search(self, most_steps)),
             Step::Iteration => return Ok(self.use_labels()),

@@ -9,6 +9,7 @@ use crate::exact::heterogeneous::tree;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::presolve::{self, Reduced};
 use crate::exact::tuning::TUNING;
+use crate::exact::unordered_items::UnorderedSearch;
 use crate::formulations::solver::SolverError;
 use crate::formulations::staging::Windows;
 use crate::heuristics::{self, Effort};
@@ -113,6 +114,21 @@ impl<'a> HeterogeneousSearch<'a> {
             let answer = ideals.pass(limit_ns);
             left = left.saturating_sub(ideals.steps);
             known.count_ideals(ideals.ideals);
+            answer
+        })
+    }
+
+    /// Passes over ideals of the ordered items, sets of the unordered ones, and devices, with so many steps at most.
+    pub(super) fn use_unordered_items(&mut self, most_steps: u64) -> StoppedBy {
+        let control = self.incumbent.control;
+        let mut left = most_steps;
+        self.pass_by_pass(TUNING.asked_at_once, |known, reduced, _, limit_ns| {
+            let Some(mut states) = UnorderedSearch::new(&reduced.problem, control, left) else {
+                return Answer::Stopped(StoppedBy::SizeLimit);
+            };
+            let answer = states.pass(limit_ns);
+            left = left.saturating_sub(states.steps);
+            known.count_ideals(states.reached);
             answer
         })
     }

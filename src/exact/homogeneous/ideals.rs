@@ -22,7 +22,10 @@ pub(crate) fn over_unordered_items(search: &mut HomogeneousSearch, most_steps: u
     let Some(mut states) = UnorderedSearch::new(&reduced.problem, search.control(), most_steps) else {
         return StoppedBy::SizeLimit;
     };
-    ask_for_better(search, |limit_ns| (states.pass(limit_ns), states.reached))
+    ask_for_better(search, |limit_ns| {
+        let answer = states.pass(limit_ns);
+        (answer.map(|plan| plan.assignment), states.reached)
+    })
 }
 
 /// The problem for this incumbent; it stays right for better ones.

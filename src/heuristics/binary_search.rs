@@ -7,22 +7,31 @@
 //! Ours: the order of a network that is no chain (by item number), and that every limit snaps to a value some partition
 //! achieves, so that the search ends on the exact optimum instead of within a tolerance.
 
-use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
+use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders, uniform};
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::Modes;
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
 pub(crate) const METHOD: Heuristic = Heuristic {
     name: "binary-search",
-    summary: "smallest work limit under which filling stages greedily needs no more stages than there are",
+    summary: "smallest work limit under which filling stages greedily needs no more stages than there are; of modes one degree \
+              and number of replicas for all, and what fits",
     source: "Duan and Wu, ICPADS 2022, Algorithm 1 (reconstruction; the paper's listing was not available)",
     exact_for: "the period, and the iteration of 1F1B, of chains without communication and memory limit",
     effort: Effort::Quick,
-    run: Run::Homogeneous(|_| Ok(()), run),
+    run: Run::HomogeneousOrModal(run, run_modal),
 };
 
 fn run(problem: &Problem, _seed: u64, _must_stop: MustStop<'_>) -> Option<Assignment> {
     let order = orders::by_number(problem);
     if_feasible(problem, partition(problem, &order))
+}
+
+/// For each mode, stages filled from the end within memory: under any limit first, then under ever smaller ones.
+fn run_modal(problem: &Problem, modes: &Modes, _seed: u64, must_stop: MustStop<'_>) -> Option<Allocation> {
+    let order = orders::by_number(problem);
+    uniform::best_filled(problem, modes, &order, must_stop)
 }
 
 /// Cuts an order into at most q stages (just q under `all_stages`) so that the most work of a stage is least.

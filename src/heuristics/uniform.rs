@@ -89,6 +89,113 @@ pub(super) fn best(
     best.map(|(_, plan)| plan)
 }
 
+/// The best plan of stages of one mode that are [filled] along an order, over all modes: for each, under no limit on the time of a stage, and
+/// then under limits that are halved towards what the devices take that share all work evenly.
+pub(super) fn best_filled(
+    problem: &Problem,
+    modes: &Modes,
+    order: &[usize],
+    must_stop: MustStop<'_>,
+) -> Option<Allocation> {
+    let mut best: Option<(u64, Allocation)> = None;
+    for mode in stage_modes(modes, 1) {
+        let Some(layers) = modes.layers_of(order, mode.degree) else {
+            continue;
+        };
+        let work: u64 = layers.iter().map(|layer| layer.ways[0].time()).sum();
+        let stages = problem.stages().min(modes.devices / modes.devices_of(&mode));
+        let (mut least, mut limit) = (work / (stages * mode.replicas) as u64, modes.longest());
+        for _ in 0..=FILLINGS {
+            if best.is_some() && must_stop() {
+                return best.map(|(_, plan)| plan);
+            }
+            let cut = filled(problem, modes, (order, mode), limit);
+            let plan = cut.and_then(|cut| plan(modes, cut, mode, fastest));
+            let found = plan.and_then(|plan| Some((cost::modal_ns(problem, modes, &plan)?, plan)));
+            let most = match &found {
+                Some((ns, _)) => limit.min(*ns),
+                None => limit,
+            };
+            match found {
+                None if limit == modes.longest() => break,
+                None => least = limit,
+                Some(found) if best.as_ref().is_none_or(|(ns, _)| found.0 < *ns) => best = Some(found),
+                Some(_) => {}
+            }
+            limit = least + most.saturating_sub(least) / 2;
+        }
+    }
+    best.map(|(_, plan)| plan)
+}
+
+/// Limits that are tried for a mode beyond the first.
+const FILLINGS: usize = 8;
+
+/// Stages of one mode, filled from the end of an order: each takes all items that fit its memory and keep a limit on the time of its layers,
+/// transfers left aside, where [`greedy_within`](modes::greedy_within) says what is computed again. `None` where that leaves some item without a stage.
+///
+/// Time O(s² log s) a stage of s layers.
+fn filled(
+    problem: &Problem,
+    modes: &Modes,
+    (order, mode): (&[usize], StageMode),
+    limit: u64,
+) -> Option<Assignment> {
+    let stages = problem.stages().min(modes.devices / modes.devices_of(&mode));
+    let mut from_end = vec![0; order.len()];
+    let mut end = order.len();
+    for behind in 0..stages {
+        let in_flight = modes.flight.of(mode.replicas, mode.replicas * behind);
+        let keeps = |start: usize| {
+            let items = &order[start..end];
+            let room_bytes = modes
+                .shared_bytes(items, &mode)
+                .and_then(|bytes| modes.memory_bytes.checked_sub(bytes))?;
+            let layers = modes.layers_of(items, mode.degree)?;
+            let ways = modes::greedy_within(&layers, in_flight, room_bytes)?;
+            (ways.time.div_ceil(mode.replicas as u64) <= limit).then_some(())
+        };
+        // Where each stage must hold something, some items are left for those before.
+        let first = if problem.settings.all_stages {
+            stages - 1 - behind
+        } else {
+            0
+        };
+        let start = earliest(first, end, &|start| keeps(start).is_some())?;
+        from_end[start..end].fill(behind);
+        end = start;
+        if end == 0 {
+            let stage_of: Vec<usize> = from_end.iter().map(|&stage| behind - stage).collect();
+            return Some(super::along(problem, order, &stage_of));
+        }
+    }
+    None
+}
+
+/// The first start before an end that keeps a limit, where those behind it do; from the end in steps that double, then halved.
+fn earliest(first: usize, end: usize, keeps: &dyn Fn(usize) -> bool) -> Option<usize> {
+    let mut kept = end
+        .checked_sub(1)
+        .filter(|&start| start >= first && keeps(start))?;
+    let mut step = 1;
+    while kept > first {
+        let next = kept.saturating_sub(step).max(first);
+        if !keeps(next) {
+            break;
+        }
+        (kept, step) = (next, 2 * step);
+    }
+    let mut broken = kept.saturating_sub(step).max(first);
+    while kept > broken + 1 {
+        let middle = broken + (kept - broken) / 2;
+        match keeps(middle) {
+            true => kept = middle,
+            false => broken = middle,
+        }
+    }
+    Some(kept)
+}
+
 /// Modes that so many stages have the devices for.
 pub(super) fn stage_modes(modes: &Modes, stages: usize) -> impl Iterator<Item = StageMode> {
     let degrees = 0..modes.degrees.len();

@@ -205,6 +205,71 @@ fn two_blocks(memory_bytes: u64, recompute: &str) -> Plan {
     solved(&instance, &options)
 }
 
+/// Ten chains side by side of layers that all differ, in memory that holds them only if most compute again.
+fn side_by_side() -> Instance {
+    let layers = (0..100).map(|at| {
+        let ms = 1.0 + (at * 37 % 101) as f64 / 25.0;
+        let bytes = 1e6 * (20 + at * 53 % 83) as f64;
+        let way = |recompute: Option<&str>, backward: f64, stash_bytes: f64| ModeSpec {
+            recompute: recompute.map(Into::into),
+            forward_ms: Some(ms),
+            backward_ms: Some(backward * ms),
+            parameter_bytes: 2e6,
+            stash_bytes,
+            ..ModeSpec::default()
+        };
+        LayerSpec {
+            id: format!("l{at}"),
+            forward_ms: Some(ms),
+            backward_ms: Some(2.0 * ms),
+            parameter_bytes: 2e6,
+            stash_bytes: bytes,
+            modes: vec![way(None, 2.0, bytes), way(Some("full"), 3.0, bytes / 8.0)],
+            ..LayerSpec::default()
+        }
+    });
+    let tensors = (0..90).map(|at| TensorSpec {
+        producer: format!("l{at}"),
+        consumers: vec![format!("l{}", at + 10)],
+        bytes: Some(1e6),
+        ..TensorSpec::default()
+    });
+    let cluster = r#"{"device_kinds": [{"name": "gpu", "count": 8, "memory_bytes": 1.6e9}],
+        "link": {"bandwidth_bytes_per_s": 25e9}}"#;
+    Instance::from_spec(&InstanceSpec {
+        network: NetworkSpec {
+            layers: layers.collect(),
+            tensors: tensors.collect(),
+            ..NetworkSpec::default()
+        },
+        cluster: Some(serde_json::from_str(cluster).unwrap()),
+        ..InstanceSpec::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_time_limit_returns_a_plan_of_wide_graphs_in_little_memory() {
+    let instance = side_by_side();
+    let options = PipelineOptions {
+        micro_batches: Some(64),
+        ..choose()
+    };
+    let settings = Settings::resolve(&instance, &options).unwrap();
+    let problem = Problem::new(&instance, settings).unwrap();
+    let control = Control {
+        time_limit: Some(std::time::Duration::from_secs(3)),
+        ..Control::default()
+    };
+    let plan = Method::Exact(exact::Method::Exact)
+        .run(&instance, &problem, &control)
+        .unwrap();
+    let violations = check::check(&instance, &problem.settings, &plan);
+    assert!(violations.is_empty(), "{violations:?}");
+    assert!(plan.objective_ms.is_some(), "{:?}", plan.status);
+    assert!(recomputed(&plan).iter().sum::<usize>() > 0);
+}
+
 #[test]
 fn only_what_does_not_fit_is_computed_again() {
     let near = |plan: &Plan, ms: f64| (plan.objective_ms.unwrap() - ms).abs() < 1e-4;

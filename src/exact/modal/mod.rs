@@ -16,6 +16,7 @@ mod watched;
 
 use self::search::{ModalSearch, Question};
 use crate::exact::incumbent::Incumbent;
+use crate::heuristics::{self, Effort};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
@@ -27,14 +28,38 @@ use crate::search::limits::{self, Answer, Asked, Halving};
 /// Solves a problem with modes, of which something may be known.
 pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {
     let (problem, control) = (incumbent.problem, incumbent.control);
+    let quick = quick_plan(&incumbent);
     let mut solver = Solver {
         incumbent,
         search: ModalSearch::new(problem, modes, control),
         control,
     };
     let stopped_by = solver.run().err().unwrap_or(StoppedBy::Completed);
+    // The search looks for its own plan, which computes least again, and leaves this one where it has none as good.
+    if let Some(plan) = quick {
+        solver.incumbent.offer(plan);
+    }
     solver.incumbent.statistics.ideals = Some(solver.search.ideals());
     solver.incumbent.finish(stopped_by)
+}
+
+/// The best plan of the quick heuristics, shown to whoever waits for one.
+fn quick_plan(known: &Incumbent) -> Option<Allocation> {
+    let (problem, control) = (known.problem, known.control);
+    if !control.switches.incumbents {
+        return None;
+    }
+    let must_stop = || control.must_stop().is_some();
+    let mut incumbent = known.clone();
+    for heuristic in heuristics::METHODS
+        .iter()
+        .filter(|heuristic| heuristic.effort == Effort::Quick)
+    {
+        if let Some(plan) = heuristic.plan(problem, control.seed, &must_stop) {
+            incumbent.offer(plan);
+        }
+    }
+    incumbent.plan
 }
 
 /// The plan of Piper's program: the same search, but each stage decides what it computes again by [`Knapsack::Greedy`]. Its bound is the one

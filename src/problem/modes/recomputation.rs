@@ -43,8 +43,8 @@ struct Partial {
 ///
 /// A multiple-choice knapsack: for each workspace that may be the largest, choices that are not dominated in time and bytes are
 /// extended layer by layer (G. Nemhauser, Z. Ullmann, *Discrete dynamic programming and capital allocation*, Management Science
-/// 15(9), 1969). Equal layers add one choice each, so blocks of a transformer take O(n²) steps; where all layers differ, choices can
-/// double with each.
+/// 15(9), 1969). Equal layers add one choice each, so blocks of a transformer take O(n²) steps. Where all layers differ, choices could
+/// double with each, and most are left out by the [price of a byte](Price).
 pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
     let first = of_first(layers);
     if bytes_of(layers, &first.ways, in_flight) <= limit_bytes {
@@ -57,9 +57,10 @@ pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -
         .collect();
     workspaces.sort_unstable();
     workspaces.dedup();
+    let price = Price::new(layers, in_flight, limit_bytes);
     let within = |&most: &u64| {
         let room_bytes = limit_bytes.checked_sub(most)?;
-        beside_workspace(layers, in_flight, most, room_bytes)
+        beside_workspace(layers, in_flight, (most, room_bytes), &price)
     };
     workspaces.iter().filter_map(within).min_by_key(|ways| ways.time)
 }
@@ -129,18 +130,83 @@ fn of_first(layers: &[&LayerWays]) -> Ways {
     }
 }
 
-/// The same with ways of at most so much workspace, and so many bytes for what is kept.
+/// What a byte is worth: so much `time` for so many `bytes`, and what a choice of ways may cost at most.
+///
+/// Whatever the price `λ` of a byte, ways that fit the room `R` take at least `Σ min (time + λ bytes) - λ R`: a Lagrangian bound, for the first
+/// layers with the ways that are chosen, for the others with the best of each. Choices whose bound is above the time of a plan at hand lead
+/// to none that is as good. At the price of the last byte that [`greedy_within`] pays for, the bound is near its time.
+struct Price {
+    time: i128,
+    bytes: i128,
+    /// The time of the ways at hand, where there are any.
+    most_time: Option<u64>,
+}
+
+impl Price {
+    fn new(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Self {
+        let at_hand = greedy_within(layers, in_flight, limit_bytes);
+        let dearest = at_hand.iter().flat_map(|ways| {
+            let changed = layers.iter().zip(&ways.ways).filter(|&(_, &way)| way > 0);
+            changed.map(|(layer, &way)| {
+                let [fastest, smaller] = [&layer.ways[0], &layer.ways[way]];
+                let saved_bytes = kept_bytes(fastest, in_flight) - kept_bytes(smaller, in_flight);
+                (smaller.time() - fastest.time(), saved_bytes)
+            })
+        });
+        let dearest = dearest.max_by(|(time, bytes), (other_time, other_bytes)| {
+            (u128::from(*time) * u128::from(*other_bytes))
+                .cmp(&(u128::from(*other_time) * u128::from(*bytes)))
+        });
+        let totals = |value: &dyn Fn(&Way) -> u64| -> u128 {
+            let most = |layer: &&LayerWays| layer.ways.iter().map(value).max().unwrap_or(0);
+            layers.iter().map(|layer| u128::from(most(layer))).sum()
+        };
+        let all_time = totals(&Way::time);
+        let all_bytes = u128::from(limit_bytes) + totals(&|way| kept_bytes(way, in_flight));
+        // At no price for a byte no product is too large.
+        let is_small = |&(time, bytes): &(u64, u64)| {
+            all_time.max(u128::from(time)) < 1 << 60 && all_bytes.max(u128::from(bytes)) < 1 << 64
+        };
+        let (time, bytes) = dearest.filter(is_small).unwrap_or((0, 1));
+        Self {
+            time: i128::from(time),
+            bytes: i128::from(bytes),
+            most_time: at_hand.map(|ways| ways.time),
+        }
+    }
+
+    /// So much time and so many bytes at this price.
+    fn of(&self, time: u64, bytes: u64) -> i128 {
+        i128::from(time) * self.bytes + i128::from(bytes) * self.time
+    }
+
+    /// The most that ways may come to whose bytes fit the room, if they are to be as good as those at hand.
+    fn most(&self, room_bytes: u64) -> i128 {
+        self.most_time.map_or(i128::MAX, |time| self.of(time, room_bytes))
+    }
+}
+
+/// The same with ways of at most so much workspace, and so many bytes for what is kept, where they are no slower than those at hand.
 fn beside_workspace(
     layers: &[&LayerWays],
     in_flight: u64,
-    most_workspace: u64,
-    room_bytes: u64,
+    (most_workspace, room_bytes): (u64, u64),
+    price: &Price,
 ) -> Option<Ways> {
     let least_bytes = |layer: &&LayerWays| {
         let ways = layer.ways.iter();
         let fitting = ways.filter(|way| way.workspace_bytes <= most_workspace);
         fitting.map(|way| kept_bytes(way, in_flight)).min()
     };
+    let least_price = |layer: &&LayerWays| {
+        let prices = layer
+            .ways
+            .iter()
+            .map(|way| price.of(way.time(), kept_bytes(way, in_flight)));
+        prices.min().unwrap_or(0)
+    };
+    let most_price = price.most(room_bytes);
+    let mut left_price: i128 = layers.iter().map(least_price).sum();
     let mut left_bytes: u64 = layers.iter().map(least_bytes).sum::<Option<u64>>()?;
     let mut steps: Vec<Vec<Partial>> = vec![vec![Partial {
         time: 0,
@@ -150,6 +216,7 @@ fn beside_workspace(
     }]];
     for layer in layers {
         left_bytes -= least_bytes(layer)?;
+        left_price -= least_price(layer);
         let last = &steps[steps.len() - 1];
         let mut next = Vec::with_capacity(last.len() * layer.ways.len());
         for (way, costs) in layer.ways.iter().enumerate() {
@@ -162,7 +229,10 @@ fn beside_workspace(
                 way,
                 before,
             });
-            next.extend(extended.filter(|partial| partial.bytes + left_bytes <= room_bytes));
+            next.extend(extended.filter(|partial| {
+                partial.bytes + left_bytes <= room_bytes
+                    && price.of(partial.time, partial.bytes) + left_price <= most_price
+            }));
         }
         steps.push(not_dominated(next));
     }
@@ -206,6 +276,29 @@ mod tests {
             stash_bytes,
             workspace_bytes,
         }
+    }
+
+    /// All layers differ: without the price of a byte there would be some billion choices.
+    #[test]
+    fn layers_that_differ_do_not_double_choices() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let layer = |layer: usize, rng: &mut ChaCha8Rng| {
+            let (time, bytes) = (
+                rng.random_range(1_000_000..9_000_000),
+                rng.random_range(1_000_000..9_000_000),
+            );
+            let ways = vec![
+                way(time, 0, bytes, 0),
+                way(time + rng.random_range(100_000..900_000), 0, bytes / 8, 0),
+            ];
+            LayerWays { layer, ways }
+        };
+        let layers: Vec<LayerWays> = (0..60).map(|at| layer(at, &mut rng)).collect();
+        let layers: Vec<&LayerWays> = layers.iter().collect();
+        let limit_bytes = bytes_of(&layers, &[0; 60], 4) / 2;
+        let greedy = greedy_within(&layers, 4, limit_bytes).expect("the smallest fit");
+        let best = fastest_within(&layers, 4, limit_bytes).expect("the smallest fit");
+        assert!(best.time <= greedy.time && bytes_of(&layers, &best.ways, 4) <= limit_bytes);
     }
 
     /// Every choice of ways for layers of these numbers of ways.

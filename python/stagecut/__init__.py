@@ -24,6 +24,7 @@ The names are those of the command line, which is here too: ``python -m stagecut
 from __future__ import annotations
 
 from . import _program, _stagecut
+from ._comparison import Comparison, Row
 from ._errors import (
     Fault,
     Inapplicable,
@@ -39,21 +40,11 @@ from ._errors import (
 )
 from ._network import Cluster, Network, generate, network
 from ._options import Problem
-from ._plan import (
-    Bound,
-    Check,
-    Comparison,
-    Evaluation,
-    Formulated,
-    Plan,
-    Row,
-    Simulation,
-    Stage,
-    Violation,
-    WhatIf,
-    simulate,
-)
+from ._plan import Plan, Stage
+from ._simulation import Simulation, simulate
 from ._solve import (
+    Bound,
+    Formulated,
     Heuristic,
     Stages,
     WhatIfProgress,
@@ -73,6 +64,8 @@ from ._solve import (
 from ._stagecut import Progress, __version__
 from ._study import Study, StudyProgress
 from ._torch import profile
+from ._verdict import Check, Evaluation, Violation
+from ._what_if import WhatIf
 
 # Workers of studies, and what reads ONNX models, are processes of their own.
 _stagecut.started_by(_program.words())

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from . import _stagecut
+from ._comparison import Comparison
+from ._document import StoppedBy
 from ._errors import Infeasible, Interrupted, NoPlan, Stop, call
 from ._network import Cluster, Network, document, network
-from ._plan import Bound, Check, Comparison, Evaluation, Formulated, Plan, WhatIf, _text
+from ._plan import Plan, text_of
 from ._stagecut import Progress
+from ._verdict import Check, Evaluation
+from ._what_if import WhatIf
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,6 +38,32 @@ Range = Union[N, str, "tuple[N, N]"]
 
 Heuristic = Callable[["dict[str, Any]"], Union[Stages, Plan, None]]
 """A method of one's own: from a problem, as a dict with ``instance`` and ``options``, to stages, a plan, or nothing."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What no plan can be better than."""
+
+    bound_ms: float
+    """No plan takes less, in ms."""
+    source: str
+    """The bound that proves most."""
+    bounds_ms: Mapping[str, float]
+    """All that were computed, by name."""
+    stopped_by: StoppedBy
+    """Why the search stopped."""
+
+
+@dataclass(frozen=True)
+class Formulated:
+    """A program that was written."""
+
+    binaries: int
+    """Its integer variables."""
+    rows: int
+    """Its rows."""
+    unit_ns: float
+    """One unit of time in it, in ns."""
 
 
 def solve(
@@ -323,7 +353,7 @@ def check(
     False
     """
     made = _network(network, cluster, efficiency)
-    return Check(call(_stagecut.check, made._native, _asked(options), _text(plan)))
+    return Check(call(_stagecut.check, made._native, _asked(options), text_of(plan)))
 
 
 def formulate(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from . import _own, _stagecut
+from ._document import frame
 from ._errors import Interrupted, Stop, call
 from ._network import document
-from ._plan import _frame
 from ._solve import Heuristic
 
 
@@ -127,7 +127,7 @@ class Study:
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``; needs pandas."""
-        return _frame(self.rows(), None)
+        return frame(self.rows(), None)
 
     def __repr__(self) -> str:
         return f"<stagecut.Study {self.name!r}, {len(self.tasks)} tasks, {len(self.rows())} of them done>"

@@ -107,6 +107,11 @@ def test_options_that_contradict_are_named_as_keywords(small):
         stagecut.solve(small, stages=9)
     assert raised.value.faults[0].place == "stages"
     assert "--" not in str(raised.value)
+    with pytest.raises(stagecut.InputError) as raised:
+        stagecut.solve(small, stages=2, virtual_stages=2, placement="v", schedule="interleaved")
+    assert "with `virtual_stages=2, placement=\"v\"`" in str(raised.value)
+    with pytest.raises(stagecut.InputError, match='`mode="training"`'):
+        stagecut.solve(small, stages=2, mode="inference", cuts="separate")
 
 
 def test_what_is_infeasible_says_how_much_memory_it_takes():

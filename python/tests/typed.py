@@ -23,7 +23,9 @@ def use(path: str) -> list[float]:
     checked: bool = bool(plan.check()) and best is not None
     run: stagecut.Simulation = plan.simulate(micro_batches=8)
     swept: stagecut.WhatIf = stagecut.what_if(path, stages=(2, 4), bandwidth="1GB/s..100GB/s", threads=2)
-    checked = checked and bool(swept.plans)
+    checked = checked and bool(swept.plans) and plan.status != "feasible" and plan.stopped_by == "completed"
+    known: list[float | None] = [point["objective_ms"] for curve in swept.curves for point in curve["points"]]
+    print(known, run.events[0]["end_ms"], plan.statistics["seconds"], compared[0].status == "no-plan")
     rows: list[dict[str, object]] = stagecut.Study("study.toml").run() if checked else []
     try:
         stagecut.solve(path, stages=4, recompute="choose", memory_limit="16GB")

@@ -32,7 +32,7 @@ work         FLOPs are those of matrix products, convolutions and attention (tor
              `--cluster a100` and the like, stagecut makes rooflines of them.
 """
 
-# --- Begin of the part that tools/profile_torch.py and the export share, word for word ---
+# --- Begin of the part that the programs of `stagecut export --to torch` share ---
 import argparse
 import importlib.util
 import operator

@@ -1,7 +1,7 @@
 //! PyTorch: a program that captures the model with torch.export, as the profiler does, and cuts it at the plan's stages.
 
 use super::devices::RankDevices;
-use super::framework::{ONE_A_DEVICE, Stages, no_empty_stage, one_a_device};
+use super::framework::{Stages, no_empty_stage, one_a_device, one_stage_a_device};
 use super::template::{Planned, fill};
 use super::{Exported, Ordered};
 use crate::model::instance::Instance;
@@ -10,22 +10,40 @@ use crate::problem::plan::Plan;
 /// The line of the program that the part which runs it takes the place of.
 const RUN: &str = "# --- Here stands templates/torch_run.py ---\n";
 
+/// That of the part which captures a model and groups its operators, as the profiler does.
+const CAPTURE: &str = "# --- Here stands the shared part of tools/profile_torch.py ---\n";
+
+/// Around that part in the profiler.
+const SHARED: [&str; 2] = [
+    "# --- Begin of the part that the programs of `stagecut export --to torch` share ---\n",
+    "# --- End of the shared part ---\n",
+];
+
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, ONE_A_DEVICE)?;
-    Stages::of(instance, plan)?;
+    one_a_device(plan, one_stage_a_device())?;
+    Stages::plain(instance, plan)?;
     let ranks = RankDevices::of_stages(instance, plan)?.one_gpu_each("this program")?;
-    Ok(fill(&program(), &Planned::of(plan).on(ranks)?))
+    Ok(fill(&program(), &Planned::new(plan).with_ranks(ranks)?))
 }
 
 /// Writes the program with an order, which it hands to `_PipelineScheduleRuntime` of torch.distributed.pipelining.
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
     no_empty_stage(plan)?;
-    Stages::of(instance, plan)?;
+    Stages::plain(instance, plan)?;
     let ranks = RankDevices::of_lines(instance, plan, ordered)?.one_gpu_each("this program")?;
-    Ok(fill(&program(), &Planned::in_order(plan, ordered).on(ranks)?))
+    Ok(fill(
+        &program(),
+        &Planned::in_order(plan, ordered).with_ranks(ranks)?,
+    ))
 }
 
 fn program() -> String {
-    include_str!("templates/torch.py").replace(RUN, include_str!("templates/torch_run.py"))
+    let (_, from) = include_str!("../../tools/profile_torch.py")
+        .split_once(SHARED[0])
+        .unwrap_or_default();
+    let (shared, _) = from.split_once(SHARED[1]).unwrap_or_default();
+    include_str!("templates/torch.py")
+        .replace(CAPTURE, shared)
+        .replace(RUN, include_str!("templates/torch_run.py"))
 }

@@ -64,7 +64,17 @@ fn what_moves_in_a_small_plan() {
 fn programs_hold_the_stages_of_the_plan() {
     let folder = solved();
     let run = include_str!("../../src/export/templates/torch_run.py");
+    let (_, shared) = include_str!("../../tools/profile_torch.py")
+        .split_once("`stagecut export --to torch` share ---\n")
+        .expect("the beginning of what is shared");
+    let (shared, _) = shared
+        .split_once("# --- End of the shared part ---\n")
+        .expect("its end");
     let torch = include_str!("../../src/export/templates/torch.py")
+        .replace(
+            "# --- Here stands the shared part of tools/profile_torch.py ---\n",
+            shared,
+        )
         .replace("# --- Here stands templates/torch_run.py ---\n", run);
     let onnx = include_str!("../../src/export/templates/onnx.py");
     for (target, template) in [("torch", torch.as_str()), ("onnx", onnx)] {

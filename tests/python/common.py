@@ -89,6 +89,9 @@ def plan_literal(stages, mode="training"):
 def filled(template, plan, path):
     """A template with a plan in it, as a script."""
     text = (TEMPLATES / template).read_text()
+    profiler = (ROOT / "tools" / "profile_torch.py").read_text()
+    shared = profiler.split("export --to torch` share ---\n")[1].split("# --- End of the shared part ---\n")[0]
+    text = text.replace("# --- Here stands the shared part of tools/profile_torch.py ---\n", shared)
     text = text.replace("# --- Here stands templates/torch_run.py ---\n", (TEMPLATES / "torch_run.py").read_text())
     if text.count("PLAN = {}\n") != 1:
         raise AssertionError(f"{template} must have one line `PLAN = {{}}`")

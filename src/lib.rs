@@ -42,6 +42,7 @@
 //! | read a plan | [`plan`]; from a file [`plan::read`] |
 //! | check a plan of whatever origin | [`fn@check`] |
 //! | cost stages that somebody else chose | [`fn@evaluate`], from [`plan::bare`] |
+//! | follow the optimum over a range | [`fn@what_if`], with a [`what_if::Question`] |
 //! | give the program to another solver | [`fn@formulate`], as LP or MPS |
 //! | run a plan event by event | [`simulate::simulate`] |
 //! | write it for a framework | [`export`] |
@@ -95,7 +96,8 @@
 //! | units that people write | `model::quantity` |
 //! | names that a spreadsheet would run | `input::csv_text` |
 //! | lines that say whether they are whole | `input::sealed` |
-//! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default) |
+//! | an option | [`options`] (instance file and command line at once), then [`settings`] (its default), and its name in `model::setting` |
+//! | what is said of options | `model::words`: by their field, in pieces; `app::flags` writes these for the command line |
 //! | a schedule, an objective, a communication mode | [`schedule`], [`objective`], [`communication`]: see below |
 //! | how work becomes time, and which bytes an operator moves | `model::roofline` |
 //! | what a plan costs | [`cost`], and on its own path [`mod@check`] |
@@ -177,6 +179,7 @@ mod model;
 pub mod online;
 #[doc(hidden)]
 pub mod problem;
+#[doc(hidden)]
 pub mod schedule;
 mod search;
 mod solve;
@@ -193,23 +196,23 @@ pub use crate::formulations::solver;
 pub use crate::input::generate;
 #[doc(hidden)]
 pub use crate::input::{import, program, source};
-pub use crate::model::{
-    cluster, communication, degrees, fault, instance, network, objective, options, recompute, spec,
+pub use crate::model::{cluster, fault, network, options, spec};
+#[doc(hidden)]
+pub use crate::model::{communication, degrees, instance, objective, recompute, settings, units};
+pub use crate::problem::plan;
+#[doc(hidden)]
+pub use crate::problem::{
+    bound_source, control, cost, hybrid, modes, pipeline, shares, switches, virtual_stages, workers,
 };
-#[doc(hidden)]
-pub use crate::model::{settings, units};
-pub use crate::problem::{bound_source, plan};
-#[doc(hidden)]
-pub use crate::problem::{control, cost, hybrid, modes, pipeline, shares, switches, virtual_stages, workers};
 pub use crate::schedule::simulate;
 #[doc(hidden)]
 pub use crate::search::{device_levels, ideals, labels, limits};
-pub use crate::solve::{evaluate, methods, what_if};
+#[doc(hidden)]
+pub use crate::solve::{evaluate, planning, posed};
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use crate::solve::{least_memory, narrower, remedies};
-#[doc(hidden)]
-pub use crate::solve::{planning, posed};
+pub use crate::solve::{methods, what_if};
 
 pub use crate::check::Violation;
 pub use crate::cluster::Cluster;
@@ -222,6 +225,8 @@ pub use crate::options::PipelineOptions;
 pub use crate::plan::{Plan, Status};
 pub use crate::planning::{
     Error, Options, Progress, Watch, bound, check, compare, evaluate, formulate, solve, solve_watched,
+    what_if,
 };
+pub use crate::solve::evaluate::Evaluation;
 pub use crate::solve::formulate::Formulated;
 pub use crate::solver::SolverError;

@@ -28,11 +28,12 @@ use crate::model::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::model::settings::Settings;
 use crate::model::spec::GivenCluster;
 pub use crate::model::spec::PLAN_SCHEMA as SCHEMA;
-use crate::problem::bound_source::BoundSource;
+pub use crate::problem::TooLarge;
+pub use crate::problem::bound_source::BoundSource;
 use crate::problem::cost::allocation::{Allocation, StageLoad};
 use crate::problem::cost::{self, PhaseCost, StageCost};
 use crate::problem::workers::Workers;
-use crate::problem::{Assignment, Problem, TooLarge};
+use crate::problem::{Assignment, Problem};
 use split::Split;
 
 /// A plan as files and reports hold it.

@@ -19,6 +19,7 @@ use crate::solve::evaluate::{self, Evaluation};
 use crate::solve::formulate::{self, Formulated};
 use crate::solve::methods::{self, Method};
 use crate::solve::posed::{MethodResult, Posed};
+use crate::solve::what_if::{self, Answer, Question};
 
 /// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
 ///
@@ -216,6 +217,43 @@ pub fn solve_watched(instance: &Instance, options: &Options, watch: Watch) -> Re
 pub fn bound(instance: &Instance, options: &Options, watch: Watch) -> Result<Plan, Error> {
     let posed = Posed::new(instance, &options.pipeline)?;
     options.watched(&posed.settings, watch, |control| posed.bound(control))
+}
+
+/// The optimum as a bandwidth, memory, stages or devices change. What the options say of that number is replaced; their time limit is for
+/// all searches together.
+///
+/// ```
+/// use stagecut::what_if::{Parameter, Question};
+/// use stagecut::{Instance, Options, Watch};
+///
+/// let instance = Instance::builder("two layers")
+///     .layer("conv", 3.0, 6.0)
+///     .layer("dense", 2.0, 4.0)
+///     .build()?;
+/// let question = Question {
+///     parameter: Parameter::Stages,
+///     from: 1.0,
+///     to: 2.0,
+///     stages: None,
+///     tolerance: 0.0,
+///     point_limit: None,
+/// };
+/// let answer = stagecut::what_if(&instance, &Options::default(), &question, Watch::default())?;
+/// assert_eq!(answer.curves[0].points[1].objective_ms, Some(9.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error`].
+pub fn what_if(
+    instance: &Instance,
+    options: &Options,
+    question: &Question,
+    watch: Watch,
+) -> Result<Answer, Error> {
+    let control = options.control(watch.interrupt);
+    what_if::ask(instance, &options.pipeline, question, &control, &|_| ())
 }
 
 /// The plans of every method that applies to the problem: `exact`, the heuristics, and the baseline of separate cuts. The time limit of the

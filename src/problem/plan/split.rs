@@ -49,6 +49,7 @@ impl Split {
     /// moves between such operators are tensors.
     ///
     /// Time O(layers).
+    #[doc(hidden)]
     pub fn new(instance: &Instance, settings: &Settings, stages: &[PlanStage]) -> Self {
         let forward_stage = stages_by_layer(stages, |stage| &stage.forward);
         let backward_stage = stages_by_layer(stages, |stage| &stage.backward);

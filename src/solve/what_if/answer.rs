@@ -62,6 +62,7 @@ pub struct AnswerCurve {
     /// What is known at single values.
     pub points: Vec<AnswerPoint>,
     /// With all bounds in ns, for who computes on.
+    #[doc(hidden)]
     #[serde(skip)]
     pub bounds: Curve,
 }

@@ -63,7 +63,7 @@ impl Cell<'_> {
     pub fn lower_ns(&self, at: f64) -> f64 {
         let part = self.part(at);
         let lines = self.lower_lines();
-        lines.iter().map(|line| on(*line, part)).fold(0.0, f64::max)
+        lines.iter().map(|line| value_on(*line, part)).fold(0.0, f64::max)
     }
 
     /// Some known plan takes no more at a value of the cell, in ns; infinite without one.
@@ -72,7 +72,7 @@ impl Cell<'_> {
         let lines = self.upper_lines();
         lines
             .iter()
-            .map(|line| on(*line, part))
+            .map(|line| value_on(*line, part))
             .fold(f64::INFINITY, f64::min)
     }
 
@@ -90,9 +90,9 @@ impl Cell<'_> {
         let at = |part: f64| {
             let least = upper
                 .iter()
-                .map(|line| on(*line, part))
+                .map(|line| value_on(*line, part))
                 .fold(f64::INFINITY, f64::min);
-            let most = lower.iter().map(|line| on(*line, part)).fold(0.0, f64::max);
+            let most = lower.iter().map(|line| value_on(*line, part)).fold(0.0, f64::max);
             gap(least, most)
         };
         parts.into_iter().map(at).fold(0.0, f64::max)
@@ -124,7 +124,7 @@ impl Cell<'_> {
         let meeting = match self.law {
             Law::Linear { .. } => meetings(&self.upper_lines()[1..])
                 .into_iter()
-                .map(|part| self.at(part))
+                .map(|part| self.value_at(part))
                 .find(within),
             Law::Apart | Law::Falling => None,
         };
@@ -138,7 +138,7 @@ impl Cell<'_> {
     }
 
     /// The value of a part.
-    fn at(&self, part: f64) -> f64 {
+    fn value_at(&self, part: f64) -> f64 {
         let [fast, slow] = [1.0 / self.to.at, 1.0 / self.from.at];
         1.0 / (fast + part * (slow - fast))
     }
@@ -187,7 +187,7 @@ pub(super) fn finite(ns: u64) -> f64 {
 }
 
 /// A line at a part; one that is infinite at either end is infinite.
-fn on([fast, slow]: Line, part: f64) -> f64 {
+fn value_on([fast, slow]: Line, part: f64) -> f64 {
     match (fast.is_finite(), slow.is_finite()) {
         (true, true) => fast + part * (slow - fast),
         _ => f64::INFINITY,

@@ -315,10 +315,11 @@ impl CurveSearch<'_, '_> {
         const ROUNDING_NS: u64 = 1;
         for point in &mut self.curve.points {
             if point.plan.is_some() && point.lower_ns > point.upper_ns.saturating_add(ROUNDING_NS) {
-                return Err(Error::Contradiction(format!(
+                let what = format!(
                     "at {} it is proved that no plan takes less than {} ns, and one takes {}",
                     point.at, point.lower_ns, point.upper_ns
-                )));
+                );
+                return Err(Error::Contradiction(what.into()));
             }
         }
         Ok(())

@@ -12,9 +12,13 @@ use std::time::Duration;
 
 pub use answer::{Answer, AnswerCurve, AnswerPoint, Kind, Segment};
 pub use better::{Better, Gain, Stretch};
+#[doc(hidden)]
 pub use cell::{Cell, Point};
+#[doc(hidden)]
 pub use curve::Curve;
-pub use parameter::{Law, Parameter};
+#[doc(hidden)]
+pub use parameter::Law;
+pub use parameter::Parameter;
 
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
@@ -42,6 +46,7 @@ pub struct Question {
 }
 
 /// How far an answer has come.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// The most stages of the curve in work, where these make curves.
@@ -60,6 +65,7 @@ pub struct Progress {
 /// # Errors
 ///
 /// [`Error`].
+#[doc(hidden)]
 pub fn ask(
     instance: &Instance,
     options: &PipelineOptions,

@@ -8,7 +8,9 @@ use crate::model::instance::Instance;
 use crate::model::named_values::named_values;
 use crate::model::network::Tensor;
 use crate::model::options::{Cuts, MemoryLimit, PipelineOptions, Synchronization};
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::{Setting, Words, words};
 
 named_values! {
     /// A number of the problem that is varied. The larger it is, the better for plans.
@@ -28,13 +30,13 @@ named_values! {
 const MOST_APART: f64 = 1_000.0;
 
 impl Parameter {
-    /// Its option on the command line.
-    pub fn flag(self) -> &'static str {
+    /// Its option.
+    pub fn setting(self) -> Setting {
         match self {
-            Self::Bandwidth => "--bandwidth",
-            Self::Memory => "--memory-limit",
-            Self::Stages => "--stages",
-            Self::Devices => "--devices",
+            Self::Bandwidth => setting::BANDWIDTH,
+            Self::Memory => setting::MEMORY_LIMIT,
+            Self::Stages => setting::STAGES,
+            Self::Devices => setting::DEVICES,
         }
     }
 
@@ -86,26 +88,25 @@ impl Law {
         options: &PipelineOptions,
         [from, to]: [&Settings; 2],
     ) -> Result<Self, InputError> {
-        let refuse = |found: &str, expected: &str| {
-            let (found, expected) = (found.to_owned(), expected.to_owned());
+        let refuse = |found: Words, expected: Words| {
             Err(InputError::option(
-                parameter.flag(),
+                parameter.setting(),
                 FaultKind::Contradiction { found, expected },
             ))
         };
         let has_times_of_runs = to.is_simulated() && to.communication.has_links();
         match parameter {
             Parameter::Bandwidth if !to.communication.takes_time() => refuse(
-                "a range where transfers take no time",
-                "`--communication blocking` or `overlapped`",
+                "a range where transfers take no time".into(),
+                words!("{} or `overlapped`", setting::COMMUNICATION.given("blocking")),
             ),
             Parameter::Bandwidth | Parameter::Memory if has_times_of_runs => refuse(
-                "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work",
-                "`--objective period` or `formula`, or `--communication blocking`",
+                "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work".into(),
+                words!("{} or `formula`, or {}", setting::OBJECTIVE.given("period"), setting::COMMUNICATION.given("blocking")),
             ),
             Parameter::Bandwidth if !to.modal && from.ticks_per_ns != to.ticks_per_ns => refuse(
-                "a range over which shares of a ns are rounded in two ways",
-                "a shorter range, or fewer `--micro-batches`",
+                "a range over which shares of a ns are rounded in two ways".into(),
+                words!("a shorter range, or fewer {}", setting::MICRO_BATCHES),
             ),
             Parameter::Bandwidth => Ok(linear(instance, to)),
             Parameter::Memory => Ok(Self::Falling),
@@ -120,8 +121,8 @@ impl Law {
                 let values = (to.stages.max(to.devices.unwrap_or(0)) as f64) - 1.0;
                 match law == Self::Apart && values > MOST_APART {
                     true => refuse(
-                        "more than a thousand values with `--all-stages` or `--virtual-stages`",
-                        "a shorter range",
+                        words!("more than a thousand values with {} or {}", setting::ALL_STAGES, setting::VIRTUAL_STAGES),
+                        "a shorter range".into(),
                     ),
                     false => Ok(law),
                 }

@@ -55,12 +55,12 @@ impl Network {
             true => Cluster::Document(cluster),
             false => Cluster::Named(cluster),
         };
-        self.0.on(cluster).map(Self).map_err(error)
+        self.0.on_cluster(cluster).map(Self).map_err(error)
     }
 
     /// The same where devices reach that part of their peak rates.
     fn at(&self, efficiency: f64) -> PyResult<Self> {
-        self.0.at(efficiency).map(Self).map_err(error)
+        self.0.at_efficiency(efficiency).map(Self).map_err(error)
     }
 
     /// The native instance in JSON.

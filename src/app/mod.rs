@@ -2,5 +2,6 @@
 
 pub mod cli;
 pub mod embedded;
+pub(crate) mod flags;
 pub mod report;
 pub mod study;

@@ -233,7 +233,7 @@ impl Checker<'_> {
         };
         let both = forward.plus(*backward);
         let from_end = (self.figures.len() - k) as u64;
-        let counts = self.between(from_end, from_end);
+        let counts = self.held_between(from_end, from_end);
         let [in_flight, weight_versions] = counts.map(|count| self.settings.mode.trains().then_some(count));
         let figures = Figures {
             forward_ms: self.ms(forward.work),

@@ -58,7 +58,7 @@ impl Checker<'_> {
             self.violations.push(Violation::Field {
                 field: "overruns".into(),
                 found: shown(&plan.overruns),
-                expected: shown(overruns),
+                expected: shown(overruns).into(),
             });
         }
     }
@@ -66,13 +66,16 @@ impl Checker<'_> {
     /// Micro-batches and versions of the weights between passes that lie so many stages from the end, where stages may have
     /// more in flight than the schedule's own: as many as the stage of the two that is further from the end.
     pub(super) fn between_held(&self, forward: u64, backward: u64) -> [u64; 2] {
-        let own = self.between(forward, backward);
+        let own = self.held_between(forward, backward);
         let longer = forward.max(backward);
         let stage = self.in_flight.len().checked_sub(longer as usize);
         let Some(&needed) = stage.and_then(|stage| self.in_flight.get(stage)) else {
             return own;
         };
-        match (needed > self.between(longer, longer)[0], self.settings.schedule) {
+        match (
+            needed > self.held_between(longer, longer)[0],
+            self.settings.schedule,
+        ) {
             (false, _) => own,
             (true, Schedule::Pipedream) => [needed, needed],
             (true, Schedule::Gpipe | Schedule::OneFOneB | Schedule::Concurrent) => [needed, own[1]],

@@ -173,7 +173,7 @@ impl Checker<'_> {
                 self.violations.push(Violation::Field {
                     field: field.into(),
                     found: format!("`{found}`"),
-                    expected: format!("`{expected}`"),
+                    expected: format!("`{expected}`").into(),
                 });
             }
         }
@@ -182,7 +182,7 @@ impl Checker<'_> {
                 self.violations.push(Violation::Field {
                     field: format!("stages[{position}].index"),
                     found: stage.index.to_string(),
-                    expected: (position + 1).to_string(),
+                    expected: (position + 1).to_string().into(),
                 });
             }
         }
@@ -197,7 +197,7 @@ impl Checker<'_> {
             self.violations.push(Violation::Field {
                 field,
                 found: if is_there { "one" } else { "none" }.into(),
-                expected: format!("what fits {of}"),
+                expected: format!("what fits {of}").into(),
             });
         };
         if plan.split.is_some() != splits {

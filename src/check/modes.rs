@@ -75,7 +75,7 @@ impl Checker<'_> {
         self.violations.push(Violation::Field {
             field,
             found,
-            expected: expected.to_owned(),
+            expected: expected.to_owned().into(),
         });
     }
 

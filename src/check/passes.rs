@@ -10,7 +10,7 @@ use crate::problem::plan::{Plan, PlanStage};
 impl Checker<'_> {
     /// Micro-batches in flight and versions of the weights between a forward pass and a backward pass that lie so many
     /// stages from the end.
-    pub(super) fn between(&self, forward: u64, backward: u64) -> [u64; 2] {
+    pub(super) fn held_between(&self, forward: u64, backward: u64) -> [u64; 2] {
         let settings = self.settings;
         let longer = forward.max(backward);
         let all = settings.micro_batches.unwrap_or(u64::MAX);
@@ -90,7 +90,8 @@ impl Checker<'_> {
                 (stated, recomputed) => self.violations.push(Violation::Field {
                     field,
                     found: stated.map_or("nothing".into(), |stated| stated.to_string()),
-                    expected: recomputed.map_or("nothing in inference".into(), |count| count.to_string()),
+                    expected: recomputed
+                        .map_or("nothing in inference".into(), |count| count.to_string().into()),
                 }),
             }
         }
@@ -101,7 +102,7 @@ impl Checker<'_> {
         let stages = plan.stages.len();
         for (k, stage) in plan.stages.iter().enumerate() {
             let from_end = (stages - k) as u64;
-            let counts = self.between(from_end, from_end);
+            let counts = self.held_between(from_end, from_end);
             self.stated_counts(
                 (k, stage),
                 counts.map(|count| self.settings.mode.trains().then_some(count)),
@@ -156,7 +157,7 @@ impl Checker<'_> {
             if f == b || self.settings.cuts == Cuts::Tied {
                 continue;
             }
-            let [in_flight, versions] = self.between((stages - f) as u64, (stages - b) as u64);
+            let [in_flight, versions] = self.held_between((stages - f) as u64, (stages - b) as u64);
             let layer = self.layer(at);
             let places = [f as u64 + 1, b as u64 + 1];
             let bytes = [layer.stash_bytes, layer.parameter_bytes];

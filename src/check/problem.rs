@@ -14,7 +14,9 @@ use super::{Checker, Violation};
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
 use crate::model::options::{Cuts, PipelineOptions};
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::{Asked, Setting, words};
 use crate::problem::plan::Plan;
 
 /// The problem of a plan.
@@ -23,7 +25,7 @@ pub struct Posed {
     /// The problem to check it against.
     pub settings: Settings,
     /// What it owes to the plan alone, as options of the command line.
-    pub claimed: Vec<String>,
+    pub claimed: Vec<Asked>,
 }
 
 /// Poses the problem of a plan: what is asked, what the instance says, and where both are silent what the plan claims.
@@ -62,10 +64,10 @@ pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result
     };
     let posed = table(&settings.to_options(instance));
     let differs = |name: &str| posed.contains_key(name) && posed.get(name) != own.get(name);
-    let claimed = flags()
+    let claimed = setting::OF_PROBLEM
         .into_iter()
-        .filter(|(name, _)| differs(name))
-        .map(|(name, flag)| in_words(&flag, &posed[name]))
+        .filter(|setting| differs(setting.field()))
+        .map(|setting| valued(setting, &posed[setting.field()]))
         .collect();
     Ok(Posed { settings, claimed })
 }
@@ -86,9 +88,10 @@ fn beside_order(plan: &Plan) -> PipelineOptions {
 fn of_plan(mut error: InputError, said: &PipelineOptions) -> InputError {
     let said = table(said);
     for fault in &mut error.faults {
-        let option = flags().into_iter().find(|(_, flag)| *flag == fault.at);
-        if let Some((name, _)) = option.filter(|(name, _)| !said.contains_key(*name)) {
-            fault.at = format!("problem.{name} of the plan");
+        let is_at = |setting: &Setting| fault.at == (*setting).into();
+        let option = setting::OF_PROBLEM.into_iter().find(is_at);
+        if let Some(setting) = option.filter(|setting| !said.contains_key(setting.field())) {
+            fault.at = format!("problem.{} of the plan", setting.field()).into();
         }
     }
     error
@@ -140,21 +143,16 @@ fn table(options: &PipelineOptions) -> Map<String, Value> {
     }
 }
 
-/// Names of the options in files and on the command line.
-fn flags() -> [(&'static str, String); PipelineOptions::NAMES.len()] {
-    PipelineOptions::NAMES.map(|name| (name, PipelineOptions::flag(name)))
-}
-
-/// An option as it would stand on the command line.
-fn in_words(flag: &str, value: &Value) -> String {
+/// An option with its value in a file.
+fn valued(setting: Setting, value: &Value) -> Asked {
     match value {
-        Value::Bool(true) => flag.to_owned(),
-        Value::String(text) => format!("{flag} {text}"),
+        Value::Bool(true) => setting.into(),
+        Value::String(text) => setting.given(text),
         Value::Array(values) => {
             let words: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
-            format!("{flag} {}", words.join(","))
+            setting.given(words.join(","))
         }
-        value => format!("{flag} {value}"),
+        value => setting.given(value),
     }
 }
 
@@ -168,19 +166,24 @@ impl Checker<'_> {
             Some(value) => format!("`{value}`"),
             None => "nothing".into(),
         };
-        for (name, flag) in flags() {
+        for setting in setting::OF_PROBLEM {
+            let name = setting.field();
             let [found, expected] = [found.get(name), expected.get(name)];
             if found == expected {
                 continue;
             }
-            let otherwise = match found {
-                Some(found) => format!(", unless `{}` is asked for here too", in_words(&flag, found)),
-                None => String::new(),
-            };
+            let mut otherwise = words!("{}", shown(expected));
+            if let Some(found) = found {
+                otherwise = words!(
+                    "{}, unless {} is asked for here too",
+                    otherwise,
+                    valued(setting, found)
+                );
+            }
             self.violations.push(Violation::Field {
                 field: format!("problem.{name}"),
                 found: shown(found),
-                expected: format!("{}{otherwise}", shown(expected)),
+                expected: otherwise,
             });
         }
     }

@@ -1,5 +1,7 @@
 //! What can be wrong with a plan.
 
+use crate::model::words::{Words, Writer};
+
 /// One thing that is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -12,7 +14,7 @@ pub enum Violation {
         /// What it says.
         found: String,
         /// What it should say.
-        expected: String,
+        expected: Words,
     },
     /// A layer that the network does not have.
     #[error("stage {stage}: layer `{layer}` is not in the network")]
@@ -128,6 +130,18 @@ pub enum Violation {
 }
 
 impl Violation {
+    /// The same in words, with options as `writer` has them.
+    pub fn written(&self, writer: Writer) -> String {
+        match self {
+            Self::Field {
+                field,
+                found,
+                expected,
+            } => format!("{field}: found {found}, expected {}", expected.written(writer)),
+            other => other.to_string(),
+        }
+    }
+
     /// The kind in a word, for programs.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@ use crate::formulations::partition::item_labels;
 use crate::formulations::solver::SolverError;
 use crate::model::instance::Instance;
 use crate::model::options::Cuts;
+use crate::model::words::Words;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
@@ -30,10 +31,10 @@ pub(crate) const SOURCE: &str = "ours";
 /// # Errors
 ///
 /// Cuts that are tied already.
-pub(crate) fn applies(problem: &Problem) -> Result<(), &'static str> {
+pub(crate) fn applies(problem: &Problem) -> Result<(), Words> {
     match problem.settings.cuts {
         Cuts::Separate => Ok(()),
-        Cuts::Tied => Err("its cuts are tied already"),
+        Cuts::Tied => Err("its cuts are tied already".into()),
     }
 }
 

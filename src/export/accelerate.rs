@@ -13,15 +13,17 @@ use serde_json::Value;
 
 use super::Exported;
 use super::devices::{Place, RankDevice, RankDevices};
-use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
+use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// Writes the map.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, ONE_A_DEVICE)?;
-    let stages = Stages::of(instance, plan)?;
+    one_a_device(plan, one_stage_a_device())?;
+    let stages = Stages::plain(instance, plan)?;
     let devices = RankDevices::of_stages(instance, plan)?.one_gpu_each("Accelerate")?;
     let mut tree = Module::default();
     for layer in stages.in_order(instance) {
@@ -98,7 +100,10 @@ impl Module {
             return Err(unsupported(
                 format!("module `{name}`"),
                 format!("what it computes on stages {}", names.join(" and ")),
-                "it whole on one stage, since it computes something itself; `--to torch` takes any cut",
+                words!(
+                    "it whole on one stage, since it computes something itself; {} takes any cut",
+                    setting::TO.given("torch")
+                ),
             ));
         }
         for (part, module) in &self.inside {

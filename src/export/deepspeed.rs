@@ -13,10 +13,12 @@ use serde::Serialize;
 
 use super::Exported;
 use super::devices::RankDevices;
-use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
+use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
 use super::template::fill;
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// What the template needs.
@@ -36,8 +38,8 @@ struct Partition<'a> {
 
 /// Writes the module.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, ONE_A_DEVICE)?;
-    let stages = Stages::of(instance, plan)?;
+    one_a_device(plan, one_stage_a_device())?;
+    let stages = Stages::plain(instance, plan)?;
     let order = stages.in_order(instance);
     let mut open = Open::new(instance, &order);
     let mut parts = vec![0];
@@ -48,7 +50,7 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
         let Some(&next) = order.get(at + 1) else {
             break;
         };
-        let needed = open.after(at);
+        let needed = open.open_after(at);
         let is_cut = stages.of_layer[layer] != stages.of_layer[next];
         if needed == [Some(layer)] {
             modules.push(Vec::new());
@@ -127,7 +129,7 @@ impl Open {
     }
 
     /// What is needed after a position; to be asked of one after the other.
-    fn after(&mut self, at: usize) -> Vec<Option<usize>> {
+    fn open_after(&mut self, at: usize) -> Vec<Option<usize>> {
         self.open.insert(at);
         self.open.retain(|&from| self.last_reader[from] > at);
         let input = (self.last_input > at).then_some(None);
@@ -152,6 +154,9 @@ fn two_needed(instance: &Instance, stages: &Stages, needed: &[Option<usize>], la
     unsupported(
         format!("stage {}", stages.of_layer[last].unwrap_or(0) + 1),
         found,
-        "one layer's output at every cut, which is all that DeepSpeed's list of modules hands on; `--to torch` takes any",
+        words!(
+            "one layer's output at every cut, which is all that DeepSpeed's list of modules hands on; {} takes any",
+            setting::TO.given("torch")
+        ),
     )
 }

@@ -9,6 +9,8 @@ use super::framework::unsupported;
 use crate::model::cluster::DeviceKind;
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// What a rank runs on.
@@ -51,7 +53,7 @@ impl RankDevices {
                 }
             }
         }
-        Self::of(instance, plan, &named)
+        Self::from_names(instance, plan, &named)
     }
 
     /// Those of an order's lines. A plan of stages for devices of their own says which line runs what on only if all are alike.
@@ -65,7 +67,7 @@ impl RankDevices {
                 plan.stages[stage].devices.first().map_or("", String::as_str),
             ));
         }
-        let lines = Self::of(instance, plan, &named)?;
+        let lines = Self::from_names(instance, plan, &named)?;
         let device = |stage: usize| &plan.stages[stage].devices;
         let apart = (0..plan.stages.len())
             .find(|&stage| device(stage).first().map(String::as_str) != Some(named[ordered.ranks[stage]].1));
@@ -84,7 +86,7 @@ impl RankDevices {
         }
     }
 
-    fn of(instance: &Instance, plan: &Plan, named: &[(usize, &str)]) -> Result<Self, Fault> {
+    fn from_names(instance: &Instance, plan: &Plan, named: &[(usize, &str)]) -> Result<Self, Fault> {
         let firsts = first_gpus(instance, plan);
         let mut devices = Vec::new();
         for &(stage, name) in named {
@@ -124,8 +126,12 @@ impl RankDevices {
             Some(device) => Err(unsupported(
                 format!("stage {}", device.stage),
                 format!("`{}`, a CPU", device.name),
-                format!(
-                    "a GPU, which is what {runner} runs stages on; `--to accelerate` and `--to json` take CPUs, `--device-kinds` leaves kinds out"
+                words!(
+                    "a GPU, which is what {} runs stages on; {} and {} take CPUs, {} leaves kinds out",
+                    runner,
+                    setting::TO.given("accelerate"),
+                    setting::TO.given("json"),
+                    setting::DEVICE_KINDS
                 ),
             )),
         }
@@ -147,8 +153,10 @@ impl RankDevices {
                     device.name,
                     device.gpus()
                 ),
-                format!(
-                    "one GPU a stage: {runner} does not split layers; `--to megatron`, `torchtitan`, `vllm` and `sglang` do"
+                words!(
+                    "one GPU a stage: {} does not split layers; {}, `torchtitan`, `vllm` and `sglang` do",
+                    runner,
+                    setting::TO.given("megatron")
                 ),
             )),
         }
@@ -162,7 +170,11 @@ impl RankDevices {
             Some(device) => Err(unsupported(
                 format!("stage {}", device.stage),
                 format!("`{}`, of {} GPUs", device.name, device.gpus()),
-                format!("{first} on every stage, as on stage 1; `--to json` takes all"),
+                words!(
+                    "{} on every stage, as on stage 1; {} takes all",
+                    first.to_string(),
+                    setting::TO.given("json")
+                ),
             )),
         }
     }
@@ -187,7 +199,10 @@ impl RankDevices {
                     Some(_) => {
                         let found =
                             format!("`{}`, on node {} again after another node", device.name, node + 1);
-                        let expected = "the stages of a node in a row, which is how launchers number ranks; `--to json` takes any";
+                        let expected = words!(
+                            "the stages of a node in a row, which is how launchers number ranks; {} takes any",
+                            setting::TO.given("json")
+                        );
                         return Err(unsupported(format!("stage {}", device.stage), found, expected));
                     }
                 }
@@ -265,8 +280,11 @@ impl Environment {
             nodes => Err(unsupported(
                 "the plan".into(),
                 format!("unlike GPUs on {nodes} nodes ({})", self.devices),
-                format!(
-                    "one node: {runner} sets the same GPUs on each; `--to torch` and `--to json` take several"
+                words!(
+                    "one node: {} sets the same GPUs on each; {} and {} take several",
+                    runner,
+                    setting::TO.given("torch"),
+                    setting::TO.given("json")
                 ),
             )),
         }

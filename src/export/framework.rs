@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::plan::Plan;
 
 /// A plan as frameworks see it: the stage of every forward layer, from 0.
@@ -15,7 +17,7 @@ pub(super) struct Stages {
 }
 
 /// Refuses a plan whose devices hold several stages, for targets that know one a device.
-pub(super) fn one_a_device(plan: &Plan, expected: &str) -> Result<(), Fault> {
+pub(super) fn one_a_device(plan: &Plan, expected: Words) -> Result<(), Fault> {
     match plan.virtual_stages() {
         None => Ok(()),
         Some(chunks) => {
@@ -32,13 +34,19 @@ pub(super) fn no_empty_stage(plan: &Plan) -> Result<(), Fault> {
         Some(stage) => Err(unsupported(
             format!("stage {}", stage.index),
             "no layer",
-            "one at least; ask for `--all-stages`",
+            words!("one at least; ask for {}", setting::ALL_STAGES),
         )),
     }
 }
 
 /// What targets say that know one stage a device.
-pub(super) const ONE_A_DEVICE: &str = "one stage a device; `--to json` and `megatron` take virtual stages, `torch` and `torchtitan` with `--order`";
+pub(super) fn one_stage_a_device() -> Words {
+    words!(
+        "one stage a device; {} and `megatron` take virtual stages, `torch` and `torchtitan` with {}",
+        setting::TO.given("json"),
+        setting::ORDER
+    )
+}
 
 /// Whether the plan has been held to the memory of its devices.
 pub(super) fn is_memory_limited(instance: &Instance, plan: &Plan) -> bool {
@@ -54,20 +62,26 @@ pub(super) fn is_memory_limited(instance: &Instance, plan: &Plan) -> bool {
 }
 
 /// Something that a target cannot represent.
-pub(super) fn unsupported(at: String, found: impl Into<String>, expected: impl Into<String>) -> Fault {
+pub(super) fn unsupported(at: String, found: impl Into<Words>, expected: impl Into<Words>) -> Fault {
     let (found, expected) = (found.into(), expected.into());
     Fault::new(at, FaultKind::Unsupported { found, expected })
 }
 
 impl Stages {
     /// The stages of a plan, if each is one device that takes turns, no layer's passes are apart, and none is computed again.
-    pub(super) fn of(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+    pub(super) fn plain(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
             if let Some((name, layers)) = stage.mode.iter().flat_map(|mode| &mode.recomputed).next() {
                 return Err(unsupported(
                     format!("stage {}", stage.index),
                     format!("recomputation `{name}` of {} layers", layers.len()),
-                    "none, as with `--recompute none`; `--to megatron` and `torchtitan` take `--recompute full`, `--to json` takes all",
+                    words!(
+                        "none, as with {}; {} and `torchtitan` take {}, {} takes all",
+                        setting::RECOMPUTE.given("none"),
+                        setting::TO.given("megatron"),
+                        setting::RECOMPUTE.given("full"),
+                        setting::TO.given("json")
+                    ),
                 ));
             }
         }
@@ -81,11 +95,14 @@ impl Stages {
             if stage.devices.len() != 1 {
                 let found = format!("{} devices ({})", stage.devices.len(), stage.devices.join(", "));
                 let expected = match &stage.mode {
-                    Some(_) => {
-                        "one device a stage, as with `--tensor 1 --replicas 1`; `--to megatron` takes one degree for all stages, such \
-                         as `--tensor 2 --replicas 1`, `--to json` takes all"
-                    }
-                    None => "one device a stage; `--to json` takes groups",
+                    Some(_) => words!(
+                        "one device a stage, as with {}; {} takes one degree for all stages, such as {}, {} takes all",
+                        setting::TENSOR.given(1).and(setting::REPLICAS.given(1)),
+                        setting::TO.given("megatron"),
+                        setting::TENSOR.given(2).and(setting::REPLICAS.given(1)),
+                        setting::TO.given("json")
+                    ),
+                    None => words!("one device a stage; {} takes groups", setting::TO.given("json")),
                 };
                 return Err(unsupported(at, found, expected));
             }
@@ -94,7 +111,11 @@ impl Stages {
                 return Err(unsupported(
                     at,
                     found,
-                    "`--worker sequential`, which has no shares; `--to json` takes them",
+                    words!(
+                        "{}, which has no shares; {} takes them",
+                        setting::WORKER.given("sequential"),
+                        setting::TO.given("json")
+                    ),
                 ));
             }
         }
@@ -136,7 +157,11 @@ impl Stages {
                         own + 1,
                         back + 1
                     ),
-                    "both on one, as with `--cuts tied`; `--to json` takes separate cuts",
+                    words!(
+                        "both on one, as with {}; {} takes separate cuts",
+                        setting::CUTS.given("tied"),
+                        setting::TO.given("json")
+                    ),
                 ));
             }
         }

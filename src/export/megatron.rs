@@ -10,6 +10,8 @@ use super::{Exported, Ordered, megatron_modes, megatron_states, stack};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::model::network::Stack;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 use crate::schedule::{Placement, rules};
 
@@ -27,7 +29,10 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
             return Err(unsupported(
                 "the plan".into(),
                 "virtual stages in a V",
-                "`--placement loop`, which is how Megatron lays them",
+                words!(
+                    "{}, which is how Megatron lays them",
+                    setting::PLACEMENT.given("loop")
+                ),
             ));
         }
     };
@@ -47,7 +52,10 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
         false => Err(unsupported(
             "the order".into(),
             "another order than `1f1b` and `interleaved` of `stagecut schedule --rule`",
-            "one of these two, which is what Megatron runs; `--to torch` takes any",
+            words!(
+                "one of these two, which is what Megatron runs; {} takes any",
+                setting::TO.given("torch")
+            ),
         )),
     }
 }
@@ -55,7 +63,7 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
 fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices)) -> Exported {
     let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
         true => Stages::in_modes(instance, plan)?,
-        false => Stages::of(instance, plan)?,
+        false => Stages::plain(instance, plan)?,
     };
     let stack = stack::find(instance, &stages, BUILDS)?;
     refuse_unlike(instance, &stack)?;

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::framework::unsupported;
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::{Plan, PlanMode};
 
 /// The flags for a plan whose blocks are layers at these positions, on devices of so many GPUs; empty where stages have no modes and
@@ -35,12 +37,14 @@ pub(super) fn flags(
     for (mode, stage) in modes.iter().zip(&plan.stages) {
         let degrees = |mode: &PlanMode| format!("{} replicas of degree {}", mode.replicas, mode.tensor);
         if (mode.tensor, mode.replicas) != (first.tensor, first.replicas) {
-            let expected = format!(
-                "{}, as on stage 1: solve again with one degree for all stages, such as `--tensor {} --replicas {}`, and with \
-                 `--recompute full` where that does not fit; `--to json` takes all",
+            let expected = words!(
+                "{}, as on stage 1: solve again with one degree for all stages, such as {}, and with {} where that does not fit; {} takes all",
                 degrees(first),
-                first.tensor,
-                first.replicas
+                setting::TENSOR
+                    .given(first.tensor)
+                    .and(setting::REPLICAS.given(first.replicas)),
+                setting::RECOMPUTE.given("full"),
+                setting::TO.given("json")
             );
             return Err(unsupported(
                 format!("stage {}", stage.index),
@@ -95,7 +99,11 @@ pub(super) fn again(
             if let Some(&other) = members.iter().find(|&&at| names.get(id(at)).copied() != name) {
                 let found = "a block of which parts are computed again";
                 let at = format!("layer `{}`", id(other));
-                return Err(unsupported(at, found, "whole blocks; `--to json` takes layers"));
+                return Err(unsupported(
+                    at,
+                    found,
+                    words!("whole blocks; {} takes layers", setting::TO.given("json")),
+                ));
             }
             if let Some(name) = name {
                 *counts.entry(name.to_owned()).or_insert(0) += 1;
@@ -128,8 +136,11 @@ fn recomputation(stages: &[StageBlocks]) -> Result<String, Fault> {
         }
         () => {
             let found = format!("{full:?} blocks computed again on the stages");
-            let expected = "none, all, or as many on every stage, which `--recompute none` and `full` give; `--to json` \
-                            takes all";
+            let expected = words!(
+                "none, all, or as many on every stage, which {} and `full` give; {} takes all",
+                setting::RECOMPUTE.given("none"),
+                setting::TO.given("json")
+            );
             return Err(unsupported("the plan".into(), found, expected));
         }
     };

@@ -6,6 +6,8 @@ use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::model::options::{Mode, Optimizer, OptimizerSharding, StatePrecision};
 use crate::model::precision::Precision;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// The flags that make Megatron keep what the plan's memory counts; empty for inference.
@@ -22,11 +24,14 @@ pub(super) fn flags(instance: &Instance, plan: &Plan) -> Result<String, Fault> {
         {
             return Err(unsupported(
                 "the plan".into(),
-                format!(
-                    "memory for gradients and optimiser states in {half}, as `--precision uniform` counts them"
+                words!(
+                    "memory for gradients and optimiser states in {}, as {} counts them",
+                    half.to_string(),
+                    setting::PRECISION.given("uniform")
                 ),
-                format!(
-                    "`--precision {half}-mixed`, which is what Megatron keeps in training: solve again with it"
+                words!(
+                    "{}, which is what Megatron keeps in training: solve again with it",
+                    setting::PRECISION.given(format!("{half}-mixed"))
                 ),
             ));
         }

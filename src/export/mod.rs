@@ -19,6 +19,7 @@ mod template;
 mod torch;
 mod torchtitan;
 
+#[doc(hidden)]
 pub use ordered::Ordered;
 
 use crate::model::fault::Fault;
@@ -40,6 +41,7 @@ pub struct Target {
     /// Writes a plan that has stages and passes the checker.
     pub write: fn(&Instance, &Plan) -> Exported,
     /// The same with an order of operations, where the framework can be told one.
+    #[doc(hidden)]
     pub write_ordered: Option<fn(&Instance, &Plan, &Ordered) -> Exported>,
 }
 

@@ -1,14 +1,14 @@
 //! ONNX: a program that writes one file a stage with onnx's extractor, between the tensors that cross the boundaries.
 
 use super::Exported;
-use super::framework::{ONE_A_DEVICE, Stages, one_a_device};
+use super::framework::{Stages, one_a_device, one_stage_a_device};
 use super::template::{Planned, fill};
 use crate::model::instance::Instance;
 use crate::problem::plan::Plan;
 
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, ONE_A_DEVICE)?;
-    Stages::of(instance, plan)?;
-    Ok(fill(include_str!("templates/onnx.py"), &Planned::of(plan)))
+    one_a_device(plan, one_stage_a_device())?;
+    Stages::plain(instance, plan)?;
+    Ok(fill(include_str!("templates/onnx.py"), &Planned::new(plan)))
 }

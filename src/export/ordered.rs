@@ -3,6 +3,8 @@
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::options::Mode;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::plan::Plan;
 use crate::schedule::rules::{Rule, Shape};
 use crate::schedule::{Chunk, Chunks, Order, Phase, Placement, knows_memory, run, take_memory};
@@ -97,11 +99,14 @@ fn first(mut error: InputError) -> Fault {
 
 /// Other chunks or micro-batches than the plan's, and devices without a stage.
 fn refuse_other(plan: &Plan, order: &Order) -> Result<(), FaultKind> {
-    let contradiction = |found: String, expected: String| Err(FaultKind::Contradiction { found, expected });
+    let contradiction = |found: String, expected: Words| {
+        let found = found.into();
+        Err(FaultKind::Contradiction { found, expected })
+    };
     if plan.problem.mode == Some(Mode::Inference) {
         return contradiction(
             "one for a plan for inference".into(),
-            "one for `--mode training`".into(),
+            words!("one for {}", setting::MODE.given("training")),
         );
     }
     let stages = plan.stages.len();
@@ -111,7 +116,7 @@ fn refuse_other(plan: &Plan, order: &Order) -> Result<(), FaultKind> {
     if chunks != stages {
         return contradiction(
             format!("an order of {chunks} chunks"),
-            format!("{stages}, one for each stage of the plan"),
+            format!("{stages}, one for each stage of the plan").into(),
         );
     }
     let micro_batches = order.micro_batches() as u64;
@@ -122,7 +127,7 @@ fn refuse_other(plan: &Plan, order: &Order) -> Result<(), FaultKind> {
     {
         return contradiction(
             format!("an order of {micro_batches} micro-batches"),
-            format!("the plan's {expected}"),
+            format!("the plan's {expected}").into(),
         );
     }
     match order.devices.iter().position(Vec::is_empty) {
@@ -149,7 +154,7 @@ fn refuse_other_devices(plan: &Plan, ranks: &[usize]) -> Result<(), FaultKind> {
     };
     let words = |together: bool| if together { "one device" } else { "two devices" };
     Err(FaultKind::Contradiction {
-        found: format!("chunks {a} and {b} on {}", words(ranks[a] == ranks[b])),
-        expected: format!("them on {}, as in the plan", words(of(a) == of(b))),
+        found: format!("chunks {a} and {b} on {}", words(ranks[a] == ranks[b])).into(),
+        expected: format!("them on {}, as in the plan", words(of(a) == of(b))).into(),
     })
 }

@@ -6,11 +6,13 @@
 //! every GPU's memory alone, vLLM nine tenths (`gpu_memory_utilization` of vllm/config/cache.py): a plan that fills more says so.
 
 use super::devices::RankDevices;
-use super::framework::{ONE_A_DEVICE, Stages, one_a_device, unsupported};
+use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
 use super::{Exported, stack};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::model::options::Mode;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// What a server calls its variable and its flags.
@@ -48,13 +50,17 @@ pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
 
 impl Server {
     fn lines(&self, instance: &Instance, plan: &Plan) -> Exported {
-        one_a_device(plan, ONE_A_DEVICE)?;
+        one_a_device(plan, one_stage_a_device())?;
         let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
             true => Stages::in_modes(instance, plan)?,
-            false => Stages::of(instance, plan)?,
+            false => Stages::plain(instance, plan)?,
         };
         if plan.problem.mode != Some(Mode::Inference) {
-            let expected = format!("one for `--mode inference`, which is all that {} runs", self.name);
+            let expected = words!(
+                "one for {}, which is all that {} runs",
+                setting::MODE.given("inference"),
+                self.name
+            );
             return Err(unsupported("the plan".into(), "a plan for training", expected));
         }
         let devices = RankDevices::of_stages(instance, plan)?.no_cpu(self.name)?;
@@ -100,13 +106,14 @@ impl Server {
             }
             at if at == last => {
                 "give the head and the last block one `tie` in the instance, so that they share a stage"
-                    .to_owned()
+                    .into()
             }
-            _ => format!("ask for {last} `--stages`"),
+            _ => words!("ask for {} {}", last.to_string(), setting::STAGES),
         };
-        let expected = format!(
-            "a block on every stage, since {} is not known to run one without: {remedy}",
-            self.name
+        let expected = words!(
+            "a block on every stage, since {} is not known to run one without: {}",
+            self.name,
+            remedy
         );
         Err(unsupported(format!("stage {}", empty + 1), "no block", expected))
     }
@@ -124,11 +131,19 @@ impl Server {
             let (tensor, replicas) = degree(at);
             let at = format!("stage {}", at + 1);
             if replicas > 1 {
-                let expected = format!("`--replicas 1`; start {} once for each replica", self.name);
+                let expected = words!(
+                    "{}; start {} once for each replica",
+                    setting::REPLICAS.given(1),
+                    self.name
+                );
                 return Err(unsupported(at, format!("{replicas} replicas"), expected));
             }
             if tensor != first {
-                let expected = format!("degree {first}, as on stage 1; `--tensor {first}` gives that");
+                let expected = words!(
+                    "degree {}, as on stage 1; {} gives that",
+                    first.to_string(),
+                    setting::TENSOR.given(first)
+                );
                 return Err(unsupported(
                     at,
                     format!("a tensor group of degree {tensor}"),

@@ -43,7 +43,7 @@ pub(super) struct PlannedStage<'a> {
 
 impl<'a> Planned<'a> {
     /// Of a plan whose passes are not apart.
-    pub(super) fn of(plan: &'a Plan) -> Self {
+    pub(super) fn new(plan: &'a Plan) -> Self {
         let stages = plan.stages.iter().map(|stage| PlannedStage {
             index: stage.index,
             rank: None,
@@ -66,7 +66,7 @@ impl<'a> Planned<'a> {
 
     /// The same with an order.
     pub(super) fn in_order(plan: &'a Plan, ordered: &Ordered) -> Self {
-        let mut planned = Self::of(plan);
+        let mut planned = Self::new(plan);
         for (stage, &rank) in planned.stages.iter_mut().zip(&ordered.ranks) {
             stage.rank = Some(rank);
         }
@@ -79,7 +79,7 @@ impl<'a> Planned<'a> {
 
 impl Planned<'_> {
     /// The same with the devices of its ranks.
-    pub(super) fn on(mut self, ranks: RankDevices) -> Result<Self, Fault> {
+    pub(super) fn with_ranks(mut self, ranks: RankDevices) -> Result<Self, Fault> {
         self.device = ranks.are_cpus().then_some("cpu");
         let ranks = match self.device {
             Some(_) => ranks,

@@ -4,7 +4,9 @@
 //! `tok_embeddings`, `layers.0` and so on, `norm` and `output`; so the network must be a stack of blocks, of whatever names.
 
 use super::devices::{Environment, RankDevices};
-use super::framework::{ONE_A_DEVICE, Stages, is_memory_limited, no_empty_stage, one_a_device, unsupported};
+use super::framework::{
+    Stages, is_memory_limited, no_empty_stage, one_a_device, one_stage_a_device, unsupported,
+};
 use super::megatron_modes::again;
 use super::{Exported, Ordered, stack};
 use crate::model::fault::Fault;
@@ -12,12 +14,14 @@ use crate::model::instance::Instance;
 use crate::model::network::Stack;
 use crate::model::options::{Mode, Optimizer, StatePrecision};
 use crate::model::precision::Precision;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::Plan;
 use crate::schedule::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, ONE_A_DEVICE)?;
+    one_a_device(plan, one_stage_a_device())?;
     let ranks = RankDevices::of_stages(instance, plan)?;
     lines(instance, plan, (plan.stages.len(), ranks), &[])
 }
@@ -35,7 +39,10 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
             return Err(unsupported(
                 "the order".into(),
                 "stages that lie neither in a loop nor, two a device, in a V",
-                "one of these, which is how torchtitan lays them; `--to torch` takes any",
+                words!(
+                    "one of these, which is how torchtitan lays them; {} takes any",
+                    setting::TO.given("torch")
+                ),
             ));
         }
     };
@@ -64,7 +71,10 @@ fn lines(
         return Err(unsupported(
             "the plan".into(),
             "a plan for inference",
-            "one for `--mode training`, which is what torchtitan does",
+            words!(
+                "one for {}, which is what torchtitan does",
+                setting::MODE.given("training")
+            ),
         ));
     }
     let expected = "one stack of transformer blocks, which is what torchtitan's models are";
@@ -121,7 +131,11 @@ fn recomputation(instance: &Instance, plan: &Plan, stack: &Stack) -> Result<Vec<
         _ => Err(unsupported(
             "the plan".into(),
             format!("{recomputed} layers that are computed again"),
-            "whole blocks, all of them or none, as with `--recompute full` or `none`; `--to json` takes all",
+            words!(
+                "whole blocks, all of them or none, as with {} or `none`; {} takes all",
+                setting::RECOMPUTE.given("full"),
+                setting::TO.given("json")
+            ),
         )),
     }
 }
@@ -135,8 +149,11 @@ fn states(instance: &Instance, plan: &Plan) -> Result<Vec<String>, Fault> {
     if let Some(optimizer @ (Optimizer::Sgd | Optimizer::Momentum)) = plan.problem.optimizer {
         return Err(unsupported(
             "the plan".into(),
-            format!("memory for `--optimizer {optimizer}`"),
-            "`--optimizer adam`, which is what torchtitan trains with: solve again with it",
+            words!("memory for {}", setting::OPTIMIZER.given(optimizer)),
+            words!(
+                "{}, which is what torchtitan trains with: solve again with it",
+                setting::OPTIMIZER.given("adam")
+            ),
         ));
     }
     let is_uniform = matches!(plan.problem.precision, None | Some(StatePrecision::Uniform));
@@ -144,8 +161,14 @@ fn states(instance: &Instance, plan: &Plan) -> Result<Vec<String>, Fault> {
         Some(Precision::Bf16) => Ok(vec!["[training]".into(), "dtype = \"bfloat16\"".into()]),
         Some(Precision::Fp16) => Err(unsupported(
             "the plan".into(),
-            "memory for gradients and optimiser states in fp16, as `--precision uniform` counts them",
-            "`--precision fp32` or `bf16-mixed`: torchtitan trains in bf16 or fp32; solve again with one of them",
+            words!(
+                "memory for gradients and optimiser states in fp16, as {} counts them",
+                setting::PRECISION.given("uniform")
+            ),
+            words!(
+                "{} or `bf16-mixed`: torchtitan trains in bf16 or fp32; solve again with one of them",
+                setting::PRECISION.given("fp32")
+            ),
         )),
         _ => Ok(Vec::new()),
     }

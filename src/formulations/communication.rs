@@ -72,7 +72,7 @@ impl Charges {
     }
 
     /// The charge of a transfer at a stage, on one side.
-    pub(crate) fn at(&self, transfer: usize, stage: usize, side: Side) -> Option<Column> {
+    pub(crate) fn charge(&self, transfer: usize, stage: usize, side: Side) -> Option<Column> {
         match side {
             Side::Producer => self.sent[transfer][stage],
             Side::Consumer => self.received[transfer][stage],

@@ -24,7 +24,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    fn of(self, cost: &StageCost) -> PhaseCost {
+    fn cost_in(self, cost: &StageCost) -> PhaseCost {
         match self {
             Self::Both => cost.both(),
             Self::Forward => cost.forward,
@@ -81,7 +81,7 @@ impl BottleneckColumns {
     /// Writes the column values of an assignment's stages.
     pub(crate) fn write(&self, scale_ns: f64, costs: &[StageCost], values: &mut [f64]) {
         for &(phase, column) in &self.columns {
-            let most = costs.iter().map(|cost| phase.of(cost).bottleneck_ns()).max();
+            let most = costs.iter().map(|cost| phase.cost_in(cost).bottleneck_ns()).max();
             column.set(values, most.unwrap_or(0) as f64 / scale_ns);
         }
     }
@@ -110,7 +110,7 @@ pub(crate) fn load(
     for &(phase, bottleneck) in &bottlenecks.columns {
         for (family, resource) in RESOURCES {
             for k in stages.clone() {
-                let busy = placement.busy(k, program.scale_ns, |cost| resource(&phase.of(cost)));
+                let busy = placement.busy(k, program.scale_ns, |cost| resource(&phase.cost_in(cost)));
                 let name = format!("{}{family}[{}]", phase.prefix(), k + 1);
                 program.add_row(name, busy, capacity(k) * bottleneck.expression());
             }
@@ -167,7 +167,7 @@ pub(crate) fn add_transfers(
 ) {
     for (t, transfer) in problem.transfers.iter().enumerate() {
         for side in [Side::Producer, Side::Consumer] {
-            let Some(charge) = charges.at(t, k, side) else {
+            let Some(charge) = charges.charge(t, k, side) else {
                 continue;
             };
             let mut alone = StageCost::default();

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 
 use super::MustStop;
+use crate::model::words::Words;
 use crate::problem::{Assignment, Problem, Transfer};
 use crate::search::ideals::{Ideals, IdealsError};
 
@@ -51,10 +52,10 @@ pub struct Laid {
 }
 
 /// Whether the program takes a problem, or why not.
-pub(crate) fn has_few_states(problem: &Problem) -> Result<(), &'static str> {
+pub(crate) fn has_few_states(problem: &Problem) -> Result<(), Words> {
     match enumerate(problem, &|| false) {
         Ok(_) => Ok(()),
-        Err(_) => Err("it has more than 10,000 antichain states"),
+        Err(_) => Err("it has more than 10,000 antichain states".into()),
     }
 }
 

@@ -15,6 +15,8 @@
 
 use super::{Effort, Heuristic, MustStop, Run, along, if_feasible, orders};
 use crate::model::options::Cuts;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::cost;
 use crate::problem::{Assignment, Item, Problem};
 
@@ -29,10 +31,13 @@ pub(crate) const METHOD: Heuristic = Heuristic {
     run: Run::Homogeneous(applies, run),
 };
 
-fn applies(problem: &Problem) -> Result<(), &'static str> {
+fn applies(problem: &Problem) -> Result<(), Words> {
     match problem.settings.cuts {
         Cuts::Separate => Ok(()),
-        Cuts::Tied => Err("its cuts are tied; `--cuts separate` parts them"),
+        Cuts::Tied => Err(words!(
+            "its cuts are tied; {} parts them",
+            setting::CUTS.given("separate")
+        )),
     }
 }
 

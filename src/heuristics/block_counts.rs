@@ -5,6 +5,7 @@
 
 use super::frameworks::{cut_stack, keep_passes_together, stack_size};
 use super::{Effort, Heuristic, MustStop, Run};
+use crate::model::words::Words;
 use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
 
@@ -73,7 +74,7 @@ pub(crate) const MEGATRON_ENDS: Heuristic = entry(
     Run::Homogeneous(
         |problem| {
             keep_passes_together(problem)?;
-            stack_size(problem).map(|_| ())
+            stack_size(problem).map(|_| ()).map_err(Words::from)
         },
         best_ends,
     ),
@@ -114,12 +115,12 @@ const fn entry(
     }
 }
 
-fn counts(problem: &Problem, rule: Rule) -> Result<Vec<usize>, &'static str> {
+fn counts(problem: &Problem, rule: Rule) -> Result<Vec<usize>, Words> {
     keep_passes_together(problem)?;
-    rule(stack_size(problem)?, problem.stages())
+    Ok(rule(stack_size(problem)?, problem.stages())?)
 }
 
-fn applies(problem: &Problem, rule: Rule) -> Result<(), &'static str> {
+fn applies(problem: &Problem, rule: Rule) -> Result<(), Words> {
     counts(problem, rule).map(|_| ())
 }
 

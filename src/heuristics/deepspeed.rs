@@ -9,6 +9,7 @@
 
 use super::frameworks::{block_of, cut_list, keep_passes_together, stack_size, weights};
 use super::{Effort, Heuristic, MustStop, Run, orders};
+use crate::model::words::Words;
 use crate::problem::{Assignment, Problem};
 
 /// Equally many modules.
@@ -47,7 +48,7 @@ pub(crate) const TYPE: Heuristic = Heuristic {
     run: Run::Homogeneous(
         |problem| {
             keep_passes_together(problem)?;
-            stack_size(problem).map(|_| ())
+            stack_size(problem).map(|_| ()).map_err(Words::from)
         },
         by_type,
     ),

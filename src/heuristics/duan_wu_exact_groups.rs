@@ -12,6 +12,7 @@ use std::mem;
 
 use super::grouping::Grouping;
 use super::{Effort, Heuristic, MustStop, Run, duan_wu, global_shares};
+use crate::model::words::Words;
 use crate::problem::Problem;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::workers::Workers;
@@ -31,14 +32,14 @@ const MOST_COSTS: usize = 50_000;
 /// Ways to take some of the inventory at most: labels are compared two by two, and 17 unlike devices took minutes.
 const MOST_LABELS: usize = 4_096;
 
-fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
+fn applies(problem: &Problem, workers: &Workers) -> Result<(), Words> {
     let costs = duan_wu::most_stages(problem, workers).saturating_mul(workers.choices.len());
     let ways = workers.inventory.iter();
     let labels = ways.fold(1usize, |labels, count| labels.saturating_mul(count + 1));
     match (costs <= MOST_COSTS, labels <= MOST_LABELS || all_single(workers)) {
         (true, true) => Ok(()),
-        (false, _) => Err("it has too many possible groups to cost each for every stage"),
-        (true, false) => Err("there are too many ways to take some of its devices"),
+        (false, _) => Err("it has too many possible groups to cost each for every stage".into()),
+        (true, false) => Err("there are too many ways to take some of its devices".into()),
     }
 }
 

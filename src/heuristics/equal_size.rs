@@ -8,6 +8,7 @@
 
 use super::frameworks::{cut_list, keep_passes_together, weights};
 use super::{Effort, Heuristic, Run};
+use crate::model::words::Words;
 use crate::problem::Problem;
 
 /// The registry's entry.
@@ -26,11 +27,11 @@ fn sizes(problem: &Problem) -> Vec<u64> {
     weights(problem, |item| item.parameter_bytes)
 }
 
-fn applies(problem: &Problem) -> Result<(), &'static str> {
+fn applies(problem: &Problem) -> Result<(), Words> {
     keep_passes_together(problem)?;
     match split(&sizes(problem), problem.stages()) {
         Some(_) => Ok(()),
-        None => Err("it fills stages by their parameters, and these do not fill so many stages"),
+        None => Err("it fills stages by their parameters, and these do not fill so many stages".into()),
     }
 }
 

@@ -3,13 +3,18 @@
 //! A network that is no chain has no such list; its items in file order stand for it, sorted so that producers come before consumers.
 
 use super::{along, if_feasible, orders};
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::{Assignment, Item, Problem};
 
 /// Refuses passes that lie apart.
-pub(super) fn keep_passes_together(problem: &Problem) -> Result<(), &'static str> {
+pub(super) fn keep_passes_together(problem: &Problem) -> Result<(), Words> {
     match problem.pairs.is_empty() && problem.ties.is_empty() {
         true => Ok(()),
-        false => Err("frameworks keep both passes of a layer on one stage; `--cuts tied`"),
+        false => Err(words!(
+            "frameworks keep both passes of a layer on one stage; {}",
+            setting::CUTS.given("tied")
+        )),
     }
 }
 

@@ -40,6 +40,7 @@ pub mod torchgpipe;
 mod uniform;
 
 use crate::model::units::NS_PER_MS;
+use crate::model::words::Words;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::Modes;
@@ -90,17 +91,17 @@ type ChunkRun = fn(&Problem, &VirtualStages, u64, MustStop<'_>) -> Option<Assign
 pub enum Run {
     /// For problems whose workers are alike, with what it asks of them beyond that.
     Homogeneous(
-        fn(&Problem) -> Result<(), &'static str>,
+        fn(&Problem) -> Result<(), Words>,
         fn(&Problem, u64, MustStop<'_>) -> Option<Assignment>,
     ),
     /// For problems whose workers differ or run both phases at once, likewise.
     Heterogeneous(
-        fn(&Problem, &Workers) -> Result<(), &'static str>,
+        fn(&Problem, &Workers) -> Result<(), Words>,
         fn(&Problem, &Workers, u64, MustStop<'_>) -> Option<Allocation>,
     ),
     /// For problems of both kinds, likewise.
     Any(
-        fn(&Problem) -> Result<(), &'static str>,
+        fn(&Problem) -> Result<(), Words>,
         fn(&Problem, u64, MustStop<'_>) -> Option<Allocation>,
     ),
     /// For problems whose workers are alike, without modes of stages and with them.
@@ -110,7 +111,7 @@ pub enum Run {
     /// For problems whose stages have modes.
     Modal {
         /// What it asks of them beyond that.
-        applies: fn(&Problem, &Modes) -> Result<(), &'static str>,
+        applies: fn(&Problem, &Modes) -> Result<(), Words>,
         /// The method itself.
         run: ModalRun,
         /// What its own model makes of a plan, in ticks, where it minimises something else than the problem's objective.
@@ -123,11 +124,11 @@ type Estimate = fn(&Problem, &Modes, &Allocation) -> Option<u128>;
 
 impl Heuristic {
     /// Whether it can be asked at all, or why not.
-    pub fn applies(&self, problem: &Problem) -> Result<(), &'static str> {
+    pub fn applies(&self, problem: &Problem) -> Result<(), Words> {
         match (self.run, &problem.virtual_stages) {
             (Run::Chunks(_), Some(_)) => return Ok(()),
-            (Run::Chunks(_), None) => return Err("every device has one chunk"),
-            (_, Some(_)) => return Err("it knows no devices of several chunks"),
+            (Run::Chunks(_), None) => return Err("every device has one chunk".into()),
+            (_, Some(_)) => return Err("it knows no devices of several chunks".into()),
             (_, None) => {}
         }
         if let Some(modes) = &problem.modes {
@@ -135,19 +136,19 @@ impl Heuristic {
                 Run::Modal { applies, .. } => applies(problem, modes),
                 Run::HomogeneousOrModal(..) => Ok(()),
                 Run::Homogeneous(..) | Run::Heterogeneous(..) | Run::Any(..) | Run::Chunks(_) => {
-                    Err("it knows no modes of stages")
+                    Err("it knows no modes of stages".into())
                 }
             };
         }
         match (self.run, &problem.workers) {
-            (Run::Modal { .. }, _) => Err("stages have no modes to choose from"),
-            (Run::Chunks(_), _) => Err("every device has one chunk"),
+            (Run::Modal { .. }, _) => Err("stages have no modes to choose from".into()),
+            (Run::Chunks(_), _) => Err("every device has one chunk".into()),
             (Run::HomogeneousOrModal(..), None) => Ok(()),
             (Run::Any(applies, _), _) | (Run::Homogeneous(applies, _), None) => applies(problem),
             (Run::Homogeneous(..) | Run::HomogeneousOrModal(..), Some(_)) => {
-                Err("its workers differ or run both phases at once")
+                Err("its workers differ or run both phases at once".into())
             }
-            (Run::Heterogeneous(..), None) => Err("its workers are all alike"),
+            (Run::Heterogeneous(..), None) => Err("its workers are all alike".into()),
             (Run::Heterogeneous(applies, _), Some(workers)) => applies(problem, workers),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::antichains::{self, Devices, Laid, StageSums};
 use super::{Effort, Heuristic, MustStop, Run};
+use crate::model::words::Words;
 use crate::problem::{Assignment, Problem};
 
 /// The registry's entry.
@@ -15,7 +16,7 @@ pub(crate) const METHOD: Heuristic = Heuristic {
     run: Run::Homogeneous(applies, run),
 };
 
-fn applies(problem: &Problem) -> Result<(), &'static str> {
+fn applies(problem: &Problem) -> Result<(), Words> {
     antichains::has_few_states(&problem.tied().0)
 }
 

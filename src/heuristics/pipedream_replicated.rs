@@ -7,6 +7,8 @@ use super::antichains::{self, Devices, Laid, StageSums};
 use super::pipedream::lay_tied;
 use super::{Effort, Heuristic, MustStop, Run};
 use crate::model::options::{Groups, WorkerMode};
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::Problem;
 use crate::problem::cost::allocation::{Allocation, StageWork};
 use crate::problem::workers::Workers;
@@ -21,15 +23,18 @@ pub(crate) const METHOD: Heuristic = Heuristic {
     run: Run::Heterogeneous(applies, run),
 };
 
-fn applies(problem: &Problem, workers: &Workers) -> Result<(), &'static str> {
+fn applies(problem: &Problem, workers: &Workers) -> Result<(), Words> {
     if problem.settings.groups != Groups::Assign {
-        return Err("its groups are given; `--groups assign` lets it choose");
+        return Err(words!(
+            "its groups are given; {} lets it choose",
+            setting::GROUPS.given("assign")
+        ));
     }
     if workers.classes.len() > 1 {
-        return Err("its devices are of several kinds");
+        return Err("its devices are of several kinds".into());
     }
     if problem.settings.worker == WorkerMode::Concurrent {
-        return Err("its workers run both phases at once");
+        return Err("its workers run both phases at once".into());
     }
     antichains::has_few_states(&problem.tied().0)
 }

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 
 use super::uniform;
 use super::{Effort, Heuristic, MustStop, Run, orders};
+use crate::model::words::Words;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{LayerWays, Modes, StageMode, fastest_within};
 use crate::problem::{Assignment, Problem};
@@ -39,15 +40,15 @@ pub(crate) const METHOD: Heuristic = Heuristic {
 /// The most items: runs of them are listed, and the ways of each are chosen.
 const MOST_ITEMS: usize = 512;
 
-fn applies(problem: &Problem, _modes: &Modes) -> Result<(), &'static str> {
+fn applies(problem: &Problem, _modes: &Modes) -> Result<(), Words> {
     if problem.settings.micro_batches.is_none() {
-        return Err("its estimate is of an iteration, which needs a number of micro-batches");
+        return Err("its estimate is of an iteration, which needs a number of micro-batches".into());
     }
     if !problem.settings.mode.trains() {
-        return Err("its estimate is of training");
+        return Err("its estimate is of training".into());
     }
     match problem.items.len() > MOST_ITEMS {
-        true => Err("it chooses the ways of every run of items, and there are too many"),
+        true => Err("it chooses the ways of every run of items, and there are too many".into()),
         false => Ok(()),
     }
 }

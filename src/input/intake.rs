@@ -174,7 +174,7 @@ impl From<Refusal> for io::Error {
         };
         let fault = FaultKind::Conflict {
             found: found.into(),
-            expected,
+            expected: expected.into(),
             remedy: remedy.into(),
         };
         Self::new(kind, fault)

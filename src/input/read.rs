@@ -6,7 +6,9 @@ use crate::input::import::{CLUSTER_PRESETS, default_cluster, given_cluster, read
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::{Instance, is_roofline};
 use crate::model::precision::Precision;
+use crate::model::setting;
 use crate::model::spec::{ClusterSpec, GivenCluster, InstanceSpec};
+use crate::model::words::words;
 
 /// What plans call the cluster of their instance where an option changes it.
 pub(crate) const OWN_CLUSTER: &str = "the instance's own";
@@ -61,7 +63,11 @@ impl Instance {
             cluster = Some(GivenCluster { name, content });
         }
         let network_file = network_path.map(|path| path.display().to_string());
-        let origin = |fault: Fault| match (fault.at.split(['.', '[']).next(), &cluster, &network_file) {
+        let origin = |fault: Fault| match (
+            fault.at.to_string().split(['.', '[']).next(),
+            &cluster,
+            &network_file,
+        ) {
             (Some("cluster"), Some(cluster), _) => fault.in_other(&cluster.name),
             (Some("network"), _, Some(file)) => fault.in_other(file),
             _ => fault,
@@ -106,16 +112,19 @@ pub(crate) fn fits(spec: &InstanceSpec, given: &GivenCluster) -> Result<(), Inpu
     };
     let fitting = fitting(numbers, &cluster.device_kinds[0].name);
     let remedy = match fitting.split_first() {
-        None => "give the rates of your devices in a file: `--cluster FILE`".into(),
-        Some((best, [])) => format!("use `--cluster {best}`"),
-        Some((best, others)) => format!("use `--cluster {best}`, or {}", others.join(", ")),
+        None => words!(
+            "give the rates of your devices in a file: {}",
+            setting::CLUSTER.given("FILE")
+        ),
+        Some((best, [])) => words!("use {}", setting::CLUSTER.given(best)),
+        Some((best, others)) => words!("use {}, or {}", setting::CLUSTER.given(best), others.join(", ")),
     };
     let kind = FaultKind::Conflict {
-        found: format!("`{name}`, whose rates hold for {rates}, for a network in {numbers}"),
-        expected: format!("a cluster whose rates hold for {numbers}"),
+        found: format!("`{name}`, whose rates hold for {rates}, for a network in {numbers}").into(),
+        expected: format!("a cluster whose rates hold for {numbers}").into(),
         remedy,
     };
-    Err(InputError::option("--cluster", kind))
+    Err(InputError::option(setting::CLUSTER, kind))
 }
 
 /// Presets whose rates hold for these numbers: those of the same kind of device first.
@@ -143,7 +152,7 @@ pub(crate) fn at_efficiency(
     cluster: ClusterSpec,
     efficiency: f64,
 ) -> Result<ClusterSpec, InputError> {
-    let fault = |kind| Err(InputError::option("--efficiency", kind));
+    let fault = |kind| Err(InputError::option(setting::EFFICIENCY, kind));
     if !(efficiency > 0.0 && efficiency <= 1.0) {
         let expected = "a number above 0 and at most 1: a part of peak rates";
         return fault(FaultKind::BadNumber {
@@ -157,7 +166,11 @@ pub(crate) fn at_efficiency(
         return fault(FaultKind::Conflict {
             found: "a part of peak rates, where no time follows from rates".into(),
             expected: "layers that say work and no time, and device kinds that say rates".into(),
-            remedy: "leave out `--efficiency`, or give such a cluster with `--cluster`".into(),
+            remedy: words!(
+                "leave out {}, or give such a cluster with {}",
+                setting::EFFICIENCY,
+                setting::CLUSTER
+            ),
         });
     }
     let mut cluster = cluster;

@@ -45,7 +45,7 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
 /// Those of [`write`].
 #[cfg(feature = "cli")]
 pub(crate) fn write_soon(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
-    let mut part = Part::of(path)?;
+    let mut part = Part::create(path)?;
     part.0.as_file_mut().write_all(contents.as_ref())?;
     part.put(path)
 }
@@ -62,7 +62,7 @@ pub(crate) fn made<E: From<io::Error>>(
 ) -> Result<(), E> {
     let path = resolved(path);
     let _ = sweep(&path);
-    let mut part = Part::of(&path)?;
+    let mut part = Part::create(&path)?;
     let name = part.0.path().to_owned();
     make(part.0.as_file_mut(), &name)?;
     if let Ok(there) = std::fs::metadata(&path) {
@@ -100,7 +100,7 @@ pub(crate) fn try_place(path: &Path) -> io::Result<()> {
     if there.is_ok() {
         OpenOptions::new().append(true).open(&path)?;
     }
-    let mut part = Part::of(&path)?;
+    let mut part = Part::create(&path)?;
     part.0.as_file_mut().write_all(&[0; PROBED_BYTES])
 }
 
@@ -192,7 +192,7 @@ struct Part(NamedTempFile);
 
 impl Part {
     /// A new one beside a place, made anew under a random name, and locked.
-    fn of(path: &Path) -> io::Result<Self> {
+    fn create(path: &Path) -> io::Result<Self> {
         let end = format!("{PART}{}", name(path));
         let mut builder = Builder::new();
         builder.prefix(BEGINS).suffix(&end);

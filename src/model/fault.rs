@@ -4,6 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::setting::{ALL_STAGES, MEMORY_LIMIT, STAGES};
+pub use super::words::{Asked, Piece, Setting, Words, Writer};
+use super::words::{BY_FIELD, words};
+
 /// Everything that is wrong with one input, found in one pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputError {
@@ -39,7 +43,7 @@ impl InputError {
     }
 
     /// One fault of the options rather than of a file.
-    pub fn option(at: impl Into<String>, kind: FaultKind) -> Self {
+    pub fn option(at: impl Into<Piece>, kind: FaultKind) -> Self {
         Self {
             path: None,
             faults: vec![Fault::new(at, kind)],
@@ -47,33 +51,34 @@ impl InputError {
     }
 }
 
-impl fmt::Display for InputError {
-    /// The title and the faults, in one line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl InputError {
+    /// The title and the faults, in one line, with options as `writer` has them.
+    pub fn written(&self, writer: Writer) -> String {
         /// A file with more has one cause.
         const MOST_SAID: usize = 10;
-        let said: Vec<String> = self
-            .faults
-            .iter()
-            .take(MOST_SAID)
-            .map(ToString::to_string)
-            .collect();
-        write!(f, "{}: {}", self.title(), said.join("; "))?;
-        match self.faults.len().saturating_sub(MOST_SAID) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
+        let said = self.faults.iter().take(MOST_SAID);
+        let said: Vec<String> = said.map(|fault| fault.written(writer)).collect();
+        let more = match self.faults.len().saturating_sub(MOST_SAID) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        format!("{}: {}{more}", self.title(), said.join("; "))
+    }
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written(BY_FIELD))
     }
 }
 
 impl std::error::Error for InputError {}
 
 /// One fault and its place. Its text is fit for a terminal, whatever the input holds: see [`printable`].
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{}", printable(&format!("{at}: {kind}")))]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// Where: a position such as `line 3, column 7`, or a path such as ``layers[2] `conv1` ``.
-    pub at: String,
+    /// Where: a position such as `line 3, column 7`, a path such as ``layers[2] `conv1` ``, or an option.
+    pub at: Piece,
     /// What is wrong there.
     pub kind: FaultKind,
     /// The line of the input, where the fault has one.
@@ -93,12 +98,23 @@ pub struct Excerpt {
 
 impl Fault {
     /// A fault at a place.
-    pub fn new(at: impl Into<String>, kind: FaultKind) -> Self {
+    pub fn new(at: impl Into<Piece>, kind: FaultKind) -> Self {
         Self {
             at: at.into(),
             kind,
             excerpt: None,
         }
+    }
+
+    /// Where it is and what is wrong, with options as `writer` has them.
+    pub fn written(&self, writer: Writer) -> String {
+        let (found, expected) = self.kind.parts();
+        printable(&format!(
+            "{}: found {}, expected {}",
+            self.at.written(writer),
+            found.written(writer),
+            expected.written(writer)
+        ))
     }
 
     /// The fault of a file that cannot be read.
@@ -127,6 +143,8 @@ impl Fault {
 
     /// The same fault without the words of its file.
     pub(crate) fn unquoted(mut self) -> Self {
+        const QUOTES: [char; 3] = ['`', '"', '\''];
+        const NOT_REPEATED: &str = "something else, which is not repeated here";
         self.excerpt = None;
         if let FaultKind::UnknownField { known, .. } | FaultKind::UnknownValue { known, .. } = &self.kind {
             let expected = list(known);
@@ -137,12 +155,16 @@ impl Fault {
             FaultKind::Syntax { found, .. }
             | FaultKind::Malformed { found, .. }
             | FaultKind::WrongType { found, .. }
-            | FaultKind::Contradiction { found, .. }
+                if found.contains(QUOTES) =>
+            {
+                *found = NOT_REPEATED.into();
+            }
+            FaultKind::Contradiction { found, .. }
             | FaultKind::Conflict { found, .. }
             | FaultKind::Unsupported { found, .. }
-                if found.contains(['`', '"', '\'']) =>
+                if found.to_string().contains(QUOTES) =>
             {
-                *found = "something else, which is not repeated here".into();
+                *found = NOT_REPEATED.into();
             }
             FaultKind::UnknownName { name, similar, .. } => {
                 (*name, *similar) = ("...".into(), None);
@@ -156,17 +178,24 @@ impl Fault {
 
     /// The same fault, of another file than the one that the error names.
     pub fn in_other(mut self, file: &str) -> Self {
-        self.at = format!("`{file}`, {}", self.at);
+        self.at = format!("`{file}`, {}", self.at).into();
         self
     }
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written(BY_FIELD))
+    }
+}
+
+impl std::error::Error for Fault {}
+
 /// The kinds of fault.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FaultKind {
     /// The file could not be read at all.
-    #[error("found no readable file ({reason}), expected one")]
     Unreadable {
         /// What the system says.
         reason: String,
@@ -174,7 +203,6 @@ pub enum FaultKind {
         similar: Option<String>,
     },
     /// The text is not of the format it claims to be.
-    #[error("found {found}, expected {expected}")]
     Syntax {
         /// What stands there.
         found: String,
@@ -182,17 +210,15 @@ pub enum FaultKind {
         expected: String,
     },
     /// Text that the parser of its format refuses, where it can be said how it is written right.
-    #[error("found {found}, expected {expected}")]
     Malformed {
         /// What stands there.
         found: String,
         /// What the format asks for.
         expected: String,
         /// How to write it.
-        remedy: String,
+        remedy: Words,
     },
     /// A value of another type than its field has.
-    #[error("found {found}, expected {expected}")]
     WrongType {
         /// What stands there.
         found: String,
@@ -200,7 +226,6 @@ pub enum FaultKind {
         expected: String,
     },
     /// A field that the format does not have.
-    #[error("found unknown field `{name}`, expected {}", list(known))]
     UnknownField {
         /// The field.
         name: String,
@@ -208,7 +233,6 @@ pub enum FaultKind {
         known: Vec<String>,
     },
     /// A word where one of a few others is expected.
-    #[error("found `{found}`, expected {}", list(known))]
     UnknownValue {
         /// The word.
         found: String,
@@ -216,7 +240,6 @@ pub enum FaultKind {
         known: Vec<String>,
     },
     /// A reference to something that does not exist.
-    #[error("found `{name}`, expected the name of a {what}")]
     UnknownName {
         /// What kind of thing is meant.
         what: &'static str,
@@ -226,7 +249,6 @@ pub enum FaultKind {
         similar: Option<String>,
     },
     /// Two things of one name.
-    #[error("found a second {what} named `{name}`, expected every name once")]
     DuplicateName {
         /// What kind of thing.
         what: &'static str,
@@ -234,13 +256,11 @@ pub enum FaultKind {
         name: String,
     },
     /// A directed cycle of tensors.
-    #[error("found the cycle {}, expected an acyclic network", arrows(path))]
     Cycle {
         /// Layers along the cycle, the first repeated at the end.
         path: Vec<String>,
     },
     /// A number outside its range.
-    #[error("found {}, expected {expected}", in_digits(*found))]
     BadNumber {
         /// The number.
         found: f64,
@@ -248,7 +268,6 @@ pub enum FaultKind {
         expected: &'static str,
     },
     /// A total beyond what stays exact.
-    #[error("found a total of {found:.3e}, expected at most 2^{} (about {:.3e}) {unit}", most.ilog2(), *most as f64)]
     Overflow {
         /// The total.
         found: f64,
@@ -258,41 +277,33 @@ pub enum FaultKind {
         unit: &'static str,
     },
     /// Nothing to place.
-    #[error("found no layers, expected at least one")]
     EmptyNetwork,
     /// Two fields, or none, where exactly one is expected; or a field that has no meaning there.
-    #[error("found {found}, expected {expected}")]
     Contradiction {
         /// What was found.
-        found: String,
+        found: Words,
         /// What was expected.
-        expected: String,
+        expected: Words,
     },
     /// Things that do not go together, where there is a way out to name.
-    #[error("found {found}, expected {expected}")]
     Conflict {
         /// What was found.
-        found: String,
+        found: Words,
         /// What was expected.
-        expected: String,
+        expected: Words,
         /// What to do instead.
-        remedy: String,
+        remedy: Words,
     },
     /// A needed field or option is missing.
-    #[error("found no {what}, expected {expected}")]
     Missing {
         /// The field or option.
         what: String,
         /// What it should say.
-        expected: String,
+        expected: Words,
         /// How to give it.
-        remedy: String,
+        remedy: Words,
     },
     /// More non-empty stages asked for than there are items.
-    #[error(
-        "found {stages} stages under `--all-stages`, expected at most the {items} items that can be told apart{}",
-        in_brackets(tied.as_deref())
-    )]
     TooManyStages {
         /// Stages asked for.
         stages: usize,
@@ -302,15 +313,11 @@ pub enum FaultKind {
         tied: Option<String>,
     },
     /// A layer that no device can run or hold.
-    #[error("found a layer that fits no device ({reason}), expected one that some device can run")]
     FitsNoDevice {
         /// Why not.
         reason: String,
     },
     /// A layer that no stage could hold, even if it held nothing else: a proof that there is no plan.
-    #[error(
-        "found a layer that needs {needs_bytes} bytes alone, expected at most the {most_bytes} bytes of `{of}`"
-    )]
     FitsNoMemory {
         /// What it needs.
         needs_bytes: u64,
@@ -320,62 +327,130 @@ pub enum FaultKind {
         of: String,
     },
     /// A feature that this program does not have.
-    #[error("found {found}, expected {expected}")]
     Unsupported {
         /// What was asked.
-        found: String,
+        found: Words,
         /// What there is.
-        expected: String,
+        expected: Words,
     },
 }
 
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (found, expected) = self.parts();
+        write!(f, "found {found}, expected {expected}")
+    }
+}
+
+impl std::error::Error for FaultKind {}
+
 impl FaultKind {
-    /// What the reader can do about it, where something general can be said.
-    pub fn hint(&self) -> Option<String> {
+    /// What was found, and what was expected.
+    pub fn parts(&self) -> (Words, Words) {
         match self {
-            Self::Unreadable { similar, .. } => Some(match similar {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => "check the path and its permissions".into(),
-            }),
-            Self::Syntax { .. } => Some("`stagecut import --help` lists the formats".into()),
+            Self::Syntax { found, expected }
+            | Self::Malformed { found, expected, .. }
+            | Self::WrongType { found, expected } => (found.as_str().into(), expected.as_str().into()),
+            Self::Contradiction { found, expected }
+            | Self::Conflict { found, expected, .. }
+            | Self::Unsupported { found, expected } => (found.clone(), expected.clone()),
+            Self::Missing { what, expected, .. } => (format!("no {what}").into(), expected.clone()),
+            Self::TooManyStages { stages, items, tied } => {
+                let tied = in_brackets(tied.as_deref());
+                (
+                    words!("{} stages under {}", stages.to_string(), ALL_STAGES),
+                    format!("at most the {items} items that can be told apart{tied}").into(),
+                )
+            }
+            plain => {
+                let (found, expected) = plain.plain_parts();
+                (found.into(), expected.into())
+            }
+        }
+    }
+
+    /// The same of those that name no option.
+    fn plain_parts(&self) -> (String, String) {
+        match self {
+            Self::Unreadable { reason, .. } => (format!("no readable file ({reason})"), "one".into()),
+            Self::UnknownField { name, known } => (format!("unknown field `{name}`"), list(known)),
+            Self::UnknownValue { found, known } => (format!("`{found}`"), list(known)),
+            Self::UnknownName { what, name, .. } => (format!("`{name}`"), format!("the name of a {what}")),
+            Self::DuplicateName { what, name } => (
+                format!("a second {what} named `{name}`"),
+                "every name once".into(),
+            ),
+            Self::Cycle { path } => (format!("the cycle {}", arrows(path)), "an acyclic network".into()),
+            Self::BadNumber { found, expected } => (in_digits(*found), (*expected).into()),
+            Self::Overflow { found, most, unit } => (
+                format!("a total of {found:.3e}"),
+                format!("at most 2^{} (about {:.3e}) {unit}", most.ilog2(), *most as f64),
+            ),
+            Self::EmptyNetwork => ("no layers".into(), "at least one".into()),
+            Self::FitsNoDevice { reason } => (
+                format!("a layer that fits no device ({reason})"),
+                "one that some device can run".into(),
+            ),
+            Self::FitsNoMemory {
+                needs_bytes,
+                most_bytes,
+                of,
+            } => (
+                format!("a layer that needs {needs_bytes} bytes alone"),
+                format!("at most the {most_bytes} bytes of `{of}`"),
+            ),
+            _ => Default::default(),
+        }
+    }
+
+    /// What the reader can do about it, where something general can be said.
+    pub fn hint(&self) -> Option<Words> {
+        let plain = match self {
+            Self::Unreadable {
+                similar: Some(name), ..
+            }
+            | Self::UnknownName {
+                similar: Some(name), ..
+            } => format!("did you mean `{name}`?"),
+            Self::Unreadable { .. } => "check the path and its permissions".into(),
+            Self::UnknownName { what, .. } => format!("add the {what}, or correct the name"),
+            Self::Syntax { .. } => "`stagecut import --help` lists the formats".into(),
             Self::WrongType { .. } => {
-                Some("`stagecut schema` prints what every field of an instance may hold".into())
+                "`stagecut schema` prints what every field of an instance may hold".into()
             }
             Self::UnknownField { name, known } | Self::UnknownValue { found: name, known } => {
-                closest(name, known).map(|name| format!("did you mean `{name}`?"))
+                format!("did you mean `{}`?", closest(name, known)?)
             }
-            Self::UnknownName { similar, what, .. } => Some(match similar {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => format!("add the {what}, or correct the name"),
-            }),
-            Self::DuplicateName { what, .. } => Some(format!("rename or remove one {what}")),
-            Self::Cycle { .. } => {
-                Some("unroll the loop, or give layers that belong together one `tie`".into())
-            }
+            Self::DuplicateName { what, .. } => format!("rename or remove one {what}"),
+            Self::Cycle { .. } => "unroll the loop, or give layers that belong together one `tie`".into(),
             Self::BadNumber { found, .. } if !found.is_finite() => {
-                Some("correct it where the file was made; such values come from divisions by zero".into())
+                "correct it where the file was made; such values come from divisions by zero".into()
             }
-            Self::BadNumber { found, .. } if *found >= 1e9 => Some("check the unit".into()),
-            Self::BadNumber { .. } => None,
-            Self::Overflow { .. } => Some("check the unit: times are in ms, sizes in bytes".into()),
-            Self::EmptyNetwork => {
-                Some("add a layer; a native instance lists them under `network.layers`".into())
-            }
-            Self::Contradiction { .. } => None,
+            Self::BadNumber { found, .. } if *found >= 1e9 => "check the unit".into(),
+            Self::Overflow { .. } => "check the unit: times are in ms, sizes in bytes".into(),
+            Self::EmptyNetwork => "add a layer; a native instance lists them under `network.layers`".into(),
+            Self::FitsNoDevice { .. } => "give the layer a time on a device kind".into(),
+            Self::BadNumber { .. } | Self::Contradiction { .. } | Self::Unsupported { .. } => return None,
             Self::Conflict { remedy, .. } | Self::Malformed { remedy, .. } | Self::Missing { remedy, .. } => {
-                Some(remedy.clone())
+                return Some(remedy.clone());
             }
-            Self::TooManyStages { tied: None, .. } => Some("lower `--stages`, or drop `--all-stages`".into()),
-            Self::TooManyStages { .. } => Some(
-                "lower `--stages`, drop `--all-stages`, or take the `tie` out of the instance if each end may keep a copy of its own"
-                    .into(),
-            ),
-            Self::FitsNoDevice { .. } => Some("give the layer a time on a device kind".into()),
-            Self::FitsNoMemory { needs_bytes, .. } => Some(format!(
-                "raise `memory_bytes` or `--memory-limit` to {needs_bytes} at least, or lift it: `--memory-limit none`"
-            )),
-            Self::Unsupported { .. } => None,
-        }
+            Self::TooManyStages { tied: None, .. } => {
+                return Some(words!("lower {}, or drop {}", STAGES, ALL_STAGES));
+            }
+            Self::TooManyStages { .. } => {
+                let rest = ", or take the `tie` out of the instance if each end may keep a copy of its own";
+                return Some(words!("lower {}, drop {}{}", STAGES, ALL_STAGES, rest));
+            }
+            Self::FitsNoMemory { needs_bytes, .. } => {
+                return Some(words!(
+                    "raise `memory_bytes` or {} to {} at least, or lift it: {}",
+                    MEMORY_LIMIT,
+                    needs_bytes.to_string(),
+                    MEMORY_LIMIT.given("none")
+                ));
+            }
+        };
+        Some(plain.into())
     }
 }
 

@@ -40,6 +40,7 @@ named_values! {
 impl Objective {
     /// Its formula under a schedule, for so many micro-batches, at least one. Where an iteration [has none](Self::is_simulated), the
     /// one that comes near it: a guide for heuristics, not what a plan costs.
+    #[doc(hidden)]
     pub fn formula(self, schedule: Schedule, micro_batches: u64) -> Formula {
         match self {
             Self::Period => Formula {

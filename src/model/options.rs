@@ -162,43 +162,6 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    /// Names of the options in files, in the order of the fields.
-    pub(crate) const NAMES: [&str; 25] = [
-        "mode",
-        "stages",
-        "devices",
-        "all_stages",
-        "objective",
-        "micro_batches",
-        "schedule",
-        "communication",
-        "bandwidth_bytes_per_s",
-        "device_kinds",
-        "memory_limit",
-        "cuts",
-        "worker",
-        "shares",
-        "share_parts",
-        "groups",
-        "synchronization",
-        "optimizer",
-        "precision",
-        "optimizer_sharding",
-        "tensor",
-        "replicas",
-        "recompute",
-        "virtual_stages",
-        "placement",
-    ];
-
-    /// An option's name on the command line, as errors and reports write it.
-    pub(crate) fn flag(name: &str) -> String {
-        match name {
-            "bandwidth_bytes_per_s" => "--bandwidth".into(),
-            name => format!("--{}", name.replace('_', "-")),
-        }
-    }
-
     /// These options, and those of `fallback` where these are silent.
     pub fn or(self, fallback: &Self) -> Self {
         Self {
@@ -356,20 +319,22 @@ impl std::str::FromStr for MemoryLimit {
 #[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::*;
+    use crate::model::setting;
 
     #[test]
-    fn flags_are_those_of_the_command_line() {
+    fn settings_are_the_fields_and_flags() {
         let command = <PipelineOptions as clap::Args>::augment_args(clap::Command::new("any"));
-        let named: Vec<(String, String)> = command
-            .get_arguments()
+        let arguments = command.get_arguments();
+        let typed: Vec<(String, String)> = arguments
             .filter_map(|argument| {
                 Some((
                     argument.get_id().to_string(),
-                    format!("--{}", argument.get_long()?),
+                    argument.get_long()?.replace('-', "_"),
                 ))
             })
             .collect();
-        let own = PipelineOptions::NAMES.map(|name| (name.to_owned(), PipelineOptions::flag(name)));
-        assert_eq!(named, own);
+        let named =
+            setting::OF_PROBLEM.map(|setting| (setting.field().to_owned(), setting.name().to_owned()));
+        assert_eq!(typed, named);
     }
 }

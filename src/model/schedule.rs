@@ -130,6 +130,7 @@ impl Schedule {
     }
 
     /// The bottlenecks that the time of an iteration weighs: of each phase, where one ends before the other starts.
+    #[doc(hidden)]
     pub fn bottlenecks(self) -> Bottlenecks {
         match self.is_all_forward_first() {
             true => Bottlenecks::ByPhase,

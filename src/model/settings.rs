@@ -15,8 +15,10 @@ use crate::model::options::{
     Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
     PipelineOptions, Placement, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
 };
+use crate::model::setting;
 use crate::model::states::StateBytes;
 use crate::model::units::{LARGEST_EXACT, LARGEST_SUM, NS_PER_MS, transfer_ns};
+use crate::model::words::words;
 
 /// Options of a planning problem, complete and valid for its instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -394,7 +396,7 @@ fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<u
     for name in wanted.unwrap_or(&names) {
         positions.push(instance.cluster.kind(name).ok_or_else(|| {
             InputError::option(
-                "--device-kinds",
+                setting::DEVICE_KINDS,
                 FaultKind::UnknownName {
                     what: "device kind",
                     name: name.clone(),
@@ -408,11 +410,11 @@ fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<u
     match positions.is_empty() {
         false => Ok(positions),
         true => Err(InputError::option(
-            "--device-kinds",
+            setting::DEVICE_KINDS,
             FaultKind::Missing {
                 what: "device kind".into(),
                 expected: "at least one".into(),
-                remedy: format!("try `--device-kinds {}`", names[0]),
+                remedy: words!("try {}", setting::DEVICE_KINDS.given(&names[0])),
             },
         )),
     }

@@ -129,7 +129,7 @@ pub fn run(
         let (at, plans) = known.plans(state)?;
         counts.add(at, 1.0, &plans);
     }
-    let mut yardsticks = yardsticks::of(&counts, &scenario.per_slot, asked.slots, control)?;
+    let mut yardsticks = yardsticks::yardsticks(&counts, &scenario.per_slot, asked.slots, control)?;
     if let Some(states) = scenario.stationary(MOST_STATES) {
         let least_ms = stationary::optimum_ms(scenario, &mut known, &states, control)?;
         yardsticks.stationary_ms = least_ms.map(rounded);

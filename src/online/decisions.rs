@@ -145,12 +145,12 @@ pub(crate) fn decide(
         (record.value, record.optimum) = (rounded(value), rounded(optimum));
         record.pipelines = pipelines(slot, plan);
     }
-    record.queues = after(scenario, last, &record.costs);
+    record.queues = queues_after(scenario, last, &record.costs);
     Ok(record)
 }
 
 /// The virtual queues after a slot of these costs.
-pub(crate) fn after(scenario: &Scenario, last: &Last, costs: &[f64]) -> Vec<f64> {
+pub(crate) fn queues_after(scenario: &Scenario, last: &Last, costs: &[f64]) -> Vec<f64> {
     let queues = last.queues.iter().zip(costs).zip(&scenario.per_slot);
     queues
         .map(|((queue, cost), budget)| rounded((queue + cost - budget).max(0.0)))

@@ -23,7 +23,7 @@ impl Fixed {
         let mean = scenario.mean();
         let slot = scenario.slot(&mean, 1.0, vec![0.0; scenario.budgets.len()]);
         let mut known = Known::new(scenario);
-        let plan = known.plans(&mean)?.1.within(&scenario.per_slot);
+        let plan = known.plans(&mean)?.1.best_within(&scenario.per_slot);
         let myopic = plan.map(|plan| plan.layout).unwrap_or_default();
         let stages = myopic.iter().flatten();
         let mut devices: Vec<usize> = stages.flat_map(|stage| stage.devices.clone()).collect();

@@ -79,7 +79,7 @@ impl Frontier<'_> {
     }
 
     /// The plan of least time whose cost keeps the budgets, else the one that exceeds them by the least factor.
-    pub(crate) fn within(&self, per_slot: &[f64]) -> Option<HybridPlan> {
+    pub(crate) fn best_within(&self, per_slot: &[f64]) -> Option<HybridPlan> {
         let excess = |plan: &HybridPlan| {
             let costs = plan.costs.iter().zip(per_slot);
             costs.map(|(cost, budget)| cost / budget).fold(1.0, f64::max)

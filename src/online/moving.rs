@@ -2,7 +2,7 @@
 
 use super::scenario::Scenario;
 use crate::problem::hybrid::plan::Layout;
-use crate::problem::hybrid::tentative::without;
+use crate::problem::hybrid::tentative::without_device;
 use crate::problem::hybrid::{Device, Slot};
 
 /// A layout of the scenario by position in a slot, without the devices that are not there; none if nothing is left.
@@ -14,7 +14,7 @@ pub(crate) fn present(scenario: &Scenario, slot: &Slot, layout: &Layout) -> Opti
     for device in gone {
         let mut stages = layout.iter().flatten();
         if stages.any(|stage| stage.devices.contains(&device)) {
-            layout = without(&layout, device)?;
+            layout = without_device(&layout, device)?;
         }
     }
     for device in layout.iter_mut().flatten().flat_map(|stage| &mut stage.devices) {

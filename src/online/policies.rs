@@ -109,7 +109,7 @@ pub(crate) fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
             // Where no start of the search fits in memory, the exact plan is taken.
             kept(view, found.unwrap_or(best))
         }
-        Choice::Myopic => view.frontier.within(view.per_slot)?,
+        Choice::Myopic => view.frontier.best_within(view.per_slot)?,
         Choice::Static(_, rule) => {
             let fixed = view.fixed.clone();
             let plan = fixed.and_then(|fixed| {
@@ -117,7 +117,7 @@ pub(crate) fn choose(choice: Choice, view: &View) -> Option<HybridPlan> {
             });
             match plan {
                 Some(plan) => plan,
-                None => view.frontier.within(view.per_slot)?,
+                None => view.frontier.best_within(view.per_slot)?,
             }
         }
     })

@@ -1,7 +1,7 @@
 //! Slots that a run takes from its own lines: held against the scenario before anything builds on them.
 
 use super::controller::TOLERANCE;
-use super::decisions::{Situation, after};
+use super::decisions::{Situation, queues_after};
 use super::record::{SlotRecord, StageRecord};
 use super::scenario::Scenario;
 use crate::problem::hybrid::check::violations;
@@ -56,7 +56,7 @@ pub(super) fn contradiction(
                 .or_else(|| differs("optimum", record.optimum, optimum))
         }
     };
-    let queues = after(scenario, last, &record.costs);
+    let queues = queues_after(scenario, last, &record.costs);
     wrong.or_else(|| {
         let mut pairs = record.queues.iter().zip(&queues);
         pairs.find_map(|(&found, &expected)| differs("queue", found, expected))

@@ -13,6 +13,7 @@ use crate::input::source::{Source, from_structured};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::units::ns_to_ms;
+use crate::model::words::Words;
 use crate::problem::hybrid::{Chain, Device, Slot};
 
 /// A validated scenario.
@@ -31,7 +32,7 @@ pub struct Scenario {
     /// What the file says, for its numbers.
     pub spec: ScenarioSpec,
     /// What was assumed, one sentence each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Words>,
     backbone_bytes_per_ms: f64,
     latency_ms: f64,
     processes: Vec<Process>,

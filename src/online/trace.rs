@@ -61,7 +61,7 @@ pub(super) fn read(path: &Path, devices: &[Device]) -> Result<Vec<Recorded>, Vec
             (Some(&(_, of)), Some(position)) => {
                 let is_backbone = position == devices.len();
                 if is_backbone != (of == Quantity::Backbone) {
-                    let found = format!("`{}` of `{}`", row.quantity, row.device);
+                    let found = format!("`{}` of `{}`", row.quantity, row.device).into();
                     let expected = "`backbone` of `backbone`, and every other quantity of a device".into();
                     faults.push(Fault::new(
                         at("device"),
@@ -72,7 +72,7 @@ pub(super) fn read(path: &Path, devices: &[Device]) -> Result<Vec<Recorded>, Vec
                     faults.push(Fault::new(at("factor"), kind));
                 }
                 if row.slot < last_slot {
-                    let found = format!("slot {}, after slot {last_slot}", row.slot);
+                    let found = format!("slot {}, after slot {last_slot}", row.slot).into();
                     let expected = "slots in rising order".into();
                     faults.push(Fault::new(
                         at("slot"),

@@ -138,7 +138,15 @@ pub(super) fn slots(count: usize, devices: usize) -> Option<Fault> {
     let most = MOST_DEVICE_SLOTS / (devices + 9);
     let found = format!("{count} slots of {devices} devices");
     let expected = format!("at most {most} slots");
-    (count > most).then(|| Fault::new("slots", FaultKind::Contradiction { found, expected }))
+    (count > most).then(|| {
+        Fault::new(
+            "slots",
+            FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            },
+        )
+    })
 }
 
 /// Factors that a device, or the backbone, could meet all at once, and whose product is out of range.
@@ -186,7 +194,10 @@ pub(super) fn products(processes: &[Process], recorded: &[Recorded]) -> Option<F
             let expected = "a product from 1e-6 to 1e6".into();
             return Some(Fault::new(
                 "processes",
-                FaultKind::Contradiction { found, expected },
+                FaultKind::Contradiction {
+                    found: found.into(),
+                    expected,
+                },
             ));
         }
     }
@@ -209,7 +220,13 @@ pub(super) fn factor_fault(of: Quantity, found: f64) -> Option<FaultKind> {
 pub(super) fn process(i: usize, process: &ProcessSpec, faults: &mut Vec<Fault>) {
     let count = process.factors.len();
     let mut contradicts = |at: String, found: String, expected: String| {
-        faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+        faults.push(Fault::new(
+            at,
+            FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            },
+        ));
     };
     let at = format!("processes[{i}]");
     if count == 0 || process.transitions.len() != count {

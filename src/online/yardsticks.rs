@@ -47,7 +47,7 @@ const MOST_NODES: u64 = 2_000;
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-pub(crate) fn of(
+pub(crate) fn yardsticks(
     counted: &Kinds,
     per_slot: &[f64],
     slots: usize,

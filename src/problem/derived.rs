@@ -133,7 +133,7 @@ impl Problem {
             ..alone.settings.clone()
         };
         Self {
-            virtual_stages: VirtualStages::of(&settings),
+            virtual_stages: VirtualStages::from_settings(&settings),
             settings,
             ..alone
         }

@@ -27,6 +27,7 @@ use crate::model::instance::Instance;
 use crate::model::network::{Layer, Network, Times, contract};
 use crate::model::objective::Formula;
 use crate::model::options::{Shares, WorkerMode};
+use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
 use crate::problem::modes::Modes;
@@ -188,7 +189,7 @@ impl Problem {
         let transfers = passes.transfers(instance, &settings, item_of);
         let pairs = summed(passes.pairs(instance, item_of));
         let ties = apart(passes.tied(instance), item_of);
-        let virtual_stages = VirtualStages::of(&settings);
+        let virtual_stages = VirtualStages::from_settings(&settings);
         let stages = match &virtual_stages {
             Some(virtual_stages) => virtual_stages.chunks(),
             None => settings.stages.min(items.len()),
@@ -337,11 +338,14 @@ impl Problem {
 
     fn validate(self, network: &Network, mut faults: Vec<Fault>) -> Result<Self, InputError> {
         if self.items.is_empty() {
-            faults.push(Fault::new("--mode inference", FaultKind::EmptyNetwork));
+            faults.push(Fault::new(
+                setting::MODE.given("inference"),
+                FaultKind::EmptyNetwork,
+            ));
         }
         if self.settings.all_stages && self.settings.chunks() > self.items.len() {
             faults.push(Fault::new(
-                "--stages",
+                setting::STAGES,
                 FaultKind::TooManyStages {
                     stages: self.settings.chunks(),
                     items: self.items.len(),
@@ -467,7 +471,7 @@ pub fn too_large(instance: &Instance, settings: &Settings) -> Vec<TooLarge> {
         true => Workers::new(&instance.cluster, settings).ok(),
         false => None,
     };
-    most_bytes(settings, workers.as_ref()).map_or(Vec::new(), |most| beyond(instance, settings, most))
+    most_bytes(settings, workers.as_ref()).map_or(Vec::new(), |most| larger_than(instance, settings, most))
 }
 
 /// The most that any stage may hold, in bytes; `None` without a limit.
@@ -481,13 +485,13 @@ fn most_bytes(settings: &Settings, workers: Option<&Workers>) -> Option<u64> {
     }
 }
 
-fn beyond(instance: &Instance, settings: &Settings, most_bytes: u64) -> Vec<TooLarge> {
+fn larger_than(instance: &Instance, settings: &Settings, most_bytes: u64) -> Vec<TooLarge> {
     let layers = instance
         .network
         .layers
         .iter()
         .filter(|layer| settings.includes(layer));
-    let in_flight = match VirtualStages::of(settings) {
+    let in_flight = match VirtualStages::from_settings(settings) {
         Some(virtual_stages) => virtual_stages.extremes()[1],
         None => settings.in_flight(1),
     };
@@ -524,7 +528,7 @@ fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Worker
     });
     // Modes may take less.
     let most_bytes = most_bytes(settings, workers).filter(|_| !settings.modal);
-    let large = most_bytes.map_or(Vec::new(), |most| beyond(instance, settings, most));
+    let large = most_bytes.map_or(Vec::new(), |most| larger_than(instance, settings, most));
     let large = large.into_iter().map(|layer| {
         let kind = FaultKind::FitsNoMemory {
             needs_bytes: layer.needs_bytes,

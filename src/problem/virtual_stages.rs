@@ -26,7 +26,7 @@ pub struct VirtualStages {
 
 impl VirtualStages {
     /// Those that are asked for; `None` where every device has one chunk.
-    pub fn of(settings: &Settings) -> Option<Self> {
+    pub fn from_settings(settings: &Settings) -> Option<Self> {
         let laid = || {
             let rounds = [settings.stages, settings.virtual_stages];
             Self::new(rounds, settings.placement, settings.most_in_flight())

@@ -3,6 +3,8 @@
 use super::{Chunk, Chunks, Placement};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::options::{Mode, WorkerMode};
+use crate::model::setting;
+use crate::model::words::{Setting, words};
 use crate::problem::plan::{Plan, PlanStage};
 use crate::schedule::simulate::{Pipeline, StageTimes};
 
@@ -38,20 +40,20 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
     let devices = moves.devices.or(chunked).unwrap_or(stages);
     if devices == 0 || !stages.is_multiple_of(devices) {
         return Err(InputError::option(
-            "--devices",
+            setting::DEVICES,
             FaultKind::Contradiction {
-                found: format!("{devices} devices for a plan of {stages} stages"),
+                found: format!("{devices} devices for a plan of {stages} stages").into(),
                 expected: "as many stages on every device".into(),
             },
         ));
     }
     if chunked.is_none() && devices < stages && skips(&pipeline) {
         return Err(InputError::option(
-            "--devices",
+            setting::DEVICES,
             FaultKind::Conflict {
-                found: format!("{devices} for {stages} stages with tensors that skip some"),
+                found: format!("{devices} for {stages} stages with tensors that skip some").into(),
                 expected: "where these go, which a plan does not say".into(),
-                remedy: "give `--instance` of the plan".into(),
+                remedy: words!("give {} of the plan", setting::INSTANCE),
             },
         ));
     }
@@ -81,9 +83,9 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within
         let within = [
             before
                 .filter(|_| enters && pays_within)
-                .map_or([0; 2], |before| between(before, times)),
+                .map_or([0; 2], |before| link_ns(before, times)),
             next.filter(|_| leaves && pays_within)
-                .map_or([0; 2], |next| between(times, next)),
+                .map_or([0; 2], |next| link_ns(times, next)),
         ];
         let backward_ns = times.backward.work_ns;
         let weight_ns = moves.weight_share.map_or(times.weight_ns, |share| {
@@ -134,20 +136,23 @@ fn refuse_other_devices(plan: &Plan, moves: &Moves, chunked: Option<usize>) -> R
     let (Some(own), Some(placement)) = (chunked, plan.problem.placement) else {
         return Ok(());
     };
-    let contradiction = |at: &str, found: String, expected: String| {
+    let contradiction = |at: Setting, found: String, expected: String| {
         Err(InputError::option(
             at,
-            FaultKind::Contradiction { found, expected },
+            FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            },
         ))
     };
     match moves.devices {
         Some(devices) if devices != own => contradiction(
-            "--devices",
+            setting::DEVICES,
             format!("{devices} for a plan with virtual stages"),
             format!("{own}, as in the plan"),
         ),
         _ if moves.placement != placement => contradiction(
-            "--placement",
+            setting::PLACEMENT,
             format!("`{}` for a plan with virtual stages", moves.placement),
             format!("`{placement}`, as in the plan"),
         ),
@@ -173,7 +178,7 @@ pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputErr
 }
 
 /// What each of two neighbours pays for what goes from one to the other, forwards and backwards.
-fn between(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
+fn link_ns(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
     [
         before.forward.out_ns.min(after.forward.in_ns),
         after.backward.out_ns.min(before.backward.in_ns),

@@ -6,7 +6,9 @@ use super::Chunks;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::options::Cuts;
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::{Words, words};
 use crate::problem::plan::{Plan, PlanStage};
 
 /// Gives the chunks of a plan their stashes in bytes, and devices the room that weights and their like leave.
@@ -23,7 +25,10 @@ pub fn take_memory(chunks: &mut Chunks, plan: &Plan, instance: &Instance) -> Res
     if !is_plain(plan, &settings) {
         return Err(fault(
             "a plan with modes, separate cuts or workers that differ",
-            "tied cuts on equal workers; `--room` counts activations instead",
+            words!(
+                "tied cuts on equal workers; {} counts activations instead",
+                setting::ROOM
+            ),
         ));
     }
     let layers = instance.network.layers.iter();
@@ -85,8 +90,8 @@ fn is_plain(plan: &Plan, settings: &Settings) -> bool {
 /// What weights and their like leave of a device's memory.
 fn room_beside(device: usize, resident: u64, limit: u64) -> Result<u64, InputError> {
     let kind = || FaultKind::Conflict {
-        found: format!("{resident} bytes that the stages of device {device} hold for good"),
-        expected: format!("at most the {limit} bytes of its memory"),
+        found: format!("{resident} bytes that the stages of device {device} hold for good").into(),
+        expected: format!("at most the {limit} bytes of its memory").into(),
         remedy: "take more devices, or a plan for fewer stages or more memory".into(),
     };
     limit.checked_sub(resident).ok_or_else(|| InputError {
@@ -112,7 +117,7 @@ fn for_good(stage: &PlanStage, stash: u64, parameters: u64) -> Option<u64> {
         .checked_sub(versions.checked_mul(parameters)?)
 }
 
-fn fault(found: &str, expected: &str) -> InputError {
+fn fault(found: &str, expected: impl Into<Words>) -> InputError {
     let kind = FaultKind::Unsupported {
         found: found.into(),
         expected: expected.into(),

@@ -128,7 +128,10 @@ impl OrderFault {
     /// The same as a fault of an input.
     pub fn kind(&self) -> FaultKind {
         let (found, expected) = self.words();
-        FaultKind::Contradiction { found, expected }
+        FaultKind::Contradiction {
+            found: found.into(),
+            expected: expected.into(),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::exact;
 use crate::formulations::solver::SolverError;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::{Plan, Status, StoppedBy};
@@ -19,7 +21,7 @@ impl Posed<'_> {
     /// # Errors
     ///
     /// [`Error::Contradiction`] where one of the results must be wrong, [`Error::Solver`] where HiGHS breaks down.
-    pub fn confirm(&self, plan: &mut Plan, control: &Control) -> Result<Option<String>, Error> {
+    pub fn confirm(&self, plan: &mut Plan, control: &Control) -> Result<Option<Words>, Error> {
         if !is_proved(plan) {
             return Ok(Some("nothing to confirm: the result is not proved".into()));
         }
@@ -36,23 +38,21 @@ impl Posed<'_> {
                 None
             }
             (true, _) => {
-                return Err(Error::Contradiction(format!(
-                    "`{}` finds {} at {:?} ms, `{}` finds {} at {:?} ms",
-                    plan.method,
-                    plan.status,
-                    plan.objective_ms,
-                    second.name(),
-                    again.status,
-                    again.objective_ms
-                )));
+                let [own, other] = [&*plan, &again].map(|plan| {
+                    let found = format!("{} at {:?} ms", plan.status, plan.objective_ms);
+                    format!("`{}` finds {found}", plan.method)
+                });
+                return Err(Error::Contradiction(format!("{own}, {other}").into()));
             }
             (false, StoppedBy::NoMethod) => {
                 Some("not confirmed: no second method proves this kind of problem".into())
             }
-            (false, stopped_by) => Some(format!(
-                "not confirmed: `{}` stopped before it could tell ({stopped_by}); raise `--time-limit`",
-                second.name()
-            )),
+            (false, stopped_by) => {
+                let method = second.name();
+                let why =
+                    format!("not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise ");
+                Some(words!("{}{}", why, setting::TIME_LIMIT))
+            }
         };
         self.unbeaten(plan, &control.with_time(control.time_limit))?;
         Ok(note)
@@ -66,9 +66,17 @@ impl Posed<'_> {
         let better: Result<_, SolverError> = narrower::beaten(self.instance, problem, plan, control);
         match better? {
             None => Ok(()),
-            Some(better) => Err(Error::Contradiction(format!(
-                "`{}` finds {} at {:?} ms, and with `{}`, which allows no more, a plan takes {:?} ms",
-                plan.method, plan.status, plan.objective_ms, better.by, better.objective_ms
+            Some(better) => Err(Error::Contradiction(words!(
+                "{}{}{}",
+                format!(
+                    "`{}` finds {} at {:?} ms, and with ",
+                    plan.method, plan.status, plan.objective_ms
+                ),
+                better.by,
+                format!(
+                    ", which allows no more, a plan takes {:?} ms",
+                    better.objective_ms
+                )
             ))),
         }
     }

@@ -4,29 +4,30 @@ use std::path::PathBuf;
 
 use crate::check::Violation;
 use crate::formulations::solver::SolverError;
-use crate::model::fault::InputError;
+use crate::model::fault::{InputError, Words};
+use crate::model::words::words;
 
 /// Why there is no answer. That no plan exists is an answer: a [`Plan`](crate::Plan) whose status says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The instance or the options are faulty, or contradict each other: every fault with its place. Options are named as on
-    /// the command line, such as `--stages`.
+    /// The instance or the options are faulty, or contradict each other: every fault with its place. Options are named by
+    /// their fields, such as `stages`.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The method is not for this problem.
-    #[error("method `{method}` does not apply: {reason}")]
+    #[error("{}", inapplicable(method, reason))]
     Inapplicable {
         /// The method.
         method: &'static str,
         /// Why.
-        reason: String,
+        reason: Words,
     },
     /// No mixed-integer program of this crate says what is asked.
-    #[error("no program can say this: {reason}")]
+    #[error("{}", no_program(reason))]
     NoProgram {
         /// Why.
-        reason: &'static str,
+        reason: Words,
     },
     /// A program is written as LP or MPS, by the extension of the file's name.
     #[error("found output `{}`, expected a name that ends in `.lp` or `.mps`", path.display())]
@@ -54,8 +55,32 @@ pub enum Error {
         violations: Vec<Violation>,
     },
     /// Two results that cannot both be right: a fault of this library.
-    #[error("two results contradict each other: {0}")]
-    Contradiction(String),
+    #[error("{}", contradiction(.0))]
+    Contradiction(Words),
+}
+
+impl Error {
+    /// The same, with what it says of options in pieces; not so the faults of an input.
+    pub fn words(&self) -> Words {
+        match self {
+            Self::Inapplicable { method, reason } => inapplicable(method, reason),
+            Self::NoProgram { reason } => no_program(reason),
+            Self::Contradiction(what) => contradiction(what),
+            other => other.to_string().into(),
+        }
+    }
+}
+
+fn inapplicable(method: &str, reason: &Words) -> Words {
+    words!("method `{}` does not apply: {}", method, reason.clone())
+}
+
+fn contradiction(what: &Words) -> Words {
+    words!("two results contradict each other: {}", what.clone())
+}
+
+fn no_program(reason: &Words) -> Words {
+    words!("no program can say this: {}", reason.clone())
 }
 
 fn in_words(violations: &[Violation]) -> String {

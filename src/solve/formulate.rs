@@ -14,6 +14,8 @@ use crate::formulations::virtual_stages::ChunkProgram;
 use crate::input::whole;
 use crate::model::fault::printable;
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::Problem;
 use crate::solve::error::Error;
 
@@ -108,7 +110,9 @@ impl From<io::Error> for Unwritten {
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
     if let Some(modes) = &problem.modes {
-        modal_program::too_large(problem, modes).map_err(|reason| Error::NoProgram { reason })?;
+        modal_program::too_large(problem, modes).map_err(|reason| Error::NoProgram {
+            reason: reason.into(),
+        })?;
         let asked = Asked::anything(modes);
         return Ok(ModalProgram::build(problem, modes, asked, labels).program);
     }
@@ -117,11 +121,16 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         return Ok(ChunkProgram::build(problem, of, most_ns, labels).program);
     }
     if problem.settings.is_simulated() {
-        let reason = "no program tells the time of an iteration; `--objective formula` comes near it";
+        let reason = words!(
+            "no program tells the time of an iteration; {} comes near it",
+            setting::OBJECTIVE.given("formula")
+        );
         return Err(Error::NoProgram { reason });
     }
     if let Some(workers) = &problem.workers {
-        let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram { reason })?;
+        let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram {
+            reason: reason.into(),
+        })?;
         return Ok(form.program(labels));
     }
     let interest = Interest::up_to(bounds::all_in_one_ns(problem));

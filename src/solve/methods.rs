@@ -11,6 +11,8 @@ use crate::formulations::partition::item_labels;
 use crate::formulations::solver::SolverError;
 use crate::heuristics::{self, Heuristic, equal_layers};
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
@@ -106,37 +108,38 @@ impl Method {
 
     /// Whether it can be asked at all, or why not.
     #[doc(hidden)]
-    pub fn applies(self, problem: &Problem) -> Result<(), &'static str> {
+    pub fn applies(self, problem: &Problem) -> Result<(), Words> {
         match self {
             Self::Exact(exact::Method::Milp | exact::Method::Ideals | exact::Method::Textbook)
                 if problem.settings.is_simulated() =>
             {
-                Err(
-                    "no formula tells the time of an iteration; `exact` simulates it, and `--objective formula` comes near it",
-                )
+                Err(words!(
+                    "no formula tells the time of an iteration; `exact` simulates it, and {} comes near it",
+                    setting::OBJECTIVE.given("formula")
+                ))
             }
             Self::Exact(exact::Method::Ideals) if !exact::has_ideals_of_chunks(problem) => {
-                Err("more than 64 devices have several chunks, and items are no chain")
+                Err("more than 64 devices have several chunks, and items are no chain".into())
             }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
-                    (Some(modes), _) => modal_program::too_large(problem, modes),
-                    (None, Some(workers)) => Form::new(problem, workers).map(|_| ()),
+                    (Some(modes), _) => Ok(modal_program::too_large(problem, modes)?),
+                    (None, Some(workers)) => Form::new(problem, workers).map(|_| ()).map_err(Words::from),
                     (None, None) => Ok(()),
                 }
             }
             Self::Exact(exact::Method::Ideals) if problem.memory_is_joint() => {
-                Err("memory binds, and depends on where both passes of a layer lie")
+                Err("memory binds, and depends on where both passes of a layer lie".into())
             }
             Self::Exact(exact::Method::Ideals) if problem.shares_are_global() => {
-                Err("one share for all stages ties them together")
+                Err("one share for all stages ties them together".into())
             }
             Self::Exact(_) => Ok(()),
             Self::Heuristic(heuristic) => heuristic.applies(problem),
             Self::TiedCuts => tied_cuts::applies(problem),
             Self::Piper => match problem.modes {
                 Some(_) => Ok(()),
-                None => Err("stages have no modes to choose from"),
+                None => Err("stages have no modes to choose from".into()),
             },
         }
     }

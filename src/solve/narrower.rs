@@ -10,8 +10,10 @@ use crate::exact::tied_cuts;
 use crate::formulations::partition::item_labels;
 use crate::formulations::solver::SolverError;
 use crate::model::instance::Instance;
-use crate::model::options::{Shares, WorkerMode};
+use crate::model::options::{Cuts, Shares, WorkerMode};
+use crate::model::setting;
 use crate::model::units::{ms_to_ns, ns_to_ms};
+use crate::model::words::Asked;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
@@ -21,8 +23,8 @@ use crate::problem::workers::Workers;
 /// A plan of narrower settings that is better than a proved optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beaten {
-    /// The settings, as on the command line.
-    pub by: String,
+    /// The settings.
+    pub by: Asked,
     /// What its plan costs in ms.
     pub objective_ms: f64,
 }
@@ -46,13 +48,16 @@ pub fn beaten(
     if let Some(workers) = &problem.workers {
         for &shares in narrower_shares(problem) {
             let ns = objective_with(instance, problem, workers, shares, control)?;
-            found.push((format!("--shares {shares}"), ns.map(|ns| ns + ROUNDING_NS)));
+            found.push((setting::SHARES.given(shares), ns.map(|ns| ns + ROUNDING_NS)));
         }
     }
     if tied_cuts::applies(problem).is_ok() {
         let outcome = tied_cuts::solve(problem, &tied_cuts::labels(instance, problem), control)?;
         let plan = Plan::new(instance, problem, tied_cuts::NAME, outcome);
-        found.push(("--cuts tied".into(), plan.objective_ms.and_then(ms_to_ns)));
+        found.push((
+            setting::CUTS.given(Cuts::Tied),
+            plan.objective_ms.and_then(ms_to_ns),
+        ));
     }
     let better = found
         .into_iter()

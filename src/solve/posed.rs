@@ -12,6 +12,7 @@ use crate::model::fault::InputError;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
+use crate::model::words::Words;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::Plan;
@@ -45,7 +46,7 @@ pub enum MethodResult {
     /// What it found, which the checker has accepted; without stages where it found none.
     Plan(Box<Plan>),
     /// It is for other problems, and why.
-    Inapplicable(&'static str),
+    Inapplicable(Words),
     /// It was not run: somebody ended all of them before.
     Interrupted,
 }
@@ -146,7 +147,7 @@ pub(crate) fn accepted(
 ) -> Result<Plan, Error> {
     method.applies(problem).map_err(|reason| Error::Inapplicable {
         method: method.name(),
-        reason: reason.to_string(),
+        reason,
     })?;
     let mut plan = method.run(instance, problem, control)?;
     let verdict = check::examine(instance, &problem.settings, &plan);

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use crate::formulations::solver::SolverError;
 use crate::model::instance::Instance;
 use crate::model::options::{Degrees, PipelineOptions, Recompute, Schedule};
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::{Asked, Setting, Writer};
 use crate::problem::control::Control;
 use crate::problem::plan::{LeastMemory, Plan};
 use crate::solve::error::Error;
@@ -24,18 +26,41 @@ const PATIENCE_EACH: Duration = Duration::from_secs(2);
 /// Remedies that are told; more would hide the first.
 const MOST: usize = 3;
 
-/// The remedy that takes an option away.
-const WITHOUT_ALL_STAGES: &str = "without --all-stages";
-
-/// A change of options, and how it is written.
-struct Candidate {
-    words: String,
+/// A change of options.
+#[derive(Clone, Debug)]
+pub struct Remedy {
+    /// What is asked, or no longer asked.
+    asked: Asked,
+    /// Whether it is asked no longer.
+    is_without: bool,
     change: PipelineOptions,
 }
 
+impl Remedy {
+    fn new(asked: impl Into<Asked>, change: PipelineOptions) -> Self {
+        Self {
+            asked: asked.into(),
+            is_without: false,
+            change,
+        }
+    }
+
+    /// The change, with options as `writer` has them.
+    pub fn written(&self, writer: Writer) -> String {
+        let without = if self.is_without { "without " } else { "" };
+        format!("{without}{}", writer(&self.asked))
+    }
+
+    /// Whether it asks for all that another does, or for the same option first.
+    fn is_covered_by(&self, other: &Self) -> bool {
+        let (Asked(own), Asked(others)) = (&self.asked, &other.asked);
+        own[0].0 == others[0].0 || others.iter().all(|option| own.contains(option))
+    }
+}
+
 impl Posed<'_> {
-    /// Says in a plan that there is none what there would be one with: options, and how much memory, in what is left of the time that its
-    /// search was given.
+    /// What there would be a plan with where there is none: the options, and, said in the plan, how much memory, in what is left of the time
+    /// that its search was given.
     ///
     /// * `asked`: the options that were given beside the instance's own;
     /// * `show`: called with what is known of the memory before every question.
@@ -49,14 +74,14 @@ impl Posed<'_> {
         plan: &mut Plan,
         control: &Control,
         show: &dyn Fn(&LeastMemory),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Remedy>, Error> {
         let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
         let left = control.time_limit.map(|limit| limit.saturating_sub(spent));
         let control = control.with_time(left);
-        plan.remedies = search(self.instance, asked, &self.settings, &control)?;
+        let remedies = search(self.instance, asked, &self.settings, &control)?;
         let is_limited = least_memory::least_limit(self.instance, &self.settings).is_some();
         if !is_limited || !plan.reasons.is_empty() {
-            return Ok(());
+            return Ok(remedies);
         }
         plan.least_memory = least_memory::search(self.instance, &self.settings, &control, show)?;
         match &plan.least_memory {
@@ -65,17 +90,18 @@ impl Posed<'_> {
                     .at_most_bytes
                     .is_some_and(|most| most < known.at_least_bytes) =>
             {
-                Err(Error::Contradiction(format!(
+                let what = format!(
                     "it is proved that no plan fits less than {} bytes, and one holds {:?}",
                     known.at_least_bytes, known.at_most_bytes
-                )))
+                );
+                Err(Error::Contradiction(what.into()))
             }
-            _ => Ok(()),
+            _ => Ok(remedies),
         }
     }
 }
 
-/// The options with which a problem has a plan that has none as it was asked, each as it stands on the command line.
+/// The options with which a problem has a plan that has none as it was asked.
 ///
 /// * `asked`: the options that were given beside the instance's own;
 /// * `settings`: what became of them.
@@ -88,12 +114,12 @@ pub(crate) fn search(
     asked: &PipelineOptions,
     settings: &Settings,
     control: &Control,
-) -> Result<Vec<String>, SolverError> {
+) -> Result<Vec<Remedy>, SolverError> {
     let started = Instant::now();
     let patience = control.time_limit.map_or(PATIENCE, |_| {
         control.remaining().unwrap_or(PATIENCE).min(PATIENCE)
     });
-    let tried = |candidate: &Candidate| {
+    let tried = |candidate: &Remedy| {
         let left = patience.saturating_sub(started.elapsed());
         if left.is_zero() || control.is_interrupted() {
             return Ok(false);
@@ -105,21 +131,19 @@ pub(crate) fn search(
         let found = existence(instance, settings, &control)?;
         Ok(matches!(found, Existence::Plan(_)))
     };
-    let mut found: Vec<String> = Vec::new();
+    let mut found: Vec<Remedy> = Vec::new();
     for candidate in candidates(instance, settings) {
         // Two changes where one of them will do help nobody, nor more stages than are needed.
-        let option = |words: &str| words.split(' ').next().map(str::to_owned);
-        let is_known =
-            |words: &String| candidate.words.contains(words) || option(words) == option(&candidate.words);
+        let is_known = |other: &Remedy| candidate.is_covered_by(other);
         if found.len() < MOST && !found.iter().any(is_known) && tried(&candidate)? {
-            found.push(candidate.words);
+            found.push(candidate);
         }
     }
     // Devices that nobody has are the last thing to ask for, and no more of them than are needed.
     if found.is_empty() {
         for candidate in more_devices(instance, settings) {
             if tried(&candidate)? {
-                return Ok(vec![candidate.words]);
+                return Ok(vec![candidate]);
             }
         }
     }
@@ -127,12 +151,10 @@ pub(crate) fn search(
 }
 
 /// What may help, the mildest first.
-fn candidates(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
-    let mut all: Vec<Candidate> = Vec::new();
-    let mut add = |words: &str, change: PipelineOptions| {
-        let words = words.to_owned();
-        all.push(Candidate { words, change });
-    };
+fn candidates(instance: &Instance, settings: &Settings) -> Vec<Remedy> {
+    let mut all: Vec<Remedy> = Vec::new();
+    let mut push = |candidate: Remedy| all.push(candidate);
+    let choose = |setting: Setting| setting.given("choose");
     let replicas = PipelineOptions {
         replicas: Some(Degrees::Choose),
         ..PipelineOptions::default()
@@ -141,43 +163,45 @@ fn candidates(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
     let may_split = may_split(instance, settings);
     let may_recompute = may_recompute(settings);
     if may_split {
-        add("--tensor choose", tensor.clone());
+        push(Remedy::new(choose(setting::TENSOR), tensor.clone()));
     }
     if settings.replicas != Degrees::Choose && !settings.replicas.is_one() {
-        add("--replicas choose", replicas.clone());
+        push(Remedy::new(choose(setting::REPLICAS), replicas.clone()));
     }
     if may_recompute {
-        add("--recompute choose", recompute.clone());
+        push(Remedy::new(choose(setting::RECOMPUTE), recompute.clone()));
     }
     if may_split && may_recompute {
-        add(
-            "--tensor choose --recompute choose",
-            tensor.clone().or(&recompute),
-        );
+        let both = choose(setting::TENSOR).and(choose(setting::RECOMPUTE));
+        push(Remedy::new(both, tensor.clone().or(&recompute)));
     }
     if may_split && !settings.replicas.is_one() {
-        add("--tensor choose --replicas choose", tensor.or(&replicas));
+        let both = choose(setting::TENSOR).and(choose(setting::REPLICAS));
+        push(Remedy::new(both, tensor.or(&replicas)));
     }
     if settings.all_stages {
         let change = PipelineOptions {
             all_stages: Some(false),
             ..PipelineOptions::default()
         };
-        add(WITHOUT_ALL_STAGES, change);
+        push(Remedy {
+            is_without: true,
+            ..Remedy::new(setting::ALL_STAGES, change)
+        });
     }
     for stages in more_stages(instance, settings) {
         let change = PipelineOptions {
             stages: Some(stages),
             ..PipelineOptions::default()
         };
-        add(&format!("--stages {stages}"), change);
+        push(Remedy::new(setting::STAGES.given(stages), change));
     }
     if settings.schedule == Schedule::Gpipe && settings.mode.trains() {
         let change = PipelineOptions {
             schedule: Some(Schedule::OneFOneB),
             ..PipelineOptions::default()
         };
-        add("--schedule 1f1b", change);
+        push(Remedy::new(setting::SCHEDULE.given(Schedule::OneFOneB), change));
     }
     all
 }
@@ -207,29 +231,33 @@ fn may_recompute(settings: &Settings) -> bool {
 }
 
 /// Two, four and eight times the devices, of a kind that is counted: alone, and with what else makes room.
-fn more_devices(instance: &Instance, settings: &Settings) -> Vec<Candidate> {
+fn more_devices(instance: &Instance, settings: &Settings) -> Vec<Remedy> {
     let [kind] = settings.kinds[..] else {
         return Vec::new();
     };
     let Some(count) = settings.count(&instance.cluster, kind) else {
         return Vec::new();
     };
-    let mut ways = vec![("", PipelineOptions::default())];
+    let choose = |setting: Setting| setting.given("choose");
+    let mut ways = vec![(None, PipelineOptions::default())];
     if may_recompute(settings) {
-        ways.push((" --recompute choose", again()));
+        ways.push((Some(choose(setting::RECOMPUTE)), again()));
     }
     if may_split(instance, settings) {
-        ways.push((" --tensor choose", split()));
-        ways.push((" --tensor choose --recompute choose", split().or(&again())));
+        ways.push((Some(choose(setting::TENSOR)), split()));
+        let both = choose(setting::TENSOR).and(choose(setting::RECOMPUTE));
+        ways.push((Some(both), split().or(&again())));
     }
     let mut all = Vec::new();
     for devices in [2, 4, 8].map(|times| count.saturating_mul(times)) {
-        all.extend(ways.iter().map(|(words, change)| Candidate {
-            words: format!("--devices {devices}{words}"),
-            change: PipelineOptions {
+        all.extend(ways.iter().map(|(also, change)| {
+            let asked = setting::DEVICES.given(devices);
+            let asked = also.iter().cloned().fold(asked, Asked::and);
+            let change = PipelineOptions {
                 devices: Some(devices),
                 ..change.clone()
-            },
+            };
+            Remedy::new(asked, change)
         }));
     }
     all

@@ -95,7 +95,7 @@ fn cut_of(instance: &Instance, problem: &Problem, plan: &Plan) -> Assignment {
 
 /// The best rule on chunks, by name, and its iteration in ns; `None` where none is for them or has room.
 fn best_rule(chunks: &Chunks, micro_batches: usize) -> Option<(&'static str, u64)> {
-    let shape = Shape::of(chunks, micro_batches)?;
+    let shape = Shape::from_chunks(chunks, micro_batches)?;
     let may = RULES.iter().filter(|rule| chunks.may_split || !rule.splits);
     let ran = may.filter_map(|rule| {
         let ran = run(chunks, &rule.order(&shape)?, micro_batches).ok()?;

@@ -351,7 +351,7 @@ fn stacks_are_cut_between_blocks() {
         assert_eq!(counts(&problem, method), expected, "{method}");
     }
     let refused = find("megatron-even").unwrap().applies(&problem);
-    assert!(refused.is_err_and(|why| why.contains("divide evenly")));
+    assert!(refused.is_err_and(|why| why.to_string().contains("divide evenly")));
     assert_eq!(
         counts(&stack(8, 4), "deepspeed-type"),
         counts(&stack(8, 4), "vllm-even")
@@ -414,7 +414,10 @@ fn undefined_problems_are_refused() {
         "deepspeed-type",
     ] {
         let refused = find(method).unwrap().applies(&unlike);
-        assert!(refused.is_err_and(|why| why.contains("no stack")), "{method}");
+        assert!(
+            refused.is_err_and(|why| why.to_string().contains("no stack")),
+            "{method}"
+        );
     }
     for method in [
         "deepspeed-uniform",
@@ -434,7 +437,7 @@ fn undefined_problems_are_refused() {
         };
         if !problem.ties.is_empty() {
             let refused = find("deepspeed-uniform").unwrap().applies(&problem);
-            assert!(refused.is_err_and(|why| why.contains("--cuts tied")));
+            assert!(refused.is_err_and(|why| why.to_string().contains("cuts=\"tied\"")));
             seen += 1;
         }
     }

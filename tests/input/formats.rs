@@ -228,7 +228,7 @@ fn csv_pairs() {
     // `data` is no layer, and said so.
     assert_eq!(spec.network.tensors.len(), 1);
     assert_eq!(tensor(&spec, "conv1").bytes, Some(400.0));
-    assert!(notes[0].contains("`data`"), "{notes:?}");
+    assert!(notes[0].to_string().contains("`data`"), "{notes:?}");
     // Either file names the pair.
     assert_eq!(read_spec(&folder.path("net.edges.csv")).unwrap().0, spec);
     // Columns in another order, and blanks after commas, mean the same.

@@ -342,7 +342,7 @@ fn refused(asked: &Transformer) -> Vec<(String, String)> {
         transformer::transformer(asked).expect_err("heads that do not come out even");
     let told = faults.into_iter().map(|fault| {
         let hint = fault.kind.hint().unwrap_or_default();
-        (fault.at, hint)
+        (fault.at.to_string(), hint.to_string())
     });
     told.collect()
 }
@@ -355,27 +355,27 @@ fn heads_that_do_not_come_out_even_are_refused() {
         heads: Some(63),
         ..model()
     };
-    assert_eq!(refused(&heads), told("--heads", "--heads 64"));
+    assert_eq!(refused(&heads), told("heads", "heads=64"));
     let key_value_heads = Transformer {
         key_value_heads: Some(7),
         ..model()
     };
     assert_eq!(
         refused(&key_value_heads),
-        told("--key-value-heads", "--key-value-heads 8")
+        told("key_value_heads", "key_value_heads=8")
     );
     let tensor = Transformer {
         tensor: Some(vec![2, 3]),
         granularity: Granularity::Block,
         ..model()
     };
-    assert_eq!(refused(&tensor), told("--tensor", "--tensor 2"));
+    assert_eq!(refused(&tensor), told("tensor", "tensor=2"));
     // A preset's heads may not fit another width.
     let hidden = Transformer {
         hidden: Some(8200),
         ..model()
     };
-    assert_eq!(refused(&hidden)[0].0, "--heads");
+    assert_eq!(refused(&hidden)[0].0, "heads");
     // Heads that nobody gives fit any width.
     for hidden in [1, 7, 100, 1000, 1025] {
         let asked = Transformer {

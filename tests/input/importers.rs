@@ -13,6 +13,7 @@ fn read(file: &str, contents: impl AsRef<[u8]>) -> (InstanceSpec, String) {
     let folder = Folder::with(file, contents);
     let (spec, notes) =
         read_spec(&folder.path(file)).unwrap_or_else(|error| panic!("{file}: {:?}", error.faults));
+    let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
     (spec, notes.join("\n"))
 }
 

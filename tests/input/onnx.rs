@@ -29,7 +29,7 @@ fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("instances/{name}.onnx"))
 }
 
-fn import(name: &str) -> (InstanceSpec, Vec<String>) {
+fn import(name: &str) -> (InstanceSpec, Vec<stagecut::fault::Words>) {
     read_spec(&model(name)).unwrap_or_else(|error| panic!("{name}: {error}: {:?}", error.faults))
 }
 
@@ -100,10 +100,10 @@ fn constants_are_folded() {
     assert!(
         notes
             .iter()
-            .any(|note| note.starts_with("1078 nodes that compute constants")),
+            .any(|note| note.to_string().starts_with("1078 nodes that compute constants")),
         "{notes:?}"
     );
-    assert!(notes.iter().any(|note| note.contains("`v100`")));
+    assert!(notes.iter().any(|note| note.to_string().contains("`v100`")));
 }
 
 #[test]

@@ -278,7 +278,7 @@ fn documents_that_json_can_write_and_nobody_can_read_are_inputs() {
                 "net",
             )
             .err(),
-            net.on(Cluster::Document(&format!(r#"{{"device_kinds": {value}}}"#)))
+            net.on_cluster(Cluster::Document(&format!(r#"{{"device_kinds": {value}}}"#)))
                 .err(),
             options(&format!(r#"{{"stages": {value}}}"#)).err(),
             toml_of(&format!(r#"{{"name": {value}}}"#)).err(),

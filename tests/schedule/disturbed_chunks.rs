@@ -31,7 +31,7 @@ fn ordered(seed: u64, micro_batches: usize) -> Option<(Plan, Chunks, Order)> {
     };
     let mut chunks = chunks_of_plan(&plan, &moves).ok()?;
     let rule = plan.problem.schedule?.rule()?;
-    let order = rule.order(&Shape::of(&chunks, micro_batches)?)?;
+    let order = rule.order(&Shape::from_chunks(&chunks, micro_batches)?)?;
     chunks.may_split |= order.splits();
     Some((plan, chunks, order))
 }

@@ -111,7 +111,7 @@ fn larger_iterations_keep_their_bounds_and_beat_the_rules() {
             room: vec![None; devices],
             ..chunks.clone()
         };
-        let shape = Shape::of(&chunks, micro_batches).expect("devices have as many chunks each");
+        let shape = Shape::from_chunks(&chunks, micro_batches).expect("devices have as many chunks each");
         for rule in RULES.iter().filter(|rule| chunks.may_split || !rule.splits) {
             let Some(order) = rule.order(&shape) else { continue };
             let shortest = best(&without_room, micro_batches, None, &control);

@@ -21,7 +21,7 @@ fn even(p: usize, v: usize, placement: Placement, [f, b, w]: [u64; 3]) -> Chunks
 }
 
 fn order(name: &str, chunks: &Chunks, m: usize) -> Order {
-    let shape = Shape::of(chunks, m).expect("an even pipeline");
+    let shape = Shape::from_chunks(chunks, m).expect("an even pipeline");
     let rule = find(name).expect("a rule");
     rule.order(&shape).expect("a rule for such pipelines")
 }
@@ -183,7 +183,7 @@ fn every_order_can_be_run() {
         for (p, m) in (1..=6).flat_map(|p| (1..=14).map(move |m| (p, m))) {
             for (v, placement) in placed {
                 let chunks = even(p, v, placement, [3, 4, 2]);
-                let order = rule.order(&Shape::of(&chunks, m).expect("even"));
+                let order = rule.order(&Shape::from_chunks(&chunks, m).expect("even"));
                 applied += usize::from(order.is_some());
                 order
                     .iter()
@@ -340,7 +340,7 @@ fn an_order_is_read_as_it_was_written() {
             (4, 2, Placement::V),
         ] {
             let chunks = even(p, v, placement, [1, 1, 1]);
-            let Some(order) = Shape::of(&chunks, 12).and_then(|shape| rule.order(&shape)) else {
+            let Some(order) = Shape::from_chunks(&chunks, 12).and_then(|shape| rule.order(&shape)) else {
                 continue;
             };
             let csv = order.to_torch_csv();

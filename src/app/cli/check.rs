@@ -2,12 +2,15 @@
 
 use serde::Serialize;
 
+use crate::app::flags::as_flags;
 use crate::check::{Posed, Verdict, Violation, pose};
 use crate::input::import::{CLUSTER_PRESETS, read_cluster};
 use crate::input::read::OWN_CLUSTER;
 use crate::model::fault::printable;
 use crate::model::instance::Instance;
+use crate::model::setting;
 use crate::model::spec::GivenCluster;
+use crate::model::words::{Asked, Writer};
 use crate::problem::plan::{self, Overrun, Plan, Status};
 
 use super::args::{CheckArgs, CheckFormat};
@@ -27,7 +30,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let verdict = verdict(&instance, &posed, &plan);
     let text = match args.format {
         CheckFormat::Text => text(args, &instance, &plan, &posed, &verdict),
-        CheckFormat::Json => json(&plan, &posed, &verdict)?,
+        CheckFormat::Json => json(&plan, &posed, &verdict, as_flags)?,
     };
     output::write(&text, None)?;
     Ok(match verdict.violations.is_empty() {
@@ -39,20 +42,20 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
 /// The cluster that a plan alone names, as the option that asks for it.
 ///
 /// The name of a preset means what this version knows under it; a plan that holds something else there says so.
-pub(crate) fn claimed_cluster(plan: &Plan) -> Option<String> {
+pub(crate) fn claimed_cluster(plan: &Plan) -> Option<Asked> {
     let GivenCluster { name, content } = plan.cluster.as_ref()?;
     if name == OWN_CLUSTER {
         let efficiency = content.device_kinds.iter().find_map(|kind| kind.efficiency);
-        return efficiency.map(|part| format!("--efficiency {part}"));
+        return efficiency.map(|part| setting::EFFICIENCY.given(part));
     }
     let preset = CLUSTER_PRESETS.iter().any(|(preset, _)| preset == name);
     let known = preset.then(|| read_cluster(name).ok()).flatten();
     let other = known.and_then(|known| plan::difference(content, &known));
     Some(match other {
-        None => format!("--cluster {name}"),
-        Some((at, [found, expected])) => {
-            format!("--cluster {name} (whose `{at}` is {found} there and {expected} in the preset)")
-        }
+        None => setting::CLUSTER.given(name),
+        Some((at, [found, expected])) => setting::CLUSTER.given(format!(
+            "{name} (whose `{at}` is {found} there and {expected} in the preset)"
+        )),
     })
 }
 
@@ -62,7 +65,8 @@ const MOST_SHOWN: usize = 30;
 fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &Verdict) -> String {
     let mut lines = Vec::new();
     if !posed.claimed.is_empty() {
-        let claimed = posed.claimed.join(" ");
+        let claimed: Vec<String> = posed.claimed.iter().map(as_flags).collect();
+        let claimed = claimed.join(" ");
         lines.push(format!(
             "checked as the plan claims: {claimed}, which the instance does not say"
         ));
@@ -102,7 +106,7 @@ fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdi
 pub(super) fn failed(shown: &str, violations: &[Violation]) -> Vec<String> {
     let plural = if violations.len() == 1 { "" } else { "s" };
     let mut lines = vec![format!("`{shown}` fails: {} violation{plural}", violations.len())];
-    let violation = |violation: &Violation| format!("  {violation}");
+    let violation = |violation: &Violation| format!("  {}", violation.written(as_flags));
     lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
     if violations.len() > MOST_SHOWN {
         lines.push(format!("  and {} more", violations.len() - MOST_SHOWN));
@@ -118,7 +122,7 @@ struct Report<'a> {
     passes: bool,
     status: Status,
     /// Options that the plan alone says.
-    claimed: &'a [String],
+    claimed: Vec<String>,
     /// Stated.
     stated_objective_ms: Option<f64>,
     /// Recomputed.
@@ -135,28 +139,36 @@ pub(super) struct Line {
     message: String,
 }
 
-impl From<&Violation> for Line {
-    fn from(violation: &Violation) -> Self {
+impl Line {
+    pub(super) fn new(violation: &Violation, writer: Writer) -> Self {
         Self {
             kind: violation.kind(),
-            message: violation.to_string(),
+            message: violation.written(writer),
         }
     }
 }
 
 /// What a check found, for programs.
-pub(crate) fn json(plan: &Plan, posed: &Posed, verdict: &Verdict) -> Result<String, CliError> {
+pub(crate) fn json(
+    plan: &Plan,
+    posed: &Posed,
+    verdict: &Verdict,
+    writer: Writer,
+) -> Result<String, CliError> {
     let report = Report {
         schema: "stagecut-check/1",
         instance: &plan.instance,
         passes: verdict.violations.is_empty(),
         status: plan.status,
-        claimed: &posed.claimed,
+        claimed: posed.claimed.iter().map(writer).collect(),
         stated_objective_ms: plan.objective_ms,
         objective_ms: verdict.objective_ms,
-        violations: verdict.violations.iter().map(Line::from).collect(),
+        violations: (verdict.violations.iter())
+            .map(|violation| Line::new(violation, writer))
+            .collect(),
         overruns: &verdict.overruns,
     };
-    let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string().into()))?;
     Ok(text + "\n")
 }

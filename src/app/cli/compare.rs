@@ -1,5 +1,6 @@
 //! `compare`.
 
+use crate::app::flags::as_flags;
 use crate::app::report::{self, ComparisonRow, Standing};
 use crate::problem::control::Control;
 use crate::solve::error::Error;
@@ -22,18 +23,22 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     };
     let search = |control: &Control| posed.compare(&methods, control);
     let compared = searched(&args.output, &args.search, &posed, search)?;
-    let mut rows: Vec<ComparisonRow> = compared.iter().map(ComparisonRow::new).collect();
+    let mut rows: Vec<ComparisonRow> = (compared.iter())
+        .map(|compared| ComparisonRow::new(compared, as_flags))
+        .collect();
     rows.iter_mut()
         .for_each(|row| row.seconds = args.output.seconds(row.seconds));
     let path = args.output.output.as_deref();
     let text = match format {
         Format::Text => report::comparison(&rows, &output::style(path)),
         Format::Json => report::comparison_json(&rows),
-        Format::Csv => report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string()))?,
+        Format::Csv => {
+            report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string().into()))?
+        }
     };
     output::write(&text, path)?;
     if let Some(what) = report::contradiction(&rows) {
-        return Err(Error::Contradiction(what).into());
+        return Err(Error::Contradiction(what.into()).into());
     }
     let any = |status: Standing| rows.iter().any(|row| row.status == status);
     Ok(if any(Standing::Optimal) || any(Standing::Feasible) {

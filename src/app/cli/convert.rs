@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::app::flags::as_flags;
 use crate::input::generate::random::random;
 use crate::input::generate::transformer::transformer;
 use crate::input::import::read_spec;
@@ -20,8 +21,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<Ending, CliError> {
     let instance = Instance::read(&args.file, None)?;
     if !args.quiet {
         let unordered = instance.network.unordered_in_words();
-        let notes = instance.notes.iter().chain(&unordered);
-        notes.for_each(|note| output::note(note));
+        let notes = instance.notes.iter().map(|note| note.written(as_flags));
+        notes.chain(unordered).for_each(|note| output::note(&note));
     }
     spec.schema = Some(SCHEMA.into());
     spec.name = Some(instance.name);
@@ -61,9 +62,10 @@ fn write(spec: &InstanceSpec, path: Option<&Path>) -> Result<Ending, CliError> {
     let format = format(path)?;
     output::check_path(path)?;
     let text = match format {
-        Format::Toml => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string()))?,
+        Format::Toml => toml::to_string(spec).map_err(|error| CliError::Usage(error.to_string().into()))?,
         Format::Json => {
-            serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string()))? + "\n"
+            serde_json::to_string_pretty(spec).map_err(|error| CliError::Usage(error.to_string().into()))?
+                + "\n"
         }
     };
     output::write(&text, path)?;

@@ -9,22 +9,23 @@ use miette::{
     SourceCode, SourceSpan, SpanContents,
 };
 
+use crate::app::flags::as_flags;
 use crate::formulations::solver::SolverError;
-use crate::model::fault::{Excerpt, Fault, InputError, printable};
+use crate::model::fault::{Excerpt, Fault, InputError, Words, printable};
 use crate::solve::planning;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// The input is wrong.
-    #[error(transparent)]
+    #[error("{}", .0.written(as_flags))]
     Input(#[from] InputError),
     /// The solver broke down.
     #[error(transparent)]
     Solver(#[from] SolverError),
     /// Two flags, or a flag and a file name, do not go together.
-    #[error("{0}")]
-    Usage(String),
+    #[error("{}", .0.written(as_flags))]
+    Usage(Words),
     /// A result could not be written.
     #[error("`{}` could not be written: {source}", path.display())]
     Write {
@@ -54,9 +55,9 @@ impl From<planning::Error> for CliError {
             planning::Error::Write { path, source } => Self::Write { path, source },
             planning::Error::Inapplicable { .. }
             | planning::Error::NoProgram { .. }
-            | planning::Error::UnknownProgramFormat { .. } => Self::Usage(error.to_string()),
+            | planning::Error::UnknownProgramFormat { .. } => Self::Usage(error.words()),
             planning::Error::Rejected { .. } | planning::Error::Contradiction(_) => {
-                Self::Broken(error.to_string())
+                Self::Broken(error.words().written(as_flags))
             }
         }
     }
@@ -110,7 +111,7 @@ impl CliError {
         for fault in faults.iter().take(MOST_SHOWN) {
             text.push('\n');
             if handler.render_report(&mut text, &Report(fault)).is_err() {
-                text.push_str(&format!("  {fault}\n"));
+                text.push_str(&format!("  {}\n", fault.written(as_flags)));
             }
         }
         if faults.len() > MOST_SHOWN {
@@ -125,12 +126,12 @@ const MOST_SHOWN: usize = 30;
 
 /// A fault as miette renders it.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", .0.written(as_flags))]
 struct Report<'a>(&'a Fault);
 
 impl Diagnostic for Report<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        let hint = printable(&self.0.kind.hint()?);
+        let hint = printable(&self.0.kind.hint()?.written(as_flags));
         Some(Box::new(hint))
     }
 

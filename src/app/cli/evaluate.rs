@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::app::flags::as_flags;
 use crate::app::report;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{InputError, printable};
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
+use crate::model::words::Writer;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -35,7 +37,7 @@ pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     let passes = evaluation.violations.is_empty();
     let text = match args.format {
         CheckFormat::Text => text(args, &instance, &evaluation, bound.as_ref()),
-        CheckFormat::Json => json(&evaluation, bound.is_some())?,
+        CheckFormat::Json => json(&evaluation, bound.is_some(), as_flags)?,
     };
     output::write(&text, None)?;
     if !passes {
@@ -205,7 +207,7 @@ struct Report<'a> {
 }
 
 /// What stages come to, for programs.
-pub(crate) fn json(evaluation: &Evaluation, with_bound: bool) -> Result<String, CliError> {
+pub(crate) fn json(evaluation: &Evaluation, with_bound: bool, writer: Writer) -> Result<String, CliError> {
     let Evaluation { plan, violations, .. } = evaluation;
     let passes = violations.is_empty();
     let report = Report {
@@ -216,10 +218,13 @@ pub(crate) fn json(evaluation: &Evaluation, with_bound: bool) -> Result<String, 
         bound_ms: plan.bound_ms.filter(|_| with_bound),
         bound_source: with_bound.then_some(plan.bound_source),
         gap: plan.gap.filter(|_| with_bound && passes),
-        violations: violations.iter().map(Line::from).collect(),
+        violations: (violations.iter())
+            .map(|violation| Line::new(violation, writer))
+            .collect(),
         overruns: &plan.overruns,
         stages: &plan.stages,
     };
-    let text = serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(&report).map_err(|error| CliError::Usage(error.to_string().into()))?;
     Ok(text + "\n")
 }

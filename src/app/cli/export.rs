@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use crate::app::flags::as_flags;
 use crate::export::{Ordered, TARGETS, Target};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::{self, Plan};
 use crate::schedule::read_order;
 
@@ -21,7 +24,10 @@ pub(super) fn export(args: &ExportArgs) -> Result<Ending, CliError> {
     let plan = plan::read(&args.plan)?;
     let instance = plan.read_instance(&args.instance, args.cluster.as_deref())?;
     if !args.quiet {
-        instance.notes.iter().for_each(|note| output::note(note));
+        instance
+            .notes
+            .iter()
+            .for_each(|note| output::note(&note.written(as_flags)));
     }
     let paths = (args.instance.as_path(), args.plan.as_path());
     let text = exported(args.target, &instance, &plan, paths, args.order.as_deref())?;
@@ -63,9 +69,10 @@ pub(crate) fn exported(
 fn no_order(target: &Target) -> CliError {
     let takers = TARGETS.iter().filter(|other| other.write_ordered.is_some());
     let known: Vec<String> = takers.map(|other| format!("`{}`", other.name)).collect();
-    CliError::Usage(format!(
-        "found `--order` with `--to {}`, which takes no order, expected one of {}",
-        target.name,
+    CliError::Usage(words!(
+        "found {} with {}, which takes no order, expected one of {}",
+        setting::ORDER,
+        setting::TO.given(target.name),
         known.join(", ")
     ))
 }

@@ -88,7 +88,7 @@ pub(super) fn in_order(path: &Path, kind: FaultKind) -> InputError {
 }
 
 fn of_rule(rule: &Rule, chunks: &Chunks, micro_batches: usize) -> Result<Order, InputError> {
-    let order = Shape::of(chunks, micro_batches).and_then(|shape| rule.order(&shape));
+    let order = Shape::from_chunks(chunks, micro_batches).and_then(|shape| rule.order(&shape));
     order.ok_or_else(|| {
         let placement = match chunks.placement {
             Placement::Loop => "in a loop",
@@ -102,7 +102,10 @@ fn of_rule(rule: &Rule, chunks: &Chunks, micro_batches: usize) -> Result<Order, 
         let expected = format!("what the rule is for: {}", rule.summary);
         InputError::option(
             format!("--rule {}", rule.name),
-            FaultKind::Contradiction { found, expected },
+            FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            },
         )
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::app::flags::as_flags;
 use crate::check::{self, pose};
 use crate::exact::best_schedule::answer::{Answer, ChosenCut, Objective};
 use crate::exact::joint::{self, Found, Question};
@@ -109,9 +110,9 @@ fn refuse(args: &ScheduleArgs) -> Result<(), CliError> {
             "found the same file for `--output` and `--plan-output`, expected one for each".into(),
         )),
         None => Ok(()),
-        Some((_, flag, expected)) => Err(CliError::Usage(format!(
-            "found `{flag}` with an instance in place of a plan, expected {expected}"
-        ))),
+        Some((_, flag, expected)) => Err(CliError::Usage(
+            format!("found `{flag}` with an instance in place of a plan, expected {expected}").into(),
+        )),
     }
 }
 
@@ -174,6 +175,6 @@ fn plan(
     let posed = pose(instance, &plan.problem, &plan)?;
     match check::check(instance, &posed.settings, &plan).first() {
         None => Ok(plan),
-        Some(violation) => Err(CliError::bad_plan(violation)),
+        Some(violation) => Err(CliError::bad_plan(violation.written(as_flags))),
     }
 }

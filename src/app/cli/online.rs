@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use crate::app::flags::as_flags;
 use crate::input::intake;
 use crate::input::sealed::{opened, sealed};
 use crate::model::fault::InputError;
@@ -23,7 +24,10 @@ pub(super) fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
     output::format(args.output.as_deref(), None, (), &[("jsonl", ())])?;
     let scenario = Scenario::read(&args.scenario)?;
     if !args.quiet {
-        scenario.notes.iter().for_each(|note| output::note(note));
+        scenario
+            .notes
+            .iter()
+            .for_each(|note| output::note(&note.written(as_flags)));
     }
     let asked = Asked {
         policies: args.policies.clone(),
@@ -73,7 +77,7 @@ pub(super) fn online(args: &OnlineArgs) -> Result<Ending, CliError> {
 fn failed(error: OnlineError, path: Option<&Path>) -> CliError {
     match error {
         OnlineError::Solver(error) => CliError::Solver(error),
-        OnlineError::TooMany(_) | OnlineError::OtherRun(_) => CliError::Usage(error.to_string()),
+        OnlineError::TooMany(_) | OnlineError::OtherRun(_) => CliError::Usage(error.to_string().into()),
         OnlineError::Broken(text) => CliError::bad_plan(text),
         OnlineError::Write(error) => CliError::write(path.unwrap_or(Path::new("stdout")), error),
     }
@@ -118,7 +122,7 @@ fn open(path: &Path, resume: bool) -> Result<(Vec<Line>, Sink), CliError> {
             CliError::Usage(format!(
                 "line {number} of `{}` is none of `stagecut online`: {what}; without it and what follows, `--resume` decides them again",
                 path.display()
-            ))
+            ).into())
         })?);
     }
     if whole < text.len() {

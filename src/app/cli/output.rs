@@ -57,11 +57,14 @@ pub(super) fn format<F: Copy>(
         false => Ok(default),
         true => {
             let names: Vec<String> = known.iter().map(|(name, _)| format!("`.{name}`")).collect();
-            Err(CliError::Usage(format!(
-                "found output `{}`, expected a name that ends in {}, which is what this command writes",
-                path.display(),
-                names.join(" or ")
-            )))
+            Err(CliError::Usage(
+                format!(
+                    "found output `{}`, expected a name that ends in {}, which is what this command writes",
+                    path.display(),
+                    names.join(" or ")
+                )
+                .into(),
+            ))
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::CliError;
+use crate::app::flags::as_flags;
 use crate::check::{Posed, Verdict, Violation, examine, pose};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
@@ -24,7 +25,8 @@ pub(crate) fn verdict(instance: &Instance, posed: &Posed, plan: &Plan) -> Verdic
                 expected: format!(
                     "a method that `stagecut solve --help` lists, or `{}`",
                     methods::OTHER
-                ),
+                )
+                .into(),
             });
         }
     }
@@ -45,11 +47,12 @@ pub(super) fn accept(
         return Ok(());
     };
     let kind = FaultKind::Conflict {
-        found: violation.to_string(),
+        found: violation.written(as_flags).into(),
         expected: format!(
             "a plan of `{}` that passes `stagecut check`",
             instance_path.display()
-        ),
+        )
+        .into(),
         remedy: "`stagecut check` lists all that is wrong; solve again, or correct the plan".into(),
     };
     Err(InputError::in_file(plan_path, [Fault::new("the plan", kind)]).into())
@@ -91,12 +94,13 @@ pub(crate) fn refuse_foreign(
         return Ok(());
     };
     let kind = FaultKind::Conflict {
-        found,
+        found: found.into(),
         expected: format!(
             "a plan of `{}`, read from `{}`",
             instance.name,
             instance_path.display()
-        ),
+        )
+        .into(),
         remedy: "give the instance that the plan was made for, or solve this one".into(),
     };
     Err(InputError::in_file(plan_path, [Fault::new(at, kind)]).into())

@@ -148,7 +148,7 @@ impl Question {
         if period < least {
             return Err(CliError::Usage(format!(
                 "found `--period` of {period} slots, expected {least} at least, which the busiest device needs for a micro-batch"
-            )));
+            ).into()));
         }
         if given.is_some() {
             check_operations(kinds(&chunks), micro_batches as usize)?;
@@ -183,7 +183,7 @@ impl Question {
                 "found {kinds} operations in a period of {} slots, expected {MOST_TERMS} at most of operations times slots times slots; raise \
                  `--slot`",
                 self.period
-            )));
+            ).into()));
         }
         Ok(())
     }
@@ -294,9 +294,12 @@ fn check_even(args: &ScheduleArgs) -> Result<(), CliError> {
 /// Refuses iterations of too many operations before they are listed, `kinds` of them a micro-batch.
 pub(super) fn check_operations(kinds: usize, micro_batches: usize) -> Result<(), CliError> {
     if kinds > MOST_KINDS {
-        return Err(CliError::Usage(format!(
-            "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
-        )));
+        return Err(CliError::Usage(
+            format!(
+                "found {kinds} operations a micro-batch, expected {MOST_KINDS} at most; use fewer chunks"
+            )
+            .into(),
+        ));
     }
     check_count(kinds, micro_batches)
 }
@@ -306,7 +309,7 @@ fn check_count(kinds: usize, micro_batches: usize) -> Result<(), CliError> {
         return Err(CliError::Usage(format!(
             "found {micro_batches} micro-batches of {kinds} operations each, expected {MOST_OPERATIONS} operations in all at most; lower \
              `--micro-batches`, or use fewer chunks"
-        )));
+        ).into()));
     }
     Ok(())
 }
@@ -394,9 +397,9 @@ fn refuse(asked: &AskedArgs, objective: Objective) -> Result<(), CliError> {
         }
     };
     match without_meaning {
-        (true, flag, expected) => Err(CliError::Usage(format!(
-            "found `{flag}`, expected it with {expected} alone"
-        ))),
+        (true, flag, expected) => Err(CliError::Usage(
+            format!("found `{flag}`, expected it with {expected} alone").into(),
+        )),
         _ => Ok(()),
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
         SimulationFormat::Text => report::simulation(&simulation, &output::style(path)),
         SimulationFormat::Json => report::simulation_json(&simulation),
         SimulationFormat::Csv => {
-            report::simulation_csv(&simulation).map_err(|error| CliError::Usage(error.to_string()))?
+            report::simulation_csv(&simulation).map_err(|error| CliError::Usage(error.to_string().into()))?
         }
         SimulationFormat::Svg => report::timeline(&simulation),
     };
@@ -121,8 +121,8 @@ fn has_memory(plan: &Plan, instance: &Instance, listed: &Listed, micro_batches: 
         fault => (fault.to_string(), "an order of the plan's stages".into()),
     };
     let kind = FaultKind::Conflict {
-        found,
-        expected,
+        found: found.into(),
+        expected: expected.into(),
         remedy: "take an order that holds less, such as `1f1b`, or solve for more stages or memory".into(),
     };
     Err(InputError::option("--schedule", kind).into())

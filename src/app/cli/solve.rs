@@ -1,5 +1,6 @@
 //! `solve` and `bound`.
 
+use crate::app::flags::as_flags;
 use crate::app::report;
 use crate::model::instance::Instance;
 use crate::problem::control::{Control, Progress};
@@ -22,7 +23,7 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     if args.confirm {
         let confirm = |control: &Control| posed.confirm(&mut plan, control);
         if let Some(note) = searched(&args.output, &args.search, &posed, confirm)? {
-            output::note(&note);
+            output::note(&note.written(as_flags));
         }
     }
     if plan.status == Status::Infeasible {
@@ -44,7 +45,8 @@ fn help(args: &SolveArgs, posed: &Posed, plan: &mut Plan) -> Result<(), CliError
     let show = |known: &LeastMemory| line.show(|| report::least_memory(known));
     let helped = posed.help(&args.problem.options, plan, &control(&args.search, None), &show);
     line.clear();
-    Ok(helped?)
+    plan.remedies = helped?.iter().map(|remedy| remedy.written(as_flags)).collect();
+    Ok(())
 }
 
 /// Computes bounds and reports them.
@@ -95,7 +97,7 @@ fn write(instance: &Instance, plan: &Plan, args: &OutputArgs) -> Result<(), CliE
     let text = match args.format()? {
         Format::Text => report::text(instance, plan, &output::style(path)),
         Format::Json => report::json(plan),
-        Format::Csv => report::csv(plan).map_err(|error| CliError::Usage(error.to_string()))?,
+        Format::Csv => report::csv(plan).map_err(|error| CliError::Usage(error.to_string().into()))?,
     };
     output::write(&text, path)
 }

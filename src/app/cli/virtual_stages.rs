@@ -55,7 +55,7 @@ pub(super) fn simulated(
         SimulationFormat::Json => report::schedule_json(&answer),
         SimulationFormat::Svg => report::schedule_timeline(&answer),
         SimulationFormat::Csv => {
-            report::schedule_csv(&answer).map_err(|error| CliError::Usage(error.to_string()))?
+            report::schedule_csv(&answer).map_err(|error| CliError::Usage(error.to_string().into()))?
         }
     })
 }
@@ -100,7 +100,8 @@ fn own_order(args: &SimulateArgs, plan: &Plan, micro_batches: u64) -> Result<Opt
         found: format!(
             "{micro_batches} for a plan with an order of {}",
             order.micro_batches()
-        ),
+        )
+        .into(),
         expected: "as many, or the order of a schedule (`--schedule`)".into(),
     };
     Err(InputError::option("--micro-batches", kind).into())
@@ -109,7 +110,7 @@ fn own_order(args: &SimulateArgs, plan: &Plan, micro_batches: u64) -> Result<Opt
 /// Faults of the order's text, as those of the plan.
 fn in_order(faults: Vec<Fault>) -> Vec<Fault> {
     let fault = |fault: Fault| Fault {
-        at: format!("order, {}", fault.at),
+        at: format!("order, {}", fault.at).into(),
         ..fault
     };
     faults.into_iter().map(fault).collect()
@@ -129,7 +130,7 @@ fn of_rule(
         Some(AskedOrder::Rule(rule)) => Some(rule),
         None => None,
     };
-    let shape = Shape::of(chunks, micro_batches as usize);
+    let shape = Shape::from_chunks(chunks, micro_batches as usize);
     let order = rule.and_then(|rule| Some((rule.name, rule.order(&shape?)?)));
     order.ok_or_else(|| no_rule(asked, micro_batches).into())
 }
@@ -154,7 +155,7 @@ fn no_rule(asked: Option<AskedOrder>, micro_batches: u64) -> InputError {
         None => "none".into(),
     };
     let kind = FaultKind::Contradiction {
-        found: format!("`{schedule}` for its virtual stages and {micro_batches} micro-batches"),
+        found: format!("`{schedule}` for its virtual stages and {micro_batches} micro-batches").into(),
         expected: "a schedule of such chunks; of `interleaved`, a multiple of the devices in micro-batches"
             .into(),
     };

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::app::report;
 use crate::model::fault::{FaultKind, InputError};
+use crate::model::setting;
+use crate::model::words::words;
 use crate::solve::what_if::{self, Parameter, Progress, Question};
 
 use super::args::{Varied, WhatIfArgs, WhatIfFormat, read_instance};
@@ -45,7 +47,7 @@ pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
         WhatIfFormat::Text => report::what_if(&answer, &output::style(path)),
         WhatIfFormat::Json => report::what_if_json(&answer),
         WhatIfFormat::Csv => {
-            report::what_if_csv(&answer).map_err(|error| CliError::Usage(error.to_string()))?
+            report::what_if_csv(&answer).map_err(|error| CliError::Usage(error.to_string().into()))?
         }
         WhatIfFormat::Svg => report::what_if_svg(&answer),
     };
@@ -89,13 +91,19 @@ pub(crate) fn question(
             let found = match ranges.len() {
                 0 => "no range".to_owned(),
                 _ => {
-                    let flags = ranges.iter().map(|varied| varied.parameter.flag());
-                    format!("ranges of {}", flags.collect::<Vec<_>>().join(", "))
+                    let names = ranges.iter().map(|varied| varied.parameter.to_string());
+                    format!("ranges of {}", names.collect::<Vec<_>>().join(", "))
                 }
             };
-            return Err(CliError::Usage(format!(
-                "found {found}, expected one of `--bandwidth`, `--memory-limit`, `--stages` or `--devices` as a range such as \
-                 `--bandwidth 1GB/s..100GB/s`; `--stages` may be one beside a bandwidth or a memory"
+            return Err(CliError::Usage(words!(
+                "found {}, expected one of {}, {}, {} or {} as a range such as {}; {} may be one beside a bandwidth or a memory",
+                found,
+                setting::BANDWIDTH,
+                setting::MEMORY_LIMIT,
+                setting::STAGES,
+                setting::DEVICES,
+                setting::BANDWIDTH.given("1GB/s..100GB/s"),
+                setting::STAGES
             )));
         }
     };
@@ -106,7 +114,7 @@ pub(crate) fn question(
             found: tolerance,
             expected: "a part above 0 for bandwidths, of which there are too many to leave nothing open",
         };
-        return Err(InputError::option("--tolerance", kind).into());
+        return Err(InputError::option(setting::TOLERANCE, kind).into());
     }
     Ok(Question {
         parameter: varied.parameter,

@@ -1,4 +1,4 @@
-//! Options as keywords: those of the command line, with `_` for `-`.
+//! Options as keywords.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::input::source::text::{json_fault, parser_fault};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::options::{PipelineOptions, Schedule};
 use crate::model::quantity;
+use crate::model::setting;
+use crate::model::words::Setting;
 use crate::problem::plan::Plan;
 use crate::problem::switches::Switches;
 use crate::schedule::simulate::{InFlight, Jitter, Request, Trace};
@@ -63,14 +65,8 @@ struct Run {
 
 /// The options of a problem: their keywords, and their names in files.
 fn problem() -> impl Iterator<Item = (String, &'static str)> {
-    PipelineOptions::NAMES.into_iter().map(|name| {
-        let flag = PipelineOptions::flag(name);
-        (keyword(&flag), name)
-    })
-}
-
-fn keyword(flag: &str) -> String {
-    flag.trim_start_matches("--").replace('-', "_")
+    let named = |setting: Setting| (setting.name().to_owned(), setting.field());
+    setting::OF_PROBLEM.into_iter().map(named)
 }
 
 /// The fields of a type, in alphabetical order, with what its JSON Schema says of them.
@@ -80,8 +76,8 @@ fn fields<T: JsonSchema>() -> Map<String, Value> {
     fields.cloned().unwrap_or_default()
 }
 
-/// Every keyword with its JSON Schema: those of the `problem`, of the `search`, and of a `simulation`; what they refer to is
-/// under `$defs`.
+/// Every keyword with its JSON Schema: those of the `problem`, of the `search`, and of a `simulation`, under `$defs` what
+/// they refer to; and the JSON Schema of plans.
 pub fn names() -> String {
     let schema = schemars::schema_for!(PipelineOptions).to_value();
     let of_run = schemars::schema_for!(Run).to_value();
@@ -95,6 +91,7 @@ pub fn names() -> String {
         "search": fields::<SearchKeywords>(),
         "simulation": fields::<Run>(),
         "$defs": definitions,
+        "plan": schemars::schema_for!(Plan).to_value(),
         "methods": methods::all().iter().map(|method| method.name()).collect::<Vec<_>>(),
         "targets": crate::export::TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(),
         "clusters": crate::input::import::CLUSTER_PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
@@ -267,43 +264,6 @@ fn take<T: DeserializeOwned>(
     }
 }
 
-/// A place, where it is a flag, as a keyword.
-pub(super) fn as_keyword(place: &str) -> String {
-    match place.starts_with("--") {
-        true => keyword(place),
-        false => place.to_owned(),
-    }
-}
-
-/// A text that names flags, with keywords in their place: `--groups given` becomes `groups="given"`.
-pub(super) fn as_keywords(text: &str) -> String {
-    let known: Vec<String> = PipelineOptions::NAMES.map(PipelineOptions::flag).into();
-    let others = [
-        "--method",
-        "--methods",
-        "--cluster",
-        "--efficiency",
-        "--time-limit",
-        "--tolerance",
-        "--confirm",
-        "--in-flight",
-        "--jitter",
-        "--outside-files",
-    ];
-    let is_flag = |word: &str| known.iter().any(|flag| flag == word) || others.contains(&word);
-    let parts = text.split('`').enumerate().map(|(at, part)| {
-        let (flag, value) = part
-            .split_once(' ')
-            .map_or((part, None), |(flag, value)| (flag, Some(value)));
-        match (at % 2 == 1 && is_flag(flag), value) {
-            (false, _) => part.to_owned(),
-            (true, None) => keyword(flag),
-            (true, Some(value)) => format!("{}=\"{value}\"", keyword(flag)),
-        }
-    });
-    parts.collect::<Vec<_>>().join("`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,10 +302,5 @@ mod tests {
         assert_eq!(asked.pipeline.bandwidth_bytes_per_s, Some(12e9));
         assert_eq!(asked.pipeline.all_stages, Some(true));
         assert_eq!(asked.memory_bytes, Some(8_000_000_000));
-        let text = "found `--groups given` with `--stages`, and `other --stages`";
-        assert_eq!(
-            as_keywords(text),
-            "found `groups=\"given\"` with `stages`, and `other --stages`"
-        );
     }
 }

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::asked;
 use crate::app::cli::CliError;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{Fault, InputError};
@@ -58,16 +57,14 @@ pub struct Told {
 
 impl From<&Fault> for Told {
     fn from(fault: &Fault) -> Self {
-        // Every fault reads "found ..., expected ...".
-        let text = fault.kind.to_string();
-        let (found, expected) = text.rsplit_once(", expected ").unwrap_or((&text, ""));
+        let (found, expected) = fault.kind.parts();
         Self {
-            place: asked::as_keyword(&fault.at),
-            found: asked::as_keywords(found.strip_prefix("found ").unwrap_or(found)),
-            expected: asked::as_keywords(expected),
-            remedy: fault.kind.hint().map(|hint| asked::as_keywords(&hint)),
+            place: fault.at.to_string(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+            remedy: fault.kind.hint().map(|hint| hint.to_string()),
             excerpt: fault.excerpt.as_ref().map(|excerpt| excerpt.text.clone()),
-            text: asked::as_keywords(&fault.to_string()),
+            text: fault.to_string(),
         }
     }
 }
@@ -80,7 +77,7 @@ impl Failure {
     fn other(kind: Kind, message: String) -> Self {
         Self {
             kind,
-            message: asked::as_keywords(&message),
+            message,
             path: None,
             faults: Vec::new(),
         }
@@ -94,7 +91,7 @@ impl From<InputError> for Failure {
                 true => Kind::Infeasible,
                 false => Kind::Input,
             },
-            message: asked::as_keywords(&error.to_string()),
+            message: error.to_string(),
             path: error.path.as_ref().map(|path| path.display().to_string()),
             faults: error.faults.iter().map(Told::from).collect(),
         }
@@ -113,6 +110,9 @@ impl From<planning::Error> for Failure {
             planning::Error::Inapplicable { .. } | planning::Error::NoProgram { .. } => {
                 Self::other(Kind::Inapplicable, error.to_string())
             }
+            planning::Error::Rejected { .. } | planning::Error::Contradiction(_) => {
+                CliError::Broken(error.to_string()).into()
+            }
             other => CliError::from(other).into(),
         }
     }
@@ -123,7 +123,7 @@ impl From<CliError> for Failure {
         match error {
             CliError::Input(error) => error.into(),
             CliError::Solver(error) => error.into(),
-            CliError::Usage(message) => Self::other(Kind::Input, message),
+            CliError::Usage(message) => Self::other(Kind::Input, message.to_string()),
             CliError::Write { .. } | CliError::NoPlace { .. } => Self::other(Kind::Write, error.to_string()),
             CliError::Broken(_) => Self::internal(error.to_string()),
         }

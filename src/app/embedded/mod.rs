@@ -27,6 +27,7 @@ use crate::export;
 use crate::model::fault::{FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
+use crate::model::words::BY_FIELD;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::{self, Plan, Status, bare};
@@ -47,7 +48,8 @@ pub fn solve(instance: &Instance, options: &Options, watch: Watch) -> Result<Str
     let mut plan = options.watched(&posed.settings, watch, search)?;
     if plan.status == Status::Infeasible {
         let control = options.control(watch.interrupt);
-        posed.help(&options.pipeline, &mut plan, &control, &|_| ())?;
+        let remedies = posed.help(&options.pipeline, &mut plan, &control, &|_| ())?;
+        plan.remedies = remedies.iter().map(|remedy| remedy.written(BY_FIELD)).collect();
     }
     Ok(report::json(&plan))
 }
@@ -71,6 +73,7 @@ pub fn confirm(instance: &Instance, options: &Options, plan: &str, watch: Watch)
     let posed = Posed::new(instance, &options.pipeline)?;
     let search = |control: &Control| posed.confirm(&mut plan, control);
     let note = options.watched(&posed.settings, watch, search)?;
+    let note = note.map(|note| note.to_string());
     Ok(json(&Confirmed { plan, note }))
 }
 
@@ -145,13 +148,13 @@ pub fn compare(
     }
     let search = |control: &Control| posed.compare(&methods, control);
     for compared in options.watched(&posed.settings, watch, search)? {
-        rows.push(ComparisonRow::new(&compared));
+        rows.push(ComparisonRow::new(&compared, BY_FIELD));
         if let MethodResult::Plan(plan) = compared.result {
             plans.insert(compared.method.name().to_owned(), *plan);
         }
     }
     if let Some(what) = report::contradiction(&rows) {
-        return Err(Error::Contradiction(what).into());
+        return Err(Error::Contradiction(what.into()).into());
     }
     let rows = serde_json::from_str(&report::comparison_json(&rows)).unwrap_or_default();
     Ok(json(&Comparison { rows, plans }))
@@ -175,7 +178,7 @@ pub fn check(network: &Network, options: Option<&Options>, plan: &str) -> Result
             .for_each(|cluster| posed.claimed.insert(0, cluster));
     }
     let verdict = cli::plans::verdict(instance, &posed, &plan);
-    Ok(cli::check::json(&plan, &posed, &verdict)?)
+    Ok(cli::check::json(&plan, &posed, &verdict, BY_FIELD)?)
 }
 
 /// What `evaluate` tells: what stages come to, and the same as a whole plan.
@@ -203,7 +206,7 @@ pub fn evaluate(
     };
     let bound: Option<cli::evaluate::Bounding> = if with_bound { Some(&bound) } else { None };
     let (evaluation, _) = cli::evaluate::evaluated(instance, &options.pipeline, (&stages, None), bound)?;
-    let text = cli::evaluate::json(&evaluation, with_bound)?;
+    let text = cli::evaluate::json(&evaluation, with_bound, BY_FIELD)?;
     Ok(json(&Evaluated {
         evaluation: serde_json::from_str(&text).unwrap_or_default(),
         plan: &evaluation.plan,

@@ -14,6 +14,7 @@ use crate::input::source::text::parser_fault;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::spec::{ClusterSpec, GivenCluster, InstanceSpec, LayerSpec, SCHEMA, TensorSpec};
+use crate::model::words::Words;
 use crate::problem::plan::{self, Form};
 
 /// The JSON Schemas of what a caller may say.
@@ -25,7 +26,7 @@ static SCHEMA_OF_CLUSTER: LazyLock<Value> = LazyLock::new(|| schemars::schema_fo
 pub struct Network {
     spec: InstanceSpec,
     /// What an importer assumed.
-    notes: Vec<String>,
+    notes: Vec<Words>,
     /// The name where it says none.
     name: String,
     instance: Instance,
@@ -93,7 +94,7 @@ impl Network {
         Self::validated(spec, Vec::new(), family)
     }
 
-    fn validated(spec: InstanceSpec, notes: Vec<String>, name: &str) -> Result<Self, Failure> {
+    fn validated(spec: InstanceSpec, notes: Vec<Words>, name: &str) -> Result<Self, Failure> {
         let mut whole = spec.clone();
         let mut told = notes.clone();
         default_cluster(&mut whole, &mut told)?;
@@ -112,7 +113,7 @@ impl Network {
     /// # Errors
     ///
     /// A cluster that is unknown or faulty, or that the network cannot run on.
-    pub fn on(&self, cluster: Cluster) -> Result<Self, Failure> {
+    pub fn on_cluster(&self, cluster: Cluster) -> Result<Self, Failure> {
         let given = match cluster {
             Cluster::Own => return Ok(self.clone()),
             Cluster::Named(name) => {
@@ -123,7 +124,7 @@ impl Network {
             Cluster::Document(text) => {
                 let value = asked::document(text, "the cluster")?;
                 let faults = Form::faults(&value, &SCHEMA_OF_CLUSTER, ("cluster", "the cluster"));
-                of(faults)?;
+                refused(faults)?;
                 let content = one::<ClusterSpec>(&value, "cluster").map_err(|fault| InputError {
                     path: None,
                     faults: vec![fault],
@@ -164,7 +165,7 @@ impl Network {
     /// # Errors
     ///
     /// A part that is none, or where no time follows from rates.
-    pub fn at(&self, efficiency: f64) -> Result<Self, Failure> {
+    pub fn at_efficiency(&self, efficiency: f64) -> Result<Self, Failure> {
         let mut whole = self.spec.clone();
         default_cluster(&mut whole, &mut Vec::new())?;
         let own = whole.cluster.clone().unwrap_or_default();
@@ -196,7 +197,7 @@ impl Network {
 
 /// A specification, or every fault of its form.
 fn spec_of(value: &Value) -> Result<InstanceSpec, Failure> {
-    of(Form::faults(value, &SCHEMA_OF_INSTANCE, ("", "the network")))?;
+    refused(Form::faults(value, &SCHEMA_OF_INSTANCE, ("", "the network")))?;
     let error = match serde_json::from_value(value.clone()) {
         Ok(spec) => return Ok(spec),
         Err(error) => error,
@@ -215,7 +216,7 @@ fn spec_of(value: &Value) -> Result<InstanceSpec, Failure> {
     Err(InputError { path: None, faults }.into())
 }
 
-fn of(faults: Vec<Fault>) -> Result<(), InputError> {
+fn refused(faults: Vec<Fault>) -> Result<(), InputError> {
     match faults.is_empty() {
         true => Ok(()),
         false => Err(InputError { path: None, faults }),

@@ -132,5 +132,5 @@ impl Study {
 pub fn toml_of(text: &str) -> Result<String, Failure> {
     let value: Value = asked::document(text, "the study")?;
     toml::to_string(&value)
-        .map_err(|error| CliError::Usage(format!("the study cannot be written: {error}")).into())
+        .map_err(|error| CliError::Usage(format!("the study cannot be written: {error}").into()).into())
 }

@@ -71,7 +71,7 @@ pub fn what_if(
             Err(expected) => {
                 let expected = expected.trim_start_matches("expected ").to_owned();
                 let found = format!("`{value}`");
-                faults.push(Fault::new(&name, FaultKind::WrongType { found, expected }));
+                faults.push(Fault::new(name, FaultKind::WrongType { found, expected }));
             }
         }
     }

@@ -9,6 +9,7 @@ use super::gain;
 use super::table::{Column, GAP, draw, table_width};
 use super::text::ASK_SOLVE;
 use crate::model::units::ms_to_ns;
+use crate::model::words::Writer;
 use crate::problem::plan::{Plan, Status, StoppedBy};
 use crate::solve::posed::{Compared, MethodResult};
 
@@ -32,7 +33,7 @@ pub enum Standing {
 
 impl Standing {
     /// What a search found.
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn of_plan(plan: &Plan) -> Self {
         match (plan.status, plan.stopped_by) {
             (Status::Optimal, _) => Self::Optimal,
             (Status::Feasible, _) => Self::Feasible,
@@ -79,13 +80,13 @@ pub struct ComparisonRow {
 
 impl ComparisonRow {
     /// What a method came to.
-    pub(crate) fn new(compared: &Compared) -> Self {
+    pub(crate) fn new(compared: &Compared, writer: Writer) -> Self {
         let method = compared.method;
         let row = Self::of_method(method.name(), method.source(), compared.seconds);
         match &compared.result {
             MethodResult::Plan(plan) => row.with_plan(plan),
             MethodResult::Inapplicable(reason) => Self {
-                note: Some((*reason).into()),
+                note: Some(reason.written(writer)),
                 ..row
             },
             MethodResult::Interrupted => Self {
@@ -114,7 +115,7 @@ impl ComparisonRow {
     /// The same with what a plan says.
     pub(crate) fn with_plan(self, plan: &Plan) -> Self {
         Self {
-            status: Standing::of(plan),
+            status: Standing::of_plan(plan),
             objective_ms: plan.objective_ms,
             bound_ms: plan.bound_ms,
             stopped_by: Some(plan.stopped_by),

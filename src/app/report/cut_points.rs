@@ -18,7 +18,7 @@ const MOST_TENSORS: usize = 4;
 /// First and last layer of every stage in a topological order, or nothing where nothing is cut and no tie is why.
 pub(super) fn cut_points(instance: &Instance, plan: &Plan) -> Option<String> {
     let mut tied = instance.network.tied();
-    tied.retain(|tied| tied.between() > 0);
+    tied.retain(|tied| tied.layers_between() > 0);
     if plan.stages.is_empty() || (plan.stages.len() == 1 && tied.is_empty()) {
         return None;
     }
@@ -37,7 +37,7 @@ pub(super) fn wide_tie(instance: &Instance, plan: &Plan) -> Option<String> {
     let network = &instance.network;
     let all = network.layers.iter().filter(|layer| !layer.backward).count();
     let widest = network.tied().into_iter().next()?;
-    let is_wide = widest.between() > 0 && 2 * widest.together.len() >= all;
+    let is_wide = widest.layers_between() > 0 && 2 * widest.together.len() >= all;
     (is_wide && plan.problem.stages != Some(1)).then(|| {
         format!(
             "tie: {}: {} of the {all} layers are one piece, which no plan cuts",

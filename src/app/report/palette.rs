@@ -26,7 +26,7 @@ pub(crate) struct Colors {
 impl Colors {
     /// Those of layers without a stage: grey.
     pub(crate) fn none() -> Self {
-        Self::of([0x99, 0x99, 0x99])
+        Self::new([0x99, 0x99, 0x99])
     }
 
     /// Those of a stage, from 1: Okabe and Ito's, then hues a golden angle apart, so that any number of stages stays as
@@ -34,30 +34,30 @@ impl Colors {
     pub(crate) fn stage(index: usize) -> Self {
         let at = index.saturating_sub(1);
         let base = OKABE_ITO.get(at).copied();
-        Self::of(base.unwrap_or_else(|| generated(at - OKABE_ITO.len())))
+        Self::new(base.unwrap_or_else(|| generated(at - OKABE_ITO.len())))
     }
 
     /// Those of forward propagation in a timeline.
     pub(crate) fn forward() -> Self {
-        Self::of(OKABE_ITO[1])
+        Self::new(OKABE_ITO[1])
     }
 
     /// Those of backward propagation in a timeline.
     pub(crate) fn backward() -> Self {
-        Self::of(OKABE_ITO[0])
+        Self::new(OKABE_ITO[0])
     }
 
     /// Those of gradients of weights in a timeline.
     pub(crate) fn weight() -> Self {
-        Self::of(OKABE_ITO[5])
+        Self::new(OKABE_ITO[5])
     }
 
     /// Those of transfers in a timeline.
     pub(crate) fn transfer() -> Self {
-        Self::of(OKABE_ITO[6])
+        Self::new(OKABE_ITO[6])
     }
 
-    fn of(base: [u8; 3]) -> Self {
+    fn new(base: [u8; 3]) -> Self {
         Self {
             fill: hex(blend(base, WHITE, 0.40)),
             line: hex(blend(base, BLACK, 0.35)),

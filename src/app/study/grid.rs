@@ -60,7 +60,7 @@ pub(crate) fn tasks(spec: &StudySpec, text: &Text, base: &Path, most: u64) -> Re
     if !faults.is_empty() {
         return Err(faults);
     }
-    size::check(size::of(&places, &grids, &entries), most)?;
+    size::check(size::count(&places, &grids, &entries), most)?;
     let mut seen = BTreeSet::new();
     let mut tasks = Vec::new();
     for place in &places {

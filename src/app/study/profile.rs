@@ -62,7 +62,7 @@ pub(crate) fn performance(methods: &[String], costs: &[Vec<Option<f64>>]) -> Vec
 
 impl Curve {
     /// The value at `x`.
-    pub(crate) fn at(&self, x: f64) -> f64 {
+    pub(crate) fn part(&self, x: f64) -> f64 {
         let before = self.steps.partition_point(|step| step.0 <= x);
         before.checked_sub(1).map_or(0.0, |last| self.steps[last].1)
     }
@@ -82,6 +82,6 @@ mod tests {
         let curves = performance(&methods, &costs);
         assert_eq!(curves[0].steps, [(1.0, 1.0 / 3.0), (2.0, 2.0 / 3.0)]);
         assert_eq!(curves[1].steps, [(1.0, 0.5), (2.0, 1.0)]);
-        assert_eq!((curves[0].at(0.5), curves[0].at(1.5)), (0.0, 1.0 / 3.0));
+        assert_eq!((curves[0].part(0.5), curves[0].part(1.5)), (0.0, 1.0 / 3.0));
     }
 }

@@ -42,7 +42,11 @@ pub(super) fn least(spec: &StudySpec) -> u64 {
 }
 
 /// The tasks that these lists are combined to.
-pub(super) fn of(places: &[Place], grids: &[(BTreeSet<String>, PipelineOptions)], entries: &[Entry]) -> u64 {
+pub(super) fn count(
+    places: &[Place],
+    grids: &[(BTreeSet<String>, PipelineOptions)],
+    entries: &[Entry],
+) -> u64 {
     let mut of_family: HashMap<&str, u64> = HashMap::new();
     let each = places.iter().map(|place| {
         *of_family.entry(&place.family).or_insert_with(|| {
@@ -66,10 +70,11 @@ pub(super) fn check(tasks: u64, most: u64) -> Result<(), Vec<Fault>> {
         return Ok(());
     }
     let kind = FaultKind::Contradiction {
-        found: format!("{tasks} tasks or more"),
+        found: format!("{tasks} tasks or more").into(),
         expected: format!(
             "at most {most}; `study run --most-tasks` allows more, and reports read the folder of results"
-        ),
+        )
+        .into(),
     };
     Err(vec![Fault::new("the study", kind)])
 }

@@ -10,6 +10,7 @@ use super::places::resolved_cluster;
 use super::row::{Row, RowStatus};
 use super::store::Store;
 use super::task::{Source, Task};
+use crate::app::flags::as_flags;
 use crate::input::generate;
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
@@ -52,7 +53,7 @@ impl Solver {
                     true => RowStatus::Infeasible,
                     false => RowStatus::Invalid,
                 };
-                Row::ended(task.clone(), status, Some(error.to_string()))
+                Row::ended(task.clone(), status, Some(error.written(as_flags)))
             }
             Ok(Err(row)) => *row,
             Ok(Ok((mut row, plan))) => {
@@ -120,7 +121,7 @@ fn by_registry(mut row: Row, instance: &Instance, problem: &Problem) -> Result<(
     let started = Instant::now();
     let outcome = accepted(instance, problem, method, &control);
     if let Err(Error::Inapplicable { reason, .. }) = outcome {
-        row.note = Some(reason);
+        row.note = Some(reason.written(as_flags));
         return Err(Box::new(row));
     }
     row.seconds = Some(started.elapsed().as_secs_f64());
@@ -128,7 +129,7 @@ fn by_registry(mut row: Row, instance: &Instance, problem: &Problem) -> Result<(
         Ok(plan) => Ok((filled(row, &plan), plan)),
         Err(error) => {
             row.status = RowStatus::Crashed;
-            row.note = Some(error.to_string());
+            row.note = Some(error.words().written(as_flags));
             Err(Box::new(row))
         }
     }

@@ -58,7 +58,7 @@ impl<'a> Summary<'a> {
         for (at, cell) in cells.iter().enumerate().filter(|(_, cell)| !cell.infeasible) {
             for row in &cell.rows {
                 let gap = row.objective_ms.and_then(|ms| cell.gap(ms));
-                let of_method = runs.entry(labels.of(&row.task)).or_default();
+                let of_method = runs.entry(labels.label(&row.task)).or_default();
                 of_method.push(Run { cell: at, row, gap });
             }
         }
@@ -112,7 +112,7 @@ impl<'a> Summary<'a> {
             }),
             comparisons: comparisons(&objectives),
             outside: (rows.iter().filter(|row| row.task.outside.is_some()))
-                .map(|row| labels.of(&row.task))
+                .map(|row| labels.label(&row.task))
                 .collect(),
             worst: worst(&methods, &all, &cells),
             contradictions,
@@ -125,7 +125,7 @@ impl<'a> Summary<'a> {
 
     /// What the method of a task is called.
     pub(crate) fn label(&self, task: &Task) -> String {
-        self.labels.of(task)
+        self.labels.label(task)
     }
 
     /// What all methods are called in the order of the study, those without a run that counts among them.
@@ -155,7 +155,7 @@ impl Labels {
             limited,
         };
         for row in rows {
-            let label = labels.of(&row.task);
+            let label = labels.label(&row.task);
             if !labels.all.contains(&label) {
                 labels.all.push(label);
             }
@@ -163,7 +163,7 @@ impl Labels {
         labels
     }
 
-    fn of(&self, task: &Task) -> String {
+    fn label(&self, task: &Task) -> String {
         match self.limited.contains(&task.method) {
             true => format!("{}, {} s", task.method, task.time_limit_s),
             false => task.method.clone(),

@@ -123,7 +123,7 @@ fn curves(name: &'static str, title: &'static str, x: &'static str, low: &[Curve
         at.dedup();
         let unit = if x == "gap" { Unit::Part } else { Unit::Ratio };
         table.rows.extend(at.into_iter().map(|x| {
-            let (low, high) = (certain.at(x), possible.at(x));
+            let (low, high) = (certain.part(x), possible.part(x));
             vec![
                 Cell::Word(certain.method.clone()),
                 Cell::Number(x, unit),

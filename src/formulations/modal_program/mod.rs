@@ -162,12 +162,12 @@ impl Builder<'_> {
         let all = Expression::from(self.modes.devices as f64);
         self.program.add_row("devices[all]".into(), devices, all);
         for k in 0..self.stages.len() {
-            self.behind(k);
+            self.add_behind(k);
         }
     }
 
     /// Family `behind`: a mode that counts so many micro-batches in flight has no more replicas behind it than go with them.
-    fn behind(&mut self, k: usize) {
+    fn add_behind(&mut self, k: usize) {
         let stage = &self.stages[k];
         let most = stage.most_behind;
         if stage.choices.iter().all(|choice| choice.most_behind >= most) {

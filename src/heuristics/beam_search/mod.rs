@@ -30,6 +30,7 @@ use self::line::Line;
 use super::slicing_for::SlicingFor;
 use super::{Effort, Heuristic, MustStop, Run, global_shares, slicing};
 use crate::model::units::LARGEST_EXACT;
+use crate::model::words::Words;
 use crate::problem::Problem;
 use crate::problem::cost::allocation::Allocation;
 use crate::search::device_levels::narrow::narrow;
@@ -61,10 +62,10 @@ const MOST_STEPS: u64 = 10_000_000;
 /// Nodes of narrow levels and their neighbourhoods: a second for 17 devices and 70 items.
 const MOST_NODES: u64 = 7_000_000;
 
-fn applies(problem: &Problem) -> Result<(), &'static str> {
+fn applies(problem: &Problem) -> Result<(), Words> {
     match problem.transfers.is_empty() {
         true => Ok(()),
-        false => Err("transfers take time, and it fills stages without a look at them"),
+        false => Err("transfers take time, and it fills stages without a look at them".into()),
     }
 }
 

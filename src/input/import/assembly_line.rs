@@ -16,6 +16,7 @@ use crate::model::options::{Communication, Mode, PipelineOptions};
 use crate::model::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
+use crate::model::words::Words;
 
 /// Whether the file has the extension of lines with stations alike.
 pub(super) fn detect(source: &Source) -> bool {
@@ -69,7 +70,7 @@ pub(super) fn read_workers(source: &Source) -> Imported {
     Ok((line.spec(Some(cluster), layer), notes()))
 }
 
-fn notes() -> Vec<String> {
+fn notes() -> Vec<Words> {
     vec!["the file has no units: times are taken for ms".into()]
 }
 
@@ -187,7 +188,7 @@ impl Line {
         let mut faults = Vec::new();
         if times.len() < tasks {
             let kind = FaultKind::Contradiction {
-                found: format!("{tasks} tasks and the times of {}", times.len()),
+                found: format!("{tasks} tasks and the times of {}", times.len()).into(),
                 expected: "those of every task, on a line each".into(),
             };
             faults.push(Fault::new("the file", kind));

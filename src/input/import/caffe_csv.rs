@@ -68,10 +68,7 @@ pub(super) fn read(source: &Source) -> Imported {
     for edge in &edges {
         if ["input", "data"].contains(&edge.src.as_str()) && !known.contains(edge.src.as_str()) {
             if notes.is_empty() {
-                notes.push(format!(
-                    "`{}` taken for the network's input, not a layer",
-                    edge.src
-                ));
+                notes.push(format!("`{}` taken for the network's input, not a layer", edge.src).into());
             }
             continue;
         }
@@ -151,6 +148,6 @@ fn half_of_pair(columns: &[&str]) -> FaultKind {
     FaultKind::Missing {
         what: "file of that name".into(),
         expected: "NAME.csv (layers) and NAME.edges.csv (edges) side by side".into(),
-        remedy: format!("add it, with the header `{}`", columns.join(",")),
+        remedy: format!("add it, with the header `{}`", columns.join(",")).into(),
     }
 }

@@ -9,6 +9,7 @@ use crate::input::intake;
 use crate::input::source::shape::misshapen;
 use crate::input::source::{Source, from_structured};
 use crate::model::fault::{Fault, FaultKind, InputError, closest};
+use crate::model::setting;
 use crate::model::spec::{ClusterSpec, GivenCluster};
 
 /// Clusters that are known by name: the files of `instances/clusters`.
@@ -122,6 +123,6 @@ fn no_cluster(name: &str, error: &std::io::Error) -> InputError {
     };
     InputError {
         path: None,
-        faults: vec![Fault::new("--cluster", kind)],
+        faults: vec![Fault::new(setting::CLUSTER, kind)],
     }
 }

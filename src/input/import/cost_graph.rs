@@ -13,6 +13,7 @@ use super::{Imported, Source, has_extension};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::{Mode, PipelineOptions};
 use crate::model::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
+use crate::model::words::Words;
 
 /// TensorFlow's own first and last node, which do nothing.
 const BOOKENDS: &[&str] = &["_SOURCE", "_SINK"];
@@ -147,8 +148,8 @@ fn tensors(
             let bytes = port.map(|port| producer.outputs.get(port).copied());
             if bytes == Some(None) && !is_bookend(producer) {
                 let kind = FaultKind::Contradiction {
-                    found: format!("port {} of `{}`", port.unwrap_or(0), producer.name),
-                    expected: format!("one of its {} outputs, from 0", producer.outputs.len()),
+                    found: format!("port {} of `{}`", port.unwrap_or(0), producer.name).into(),
+                    expected: format!("one of its {} outputs, from 0", producer.outputs.len()).into(),
                 };
                 faults.push(reader.fault(field, kind));
             }
@@ -169,7 +170,7 @@ fn tensors(
     tensors.into_values().collect()
 }
 
-fn notes(nodes: &[Node]) -> Vec<String> {
+fn notes(nodes: &[Node]) -> Vec<Words> {
     let mut notes = vec![
         "`compute_cost` is taken for microseconds and `size` for bytes, as in TensorFlow; REGAL's synthetic graphs have no \
 units of their own"
@@ -177,7 +178,7 @@ units of their own"
         "every node is taken for a forward operator: the graph does not tell backward ones".into(),
     ];
     if nodes.iter().any(is_bookend) {
-        notes.push(format!("{} dropped: they do nothing", BOOKENDS.join(" and ")));
+        notes.push(format!("{} dropped: they do nothing", BOOKENDS.join(" and ")).into());
     }
     let unknown = nodes
         .iter()
@@ -185,9 +186,7 @@ units of their own"
         .filter(|&&bytes| bytes < 0.0);
     let unknown = unknown.count();
     if unknown > 0 {
-        notes.push(format!(
-            "{unknown} outputs of unknown size are taken for free to move"
-        ));
+        notes.push(format!("{unknown} outputs of unknown size are taken for free to move").into());
     }
     notes
 }

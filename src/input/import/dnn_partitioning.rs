@@ -153,11 +153,12 @@ fn tensors(edges: &[Edge]) -> Result<Vec<TensorSpec>, Vec<Fault>> {
             faults.push(Fault::new(
                 format!("edges[{i}] from `{producer}`"),
                 FaultKind::Contradiction {
-                    found: format!("cost {}", edge.cost),
+                    found: format!("cost {}", edge.cost).into(),
                     expected: format!(
                         "{}, as on the other edges of this source",
                         tensors[at].transfer_ms.unwrap_or(0.0)
-                    ),
+                    )
+                    .into(),
                 },
             ));
         }

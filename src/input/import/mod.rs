@@ -29,10 +29,12 @@ use crate::input::intake;
 use crate::input::source::shape::misshapen;
 use crate::input::source::{Source, from_structured, has_extension, table, text};
 use crate::model::fault::{Fault, FaultKind, InputError};
+use crate::model::setting;
 use crate::model::spec::{InstanceSpec, LayerSpec, PLAN_SCHEMA, json_schema};
+use crate::model::words::{Words, words};
 
 /// What an importer returns: the instance, and what it assumed, one sentence each.
-pub(crate) type Imported = Result<(InstanceSpec, Vec<String>), Vec<Fault>>;
+pub(crate) type Imported = Result<(InstanceSpec, Vec<Words>), Vec<Fault>>;
 
 /// A format.
 pub struct Format {
@@ -122,27 +124,29 @@ pub const FORMATS: &[Format] = &[
 /// # Errors
 ///
 /// Every fault of the file, or that its format is not known.
-pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
+pub fn read_spec(path: &Path) -> Result<(InstanceSpec, Vec<Words>), InputError> {
     let (mut spec, mut notes, _) = read_parts(path)?;
     default_cluster(&mut spec, &mut notes)?;
     Ok((spec, notes))
 }
 
 /// Devices for a network that comes with work and without them, such as an ONNX model.
-pub(crate) fn default_cluster(spec: &mut InstanceSpec, notes: &mut Vec<String>) -> Result<(), InputError> {
+pub(crate) fn default_cluster(spec: &mut InstanceSpec, notes: &mut Vec<Words>) -> Result<(), InputError> {
     let needs_rates =
         |layer: &LayerSpec| layer.work.is_some() && layer.times.is_empty() && layer.forward_ms.is_none();
     if spec.cluster.is_none() && spec.network.layers.iter().any(needs_rates) {
         spec.cluster = Some(read_cluster(DEFAULT_CLUSTER)?);
-        notes.push(format!(
-            "the model names no devices; the preset `{DEFAULT_CLUSTER}` unless the instance or `--cluster` says otherwise"
+        notes.push(words!(
+            "the model names no devices; the preset `{}` unless the instance or {} says otherwise",
+            DEFAULT_CLUSTER,
+            setting::CLUSTER
         ));
     }
     Ok(())
 }
 
 /// What a file says and what its importer assumed, and the other file that its network comes from, if there is one.
-pub(crate) type Parts = (InstanceSpec, Vec<String>, Option<PathBuf>);
+pub(crate) type Parts = (InstanceSpec, Vec<Words>, Option<PathBuf>);
 
 /// Reads like [`read_spec`], and says where the network comes from.
 pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
@@ -167,7 +171,7 @@ pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
             let fault = Fault::new(
                 "network.file",
                 FaultKind::Contradiction {
-                    found: format!("a reference to `{next}` in a file that is itself referred to"),
+                    found: format!("a reference to `{next}` in a file that is itself referred to").into(),
                     expected: "the network in the first file referred to".into(),
                 },
             );
@@ -187,7 +191,7 @@ fn unquoted(error: InputError) -> InputError {
     InputError { faults, ..error }
 }
 
-fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<String>), InputError> {
+fn read_one(path: &Path) -> Result<(InstanceSpec, Vec<Words>), InputError> {
     // Models hold their weights.
     let read = match has_extension(path, "onnx") {
         true => intake::read_large(path),

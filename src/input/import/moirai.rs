@@ -26,6 +26,7 @@ use crate::model::options::{Mode, PipelineOptions};
 use crate::model::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec, TensorSpec, TimesSpec,
 };
+use crate::model::words::Words;
 
 /// Columns before the times.
 const FIRST_TIME: usize = 4;
@@ -261,7 +262,7 @@ fn tensors(row: &Row) -> Vec<TensorSpec> {
     by_time.into_values().collect()
 }
 
-fn notes(rows: &[Row]) -> Vec<String> {
+fn notes(rows: &[Row]) -> Vec<Words> {
     let mut notes = vec![
         "the table has no units: times are taken for ms, footprints and memories for bytes".into(),
         "transfers of one operator that take equally long are taken for one tensor".into(),

@@ -61,10 +61,13 @@ pub(super) fn read(source: &Source) -> Imported {
     let tensors = tensors(edges, &inputs, &activation_bytes);
     let mut notes = Vec::new();
     if !inputs.is_empty() {
-        notes.push(format!(
-            "{} `Input` nodes dropped: their time is that of loading data",
-            inputs.len()
-        ));
+        notes.push(
+            format!(
+                "{} `Input` nodes dropped: their time is that of loading data",
+                inputs.len()
+            )
+            .into(),
+        );
     }
     let spec = InstanceSpec {
         network: NetworkSpec {
@@ -111,7 +114,7 @@ fn node(id: &str, description: &str, fields: &str, at: &str) -> Result<(LayerSpe
                 FaultKind::Missing {
                     what: format!("field `{name}`"),
                     expected: "one in every node".into(),
-                    remedy: format!("add `{name}=...`"),
+                    remedy: format!("add `{name}=...`").into(),
                 },
             )
         })

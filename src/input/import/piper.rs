@@ -14,9 +14,11 @@ use super::text::from_json;
 use super::{Imported, Source, has_json_field};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::{Optimizer, PipelineOptions};
+use crate::model::setting;
 use crate::model::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, TensorSpec,
 };
+use crate::model::words::{Words, words};
 
 /// The share of forward propagation in a time that Piper gives for both passes: a matrix product has two products of its
 /// size in backward propagation.
@@ -130,12 +132,12 @@ for forward propagation, two thirds for backward"
 }
 
 /// Micro-batches in a batch, under either of the field's names.
-fn micro_batches(file: &File, notes: &mut Vec<String>) -> Result<Option<u64>, Fault> {
+fn micro_batches(file: &File, notes: &mut Vec<Words>) -> Result<Option<u64>, Fault> {
     match (file.mbs_in_batch, file.max_batch_size) {
         (Some(one), Some(other)) if one != other => Err(Fault::new(
             "the file",
             FaultKind::Contradiction {
-                found: format!("`mbsInBatch` {one} and `maxBatchSize` {other}"),
+                found: format!("`mbsInBatch` {one} and `maxBatchSize` {other}").into(),
                 expected: "one of them, or the same number in both".into(),
             },
         )),
@@ -149,7 +151,7 @@ fn micro_batches(file: &File, notes: &mut Vec<String>) -> Result<Option<u64>, Fa
     }
 }
 
-fn layers(nodes: &[Node], notes: &mut Vec<String>) -> Result<Vec<LayerSpec>, Vec<Fault>> {
+fn layers(nodes: &[Node], notes: &mut Vec<Words>) -> Result<Vec<LayerSpec>, Vec<Fault>> {
     let mut layers = Vec::with_capacity(nodes.len());
     let mut faults = Vec::new();
     let mut synchronised = 0;
@@ -181,9 +183,12 @@ fn layers(nodes: &[Node], notes: &mut Vec<String>) -> Result<Vec<LayerSpec>, Vec
         });
     }
     if synchronised > 0 {
-        notes.push(format!(
-            "without `--tensor`, `--replicas` or `--recompute`, {synchronised} synchronisations at degree 1 are left out \
-             (`syncTimeFw`, `syncTimeBw`)"
+        notes.push(words!(
+            "without {}, {} or {}, {} synchronisations at degree 1 are left out (`syncTimeFw`, `syncTimeBw`)",
+            setting::TENSOR,
+            setting::REPLICAS,
+            setting::RECOMPUTE,
+            synchronised.to_string()
         ));
     }
     match faults.is_empty() {

@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::path::Path;
 
 use crate::model::fault::FaultKind;
+use crate::model::setting;
+use crate::model::words::words;
 
 thread_local! {
     /// Whether files that this thread reads may name others outside of their folders.
@@ -50,8 +52,11 @@ pub(super) fn refuse_outside(owner: &Path, name: &str, path: &Path) -> Result<()
         return Ok(());
     }
     Err(FaultKind::Conflict {
-        found: format!("`{name}`, which lies outside of the folder of the file that names it"),
+        found: format!("`{name}`, which lies outside of the folder of the file that names it").into(),
         expected: "a file of that folder, links resolved".into(),
-        remedy: "move it there, or allow it by `--outside-files` if you trust who wrote this".into(),
+        remedy: words!(
+            "move it there, or allow it by {} if you trust who wrote this",
+            setting::OUTSIDE_FILES
+        ),
     })
 }

@@ -85,7 +85,7 @@ fn header_faults(header: Option<&csv::StringRecord>, columns: &[&str]) -> Vec<Fa
     let missing = missing.map(|name| FaultKind::Missing {
         what: format!("column `{name}`"),
         expected: "one".into(),
-        remedy: format!("add `{name}` to the header, and its values"),
+        remedy: format!("add `{name}` to the header, and its values").into(),
     });
     let unknown = unknown.iter().map(|name| FaultKind::UnknownField {
         name: name.to_string(),

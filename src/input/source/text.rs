@@ -173,7 +173,7 @@ pub(crate) fn parser_fault(message: &str) -> FaultKind {
         return FaultKind::Missing {
             what: format!("field `{name}`"),
             expected: "one".into(),
-            remedy: format!("add `{name}`"),
+            remedy: format!("add `{name}`").into(),
         };
     }
     if what.starts_with("duplicate field") || what.starts_with("duplicate key") {
@@ -280,6 +280,6 @@ mod tests {
         let faults = from_json::<IgnoredAny>("{\"a\":\n  1,\n\n")
             .map(|_| ())
             .unwrap_err();
-        assert_eq!(faults[0].at, "line 2, column 5");
+        assert_eq!(faults[0].at.to_string(), "line 2, column 5");
     }
 }

@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{analytic, rates};
 use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
-use crate::model::fault::{Fault, FaultKind, closest};
+use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
+use crate::model::setting;
 use crate::model::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
 use crate::model::units::{LARGEST_EXACT, ms_to_ns, whole};
+use crate::model::words::{Words, words};
 
 /// Builds network and cluster; `notes` receives the assumptions made.
-pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<String>) -> Result<(Network, Cluster), Vec<Fault>> {
+pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<Words>) -> Result<(Network, Cluster), Vec<Fault>> {
     let mut checks = Checks::default();
     if let Some(schema) = spec.schema.as_deref().filter(|s| *s != SCHEMA) {
         checks.add(
@@ -46,13 +48,14 @@ const MOST_DEVICES: usize = 1_000_000;
 const MOST_COMPARED: usize = 100;
 
 /// What is assumed of links that nobody names, where bytes move.
-fn no_link(spec: &InstanceSpec, given: &ClusterSpec) -> Option<String> {
+fn no_link(spec: &InstanceSpec, given: &ClusterSpec) -> Option<Words> {
     let in_bytes = spec.network.tensors.iter().any(|t| t.bytes.is_some());
     let is_open = given.link.is_none() && spec.pipeline.bandwidth_bytes_per_s.is_none();
     (in_bytes && is_open).then(|| {
-        format!(
-            "the file names no link; {DEFAULT_BANDWIDTH_BYTES_PER_S:.3e} bytes/s assumed unless `--bandwidth` says otherwise (PCI Express \
-             3.0 x16)"
+        words!(
+            "{}{} says otherwise (PCI Express 3.0 x16)",
+            format!("the file names no link; {DEFAULT_BANDWIDTH_BYTES_PER_S:.3e} bytes/s assumed unless "),
+            setting::BANDWIDTH
         )
     })
 }
@@ -63,7 +66,7 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn add(&mut self, at: impl Into<String>, kind: FaultKind) {
+    pub(super) fn add(&mut self, at: impl Into<Piece>, kind: FaultKind) {
         self.faults.push(Fault::new(at, kind));
     }
 
@@ -133,7 +136,7 @@ impl Checks {
         1.0
     }
 
-    fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<String>) -> Rates {
+    fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<Words>) -> Rates {
         let default = ClusterSpec {
             device_kinds: vec![Default::default()],
             ..ClusterSpec::default()

@@ -111,9 +111,10 @@ impl Checks {
         self.add(
             format!("{at}.weight_{unit}"),
             FaultKind::Conflict {
-                found: format!("{weight}, more than the {backward} of `backward_{unit}`"),
-                expected: format!("at most `backward_{unit}`, which includes the gradients of weights"),
-                remedy: format!("give in `backward_{unit}` both gradients together"),
+                found: format!("{weight}, more than the {backward} of `backward_{unit}`").into(),
+                expected: format!("at most `backward_{unit}`, which includes the gradients of weights")
+                    .into(),
+                remedy: format!("give in `backward_{unit}` both gradients together").into(),
             },
         );
     }

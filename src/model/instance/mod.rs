@@ -17,6 +17,7 @@ use crate::model::fault::{Fault, InputError};
 use crate::model::network::Network;
 use crate::model::options::PipelineOptions;
 use crate::model::spec::{GivenCluster, InstanceSpec};
+use crate::model::words::Words;
 
 /// A validated planning problem. Made by [`Instance::builder`], [`Instance::read`] or [`Instance::from_spec`] alone.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct Instance {
     /// Options of the file; the command line overrides them.
     pub pipeline: PipelineOptions,
     /// What an importer assumed or left out, one sentence each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Words>,
     /// What must not be missed, one sentence each: rates that hold for other numbers than the network's.
     pub warnings: Vec<String>,
 }
@@ -83,7 +84,7 @@ impl Instance {
     pub(crate) fn validated(
         spec: &InstanceSpec,
         name: &str,
-        mut notes: Vec<String>,
+        mut notes: Vec<Words>,
     ) -> Result<Self, Vec<Fault>> {
         let (network, cluster) = build::build(spec, &mut notes)?;
         let mut warnings = Vec::new();

@@ -58,8 +58,8 @@ impl Checks {
         for (i, mode) in spec.modes.iter().enumerate() {
             let at = format!("{at}.modes[{i}]");
             let mode = LayerMode {
-                input_bytes: self.beside(&at, "input_bytes", &mode.input_bytes, positions),
-                output_bytes: self.beside(&at, "output_bytes", &mode.output_bytes, positions),
+                input_bytes: self.bytes_beside(&at, "input_bytes", &mode.input_bytes, positions),
+                output_bytes: self.bytes_beside(&at, "output_bytes", &mode.output_bytes, positions),
                 ..self.mode(&at, spec, mode, rates)
             };
             self.mode_beside(&at, &mode, &modes);
@@ -77,7 +77,7 @@ impl Checks {
             self.add(
                 format!("{at}.recompute"),
                 FaultKind::Contradiction {
-                    found: format!("the name `{name}`"),
+                    found: format!("the name `{name}`").into(),
                     expected: "a name without commas that is not `choose`, such as `full`".into(),
                 },
             );
@@ -111,7 +111,7 @@ impl Checks {
     }
 
     /// Bytes by layer; those that are 0 say nothing.
-    fn beside(
+    fn bytes_beside(
         &mut self,
         at: &str,
         field: &str,
@@ -149,7 +149,8 @@ impl Checks {
             self.add(
                 at,
                 FaultKind::Contradiction {
-                    found: format!("a second mode of degree {tensor} with recomputation `{recompute}`"),
+                    found: format!("a second mode of degree {tensor} with recomputation `{recompute}`")
+                        .into(),
                     expected: "one of each".into(),
                 },
             );
@@ -164,7 +165,7 @@ impl Checks {
             self.add(
                 format!("{at}.{field}"),
                 FaultKind::Contradiction {
-                    found: format!("other than in the first mode of degree {}", mode.tensor),
+                    found: format!("other than in the first mode of degree {}", mode.tensor).into(),
                     expected: "the same for all modes of a degree: they differ in what is computed again"
                         .into(),
                 },

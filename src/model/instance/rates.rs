@@ -3,6 +3,7 @@
 use super::layers::has_times;
 use crate::model::precision::Precision;
 use crate::model::spec::{DeviceKindSpec, InstanceSpec, LayerSpec};
+use crate::model::words::Words;
 
 /// Whether a layer's time on a kind comes from its work and the rates of the kind.
 pub(crate) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {
@@ -14,7 +15,7 @@ pub(crate) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {
 
 /// What is said of every kind whose rates give times: a note that these are peaks, a warning where they hold for other numbers or do not say for which, a
 /// note where the network does not say.
-pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<String>, warnings: &mut Vec<String>) {
+pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<Words>, warnings: &mut Vec<String>) {
     let kinds = spec.cluster.iter().flat_map(|cluster| &cluster.device_kinds);
     let timed = kinds.filter(|kind| spec.network.layers.iter().any(|layer| is_roofline(layer, kind)));
     let timed: Vec<&DeviceKindSpec> = timed.collect();
@@ -24,10 +25,7 @@ pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<String>, warnings: &m
             Some(part) => format!("{part} of the peak rates of `{}`", kind.name),
         };
         let rates: Vec<String> = timed.iter().map(of_kind).collect();
-        notes.push(format!(
-            "times are rooflines: FLOPs and bytes at {}",
-            rates.join(", and ")
-        ));
+        notes.push(format!("times are rooflines: FLOPs and bytes at {}", rates.join(", and ")).into());
     }
     for kind in timed {
         let name = &kind.name;
@@ -40,7 +38,7 @@ pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<String>, warnings: &m
             )),
             (None, Some(rates)) => notes.push(format!(
                 "the network does not say in which precision it computes; the rates of `{name}` hold for {rates}"
-            )),
+            ).into()),
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

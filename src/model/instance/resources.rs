@@ -63,8 +63,9 @@ impl Checks {
                 self.add(
                     at,
                     FaultKind::Contradiction {
-                        found: format!("a level at share {} and none at what is left of 1", spec.share),
-                        expected: format!("a level at share {} too", 1.0 - spec.share),
+                        found: format!("a level at share {} and none at what is left of 1", spec.share)
+                            .into(),
+                        expected: format!("a level at share {} too", 1.0 - spec.share).into(),
                     },
                 );
             }
@@ -117,8 +118,8 @@ impl Checks {
                 self.add(
                     "cluster.groups",
                     FaultKind::Contradiction {
-                        found: format!("{used} `{}` devices in groups", kind.name),
-                        expected: format!("at most its count of {count}"),
+                        found: format!("{used} `{}` devices in groups", kind.name).into(),
+                        expected: format!("at most its count of {count}").into(),
                     },
                 );
             }

@@ -19,7 +19,7 @@ pub(crate) struct Tied {
 
 impl Tied {
     /// Layers that no tie names and that lie with those that it names.
-    pub(crate) fn between(&self) -> usize {
+    pub(crate) fn layers_between(&self) -> usize {
         self.together.len() - self.named.len()
     }
 
@@ -31,7 +31,7 @@ impl Tied {
             [first, .., last] => format!("{} .. {} ({} layers)", name(first), name(last), self.named.len()),
             named => named.iter().map(name).collect(),
         };
-        let between = match self.between() {
+        let between = match self.layers_between() {
             0 => String::new(),
             1 => ", and the layer between them".into(),
             more => format!(", and the {more} layers between them"),

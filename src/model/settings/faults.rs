@@ -6,7 +6,9 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Size, Tensor};
 use crate::model::options::{Cuts, Groups, PipelineOptions, WorkerMode};
+use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
+use crate::model::words::{Piece, Setting, Words, words};
 
 impl Settings {
     /// What is wrong with the options that these settings come from, of which `overrides` are not the instance's own.
@@ -19,29 +21,35 @@ impl Settings {
         let mut faults = Vec::new();
         if options.stages.or(self.devices).is_none() && workers(instance, &self.kinds).is_none() {
             faults.push(Fault::new(
-                "--stages",
+                setting::STAGES,
                 FaultKind::Missing {
                     what: "number of stages".into(),
-                    expected: "`--stages N`, or a `count` of devices in the cluster".into(),
-                    remedy: "try `--stages 4`".into(),
+                    expected: words!(
+                        "{}, or a `count` of devices in the cluster",
+                        setting::STAGES.given("N")
+                    ),
+                    remedy: words!("try {}", setting::STAGES.given("4")),
                 },
             ));
         }
-        faults.extend(at_least_one("--stages", self.stages as u64));
+        faults.extend(at_least_one(setting::STAGES, self.stages as u64));
         faults.extend(self.device_fault(instance, overrides));
         let all_forward_first = self.schedule.is_all_forward_first() && self.mode.trains();
         match self.micro_batches {
-            Some(micro_batches) => faults.extend(at_least_one("--micro-batches", micro_batches)),
+            Some(micro_batches) => faults.extend(at_least_one(setting::MICRO_BATCHES, micro_batches)),
             None if self.objective.is_of_iterations() || all_forward_first => faults.push(Fault::new(
-                "--micro-batches",
+                setting::MICRO_BATCHES,
                 FaultKind::Missing {
                     what: "number of micro-batches".into(),
-                    expected:
-                        "`--micro-batches M` with `--objective iteration` or `formula`, or `--schedule gpipe`"
-                            .into(),
-                    remedy: format!(
-                        "try `--micro-batches {}`, four a stage",
-                        4 * self.stages.clamp(1, 1_000)
+                    expected: words!(
+                        "{} with {} or `formula`, or {}",
+                        setting::MICRO_BATCHES.given("M"),
+                        setting::OBJECTIVE.given("iteration"),
+                        setting::SCHEDULE.given("gpipe")
+                    ),
+                    remedy: words!(
+                        "try {}, four a stage",
+                        setting::MICRO_BATCHES.given(4 * self.stages.clamp(1, 1_000))
                     ),
                 },
             )),
@@ -49,13 +57,18 @@ impl Settings {
         }
         if self.objective.is_of_iterations() && !self.schedule.flushes() {
             faults.push(Fault::new(
-                "--objective",
+                setting::OBJECTIVE,
                 FaultKind::Contradiction {
-                    found: format!(
-                        "`{}` with `--schedule {}`, which never flushes",
-                        self.objective, self.schedule
+                    found: words!(
+                        "`{}` with {}, which never flushes",
+                        self.objective.to_string(),
+                        setting::SCHEDULE.given(self.schedule)
                     ),
-                    expected: "`--schedule 1f1b` or `gpipe`, or `--objective period`".into(),
+                    expected: words!(
+                        "{} or `gpipe`, or {}",
+                        setting::SCHEDULE.given("1f1b"),
+                        setting::OBJECTIVE.given("period")
+                    ),
                 },
             ));
         }
@@ -68,39 +81,43 @@ impl Settings {
     /// More stages than devices, or a number of devices that replaces no count.
     fn device_fault(&self, instance: &Instance, overrides: &PipelineOptions) -> Option<Fault> {
         let cluster = &instance.cluster;
-        let name = |&kind: &usize| format!("`{}`", cluster.kinds[kind].name);
-        let names = self.kinds.iter().map(name).collect::<Vec<_>>();
-        let conflict = |at, found, expected: &str, remedy| {
-            let expected = expected.to_owned();
+        let kinds = self.kinds.iter().map(|&kind| &cluster.kinds[kind].name);
+        let names: Vec<String> = kinds.map(|name| format!("`{name}`")).collect();
+        let conflict = |at: Setting, found: Words, expected: &str, remedy: Words| {
             let kind = FaultKind::Conflict {
                 found,
-                expected,
+                expected: expected.into(),
                 remedy,
             };
             Some(Fault::new(at, kind))
         };
         let has_groups = self.groups == Groups::Given && !cluster.groups.is_empty();
+        let assign = setting::GROUPS.given("assign");
         if self.devices.is_some() && has_groups {
             return conflict(
-                "--devices",
+                setting::DEVICES,
                 "a number of devices for a cluster of groups".into(),
                 "the devices of its groups",
-                "leave out `--devices`, or form groups anew with `--groups assign`".into(),
+                words!(
+                    "leave out {}, or form groups anew with {}",
+                    setting::DEVICES,
+                    assign
+                ),
             );
         }
         if let Some(devices) = self.devices {
             if names.len() > 1 {
                 return conflict(
-                    "--devices",
-                    format!("a number of devices for the kinds {}", names.join(", ")),
+                    setting::DEVICES,
+                    format!("a number of devices for the kinds {}", names.join(", ")).into(),
                     "one kind of device",
-                    format!(
-                        "name the one that is meant, such as `--device-kinds {}`",
-                        names[0].trim_matches('`')
+                    words!(
+                        "name the one that is meant, such as {}",
+                        setting::DEVICE_KINDS.given(names[0].trim_matches('`'))
                     ),
                 );
             }
-            if let Some(fault) = at_least_one("--devices", devices as u64) {
+            if let Some(fault) = at_least_one(setting::DEVICES, devices as u64) {
                 return Some(fault);
             }
         }
@@ -108,29 +125,32 @@ impl Settings {
             .devices
             .or(workers(instance, &self.kinds))
             .filter(|&most| most < self.stages)?;
-        let plural = if most == 1 { "" } else { "s" };
+        let plural = ["s", ""][usize::from(most == 1)];
         let (devices, more) = match (has_groups, names.len()) {
             (true, _) => (
                 format!("{most} group{plural}"),
-                "form others with `--groups assign`".to_owned(),
+                words!("form others with {}", assign),
             ),
             (false, 1) => (
                 format!("{most} {} device{plural}", names[0]),
-                format!("plan as if there were more devices: `--devices {}`", self.stages),
+                words!(
+                    "plan as if there were more devices: {}",
+                    setting::DEVICES.given(self.stages)
+                ),
             ),
             (false, _) => (
                 format!("{most} device{plural} of the kinds {}", names.join(", ")),
-                "give the kinds a larger `count`".to_owned(),
+                "give the kinds a larger `count`".into(),
             ),
         };
         // Who typed one of the two may never have seen the other.
         let is_own = overrides.stages.is_none() && instance.pipeline.stages.is_some();
         let origin = if is_own { " (`stages` of the instance)" } else { "" };
         conflict(
-            "--stages",
-            format!("{} stages{origin} and {devices}", self.stages),
+            setting::STAGES,
+            format!("{} stages{origin} and {devices}", self.stages).into(),
             "at least one device a stage",
-            format!("lower `--stages` to {most}, or {more}"),
+            words!("lower {} to {}, or {}", setting::STAGES, most.to_string(), more),
         )
     }
 
@@ -139,64 +159,81 @@ impl Settings {
         let has_resources = !self.kinds_with_resources(instance).is_empty();
         let is_concurrent = self.worker == WorkerMode::Concurrent;
         let mut faults = Vec::new();
-        let mut contradiction = |at: &str, found: String, expected: &str| {
-            let expected = expected.into();
+        let mut contradiction = |at: Setting, found: Words, expected: Words| {
             faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
         };
         if self.cuts == Cuts::Separate && !self.mode.trains() {
             contradiction(
-                "--cuts",
+                setting::CUTS,
                 "`separate` in inference".into(),
-                "`tied`, or `--mode training`",
+                words!("`tied`, or {}", setting::MODE.given("training")),
             );
         }
         if self.worker != self.schedule.worker() {
-            let found = format!("`{}` with `--schedule {}`", self.worker, self.schedule);
+            let found = words!(
+                "`{}` with {}",
+                self.worker.to_string(),
+                setting::SCHEDULE.given(self.schedule)
+            );
             let expected = "`concurrent` for both, or for neither";
-            contradiction("--worker", found, expected);
+            contradiction(setting::WORKER, found, expected.into());
         }
         if is_concurrent && self.communication.blocks() {
             contradiction(
-                "--communication",
-                "`blocking` with `--worker concurrent`, where both phases share what a transfer would block"
-                    .into(),
-                "`overlapped` or `ignored`",
+                setting::COMMUNICATION,
+                words!(
+                    "`blocking` with {}, where both phases share what a transfer would block",
+                    setting::WORKER.given("concurrent")
+                ),
+                "`overlapped` or `ignored`".into(),
             );
         }
         if !is_concurrent && (options.shares.is_some() || options.share_parts.is_some()) {
             let found = "shares of sequential workers".into();
-            contradiction("--shares", found, "`--worker concurrent`");
+            contradiction(
+                setting::SHARES,
+                found,
+                words!("{}", setting::WORKER.given("concurrent")),
+            );
         }
         let differ = self.kinds.len() > 1 || is_concurrent || has_resources;
         if differ && self.objective.is_of_iterations() {
             contradiction(
-                "--objective",
+                setting::OBJECTIVE,
                 format!(
                     "`{}` with workers that differ or run both phases at once",
                     self.objective
+                )
+                .into(),
+                words!(
+                    "{}, or one kind of device without resource types, alone or in groups; `stagecut simulate` tells the time of an iteration",
+                    setting::OBJECTIVE.given("period")
                 ),
-                "`--objective period`, or one kind of device without resource types, alone or in groups; \
-                 `stagecut simulate` tells the time of an iteration",
             );
         }
         let is_plain = !self.heterogeneous && self.cuts == Cuts::Tied;
         if !differ && !is_plain && self.is_simulated() {
             contradiction(
-                "--objective",
+                setting::OBJECTIVE,
                 "`iteration` with groups of devices or separate cuts".into(),
-                "`--objective formula`, which comes near it, or single devices and `--cuts tied`; `stagecut simulate` tells the time of \
-                 an iteration",
+                words!(
+                    "{}, which comes near it, or single devices and {}; `stagecut simulate` tells the time of an iteration",
+                    setting::OBJECTIVE.given("formula"),
+                    setting::CUTS.given("tied")
+                ),
             );
         }
-        if self.share_parts.is_some_and(|parts| !(2..=1000).contains(&parts)) {
-            let found = self.share_parts.unwrap_or(0) as f64;
-            let expected = "a whole number from 2 to 1000";
-            faults.push(Fault::new(
-                "--share-parts",
-                FaultKind::BadNumber { found, expected },
-            ));
-        }
+        faults.extend(self.share_parts_fault());
         faults
+    }
+
+    fn share_parts_fault(&self) -> Option<Fault> {
+        let found = self.share_parts.filter(|parts| !(2..=1000).contains(parts))? as f64;
+        let expected = "a whole number from 2 to 1000";
+        Some(Fault::new(
+            setting::SHARE_PARTS,
+            FaultKind::BadNumber { found, expected },
+        ))
     }
 
     /// Names of the kinds in play whose resources say something.
@@ -224,34 +261,34 @@ impl Settings {
         let reasons = [
             (
                 self.kinds.len() > 1,
-                "--device-kinds",
+                setting::DEVICE_KINDS.into(),
                 format!("the kinds {}", names(in_play.collect())),
             ),
             (
                 self.worker == WorkerMode::Concurrent,
-                "--worker",
+                setting::WORKER.into(),
                 "workers that run both phases at once".into(),
             ),
             (
                 self.groups == Groups::Assign,
-                "--groups",
+                setting::GROUPS.into(),
                 "groups to be formed".into(),
             ),
             (
                 self.groups == Groups::Given && !cluster.groups.is_empty(),
-                "cluster.groups",
+                "cluster.groups".into(),
                 "groups of devices".into(),
             ),
             (
                 !with_resources.is_empty(),
-                "cluster.device_kinds",
+                "cluster.device_kinds".into(),
                 format!("resources of {}", names(with_resources)),
             ),
         ];
         let reasons = reasons.into_iter().filter(|(is_one, ..)| *is_one);
-        let fault = |(_, at, with): (bool, &str, String)| {
+        let fault = |(_, at, with): (bool, Piece, String)| {
             let kind = FaultKind::Conflict {
-                found: format!("{with} with links of two levels"),
+                found: format!("{with} with links of two levels").into(),
                 expected: "stages of one kind of device, each alone, at rate 1 and sequential, or links of one level".into(),
                 remedy: "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than it says \
                          where those inside are faster"
@@ -265,7 +302,7 @@ impl Settings {
     /// A bandwidth that is none, that nothing crosses, or that makes transfers too long to count in whole ns.
     fn bandwidth_fault(&self, instance: &Instance, given: Option<f64>) -> Option<Fault> {
         let bandwidth = given?;
-        let fault = |kind| Some(Fault::new("--bandwidth", kind));
+        let fault = |kind| Some(Fault::new(setting::BANDWIDTH, kind));
         if !(bandwidth.is_finite() && bandwidth > 0.0) {
             return fault(FaultKind::BadNumber {
                 found: bandwidth,
@@ -275,7 +312,7 @@ impl Settings {
         if !has_bytes(instance) {
             return fault(FaultKind::Contradiction {
                 found: "a bandwidth for tensors whose transfer times are given".into(),
-                expected: "no `--bandwidth` with this instance".into(),
+                expected: words!("no {} with this instance", setting::BANDWIDTH),
             });
         }
         // Both ways, and once for every stage that may pay; in floating point, since the sum may be of any size.
@@ -295,7 +332,7 @@ impl Settings {
     }
 }
 
-fn at_least_one(option: &str, value: u64) -> Option<Fault> {
+fn at_least_one(option: Setting, value: u64) -> Option<Fault> {
     // Far above any real pipeline, far below where M times a total could leave the exact range unnoticed.
     const MOST: u64 = 1_000_000;
     if (1..=MOST).contains(&value) {

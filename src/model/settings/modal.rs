@@ -11,7 +11,9 @@ use crate::model::options::{
     Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
     Synchronization,
 };
+use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
+use crate::model::words::{Setting, words};
 
 /// The most ticks of a ns: beyond this no measured time says anything.
 const MOST_TICKS: u64 = 10_000;
@@ -57,69 +59,80 @@ impl Settings {
             return self.unshared_fault().into_iter().collect();
         }
         let asked = match &instance.cluster.nodes {
-            Some(_) => "links of two levels",
-            None => "`--tensor`, `--replicas` or `--recompute`",
+            Some(_) => "links of two levels".into(),
+            None => words!(
+                "{}, {} or {}",
+                setting::TENSOR,
+                setting::REPLICAS,
+                setting::RECOMPUTE
+            ),
         };
         let mut faults = Vec::new();
-        let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
+        let mut refuse = |is_wrong: bool, at: Setting, found: String, expected: &str| {
             if is_wrong {
-                let found = format!("{found} with {asked}");
-                let expected = expected.to_owned();
+                let found = words!("{} with {}", found, asked.clone());
+                let expected = expected.into();
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
         refuse(
             self.heterogeneous,
-            "--device-kinds",
+            setting::DEVICE_KINDS,
             "devices that differ, resources or groups".into(),
             "one kind of device",
         );
         refuse(
             self.cuts == Cuts::Separate,
-            "--cuts",
+            setting::CUTS,
             "`separate`".into(),
             "`tied`",
         );
         refuse(
             self.objective != Objective::Period,
-            "--objective",
+            setting::OBJECTIVE,
             format!("`{}`", self.objective),
             "`period`",
         );
         refuse(
             self.communication == Communication::Overlapped,
-            "--communication",
+            setting::COMMUNICATION,
             "`overlapped`".into(),
             "`blocking` or `ignored`",
         );
         refuse(
             !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe),
-            "--schedule",
+            setting::SCHEDULE,
             format!("`{}`", self.schedule),
             "`1f1b` or `gpipe`",
         );
         if !self.recompute.is_none() && !self.mode.trains() {
             faults.push(Fault::new(
-                "--recompute",
+                setting::RECOMPUTE,
                 FaultKind::Contradiction {
-                    found: format!("`{}` in inference", self.recompute),
-                    expected: "`none`, or `--mode training`".into(),
+                    found: format!("`{}` in inference", self.recompute).into(),
+                    expected: words!("`none`, or {}", setting::MODE.given("training")),
                 },
             ));
         }
         faults.extend(self.unknown_recomputation(instance));
-        let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
-        if synchronizes && self.mode.trains() && self.micro_batches.is_none() {
-            faults.push(Fault::new(
-                "--micro-batches",
-                FaultKind::Missing {
-                    what: "number of micro-batches".into(),
-                    expected: "`--micro-batches M` with `--replicas`, which exchange their gradients once in so many".into(),
-                    remedy: "try `--micro-batches 64`".into(),
-                },
-            ));
-        }
+        faults.extend(self.unknown_iterations());
         faults
+    }
+
+    /// Replicas that exchange their gradients once in an iteration of which nothing is said.
+    fn unknown_iterations(&self) -> Option<Fault> {
+        let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
+        let kind = FaultKind::Missing {
+            what: "number of micro-batches".into(),
+            expected: words!(
+                "{} with {}, which exchange their gradients once in so many",
+                setting::MICRO_BATCHES.given("M"),
+                setting::REPLICAS
+            ),
+            remedy: words!("try {}", setting::MICRO_BATCHES.given("64")),
+        };
+        let is_missing = synchronizes && self.mode.trains() && self.micro_batches.is_none();
+        is_missing.then(|| Fault::new(setting::MICRO_BATCHES, kind))
     }
 
     /// Why there is no plan whatever the stages, where the degrees that are asked for say so; empty where they do not.
@@ -217,19 +230,20 @@ impl Settings {
             .collect();
         let name = names.iter().find(|name| !known.contains(name.as_str()))?;
         let kind = FaultKind::Contradiction {
-            found: format!("`{name}`, which no layer can compute again"),
-            expected: known.into_iter().collect::<Vec<_>>().join(", "),
+            found: format!("`{name}`, which no layer can compute again").into(),
+            expected: known.into_iter().collect::<Vec<_>>().join(", ").into(),
         };
-        Some(Fault::new("--recompute", kind))
+        Some(Fault::new(setting::RECOMPUTE, kind))
     }
 
     /// Sharing out among replicas where there can be none.
     fn unshared_fault(&self) -> Option<Fault> {
         let kind = FaultKind::Contradiction {
-            found: format!("`{}` without replicas of stages", self.optimizer_sharding),
-            expected: "`--replicas`, or `none`".into(),
+            found: format!("`{}` without replicas of stages", self.optimizer_sharding).into(),
+            expected: words!("{}, or `none`", setting::REPLICAS),
         };
-        (self.optimizer_sharding != OptimizerSharding::None).then(|| Fault::new("--optimizer-sharding", kind))
+        (self.optimizer_sharding != OptimizerSharding::None)
+            .then(|| Fault::new(setting::OPTIMIZER_SHARDING, kind))
     }
 
     /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by

@@ -6,6 +6,8 @@ use crate::model::options::{Cuts, Objective, PipelineOptions, Synchronization};
 use crate::model::schedule::Order;
 use crate::model::schedule::in_flight;
 use crate::model::schedule::rules::{Rule, Shape};
+use crate::model::setting;
+use crate::model::words::{Setting, Words, words};
 
 /// Chunks of a device, and of all devices: far above any real pipeline.
 const MOST_OF_A_DEVICE: usize = 1_000;
@@ -69,7 +71,7 @@ impl Settings {
             || self.chunks() > MOST_CHUNKS.max(self.stages)
         {
             return vec![Fault::new(
-                "--virtual-stages",
+                setting::VIRTUAL_STAGES,
                 FaultKind::BadNumber {
                     found: self.virtual_stages as f64,
                     expected: "a whole number from 1 to 1000, and no more than 10000 chunks on all devices",
@@ -83,42 +85,51 @@ impl Settings {
             return vec![fault];
         }
         let mut faults = Vec::new();
-        let mut refuse = |is_wrong: bool, at: &str, found: String, expected: &str| {
+        let mut refuse = |is_wrong: bool, at: Setting, found: Words, expected: &str| {
             if is_wrong {
-                let found = format!("{found} with `--virtual-stages {}`", self.virtual_stages);
-                let expected = expected.to_owned();
+                let found = words!(
+                    "{} with {}",
+                    found,
+                    setting::VIRTUAL_STAGES.given(self.virtual_stages)
+                );
+                let expected = expected.into();
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
         refuse(
             self.heterogeneous,
-            "--device-kinds",
+            setting::DEVICE_KINDS,
             "devices that differ or work as groups, resources, or workers that run both phases at once"
                 .into(),
             "one kind of device without resource types, each alone and `sequential`",
         );
         refuse(
             self.modal,
-            "--tensor",
-            "modes of stages (`--tensor`, `--replicas`, `--recompute`) or links of two levels".into(),
+            setting::TENSOR,
+            words!(
+                "modes of stages ({}, {}, {}) or links of two levels",
+                setting::TENSOR,
+                setting::REPLICAS,
+                setting::RECOMPUTE
+            ),
             "none of them",
         );
         refuse(
             self.synchronization == Synchronization::Ring,
-            "--synchronization",
+            setting::SYNCHRONIZATION,
             "`ring`".into(),
             "`none`, as every device is alone",
         );
         refuse(
             self.cuts == Cuts::Separate,
-            "--cuts",
+            setting::CUTS,
             "`separate`".into(),
             "`tied`",
         );
         refuse(
             self.objective != Objective::Period,
-            "--objective",
-            format!("`{}`", self.objective),
+            setting::OBJECTIVE,
+            format!("`{}`", self.objective).into(),
             "`period`; `stagecut schedule` tells the time of an iteration",
         );
         if !self.heterogeneous && self.mode.trains() {
@@ -137,25 +148,30 @@ impl Settings {
             found: format!(
                 "{} chunks, whose order is told by {operations} operations",
                 self.chunks()
+            )
+            .into(),
+            expected: words!(
+                "{} at most: fewer devices or chunks, or {}",
+                MOST_OPERATIONS.to_string(),
+                setting::SCHEDULE.given("gpipe")
             ),
-            expected: format!("{MOST_OPERATIONS} at most: fewer devices or chunks, or `--schedule gpipe`"),
         };
-        (is_listed && operations > MOST_OPERATIONS).then(|| Fault::new("--virtual-stages", kind))
+        (is_listed && operations > MOST_OPERATIONS).then(|| Fault::new(setting::VIRTUAL_STAGES, kind))
     }
 
     /// What only devices of several chunks have.
     fn faults_of_one_chunk(&self, options: &PipelineOptions) -> Vec<Fault> {
         let mut faults = Vec::new();
-        let mut refuse = |at: &str, found: String| {
-            let found = format!("{found} where every device holds one chunk");
-            let expected = "`--virtual-stages 2` or more".to_owned();
+        let mut refuse = |at: Setting, found: String| {
+            let found = format!("{found} where every device holds one chunk").into();
+            let expected = words!("{} or more", setting::VIRTUAL_STAGES.given("2"));
             faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
         };
         if let Some(placement) = options.placement {
-            refuse("--placement", format!("`{placement}`"));
+            refuse(setting::PLACEMENT, format!("`{placement}`"));
         }
         if self.schedule.needs_virtual_stages() {
-            refuse("--schedule", format!("`{}`", self.schedule));
+            refuse(setting::SCHEDULE, format!("`{}`", self.schedule));
         }
         faults
     }
@@ -172,18 +188,24 @@ impl Settings {
             micro_batches: self.stages,
             ..shape
         };
-        let fault = |at, found: String, expected: &str| {
-            let expected = expected.to_owned();
+        let fault = |at: Setting, found: Words, expected: Words| {
             Some(Fault::new(at, FaultKind::Contradiction { found, expected }))
         };
         if !applies(&any_number) {
             return fault(
-                "--schedule",
-                format!(
-                    "`{}` with `--virtual-stages {} --placement {}`",
-                    self.schedule, self.virtual_stages, self.placement
+                setting::SCHEDULE,
+                words!(
+                    "`{}` with {}",
+                    self.schedule.to_string(),
+                    setting::VIRTUAL_STAGES
+                        .given(self.virtual_stages)
+                        .and(setting::PLACEMENT.given(self.placement))
                 ),
-                "`interleaved` with `--placement loop`; `zb-v`, `v-half` or `v-min` with two chunks and `--placement v`; or `gpipe`",
+                words!(
+                    "`interleaved` with {}; `zb-v`, `v-half` or `v-min` with two chunks and {}; or `gpipe`",
+                    setting::PLACEMENT.given("loop"),
+                    setting::PLACEMENT.given("v")
+                ),
             );
         }
         let all = Shape {
@@ -192,9 +214,13 @@ impl Settings {
         };
         if !applies(&all) {
             return fault(
-                "--micro-batches",
-                format!("{} with `--schedule {}`", all.micro_batches, self.schedule),
-                "a multiple of the devices",
+                setting::MICRO_BATCHES,
+                words!(
+                    "{} with {}",
+                    all.micro_batches.to_string(),
+                    setting::SCHEDULE.given(self.schedule)
+                ),
+                "a multiple of the devices".into(),
             );
         }
         None

@@ -102,7 +102,7 @@ fn neighbours(slot: &Slot, layout: &Layout) -> Vec<Layout> {
     }
     let places = layout.iter().flatten().flat_map(|stage| &stage.devices);
     for &device in places {
-        if let Some(without) = without(layout, device) {
+        if let Some(without) = without_device(layout, device) {
             insertions(slot, &without, device, &mut found);
         }
     }
@@ -168,7 +168,7 @@ fn swaps(layout: &Layout, free: &[usize], found: &mut Vec<Layout>) {
 /// Drops a device, or a whole pipeline.
 fn drops(layout: &Layout, found: &mut Vec<Layout>) {
     let devices = layout.iter().flatten().flat_map(|stage| &stage.devices);
-    found.extend(devices.filter_map(|&device| without(layout, device)));
+    found.extend(devices.filter_map(|&device| without_device(layout, device)));
     if layout.len() > 1 {
         for p in 0..layout.len() {
             let mut fewer = layout.clone();
@@ -179,7 +179,7 @@ fn drops(layout: &Layout, found: &mut Vec<Layout>) {
 }
 
 /// The layout without a device; a stage that this leaves empty goes to its neighbour, a pipeline that it leaves empty ends.
-pub(crate) fn without(layout: &Layout, device: usize) -> Option<Layout> {
+pub(crate) fn without_device(layout: &Layout, device: usize) -> Option<Layout> {
     let mut layout = layout.clone();
     for p in 0..layout.len() {
         let Some(k) = layout[p].iter().position(|stage| stage.devices.contains(&device)) else {

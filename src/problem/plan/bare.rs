@@ -163,7 +163,7 @@ fn wrong_type(found: &Value, expected: &str) -> FaultKind {
         Value::Object(_) => "a table".into(),
     };
     FaultKind::Conflict {
-        found,
+        found: found.into(),
         expected: expected.into(),
         remedy: REMEDY.into(),
     }
@@ -176,8 +176,8 @@ const REMEDY: &str = "write the stages as `[[\"conv1\", \"conv2\"], [\"dense\"]]
 fn in_stages(error: &serde_json::Error) -> FaultKind {
     match parser_fault(&error.to_string()) {
         FaultKind::WrongType { found, expected } => FaultKind::Conflict {
-            found,
-            expected,
+            found: found.into(),
+            expected: expected.into(),
             remedy: REMEDY.into(),
         },
         other => other,
@@ -332,8 +332,8 @@ fn from_table(text: &str) -> Result<BarePlan, Vec<Fault>> {
             let is_stage = number.fract() == 0.0 && (1.0..=MOST_STAGES).contains(&number);
             if !is_stage {
                 let kind = FaultKind::Conflict {
-                    found: number.to_string(),
-                    expected: format!("the whole number of a stage, from 1 to {MOST_STAGES}"),
+                    found: number.to_string().into(),
+                    expected: format!("the whole number of a stage, from 1 to {MOST_STAGES}").into(),
                     remedy: "number the stages along the pipeline: 1, 2, 3".into(),
                 };
                 faults.push(Fault::new(format!("line {line}, column `{column}`"), kind));

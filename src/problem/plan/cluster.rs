@@ -8,7 +8,9 @@ use super::Plan;
 use crate::input::import::given_cluster;
 use crate::model::fault::{FaultKind, InputError};
 use crate::model::instance::Instance;
+use crate::model::setting;
 use crate::model::spec::{ClusterSpec, GivenCluster};
+use crate::model::words::words;
 
 impl Plan {
     /// Reads the instance that it is a plan of, on the cluster that it carries.
@@ -50,14 +52,15 @@ pub(crate) fn agreed(
         return Ok(Some(carried.clone()));
     };
     let kind = FaultKind::Conflict {
-        found: format!("`{}`, whose `{at}` is {found}", given.name),
+        found: format!("`{}`, whose `{at}` is {found}", given.name).into(),
         expected: format!(
             "`{}`, which the plan was made on and carries, whose `{at}` is {expected}",
             carried.name
-        ),
-        remedy: "leave `--cluster` out, or solve again on the other one".into(),
+        )
+        .into(),
+        remedy: words!("leave {} out, or solve again on the other one", setting::CLUSTER),
     };
-    Err(InputError::option("--cluster", kind))
+    Err(InputError::option(setting::CLUSTER, kind))
 }
 
 /// The first place at which two clusters differ, and what each says there, as a file would.

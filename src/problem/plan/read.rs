@@ -10,6 +10,8 @@ use crate::input::intake;
 use crate::input::source::text::from_json;
 use crate::input::source::{Source, from_structured};
 use crate::model::fault::{Fault, FaultKind, InputError};
+use crate::model::setting;
+use crate::model::words::words;
 
 /// The most faults that are looked for; a file with more has one cause.
 const MOST_FAULTS: usize = 1_000;
@@ -70,9 +72,11 @@ fn is_bare(value: &Value) -> bool {
 fn bare() -> Fault {
     let kind = FaultKind::Conflict {
         found: "stages alone".into(),
-        expected: format!("a whole plan, `{SCHEMA}`"),
-        remedy: "`stagecut check --evaluate INSTANCE STAGES` says what they cost, and with `--output PLAN` writes them as a whole plan"
-            .into(),
+        expected: format!("a whole plan, `{SCHEMA}`").into(),
+        remedy: words!(
+            "`stagecut check --evaluate INSTANCE STAGES` says what they cost, and with {} writes them as a whole plan",
+            setting::OUTPUT.given("PLAN")
+        ),
     };
     Fault::new("the plan", kind)
 }
@@ -99,7 +103,7 @@ fn kind_of(value: &Value) -> Result<(), Vec<Fault>> {
         },
         None => FaultKind::Missing {
             what: "field `schema`".into(),
-            expected: format!("`{SCHEMA}`"),
+            expected: format!("`{SCHEMA}`").into(),
             remedy: "write the plan with `stagecut solve --format json`".into(),
         },
     };
@@ -170,7 +174,7 @@ impl Form {
                 let kind = FaultKind::Missing {
                     what: format!("field `{name}`"),
                     expected: "one".into(),
-                    remedy: format!("add `{name}`"),
+                    remedy: format!("add `{name}`").into(),
                 };
                 self.faults.push(Fault::new(place, kind));
             }

@@ -4,7 +4,9 @@ use super::{Choice, Class};
 use crate::model::cluster::{Cluster, Group};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::Groups;
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::words;
 
 /// Groups that a problem may choose from at most; more would not fit any search.
 const MOST_CHOICES: usize = 200_000;
@@ -13,7 +15,7 @@ const MOST_CHOICES: usize = 200_000;
 pub(super) type InventoryAndChoices = (Vec<usize>, Vec<Choice>);
 
 /// The choices of a cluster under these settings.
-pub(super) fn of(
+pub(super) fn listed(
     cluster: &Cluster,
     settings: &Settings,
     classes: &[Class],
@@ -52,10 +54,10 @@ fn given(cluster: &Cluster, settings: &Settings) -> Result<InventoryAndChoices, 
     let groups: Vec<_> = cluster.groups.iter().filter(in_play).collect();
     if groups.is_empty() {
         return Err(Fault::new(
-            "--device-kinds",
+            setting::DEVICE_KINDS,
             FaultKind::Contradiction {
                 found: "groups that all hold other kinds".into(),
-                expected: "the kinds of some group, or `--groups assign`".into(),
+                expected: words!("the kinds of some group, or {}", setting::GROUPS.given("assign")),
             },
         ));
     }
@@ -83,7 +85,10 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
                 FaultKind::Missing {
                     what: "count".into(),
                     expected: "how many devices there are, to form groups of them".into(),
-                    remedy: "give the kind a `count`, such as `count = 4`, or ask for `--devices 4`".into(),
+                    remedy: words!(
+                        "give the kind a `count`, such as `count = 4`, or ask for {}",
+                        setting::DEVICES.given("4")
+                    ),
                 },
             )
         })?);
@@ -91,9 +96,9 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
     let devices: usize = inventory.iter().sum();
     if devices < settings.stages {
         return Err(Fault::new(
-            "--stages",
+            setting::STAGES,
             FaultKind::Contradiction {
-                found: format!("{} stages and {devices} devices", settings.stages),
+                found: format!("{} stages and {devices} devices", settings.stages).into(),
                 expected: "at least one device a stage".into(),
             },
         ));
@@ -107,10 +112,13 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
         .try_fold(1usize, |ways, count| ways.checked_mul(count + 1));
     if ways.is_none_or(|ways| ways > MOST_CHOICES) {
         return Err(Fault::new(
-            "--groups",
+            setting::GROUPS,
             FaultKind::Unsupported {
-                found: format!("more than {MOST_CHOICES} ways to form a group"),
-                expected: "fewer devices or fewer kinds; name some with `--device-kinds`".into(),
+                found: format!("more than {MOST_CHOICES} ways to form a group").into(),
+                expected: words!(
+                    "fewer devices or fewer kinds; name some with {}",
+                    setting::DEVICE_KINDS
+                ),
             },
         ));
     }

@@ -42,7 +42,7 @@ impl Workers {
     pub fn new(cluster: &Cluster, settings: &Settings) -> Result<Self, Fault> {
         let class = |&kind: &usize| Class::new(kind, &cluster.kinds[kind], settings);
         let classes: Vec<Class> = settings.kinds.iter().map(class).collect();
-        let (inventory, choices) = choices::of(cluster, settings, &classes)?;
+        let (inventory, choices) = choices::listed(cluster, settings, &classes)?;
         let resources = classes.iter().flat_map(|class| &class.resources);
         let mut resource_names: Vec<String> = resources.map(|resource| resource.name.clone()).collect();
         resource_names.sort_unstable();

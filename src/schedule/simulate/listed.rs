@@ -4,6 +4,8 @@ use super::outcome::OrderName;
 use super::{Request, Simulated, Simulation, check_size, disturbed};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::schedule::{Operation, Order};
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::pipeline::{Channels, Phase, Pipeline, Streams, Turns};
 use crate::problem::plan::{Plan, PlanStage};
 
@@ -34,12 +36,13 @@ pub(super) fn simulate(
     let run = disturbed(plan, &streams, &turns, micro_batches, request);
     let Some(run) = run.filter(|_| is_each_once(order, plan.stages.len(), micro_batches as usize)) else {
         let kind = FaultKind::Contradiction {
-            found: format!("`{name}`, whose operations are missing, repeated, or wait for each other"),
+            found: format!("`{name}`, whose operations are missing, repeated, or wait for each other").into(),
             expected: format!(
                 "for each of {micro_batches} micro-batches one forward pass and two gradients on every stage"
-            ),
+            )
+            .into(),
         };
-        return Err(InputError::option("--schedule", kind));
+        return Err(InputError::option(setting::SCHEDULE, kind));
     };
     Ok(Simulation::new(&Simulated {
         plan,
@@ -80,18 +83,19 @@ fn refuse(plan: &Plan, pipeline: &Pipeline, name: &str, request: &Request) -> Re
         "stages of several replicas, which take turns"
     } else if request.in_flight.is_some() {
         let kind = FaultKind::Contradiction {
-            found: format!("`--in-flight` with `--schedule {name}`"),
+            found: words!("{} with {}", setting::IN_FLIGHT, setting::SCHEDULE.given(name)),
             expected: "one of the two: the order itself says how many micro-batches are in flight".into(),
         };
-        return Err(InputError::option("--in-flight", kind));
+        return Err(InputError::option(setting::IN_FLIGHT, kind));
     } else if !plan.says_weights() {
         let kind = FaultKind::Missing {
             what: "field `weight_ms` of any stage".into(),
-            expected: format!("the times of gradients of weights, which `{name}` runs apart from the rest"),
-            remedy:
-                "say `weight_ms` of layers, as `tools/profile_torch.py` measures it, and solve again; or ask \
-                     `stagecut schedule` with `--weight-share`"
-                    .into(),
+            expected: format!("the times of gradients of weights, which `{name}` runs apart from the rest")
+                .into(),
+            remedy: words!(
+                "say `weight_ms` of layers, as `tools/profile_torch.py` measures it, and solve again; or ask `stagecut schedule` with {}",
+                setting::WEIGHT_SHARE
+            ),
         };
         return Err(fault(kind));
     } else {
@@ -99,7 +103,8 @@ fn refuse(plan: &Plan, pipeline: &Pipeline, name: &str, request: &Request) -> Re
     };
     Err(fault(FaultKind::Unsupported {
         found: found.into(),
-        expected: format!("a plan for training whose stages do one thing at a time, as `{name}` has them"),
+        expected: format!("a plan for training whose stages do one thing at a time, as `{name}` has them")
+            .into(),
     }))
 }
 

@@ -71,15 +71,19 @@ pub use crate::problem::pipeline::schedule::{self, InFlight};
 pub use crate::problem::pipeline::{
     Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, iteration_ns,
 };
+#[doc(hidden)]
 pub use chunks::ChunkTimes;
 pub use disturbance::Jitter;
+#[doc(hidden)]
 pub use listed::Listed;
 pub use outcome::{Event, Lane, OrderName, SCHEMA, Simulation, StageInFlight};
 pub use trace::{COLUMNS, Trace};
 
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::options::{Schedule, WorkerMode};
+use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
+use crate::model::words::words;
 use crate::problem::pipeline::{Leads, Run, Streams, Turns, hiding_in_flight, try_run};
 use crate::problem::plan::Plan;
 use disturbance::Disturbance;
@@ -93,6 +97,7 @@ pub struct Request {
     /// The schedule. Default: the plan's.
     pub order: Option<Schedule>,
     /// An order of operations in place of a schedule's.
+    #[doc(hidden)]
     pub listed: Option<Listed>,
     /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers, or the schedule's own number where the
     /// plan has no memory for these.
@@ -198,7 +203,7 @@ fn refuse_virtual_stages(plan: &Plan) -> Result<(), InputError> {
         return Ok(());
     };
     let kind = FaultKind::Unsupported {
-        found: format!("{chunks} virtual stages on every device"),
+        found: format!("{chunks} virtual stages on every device").into(),
         expected: "a stage a device; the command `simulate` runs the order of the plan's schedule".into(),
     };
     Err(InputError {
@@ -223,19 +228,25 @@ fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result
     let (found, expected) = match worker {
         WorkerMode::Sequential if of_chunks => (
             "one chunk a device",
-            "`--schedule gpipe`, `1f1b`, `pipedream`, `zb-h1` or `zb-h2`, or a plan with virtual stages",
+            words!(
+                "{}, `1f1b`, `pipedream`, `zb-h1` or `zb-h2`, or a plan with virtual stages",
+                setting::SCHEDULE.given("gpipe")
+            ),
         ),
-        WorkerMode::Concurrent => ("workers that run both phases at once", "`--schedule concurrent`"),
+        WorkerMode::Concurrent => (
+            "workers that run both phases at once",
+            words!("{}", setting::SCHEDULE.given("concurrent")),
+        ),
         WorkerMode::Sequential => (
             "workers without shares",
-            "`--schedule gpipe`, `1f1b` or `pipedream`",
+            words!("{}, `1f1b` or `pipedream`", setting::SCHEDULE.given("gpipe")),
         ),
     };
     Err(InputError::option(
-        "--schedule",
+        setting::SCHEDULE,
         FaultKind::Contradiction {
-            found: format!("`{order}` for a plan with {found}"),
-            expected: expected.into(),
+            found: format!("`{order}` for a plan with {found}").into(),
+            expected,
         },
     ))
 }
@@ -247,7 +258,7 @@ fn check_size(streams: &Streams, micro_batches: u64, request: &Request) -> Resul
     let tasks = streams.streams.len() as f64 * micro_batches as f64;
     if micro_batches == 0 || tasks > MOST_TASKS {
         return Err(InputError::option(
-            "--micro-batches",
+            setting::MICRO_BATCHES,
             FaultKind::BadNumber {
                 found: micro_batches as f64,
                 expected: "a whole number from 1, and no more than 500000 tasks in all",

@@ -17,7 +17,7 @@ impl Pipeline {
         if plan.stages.is_empty() {
             let kind = FaultKind::Missing {
                 what: "stages".into(),
-                expected: format!("a plan to simulate, but its status is `{}`", plan.status),
+                expected: format!("a plan to simulate, but its status is `{}`", plan.status).into(),
                 remedy: "solve again with more time, stages or memory".into(),
             };
             faults.push(Fault::new("stages", kind));
@@ -67,7 +67,7 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
     let replicas = stage.replicas();
     if replicas > 1 && (stage.devices.len() < replicas || !stage.devices.len().is_multiple_of(replicas)) {
         let kind = FaultKind::Contradiction {
-            found: format!("{replicas} replicas on {} devices", stage.devices.len()),
+            found: format!("{replicas} replicas on {} devices", stage.devices.len()).into(),
             expected: "as many devices for each".into(),
         };
         faults.push(Fault::new(format!("stages[{k}].mode"), kind));

@@ -74,7 +74,8 @@ impl Trace {
                         found: format!(
                             "{}, not after that of `{}` in line {before}",
                             row.time_ms, row.device
-                        ),
+                        )
+                        .into(),
                         expected: "the times of each device in increasing order".into(),
                     },
                 )),
@@ -142,9 +143,13 @@ fn row_fault(row: &Row, devices: &[String]) -> Option<(&'static str, FaultKind)>
 /// The same fault without the hint that lists the formats of networks.
 fn of_trace(fault: Fault) -> Fault {
     match fault.kind {
-        FaultKind::Syntax { found, expected } => {
-            Fault::new(fault.at, FaultKind::Contradiction { found, expected })
-        }
+        FaultKind::Syntax { found, expected } => Fault::new(
+            fault.at,
+            FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            },
+        ),
         _ => fault,
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::model::fault::{Fault, FaultKind, closest};
+use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::instance::Instance;
+use crate::model::setting;
 use crate::model::settings::Settings;
+use crate::model::words::words;
 use crate::problem::plan::PlanMode;
 use crate::problem::plan::PlanStage;
 use crate::problem::plan::bare::{BarePlan, BareStage};
@@ -86,7 +88,7 @@ impl Form<'_> {
         layers.iter().map(|&at| self.names[at].clone()).collect()
     }
 
-    fn fault(&mut self, at: impl Into<String>, kind: FaultKind) {
+    fn fault(&mut self, at: impl Into<Piece>, kind: FaultKind) {
         if self.faults.len() <= MOST_FAULTS {
             self.faults.push(Fault::new(at, kind));
         }
@@ -106,8 +108,8 @@ impl Form<'_> {
             return Ok(());
         }
         let kind = FaultKind::Conflict {
-            found: format!("{found} stages"),
-            expected: format!("at most {most} for {layers} layers with two passes each"),
+            found: format!("{found} stages").into(),
+            expected: format!("at most {most} for {layers} layers with two passes each").into(),
             remedy: "number the stages along the pipeline: 1, 2, 3".into(),
         };
         Err(vec![Fault::new("stages", kind)])
@@ -194,8 +196,8 @@ impl Form<'_> {
         };
         let pass = ["the layer", "the backward pass of the layer"][pass];
         let kind = FaultKind::Conflict {
-            found: format!("{pass} `{}` again", self.names[at]),
-            expected: format!("every layer once, and it lies in stages[{before}]"),
+            found: format!("{pass} `{}` again", self.names[at]).into(),
+            expected: format!("every layer once, and it lies in stages[{before}]").into(),
             remedy: "name it in one stage alone".into(),
         };
         self.fault(format!("stages[{k}]"), kind);
@@ -268,7 +270,7 @@ impl Form<'_> {
                         .collect();
                     let kind = FaultKind::Missing {
                         what: "devices".into(),
-                        expected: format!("those of the stage, of {}", names.join(", ")),
+                        expected: format!("those of the stage, of {}", names.join(", ")).into(),
                         remedy: "add them to the stage, such as `\"devices\": [\"gpu:1\"]`".into(),
                     };
                     faults.push((k, kind));
@@ -302,7 +304,12 @@ impl Form<'_> {
             let kind = FaultKind::Conflict {
                 found: "a mode".into(),
                 expected: "none: the problem leaves none open".into(),
-                remedy: "ask for `--tensor`, `--replicas` or `--recompute`, or leave the mode out".into(),
+                remedy: words!(
+                    "ask for {}, {} or {}, or leave the mode out",
+                    setting::TENSOR,
+                    setting::REPLICAS,
+                    setting::RECOMPUTE
+                ),
             };
             self.fault(format!("stages[{k}].mode"), kind);
         }

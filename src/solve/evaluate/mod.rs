@@ -97,6 +97,7 @@ pub fn evaluate(
 
 impl Evaluation {
     /// Holds the plan against a bound that a search has proved.
+    #[doc(hidden)]
     pub fn hold_against(&mut self, settings: &Settings, bound: &Plan) {
         let Some(bound_ms) = bound.bound_ms else {
             return;

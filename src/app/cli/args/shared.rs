@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::app::cli::{CliError, output};
+use crate::app::flags::as_flags;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
 use crate::model::quantity;
@@ -83,7 +84,10 @@ pub(in crate::app::cli) fn read_instance(
 
 fn tell(instance: &Instance, quiet: bool) {
     if !quiet {
-        instance.notes.iter().for_each(|note| output::note(note));
+        instance
+            .notes
+            .iter()
+            .for_each(|note| output::note(&note.written(as_flags)));
     }
     instance
         .warnings

@@ -68,7 +68,7 @@ fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
     let text = match format {
         RowFormat::Jsonl => collect::jsonl(&rows),
         RowFormat::Csv => {
-            row::csv(&collect::judged(&rows)).map_err(|error| CliError::Usage(error.to_string()))?
+            row::csv(&collect::judged(&rows)).map_err(|error| CliError::Usage(error.to_string().into()))?
         }
     };
     output::write(&text, path)?;
@@ -152,7 +152,8 @@ pub(crate) fn report_into(folder: &Path, summary: &Summary, source: &report::Sou
     let write = |name: &str, text: &str| output::write_file(text, &folder.join(name));
     write("report.txt", &report::text(summary, source))?;
     write("report.html", &html::page(summary, source))?;
-    let tables = report::tables(summary, source).map_err(|error| CliError::Usage(error.to_string()))?;
+    let tables =
+        report::tables(summary, source).map_err(|error| CliError::Usage(error.to_string().into()))?;
     for (name, table) in tables {
         write(&name, &table)?;
     }
@@ -170,7 +171,7 @@ fn diff(args: &DiffArgs) -> Result<Ending, CliError> {
 
 fn become_command(args: &OutsideArgs) -> Result<Ending, CliError> {
     let error = outside::become_command(args.worker, &args.command);
-    Err(CliError::Usage(format!("`{}`: {error}", args.command[0])))
+    Err(CliError::Usage(format!("`{}`: {error}", args.command[0]).into()))
 }
 
 fn serve(args: &WorkerArgs) -> Result<Ending, CliError> {

@@ -29,7 +29,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending, CliError> {
         .collect();
     let store = Store::new(&results);
     prepare(&store, &results)?;
-    let work = Work::of(&tasks, &store, args.retry_failed);
+    let work = Work::new(&tasks, &store, args.retry_failed);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let started = Instant::now();
     let line = StatusLine::new(args.quiet);
@@ -83,7 +83,7 @@ pub(super) fn run_tasks(args: &RunTaskArgs) -> Result<Ending, CliError> {
     }
     let store = Store::new(&results);
     prepare(&store, &results)?;
-    let work = Work::of(&tasks, &store, false);
+    let work = Work::new(&tasks, &store, false);
     driven(&study, &results, &work, 1, &|_| ())?;
     let rows: Vec<_> = ids.iter().filter_map(|id| store.row(id)).collect();
     output::write(&crate::app::study::collect::jsonl(&rows), None)?;
@@ -118,7 +118,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn of(tasks: &'a [Task], store: &Store, retry_failed: bool) -> Self {
+    fn new(tasks: &'a [Task], store: &Store, retry_failed: bool) -> Self {
         let Missing {
             tasks: missing,
             damage,

@@ -93,7 +93,7 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 fn fed(mut command: Command, text: &str) -> Result<(), CliError> {
     use std::io::Write;
     let name = command.get_program().to_string_lossy().into_owned();
-    let failed = |what: String| CliError::Usage(format!("`{name}` {what}"));
+    let failed = |what: String| CliError::Usage(format!("`{name}` {what}").into());
     let mut child = command
         .stdin(Stdio::piped())
         .spawn()

@@ -108,7 +108,7 @@ impl<'a> Data<'a> {
             staged: band_of.is_some(),
             groups: match &band_of {
                 Some(bands) => stages(&picture, &order, bands, &groups),
-                None => groups.of(0..order.len()),
+                None => groups.members_of(0..order.len()),
             },
         }
     }
@@ -174,7 +174,7 @@ fn stages(picture: &Picture, order: &[usize], bands: &[usize], groups: &Groups) 
         members.push(Member::Group(Group {
             name: format!("stage {}{phase}", stages[place].index),
             prefix: String::new(),
-            members: groups.of(at..end),
+            members: groups.members_of(at..end),
         }));
         at = end;
     }

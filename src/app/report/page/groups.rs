@@ -127,7 +127,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The groups of a run of layers, at most [`MOST`] and each with at most as many members.
-    pub(super) fn of(&self, run: Range<usize>) -> Vec<Member> {
+    pub(super) fn members_of(&self, run: Range<usize>) -> Vec<Member> {
         match run.is_empty() {
             true => Vec::new(),
             false => self.members(run, 0),
@@ -268,13 +268,16 @@ mod tests {
         let order = order(&ids, &[0; 6], &fans);
         assert_eq!(order, [0, 1, 3, 2, 4, 5]);
         let groups = Groups::new(order.iter().map(|&at| ids[at]).collect(), &chain(6));
-        assert_eq!(names(&groups.of(0..6)), ["0", "a[1 2]", "b[3 4]", "5"]);
+        assert_eq!(names(&groups.members_of(0..6)), ["0", "a[1 2]", "b[3 4]", "5"]);
     }
 
     #[test]
     fn what_lies_between_parts_a_group() {
         let ids = vec!["a/x", "b/y", "a/z"];
-        assert_eq!(names(&Groups::new(ids, &chain(3)).of(0..3)), ["0", "1", "2"]);
+        assert_eq!(
+            names(&Groups::new(ids, &chain(3)).members_of(0..3)),
+            ["0", "1", "2"]
+        );
     }
 
     #[test]
@@ -282,7 +285,7 @@ mod tests {
         let ids = vec!["net.block.a/x", "net.block.a/y", "net.block.b/x", "net.block.b/y"];
         let groups = Groups::new(ids, &chain(4));
         assert_eq!(
-            names(&groups.of(0..4)),
+            names(&groups.members_of(0..4)),
             ["net.block[net.block.a[0 1] net.block.b[2 3]]"]
         );
     }
@@ -301,7 +304,7 @@ mod tests {
         let mut fans = chain(40);
         fans[0].1.push(24);
         fans[25].1.push(39);
-        let groups = Groups::new(ids, &fans).of(0..40);
+        let groups = Groups::new(ids, &fans).members_of(0..40);
         let [Member::Group(one), Member::Group(two)] = &groups[..] else {
             panic!("{groups:?}");
         };
@@ -316,7 +319,7 @@ mod tests {
         for n in [33, 34, 63, 64, 65, 100, 1025, 1251] {
             let ids: Vec<String> = (0..n).map(|at| format!("n{at}")).collect();
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            let members = Groups::new(ids, &chain(n)).of(0..n);
+            let members = Groups::new(ids, &chain(n)).members_of(0..n);
             assert!(members.len() <= MOST && members.len() > 1, "{n}");
         }
     }
@@ -325,7 +328,7 @@ mod tests {
     fn names_without_end_do_not_overflow() {
         let long = "a/".repeat(100_000);
         let ids = [format!("{long}x"), format!("{long}y")];
-        let groups = Groups::new(ids.iter().map(String::as_str).collect(), &chain(2)).of(0..2);
+        let groups = Groups::new(ids.iter().map(String::as_str).collect(), &chain(2)).members_of(0..2);
         assert_eq!(groups.len(), 1);
     }
 }

@@ -171,7 +171,7 @@ impl Axis {
     }
 
     /// The value at a place.
-    fn at(&self, place: f64) -> f64 {
+    fn value(&self, place: f64) -> f64 {
         match self.is_logarithmic {
             true => self.from * (self.to / self.from).powf(place),
             false => self.from + place * (self.to - self.from),
@@ -420,7 +420,7 @@ impl<'a> Scene<'a> {
         let ms = |ns: f64| ns / NS_PER_MS;
         let at = |at: f64| (at, bounds.bounds_ns(at).map(ms));
         if !bounds.is_whole {
-            let place = |k: usize| self.x.at(k as f64 / SAMPLES as f64);
+            let place = |k: usize| self.x.value(k as f64 / SAMPLES as f64);
             let mut all: Vec<f64> = (1..SAMPLES).map(place).collect();
             all.extend(bounds.points.iter().map(|point| point.at));
             all.sort_by(f64::total_cmp);

@@ -30,6 +30,7 @@ use super::row::{Row, RowStatus};
 use super::solve::filled;
 use super::spec::MethodsSpec;
 use super::task::{Outside, Task, json};
+use crate::app::flags::as_flags;
 use crate::input::intake;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
@@ -83,7 +84,7 @@ pub(super) fn asked(
     let is_taken = methods::may_be_named(name.get_ref()) || name.get_ref() == HEURISTICS;
     if is_taken || name.get_ref().trim().is_empty() {
         let kind = FaultKind::Conflict {
-            found: format!("the name `{}`", name.get_ref()),
+            found: format!("the name `{}`", name.get_ref()).into(),
             expected: "one that no method of the registry has".into(),
             remedy: "call it otherwise; `stagecut solve --help` lists the names that are taken".into(),
         };
@@ -214,7 +215,11 @@ pub(super) fn row(
         row.note = Some(with_stderr(&ending, &ran.stderr));
         return Err(Box::new(row));
     }
-    let answer = bare::parse(&ran.stdout).map_err(|faults| sentence("its answer is no plan: ", &faults));
+    let answer = bare::parse(&ran.stdout).map_err(|faults| {
+        sentence("its answer is no plan: ", &faults, |fault| {
+            fault.written(as_flags)
+        })
+    });
     let answer = match answer {
         Ok(answer) if answer.stages.is_empty() => {
             row.status = RowStatus::Unknown;
@@ -224,12 +229,17 @@ pub(super) fn row(
         answer => answer,
     };
     let evaluated = answer.and_then(|bare| {
-        evaluate(instance, settings, Some(problem), &bare)
-            .map_err(|error| sentence("its answer is no plan: ", &error.faults))
+        evaluate(instance, settings, Some(problem), &bare).map_err(|error| {
+            sentence("its answer is no plan: ", &error.faults, |fault| {
+                fault.written(as_flags)
+            })
+        })
     });
     let evaluated = evaluated.and_then(|evaluation| match evaluation.violations.as_slice() {
         [] => Ok(evaluation.plan),
-        wrong => Err(sentence("its plan fails the check: ", wrong)),
+        wrong => Err(sentence("its plan fails the check: ", wrong, |violation| {
+            violation.written(as_flags)
+        })),
     });
     match evaluated {
         Ok(plan) => {
@@ -256,10 +266,10 @@ fn allowed(task: &Task) -> Duration {
 }
 
 /// The first things that are wrong, in a line.
-fn sentence(start: &str, wrong: &[impl ToString]) -> String {
+fn sentence<T>(start: &str, wrong: &[T], written: impl Fn(&T) -> String) -> String {
     /// More have one cause.
     const MOST_SAID: usize = 5;
-    let said: Vec<String> = wrong.iter().take(MOST_SAID).map(ToString::to_string).collect();
+    let said: Vec<String> = wrong.iter().take(MOST_SAID).map(written).collect();
     let more = match wrong.len().saturating_sub(MOST_SAID) {
         0 => String::new(),
         more => format!("; and {more} more"),

@@ -298,7 +298,7 @@ fn rules(chunks: &Chunks, micro_batches: usize, best: &mut Best) -> Vec<OfRule> 
 
 /// The orders of all rules that are for such pipelines. Where backward passes may be split, those that a rule leaves whole are.
 fn orders_of_rules(chunks: &Chunks, micro_batches: usize) -> Vec<(&'static str, Order)> {
-    let Some(shape) = Shape::of(chunks, micro_batches) else {
+    let Some(shape) = Shape::from_chunks(chunks, micro_batches) else {
         return Vec::new();
     };
     let may = RULES.iter().filter(|rule| chunks.may_split || !rule.splits);

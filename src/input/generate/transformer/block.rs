@@ -2,6 +2,8 @@
 
 use super::{Attention, Granularity, Mlp, Precision, Transformer};
 use crate::model::fault::{Fault, FaultKind};
+use crate::model::setting;
+use crate::model::words::{Setting, Words, words};
 
 /// An operator: its name, what it reads, FLOPs, bytes of its output, bytes of its parameters.
 pub(super) struct Operator {
@@ -90,7 +92,7 @@ impl Shape {
     /// # Errors
     ///
     /// Heads that do not divide the width, or that tensor groups or heads of keys and values do not divide.
-    pub(super) fn of(asked: &Transformer) -> Result<Self, Vec<Fault>> {
+    pub(super) fn new(asked: &Transformer) -> Result<Self, Vec<Fault>> {
         let preset = asked.preset;
         let hidden = asked.hidden.or(preset.map(|p| p.hidden)).unwrap_or(1024);
         let heads = asked.heads.or(preset.map(|p| p.heads));
@@ -426,8 +428,8 @@ fn degrees(asked: &Transformer, key_value_heads: u32) -> Vec<u32> {
 
 /// Heads and degrees that do not come out even.
 fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) -> Vec<Fault> {
-    let conflict = |at: &str, found: String, expected: &str, remedy: String| {
-        let expected = expected.to_owned();
+    let conflict = |at: Setting, found: String, expected: Words, remedy: Words| {
+        let found = found.into();
         let kind = FaultKind::Conflict {
             found,
             expected,
@@ -437,20 +439,23 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
     };
     if !hidden.is_multiple_of(heads) {
         return vec![conflict(
-            "--heads",
+            setting::HEADS,
             format!("{heads} heads in a width of {hidden}"),
-            "heads that divide the width, `--hidden`",
-            format!("try `--heads {}`", nearest_divisor(hidden, f64::from(heads))),
+            words!("heads that divide the width, {}", setting::HIDDEN),
+            words!(
+                "try {}",
+                setting::HEADS.given(nearest_divisor(hidden, f64::from(heads)))
+            ),
         )];
     }
     if !heads.is_multiple_of(key_value_heads) {
         return vec![conflict(
-            "--key-value-heads",
+            setting::KEY_VALUE_HEADS,
             format!("{key_value_heads} heads of keys and values for {heads} heads"),
-            "heads of keys and values that divide the heads: as many heads share each",
-            format!(
-                "try `--key-value-heads {}`",
-                nearest_divisor(heads, f64::from(key_value_heads))
+            "heads of keys and values that divide the heads: as many heads share each".into(),
+            words!(
+                "try {}",
+                setting::KEY_VALUE_HEADS.given(nearest_divisor(heads, f64::from(key_value_heads)))
             ),
         )];
     }
@@ -458,12 +463,12 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
     let uneven = degrees.filter(|degree| !key_value_heads.is_multiple_of(**degree));
     let fault = |degree: &u32| {
         conflict(
-            "--tensor",
+            setting::TENSOR,
             format!("a tensor degree of {degree} for {key_value_heads} heads of keys and values"),
-            "degrees that divide these heads: a device of a tensor group has whole ones",
-            format!(
-                "try `--tensor {}`",
-                nearest_divisor(key_value_heads, f64::from(*degree))
+            "degrees that divide these heads: a device of a tensor group has whole ones".into(),
+            words!(
+                "try {}",
+                setting::TENSOR.given(nearest_divisor(key_value_heads, f64::from(*degree)))
             ),
         )
     };

@@ -238,7 +238,7 @@ impl Precision {
 
 /// Whether it can be built, without doing so.
 pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
-    let shape = Shape::of(asked);
+    let shape = Shape::new(asked);
     shape
         .map(|_| ())
         .map_err(|faults| InputError { path: None, faults })
@@ -250,7 +250,7 @@ pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
 ///
 /// Heads or degrees that do not come out even.
 pub fn transformer(asked: &Transformer) -> Result<InstanceSpec, InputError> {
-    let shape = Shape::of(asked).map_err(|faults| InputError { path: None, faults })?;
+    let shape = Shape::new(asked).map_err(|faults| InputError { path: None, faults })?;
     let mut builder = Builder::new(asked);
     match asked.granularity {
         Granularity::Operator => builder.operators(&shape),

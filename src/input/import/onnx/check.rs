@@ -13,6 +13,7 @@ use tract_onnx::pb::{
 use super::size::{TensorSize, declared, element, for_tract};
 use super::weights;
 use crate::model::fault::{Fault, FaultKind};
+use crate::model::words::Words;
 
 /// A model that is safe to hand to tract.
 pub(crate) struct Checked {
@@ -46,7 +47,7 @@ pub(super) fn node_name(node: &NodeProto, position: usize) -> String {
 pub(super) fn check(
     mut model: ModelProto,
     path: &Path,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Words>,
 ) -> Result<Checked, Vec<Fault>> {
     let graph = model.graph.take().unwrap_or_default();
     let mut checker = Checker {
@@ -63,10 +64,13 @@ pub(super) fn check(
     }
     if !checker.symbols.is_empty() {
         let names: Vec<String> = checker.symbols.iter().map(|name| format!("`{name}`")).collect();
-        notes.push(format!(
-            "symbolic sizes of the leading axis taken as 1: {}; work and sizes are those of a batch of 1",
-            names.join(", ")
-        ));
+        notes.push(
+            format!(
+                "symbolic sizes of the leading axis taken as 1: {}; work and sizes are those of a batch of 1",
+                names.join(", ")
+            )
+            .into(),
+        );
     }
     model.graph = Some(graph);
     // Functions and training graphs are of no use to shape inference.
@@ -99,7 +103,7 @@ impl Checker<'_> {
             self.faults.push(Fault::new(
                 "sparse_initializer",
                 FaultKind::Unsupported {
-                    found: format!("{} sparse constants", graph.sparse_initializer.len()),
+                    found: format!("{} sparse constants", graph.sparse_initializer.len()).into(),
                     expected: "dense ones".into(),
                 },
             ));

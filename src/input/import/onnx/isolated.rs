@@ -60,7 +60,7 @@ pub(crate) fn infer(checked: &Checked) -> Result<Inferred, Vec<Fault>> {
         vec![Fault::new(
             "the graph",
             FaultKind::Unsupported {
-                found: format!("a graph that tract cannot read ({reason})"),
+                found: format!("a graph that tract cannot read ({reason})").into(),
                 expected: "one that it can infer shapes for".into(),
             },
         )]
@@ -228,7 +228,7 @@ impl Death {
         Fault::new(
             at,
             FaultKind::Unsupported {
-                found: format!("shapes that tract breaks down on ({})", self.reason),
+                found: format!("shapes that tract breaks down on ({})", self.reason).into(),
                 expected: "attributes and shapes of a size that a network has".into(),
             },
         )

@@ -10,6 +10,7 @@ use super::size::TensorSize;
 use super::work::{Operand, Role, cost, is_statistic};
 use crate::model::fault::Fault;
 use crate::model::spec::{LayerSpec, NetworkSpec, TensorSpec};
+use crate::model::words::Words;
 
 /// Operators that only look at their first input in another way: what they make of a constant is that constant.
 const VIEWS: &[&str] = &[
@@ -26,7 +27,7 @@ const VIEWS: &[&str] = &[
 pub(super) fn network(
     checked: &Checked,
     inferred: &Inferred,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Words>,
 ) -> Result<NetworkSpec, Vec<Fault>> {
     let mut builder = Builder::new(checked, inferred);
     for (position, node) in checked.nodes().iter().enumerate() {
@@ -304,7 +305,7 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn note(&self, notes: &mut Vec<String>) {
+    fn note(&self, notes: &mut Vec<Words>) {
         let mut inputs: Vec<String> = self
             .checked
             .inputs
@@ -318,29 +319,39 @@ impl<'a> Builder<'a> {
             .collect();
         inputs.sort();
         if !inputs.is_empty() {
-            notes.push(format!(
-                "a micro-batch is the batch of the file, in the file's types: {}",
-                inputs.join(", ")
-            ));
+            notes.push(
+                format!(
+                    "a micro-batch is the batch of the file, in the file's types: {}",
+                    inputs.join(", ")
+                )
+                .into(),
+            );
         }
         if self.folded > 0 {
-            notes.push(format!(
-                "{} nodes that compute constants are folded into the layers that read them",
-                self.folded
-            ));
+            notes.push(
+                format!(
+                    "{} nodes that compute constants are folded into the layers that read them",
+                    self.folded
+                )
+                .into(),
+            );
         }
         let shared = self.readers.values().filter(|readers| **readers > 1).count();
         if shared > 0 {
-            notes.push(format!(
-                "constants read by several layers: {shared}; their bytes are counted at the first"
-            ));
+            notes.push(
+                format!("constants read by several layers: {shared}; their bytes are counted at the first")
+                    .into(),
+            );
         }
         if !self.without_rule.is_empty() {
             let names: Vec<&str> = self.without_rule.iter().map(String::as_str).collect();
-            notes.push(format!(
-                "operators without a rule are counted as element-wise: {}",
-                names.join(", ")
-            ));
+            notes.push(
+                format!(
+                    "operators without a rule are counted as element-wise: {}",
+                    names.join(", ")
+                )
+                .into(),
+            );
         }
     }
 }

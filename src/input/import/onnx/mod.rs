@@ -31,7 +31,7 @@ use crate::model::spec::{InstanceSpec, NetworkSpec};
 /// Reads a model.
 pub(crate) fn read(source: &Source) -> Imported {
     let model = decode(source.bytes)?;
-    let precision = model.graph.as_ref().and_then(precision::of);
+    let precision = model.graph.as_ref().and_then(precision::of_graph);
     let mut notes = Vec::new();
     let checked = check::check(model, source.path, &mut notes)?;
     let inferred = isolated::infer(&checked)?;

@@ -29,7 +29,7 @@ impl Checker<'_> {
             for name in node.input.iter().filter(|name| !name.is_empty()) {
                 if !produced.contains(name) {
                     self.faults.push(Fault::new(
-                        &at,
+                        at.as_str(),
                         FaultKind::Syntax {
                             found: format!("input `{name}`, which no node before this one makes"),
                             expected: "nodes in topological order, as ONNX asks for".into(),
@@ -61,7 +61,7 @@ impl Checker<'_> {
             let at = format!("{at}, attribute `{}`", attribute.name);
             if let Some(number) = immoderate(attribute) {
                 self.faults.push(Fault::new(
-                    &at,
+                    at.as_str(),
                     FaultKind::BadNumber {
                         found: number as f64,
                         expected: "an axis or a count from -1024 to 1024",

@@ -9,7 +9,7 @@ use tract_onnx::pb::{GraphProto, ValueInfoProto};
 use crate::model::precision::Precision;
 
 /// The precision of a graph; `None` where nothing in it is floating-point, or of a type that has no name here.
-pub(super) fn of(graph: &GraphProto) -> Option<Precision> {
+pub(super) fn of_graph(graph: &GraphProto) -> Option<Precision> {
     let mut elements: HashMap<i32, f64> = HashMap::new();
     for tensor in &graph.initializer {
         let count: f64 = tensor.dims.iter().map(|&dim| dim as f64).product();

@@ -191,7 +191,7 @@ pub(super) fn unknown_shape(
         return Fault::new(at, broken(node, &reason));
     }
     let kind = FaultKind::Unsupported {
-        found: format!("output `{tensor}`, whose shape cannot be inferred ({reason})"),
+        found: format!("output `{tensor}`, whose shape cannot be inferred ({reason})").into(),
         expected: "a static shape; `onnx.shape_inference` can add it to the model as `value_info`".into(),
     };
     Fault::new(at, kind)
@@ -216,11 +216,12 @@ fn broken(node: &NodeProto, reason: &str) -> FaultKind {
         }
     };
     FaultKind::Conflict {
-        found: format!("{found} and {attributes}, which nothing can be inferred from ({reason})"),
+        found: format!("{found} and {attributes}, which nothing can be inferred from ({reason})").into(),
         expected: format!(
             "the inputs and attributes that ONNX asks for with `{}`",
             node.op_type
-        ),
+        )
+        .into(),
         remedy: "correct the node; `onnx.checker.check_model` says what is wrong with it".into(),
     }
 }

@@ -57,7 +57,8 @@ pub(super) fn check(tensor: &mut TensorProto, at: &str, model: &Path) -> Result<
                     "dimensions {:?} and data of {} elements",
                     tensor.dims,
                     present(tensor, element_bytes)
-                ),
+                )
+                .into(),
                 expected: "as many elements as the dimensions say".into(),
             },
         ));
@@ -83,7 +84,7 @@ pub(super) fn unsupported_type(at: &str, data_type: i32) -> Fault {
     Fault::new(
         at,
         FaultKind::Unsupported {
-            found,
+            found: found.into(),
             expected: "floating-point numbers of 16 to 64 bits, integers of 8 to 64 bits, or bool".into(),
         },
     )
@@ -115,11 +116,11 @@ fn read_external(
 ) -> Result<(), Fault> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
     let location = entry("location").map_or("", |entry| entry.value.as_str());
-    let path = beside(model, location).ok_or_else(|| {
+    let path = file_beside(model, location).ok_or_else(|| {
         Fault::new(
             at,
             FaultKind::Contradiction {
-                found: format!("external data in `{location}`"),
+                found: format!("external data in `{location}`").into(),
                 expected: "a relative path inside the model's folder".into(),
             },
         )
@@ -142,7 +143,7 @@ fn read_external(
             at,
             FaultKind::Missing {
                 what,
-                expected: format!("{} bytes of `{location}` from byte {offset}", size.bytes()),
+                expected: format!("{} bytes of `{location}` from byte {offset}", size.bytes()).into(),
                 remedy: "put the model's data files beside it".into(),
             },
         )
@@ -162,7 +163,7 @@ fn read_external(
 }
 
 /// A path below the folder of a model; `None` for one that leads out of it in so many words.
-fn beside(model: &Path, location: &str) -> Option<PathBuf> {
+fn file_beside(model: &Path, location: &str) -> Option<PathBuf> {
     let path = Path::new(location);
     let inside = |part: Component| matches!(part, Component::Normal(_) | Component::CurDir);
     (!location.is_empty() && path.components().all(inside)).then(|| model.with_file_name(path))

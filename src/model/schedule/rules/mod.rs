@@ -67,7 +67,7 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a pipeline whose devices have as many chunks each, placed as it says.
-    pub fn of(chunks: &Chunks, micro_batches: usize) -> Option<Self> {
+    pub fn from_chunks(chunks: &Chunks, micro_batches: usize) -> Option<Self> {
         let devices = chunks.devices();
         let is_placed = |c: usize| chunks.chunks[c].device == chunks.placement.device(c, devices);
         let is_even = chunks.len().is_multiple_of(devices) && (0..chunks.len()).all(is_placed);

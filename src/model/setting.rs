@@ -1,0 +1,81 @@
+//! The options that the program speaks of, each named once.
+
+use super::words::Setting;
+
+macro_rules! settings {
+    ($($name:ident = $field:literal),+ $(,)?) => {
+        $(pub(crate) const $name: Setting = Setting::new($field);)+
+    };
+}
+
+settings! {
+    MODE = "mode",
+    STAGES = "stages",
+    DEVICES = "devices",
+    ALL_STAGES = "all_stages",
+    OBJECTIVE = "objective",
+    MICRO_BATCHES = "micro_batches",
+    SCHEDULE = "schedule",
+    COMMUNICATION = "communication",
+    BANDWIDTH = "bandwidth_bytes_per_s",
+    DEVICE_KINDS = "device_kinds",
+    MEMORY_LIMIT = "memory_limit",
+    CUTS = "cuts",
+    WORKER = "worker",
+    SHARES = "shares",
+    SHARE_PARTS = "share_parts",
+    GROUPS = "groups",
+    SYNCHRONIZATION = "synchronization",
+    OPTIMIZER = "optimizer",
+    PRECISION = "precision",
+    OPTIMIZER_SHARDING = "optimizer_sharding",
+    TENSOR = "tensor",
+    REPLICAS = "replicas",
+    RECOMPUTE = "recompute",
+    VIRTUAL_STAGES = "virtual_stages",
+    PLACEMENT = "placement",
+    CLUSTER = "cluster",
+    EFFICIENCY = "efficiency",
+    IN_FLIGHT = "in_flight",
+    OUTSIDE_FILES = "outside_files",
+    INSTANCE = "instance",
+    ROOM = "room",
+    ORDER = "order",
+    TO = "to",
+    HEADS = "heads",
+    KEY_VALUE_HEADS = "key_value_heads",
+    HIDDEN = "hidden",
+    TIME_LIMIT = "time_limit",
+    TOLERANCE = "tolerance",
+    OUTPUT = "output",
+    WEIGHT_SHARE = "weight_share",
+}
+
+/// The options of a problem, in the order of their fields.
+pub(crate) const OF_PROBLEM: [Setting; 25] = [
+    MODE,
+    STAGES,
+    DEVICES,
+    ALL_STAGES,
+    OBJECTIVE,
+    MICRO_BATCHES,
+    SCHEDULE,
+    COMMUNICATION,
+    BANDWIDTH,
+    DEVICE_KINDS,
+    MEMORY_LIMIT,
+    CUTS,
+    WORKER,
+    SHARES,
+    SHARE_PARTS,
+    GROUPS,
+    SYNCHRONIZATION,
+    OPTIMIZER,
+    PRECISION,
+    OPTIMIZER_SHARDING,
+    TENSOR,
+    REPLICAS,
+    RECOMPUTE,
+    VIRTUAL_STAGES,
+    PLACEMENT,
+];

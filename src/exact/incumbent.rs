@@ -237,7 +237,8 @@ impl Known for Incumbent<'_> {
         self.report();
         (!self.is_over()).then(|| Open {
             lower: self.lower_ns,
-            upper: self.target_ns().min(self.most_ns()),
+            // A bound between two multiples of the quantum leaves itself open, where the best plan is none of one.
+            upper: self.target_ns().min(self.most_ns()).max(self.lower_ns),
             has_plan: self.has_plan(),
         })
     }
@@ -247,10 +248,9 @@ impl Known for Incumbent<'_> {
     }
 
     fn exclude(&mut self, source: BoundSource, limit_ns: u64) {
-        match limit_ns < self.target_ns().min(self.most_ns()) {
-            true => self.rule_out(source, limit_ns),
-            false => self.exhausted(source),
-        }
+        let target_ns = self.target_ns();
+        let is_all = limit_ns >= target_ns.min(self.most_ns());
+        self.rule_out(source, if is_all { limit_ns.max(target_ns) } else { limit_ns });
     }
 }
 

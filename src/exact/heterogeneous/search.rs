@@ -170,7 +170,9 @@ impl<'a> HeterogeneousSearch<'a> {
         let mut passes = Asked {
             source: Some(BoundSource::IdealsAndDevices),
             halving: Some(Halving::down_to(at_once)),
-            decide: |known: &mut Incumbent, limit_ns| {
+            decide: |known: &mut Incumbent, limit_ns: u64| {
+                // A bound may lie beyond what doubles tell apart: all plans there are keep this.
+                let limit_ns = limit_ns.min(LARGEST_EXACT);
                 let reduced = presolve::reduce(known.problem, limit_ns, &known.control.switches);
                 known.statistics.items_after_presolve = reduced.problem.items.len();
                 pass(known, &reduced, workers, limit_ns).map(|plan| Allocation {

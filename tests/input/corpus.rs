@@ -72,6 +72,22 @@ fn hostile_models_end_no_process_and_are_refused_at_their_node() {
     }
 }
 
+/// In words: each stage is held against the busiest of all, and each device's chunks are gathered.
+#[test]
+fn reports_of_many_devices_with_chunks_are_soon_written() {
+    let (code, said) = replay(
+        "native",
+        &[
+            "solve",
+            "chunks-many-devices.json",
+            "--method",
+            "chunk-even",
+            "--quiet",
+        ],
+    );
+    assert_eq!(code, 0, "{said}");
+}
+
 #[test]
 fn counts_beyond_any_cluster_are_refused() {
     let assign = ["--stages", "2", "--groups", "assign", "--quiet"];

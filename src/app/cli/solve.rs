@@ -55,6 +55,8 @@ pub(super) fn bound(args: &BoundArgs) -> Result<Ending, CliError> {
     let format = args.output.format()?;
     let instance = args.problem.read(args.output.quiet)?;
     let posed = Posed::new(&instance, &args.problem.options)?;
+    // A layer that fits nowhere is told as such.
+    posed.problem()?;
     let search = |control: &Control| posed.bound(control);
     let mut plan = searched(&args.output, &args.search, &posed, search)?;
     args.output.settle(&mut plan.statistics);

@@ -7,7 +7,7 @@ use crate::model::options::{MemoryLimit, Mode, Optimizer, OptimizerSharding, Sta
 use crate::model::precision::Precision;
 use crate::model::states::StateBytes;
 use crate::problem::TooLarge;
-use crate::problem::plan::{KindMemory, LeastMemory, Plan, PlanStage};
+use crate::problem::plan::{KindMemory, LeastMemory, Plan};
 
 /// That some stage may hold as much as it likes, and what the fullest one would hold; nothing where memory is limited.
 pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> {
@@ -39,12 +39,12 @@ pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> 
     };
     let fullest = plan.stages.iter().max_by_key(|stage| stage.memory_bytes);
     if virtual_stages::is_asked(plan) {
-        let held = |stage: &PlanStage| virtual_stages::device(plan, &stage.devices).memory_bytes;
-        let fullest = plan.stages.iter().max_by_key(|stage| held(stage))?;
+        let devices = virtual_stages::by_device(plan);
+        let fullest = devices.iter().max_by_key(|device| device.memory_bytes)?;
         return Some(format!(
             "memory: {reason}; {} would hold {}",
-            fullest.devices.join(", "),
-            bytes(held(fullest))
+            fullest.name.join(", "),
+            bytes(fullest.memory_bytes)
         ));
     }
     Some(match fullest {

@@ -1,5 +1,7 @@
 //! The table of a plan's stages, fitted to the terminal.
 
+use std::collections::HashMap;
+
 use anstyle::{AnsiColor, Style as Ink};
 
 use super::Style;
@@ -35,13 +37,13 @@ const INDENT: usize = 7;
 
 /// The table, a row a stage, or nothing without stages.
 pub(super) fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &Style) -> String {
-    let ranges = Ranges::new(instance, plan);
-    let fixed = |fit: &Fit| table_width(&numbers(plan, digits, fit));
+    let (ranges, busy) = (Ranges::new(instance, plan), Busy::new(plan));
+    let fixed = |fit: &Fit| table_width(&numbers(plan, &busy, digits, fit));
     let lists = 1 + usize::from(plan.stages.iter().any(|stage| ranges.differ(stage)));
     let needed = |fit: &Fit| fixed(fit) + fit.layers.map_or(0, |least| lists * least + GAP);
     let last = &FITS[FITS.len() - 1];
     let fit = FITS.iter().find(|fit| needed(fit) <= style.width).unwrap_or(last);
-    let mut columns = numbers(plan, digits, fit);
+    let mut columns = numbers(plan, &busy, digits, fit);
     if fit.layers.is_some() {
         let room = style.width - fixed(fit) - GAP;
         let names = plan.stages.iter().map(|stage| ranges.text(stage, room)).collect();
@@ -52,45 +54,69 @@ pub(super) fn table(instance: &Instance, plan: &Plan, digits: Digits, style: &St
         let text = ranges.text(&plan.stages[row], room);
         fit.layers.is_none().then(|| format!("{:INDENT$}{text}", ""))
     };
-    let ink = |row: usize| match is_bottleneck(plan, &plan.stages[row]) {
+    let ink = |row: usize| match busy.is_most(row) {
         true => Ink::new().bold().fg_color(Some(AnsiColor::Yellow.into())),
         false => Ink::new(),
     };
     draw(&columns, style.color, below, ink)
 }
 
-/// Time in ms for which a stage holds up the pipeline: its work and transfers, or its busier link where transfers are
-/// overlapped. Blocking transfers are part of the load, so that there the load is always the larger.
-/// Of a chunk of a device that has several, its device's.
-pub(super) fn busy_ms(plan: &Plan, stage: &PlanStage) -> f64 {
-    match virtual_stages::is_asked(plan) {
-        true => virtual_stages::device(plan, &stage.devices).busy_ms,
-        false => stage.load_ms.max(stage.communication_ms),
+/// For how long each stage holds up the pipeline, in ms: its work and transfers, or its busier link where transfers are overlapped.
+/// Blocking transfers are part of the load, so that there the load is always the larger. Of a chunk of a device that has several, its device's.
+pub(super) struct Busy {
+    by_stage_ms: Vec<f64>,
+    most_ms: f64,
+}
+
+impl Busy {
+    /// Of all stages of a plan, in their order.
+    pub(super) fn new(plan: &Plan) -> Self {
+        let by_stage_ms: Vec<f64> = match virtual_stages::is_asked(plan) {
+            true => {
+                let devices = virtual_stages::by_device(plan);
+                let known: HashMap<_, _> = (devices.iter())
+                    .map(|device| (device.name, device.busy_ms))
+                    .collect();
+                plan.stages
+                    .iter()
+                    .map(|stage| known[stage.devices.as_slice()])
+                    .collect()
+            }
+            false => {
+                let busy = |stage: &PlanStage| stage.load_ms.max(stage.communication_ms);
+                plan.stages.iter().map(busy).collect()
+            }
+        };
+        let most_ms = by_stage_ms.iter().copied().fold(0.0, f64::max);
+        Self { by_stage_ms, most_ms }
+    }
+
+    /// How busy a stage is, as a part of the busiest.
+    pub(super) fn share(&self, at: usize) -> f64 {
+        match self.most_ms {
+            0.0 => 1.0,
+            most => self.by_stage_ms[at] / most,
+        }
+    }
+
+    /// Whether no stage is busier. Equal times are equal numbers, for all come from whole nanoseconds, also in sums as they are rounded.
+    pub(super) fn is_most(&self, at: usize) -> bool {
+        self.by_stage_ms[at] == self.most_ms
     }
 }
 
-/// The largest [`busy_ms`] of a plan; 0 without stages.
-pub(super) fn bottleneck_ms(plan: &Plan) -> f64 {
-    let busy = plan.stages.iter().map(|stage| busy_ms(plan, stage));
-    busy.fold(0.0, f64::max)
-}
-
-/// Whether no stage is busier. Equal times are equal numbers, for all come from whole nanoseconds, also in sums as they are rounded.
-pub(super) fn is_bottleneck(plan: &Plan, stage: &PlanStage) -> bool {
-    busy_ms(plan, stage) == bottleneck_ms(plan)
-}
-
 /// All columns but the layers.
-fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
+fn numbers(plan: &Plan, busy: &Busy, digits: Digits, fit: &Fit) -> Vec<Column> {
     /// More characters than this of the devices push out what matters more.
     const MOST_OF_DEVICES: usize = 24;
     let cells = |cell: &dyn Fn(&PlanStage) -> String| plan.stages.iter().map(cell).collect::<Vec<_>>();
     let times = |heading, time: fn(&PlanStage) -> f64| {
         Column::numbers(heading, "ms", cells(&|stage| digits.ms(time(stage))))
     };
-    let index = cells(&|stage| match is_bottleneck(plan, stage) {
-        true => format!("> {}", stage.index),
-        false => stage.index.to_string(),
+    let every = |cell: &dyn Fn(usize) -> String| (0..plan.stages.len()).map(cell).collect::<Vec<_>>();
+    let index = every(&|at| match busy.is_most(at) {
+        true => format!("> {}", plan.stages[at].index),
+        false => plan.stages[at].index.to_string(),
     });
     let device = cells(&|stage| shorten(&devices(&stage.devices), MOST_OF_DEVICES));
     let mut columns = vec![
@@ -113,25 +139,13 @@ fn numbers(plan: &Plan, digits: Digits, fit: &Fit) -> Vec<Column> {
     columns.push(Column::numbers(
         "share",
         "%",
-        cells(&|stage| share_text(plan, stage)),
+        every(&|at| format!("{:.1}", 100.0 * busy.share(at))),
     ));
     if fit.bar > 0 {
-        let bars = cells(&|stage| bar(share(plan, stage), fit.bar));
+        let bars = every(&|at| bar(busy.share(at), fit.bar));
         columns.push(Column::words("", bars));
     }
     columns
-}
-
-/// How busy a stage is, as a fraction of the busiest.
-fn share(plan: &Plan, stage: &PlanStage) -> f64 {
-    match bottleneck_ms(plan) {
-        0.0 => 1.0,
-        most => busy_ms(plan, stage) / most,
-    }
-}
-
-fn share_text(plan: &Plan, stage: &PlanStage) -> String {
-    format!("{:.1}", 100.0 * share(plan, stage))
 }
 
 /// A bar of at most `columns` characters, to an eighth of one.

@@ -7,7 +7,7 @@ use super::format::{escape_xml, percent, shorten};
 use super::palette::Colors;
 use super::picture::Picture;
 use super::scene::{BAND_PADDING, Scene, Sizes, text_width};
-use super::stages::{bottleneck_ms, busy_ms, is_bottleneck};
+use super::stages::Busy;
 use super::text;
 use crate::model::instance::Instance;
 use crate::problem::plan::Plan;
@@ -103,13 +103,14 @@ impl Legend {
         let columns = ((room / entry) as usize).clamp(1, labels.len());
         let rows = labels.len().div_ceil(columns);
         let mut svg = String::new();
+        let busy = Busy::new(plan);
         for (at, (stage, label)) in plan.stages.iter().zip(&labels).enumerate() {
             // Read downwards, column by column.
             let x = MARGIN + (at / rows) as f64 * entry;
             let y = MARGIN + 46.0 + (at % rows) as f64 * ENTRY_HEIGHT;
             let colors = Colors::stage(stage.index);
-            let share = busy_ms(plan, stage) / bottleneck_ms(plan).max(f64::MIN_POSITIVE);
-            let weight = if is_bottleneck(plan, stage) {
+            let share = busy.share(at);
+            let weight = if busy.is_most(at) {
                 " font-weight=\"700\""
             } else {
                 ""

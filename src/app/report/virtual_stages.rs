@@ -1,14 +1,16 @@
 //! What a report says of devices that hold several chunks.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use super::format::{Digits, bytes, count};
 use crate::model::options::Communication;
 use crate::model::units::{ms_to_ns, ns_to_ms};
-use crate::problem::plan::{Moved, Plan};
+use crate::problem::plan::{Moved, Plan, PlanStage};
 
 /// What a device comes to with all its chunks.
-pub(super) struct Device {
+pub(super) struct Device<'a> {
+    /// Its name, or those of its group.
+    pub name: &'a [String],
     /// The busiest of the device and its links, in ms.
     pub busy_ms: f64,
     /// What it holds at most.
@@ -35,31 +37,47 @@ pub(super) fn empty(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// The device of that name.
-pub(super) fn device(plan: &Plan, name: &[String]) -> Device {
-    let ns = |ms: f64| ms_to_ns(ms).unwrap_or(0);
-    let mut all = Device {
-        busy_ms: 0.0,
-        memory_bytes: 0,
-        chunks: Vec::new(),
-    };
-    let (mut load, mut received, mut sent) = (0, 0, 0);
-    for stage in plan.stages.iter().filter(|stage| stage.devices == name) {
-        all.chunks.push(stage.index);
-        all.memory_bytes = all.memory_bytes.saturating_add(stage.memory_bytes);
-        load += ns(stage.load_ms);
-        let transfers = stage.transfers.unwrap_or_default();
-        for Moved { in_ms, out_ms } in [transfers.forward, transfers.backward] {
-            received += ns(in_ms);
-            sent += ns(out_ms);
+/// Every device that has chunks, in the order of their first ones.
+pub(super) fn by_device(plan: &Plan) -> Vec<Device<'_>> {
+    let has_links = plan.problem.communication.is_some_and(Communication::has_links);
+    let mut places: HashMap<&[String], usize> = HashMap::new();
+    let mut chunks_of: Vec<Vec<&PlanStage>> = Vec::new();
+    for stage in &plan.stages {
+        let at = *places.entry(&stage.devices).or_insert(chunks_of.len());
+        if at == chunks_of.len() {
+            chunks_of.push(Vec::new());
+        }
+        chunks_of[at].push(stage);
+    }
+    chunks_of
+        .into_iter()
+        .map(|chunks| Device::new(chunks, has_links))
+        .collect()
+}
+
+impl<'a> Device<'a> {
+    fn new(stages: Vec<&'a PlanStage>, has_links: bool) -> Self {
+        let ns = |ms: f64| ms_to_ns(ms).unwrap_or(0);
+        let (mut load, mut received, mut sent) = (0, 0, 0);
+        for stage in &stages {
+            load += ns(stage.load_ms);
+            let transfers = stage.transfers.unwrap_or_default();
+            for Moved { in_ms, out_ms } in [transfers.forward, transfers.backward] {
+                received += ns(in_ms);
+                sent += ns(out_ms);
+            }
+        }
+        let held = stages.iter().map(|stage| stage.memory_bytes);
+        Self {
+            name: &stages[0].devices,
+            busy_ms: ns_to_ms(match has_links {
+                true => load.max(received).max(sent),
+                false => load,
+            }),
+            memory_bytes: held.fold(0, u64::saturating_add),
+            chunks: stages.iter().map(|stage| stage.index).collect(),
         }
     }
-    let busy = match plan.problem.communication.is_some_and(Communication::has_links) {
-        true => load.max(received).max(sent),
-        false => load,
-    };
-    all.busy_ms = ns_to_ms(busy);
-    all
 }
 
 /// Every device with its chunks, how busy it is and what it holds; nothing where each has one chunk.
@@ -67,21 +85,18 @@ pub(super) fn devices(plan: &Plan, digits: Digits) -> Option<String> {
     if !is_asked(plan) {
         return None;
     }
-    let mut seen = BTreeSet::new();
-    let names = plan.stages.iter().map(|stage| &stage.devices);
-    let names = names.filter(|&name| seen.insert(name));
-    let words = names.map(|name| {
-        let of = device(plan, name);
-        let chunks: Vec<String> = of.chunks.iter().map(ToString::to_string).collect();
+    let words = |device: &Device| {
+        let chunks: Vec<String> = device.chunks.iter().map(ToString::to_string).collect();
         format!(
             "{} has stages {}: {} ms, {}",
-            name.join(", "),
+            device.name.join(", "),
             chunks.join(", "),
-            digits.ms(of.busy_ms),
-            bytes(of.memory_bytes)
+            digits.ms(device.busy_ms),
+            bytes(device.memory_bytes)
         )
-    });
-    Some(words.collect::<Vec<_>>().join("; "))
+    };
+    let devices = by_device(plan);
+    Some(devices.iter().map(words).collect::<Vec<_>>().join("; "))
 }
 
 /// How many chunks lie how: `4 virtual stages each in a loop`; nothing where each device has one.

@@ -14,7 +14,7 @@ use super::format::{Digits, bytes, count, devices, percent, prose};
 use super::format::{escape_xml, shorten};
 use super::palette::Colors;
 use super::ranges::Ranges;
-use super::stages::{bottleneck_ms, busy_ms, is_bottleneck};
+use super::stages::Busy;
 use super::{cut_points, memory, passes, text};
 use crate::model::instance::Instance;
 use crate::model::options::Mode;
@@ -143,8 +143,9 @@ fn table(instance: &Instance, plan: &Plan) -> String {
         let _ = write!(out, "<th scope=\"col\"{class}>{heading}</th>");
     }
     out += "</tr></thead><tbody>\n";
-    for stage in &plan.stages {
-        out += &row(plan, stage, digits, &ranges);
+    let busy = Busy::new(plan);
+    for (at, stage) in plan.stages.iter().enumerate() {
+        out += &row(plan, stage, (busy.share(at), busy.is_most(at)), digits, &ranges);
     }
     let _ = writeln!(
         out,
@@ -154,17 +155,20 @@ fn table(instance: &Instance, plan: &Plan) -> String {
     out
 }
 
-fn row(plan: &Plan, stage: &PlanStage, digits: Digits, ranges: &Ranges) -> String {
+/// * `share`, `is_busiest`: how busy it is as a part of the busiest, and whether it is that.
+fn row(
+    plan: &Plan,
+    stage: &PlanStage,
+    (share, is_busiest): (f64, bool),
+    digits: Digits,
+    ranges: &Ranges,
+) -> String {
     /// Columns of the list of layers.
     const LAYERS: usize = 64;
     /// And of the devices.
     const DEVICES: usize = 32;
-    let share = match bottleneck_ms(plan) {
-        0.0 => 1.0,
-        most => busy_ms(plan, stage) / most,
-    };
     let colors = Colors::stage(stage.index);
-    let (class, mark) = match is_bottleneck(plan, stage) {
+    let (class, mark) = match is_busiest {
         true => (
             " class=\"busiest\"",
             "<span class=\"mark\" title=\"the bottleneck\">&#9668; bottleneck</span>",

@@ -155,7 +155,7 @@ const ROOMS: &[Room] = &[
         name: "app",
         floors: &[&["flags", "report"], &["study"], &["cli"], &["embedded"]],
         // One file more: how options are written on the command line.
-        lines: 19_700,
+        lines: 19_800,
         files: 113,
     },
 ];

@@ -143,15 +143,19 @@ impl Settings {
                 "give the kinds a larger `count`".into(),
             ),
         };
-        // Who typed one of the two may never have seen the other.
-        let is_own = overrides.stages.is_none() && instance.pipeline.stages.is_some();
-        let origin = if is_own { " (`stages` of the instance)" } else { "" };
         conflict(
             setting::STAGES,
-            format!("{} stages{origin} and {devices}", self.stages).into(),
+            format!("{} and {devices}", self.stages_asked(instance, overrides)).into(),
             "at least one device a stage",
             words!("lower {} to {}, or {}", setting::STAGES, most.to_string(), more),
         )
+    }
+
+    /// The number of stages; who typed another option may never have seen it.
+    fn stages_asked(&self, instance: &Instance, overrides: &PipelineOptions) -> String {
+        let is_own = overrides.stages.is_none() && instance.pipeline.stages.is_some();
+        let origin = if is_own { " (`stages` of the instance)" } else { "" };
+        format!("{} stages{origin}", self.stages)
     }
 
     /// Options of workers that contradict each other, or that cannot be asked together.

@@ -4,7 +4,11 @@ use super::words::Setting;
 
 macro_rules! settings {
     ($($name:ident = $field:literal),+ $(,)?) => {
-        $(pub(crate) const $name: Setting = Setting::new($field);)+
+        $(
+            // Of some only commands speak.
+            #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+            pub(crate) const $name: Setting = Setting::new($field);
+        )+
     };
 }
 

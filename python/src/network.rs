@@ -81,7 +81,7 @@ impl Network {
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.instance().notes.clone()
+        self.instance().notes.iter().map(ToString::to_string).collect()
     }
 
     #[getter]

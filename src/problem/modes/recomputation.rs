@@ -44,7 +44,7 @@ struct Partial {
 /// A multiple-choice knapsack: for each workspace that may be the largest, choices that are not dominated in time and bytes are
 /// extended layer by layer (G. Nemhauser, Z. Ullmann, *Discrete dynamic programming and capital allocation*, Management Science
 /// 15(9), 1969). Equal layers add one choice each, so blocks of a transformer take O(n²) steps. Where all layers differ, choices could
-/// double with each, and most are left out by the [price of a byte](Price).
+/// double with each, and most are left out by the price of a byte.
 pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
     let first = of_first(layers);
     if bytes_of(layers, &first.ways, in_flight) <= limit_bytes {

@@ -8,6 +8,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(__file__).with_name("models.py")
@@ -97,6 +98,12 @@ def filled(template, plan, path):
         raise AssertionError(f"{template} must have one line `PLAN = {{}}`")
     path.write_text(text.replace("PLAN = {}\n", f"PLAN = {json.dumps(plan, indent=4)}\n"))
     return path
+
+
+def exporter():
+    """The exported program as a module, without a plan yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        return module(filled("torch.py", {}, pathlib.Path(folder) / "torch.py"))
 
 
 def plan_in(script):

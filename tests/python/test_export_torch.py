@@ -10,7 +10,6 @@ import common
 from torch.utils._pytree import tree_leaves
 
 PROFILER = common.ROOT / "tools" / "profile_torch.py"
-SHARED = re.compile(r"^# --- Begin.*?^# --- End", re.DOTALL | re.MULTILINE)
 
 
 class Export(unittest.TestCase):
@@ -27,12 +26,8 @@ class Export(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         return file
 
-    def test_the_profiler_and_the_export_share_their_text(self):
-        texts = [SHARED.search(file.read_text()).group() for file in (PROFILER, common.TEMPLATES / "torch.py")]
-        self.assertEqual(*texts)
-
     def test_random_plans_compute_the_same(self):
-        export = common.module(common.TEMPLATES / "torch.py")
+        export = common.exporter()
         profiler = common.module(PROFILER)
         for granularity in ("operator", "module"):
             model, inputs = common.module(common.MODELS).branches()
@@ -48,7 +43,7 @@ class Export(unittest.TestCase):
                     self.assertEqual(len(made), len(stages))
 
     def test_every_parameter_has_one_stage(self):
-        export = common.module(common.TEMPLATES / "torch.py")
+        export = common.exporter()
         model, inputs = common.module(common.MODELS).branches()
         names = list(export.operators(export.capture(model, inputs, True)).values())
         export.PLAN = common.plan_literal([names[:9], names[9:]])

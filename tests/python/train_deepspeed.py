@@ -38,7 +38,7 @@ def micro_batch(like):
 
 def planned(partition, function):
     """Bounds and losses of the planned pipeline under DeepSpeed."""
-    export = common.module(common.TEMPLATES / "torch.py")
+    export = common.exporter()
     export.PLAN = common.plan_literal(partition.PLAN["modules"])
     model, inputs = getattr(common.module(common.MODELS), function)()
     layers = [One(stage) for stage in export.split(model, inputs, True)]

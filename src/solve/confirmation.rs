@@ -1,7 +1,6 @@
 //! A proof held against others: a second method, and plans of narrower settings.
 
 use crate::exact;
-use crate::formulations::solver::SolverError;
 use crate::model::setting;
 use crate::model::words::{Words, words};
 use crate::problem::bound_source::BoundSource;
@@ -54,18 +53,9 @@ impl Posed<'_> {
                 Some(words!("{}{}", why, setting::TIME_LIMIT))
             }
         };
-        self.unbeaten(plan, &control.with_time(control.time_limit))?;
-        Ok(note)
-    }
-
-    /// Nothing, unless a plan of narrower settings is better than a proved one.
-    fn unbeaten(&self, plan: &Plan, control: &Control) -> Result<(), Error> {
-        let Ok(problem) = self.problem() else {
-            return Ok(());
-        };
-        let better: Result<_, SolverError> = narrower::beaten(self.instance, problem, plan, control);
-        match better? {
-            None => Ok(()),
+        let control = control.with_time(control.time_limit);
+        match narrower::beaten(self.instance, problem, plan, &control)? {
+            None => Ok(note),
             Some(better) => Err(Error::Contradiction(words!(
                 "{}{}{}",
                 format!(

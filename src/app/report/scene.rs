@@ -229,8 +229,15 @@ fn bands<'a>(picture: &Picture<'a>, band_of: &[usize], rank: &[usize]) -> Vec<Ba
     bands
 }
 
+/// Width of a column of text.
+const PER_COLUMN: f64 = 6.6;
+
 /// About how wide a text is at the size of the drawing, in pixels; fonts differ.
 pub(super) fn text_width(text: &str) -> f64 {
-    const PER_COLUMN: f64 = 6.6;
     PER_COLUMN * width(text) as f64
+}
+
+/// How many columns of text fit a width.
+pub(super) fn columns_within(width: f64) -> usize {
+    (width / PER_COLUMN) as usize
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::values::{Towards, value};
-use crate::app::report::format::{Digits, escape_xml};
+use crate::app::report::format::{Digits, escape_xml, wrap};
 use crate::app::report::palette::Colors;
-use crate::app::report::scene::text_width;
+use crate::app::report::scene::{columns_within, text_width};
 use crate::model::units::NS_PER_MS;
 use crate::solve::what_if::{Answer, AnswerCurve, Curve, Kind, Parameter, Segment};
 
@@ -108,19 +108,9 @@ fn header(title: &str, told: &[String]) -> (String, f64) {
 
 /// A sentence in lines that fit the picture, in letters so much wider than usual.
 fn wrapped(sentence: &str, wider: f64) -> Vec<String> {
-    let room = (WIDTH - 2.0 * MARGIN) / wider;
-    let mut lines = vec![String::new()];
-    for word in sentence.replace('`', "").split(' ') {
-        let line = lines.last_mut().expect("never empty");
-        match line.is_empty() {
-            true => *line = word.to_owned(),
-            false if text_width(line) + text_width(" ") + text_width(word) <= room => {
-                *line += &format!(" {word}")
-            }
-            false => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    let columns = columns_within((WIDTH - 2.0 * MARGIN) / wider);
+    let text = wrap(&sentence.replace('`', ""), columns, 0);
+    text.lines().map(str::to_owned).collect()
 }
 
 /// Labels in a row: each from the left end of what is still free.

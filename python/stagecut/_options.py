@@ -31,7 +31,7 @@ class Problem(TypedDict, total=False):
     """Micro-batches of one iteration, for `objective="iteration"` or `formula` and for the memory of GPipe"""
     mode: Literal["training", "inference"]
     """Train (forward and backward) or only infer [default: training where backward times exist]"""
-    objective: Literal["period", "iteration", "formula"]
+    objective: Literal["period", "iteration", "latency", "formula"]
     """What to minimise [default: period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""

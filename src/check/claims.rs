@@ -46,7 +46,7 @@ impl Checker<'_> {
             });
         };
         let rounds = match self.settings.objective {
-            Objective::Period => 1.0,
+            Objective::Period | Objective::Latency => 1.0,
             Objective::Iteration | Objective::Formula => self.settings.micro_batches.unwrap_or(1) as f64,
         };
         let forward = of.forward_flops;

@@ -422,10 +422,15 @@ impl Checker<'_> {
         let whole_ns = |ticks: u128| ticks.next_multiple_of(u128::from(self.settings.ticks_per_ns));
         match self.settings.objective {
             Objective::Period => return whole_ns(period),
-            Objective::Iteration if self.settings.is_simulated() => return self.simulated(forward, backward),
-            Objective::Iteration | Objective::Formula => {}
+            Objective::Iteration | Objective::Latency if self.settings.is_simulated() => {
+                return self.simulated(forward, backward);
+            }
+            Objective::Iteration | Objective::Latency | Objective::Formula => {}
         }
         let once: u128 = stages().map(|(f, b)| f.plus(*b).worker(mode)).sum();
+        if self.settings.objective == Objective::Latency {
+            return whole_ns(once);
+        }
         let again = u128::from(self.settings.micro_batches.unwrap_or(1).saturating_sub(1));
         let round = match self.settings.schedule {
             Schedule::Gpipe => busiest(forward) + busiest(backward),
@@ -435,7 +440,7 @@ impl Checker<'_> {
         whole_ns(once + again * round)
     }
 
-    /// The time of an iteration as a simulation says, in ns: on single devices and with tied cuts, ticks are ns.
+    /// The time of an iteration, or of one micro-batch alone, as a simulation says, in ns, which ticks are there.
     fn simulated(&self, forward: &[Load], backward: &[Load]) -> u128 {
         let settings = self.settings;
         // More than any plan of the instance takes, and small enough to be run.
@@ -444,7 +449,10 @@ impl Checker<'_> {
             .chain(backward)
             .map(|load| load.work + load.received + load.sent)
             .sum();
-        let micro_batches = settings.micro_batches.unwrap_or(1);
+        let micro_batches = match settings.objective {
+            Objective::Latency => 1,
+            _ => settings.micro_batches.unwrap_or(1),
+        };
         let most = all.saturating_mul(u128::from(micro_batches) + 2 * forward.len() as u128);
         if most > u128::from(LARGEST_EXACT) {
             return most;

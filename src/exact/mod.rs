@@ -146,7 +146,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
         return virtual_stages::solve(problem, of, method, labels, control);
     }
     match &problem.workers {
-        None if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
+        _ if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
     }
@@ -173,7 +173,7 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         return Ok(virtual_stages::bound(problem, of, control));
     }
     match &problem.workers {
-        None if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
+        _ if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
     }

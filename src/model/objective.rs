@@ -1,6 +1,6 @@
 //! Objectives: what a plan minimises, as a formula of what its stages cost.
 //!
-//! All but iterations that are [simulated](Objective::is_simulated) have the form
+//! All but times of runs that are [simulated](Objective::is_simulated) have the form
 //!
 //! ```text
 //! once + weight * (sum of one or two bottlenecks)
@@ -12,6 +12,7 @@
 //! | formula, 1F1B | Σ load | M - 1 | stage |
 //! | formula, GPipe | Σ load | M - 1 | forward phase, backward phase |
 //! | iteration, GPipe, or inference, without links | the same | | |
+//! | latency, without links | Σ load | 0 | |
 //!
 //! Bounds, programs and dynamic programs ask the [`Formula`], not which objective it is: a new objective of this form is a
 //! variant and its formula.
@@ -32,6 +33,8 @@ named_values! {
         Period = "period",
         /// Time that one iteration takes as simulated: M micro-batches, then a flush.
         Iteration = "iteration",
+        /// Time of one micro-batch, or token, through all stages and in training back, alone: an iteration of one, as simulated.
+        Latency = "latency",
         /// Time of one iteration by the standard formula: the sum of the loads and M - 1 times the busiest.
         Formula = "formula",
     }
@@ -48,6 +51,11 @@ impl Objective {
                 weight: 1,
                 bottlenecks: Bottlenecks::Together,
             },
+            Self::Latency => Formula {
+                counts_loads: true,
+                weight: 0,
+                bottlenecks: Bottlenecks::Together,
+            },
             Self::Iteration | Self::Formula => Formula {
                 counts_loads: true,
                 weight: micro_batches.saturating_sub(1),
@@ -58,10 +66,12 @@ impl Objective {
 
     /// Whether it is what a simulation says, because no formula does: of a flow shop of identical jobs the formula is exact, which all
     /// forward passes and all backward passes are where the one end before the other start, or there are only the ones, and a stage
-    /// does one thing at a time ([`mod@crate::schedule::simulate`]).
+    /// does one thing at a time ([`mod@crate::schedule::simulate`]). One micro-batch alone waits for nobody: without links it takes what
+    /// all stages do.
     pub fn is_simulated(self, schedule: Schedule, trains: bool, has_links: bool) -> bool {
         match self {
             Self::Period | Self::Formula => false,
+            Self::Latency => has_links,
             Self::Iteration => has_links || (trains && !schedule.is_all_forward_first()),
         }
     }
@@ -69,8 +79,17 @@ impl Objective {
     /// Whether it is a time from one flush to the next: then there must be flushes, and a number of micro-batches between them.
     pub fn is_of_iterations(self) -> bool {
         match self {
-            Self::Period => false,
+            Self::Period | Self::Latency => false,
             Self::Iteration | Self::Formula => true,
+        }
+    }
+
+    /// How many of so many micro-batches it is the time of.
+    #[doc(hidden)]
+    pub fn micro_batches(self, of: Option<u64>) -> u64 {
+        match self {
+            Self::Period | Self::Latency => 1,
+            Self::Iteration | Self::Formula => of.unwrap_or(1),
         }
     }
 }

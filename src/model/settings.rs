@@ -282,7 +282,8 @@ impl Settings {
         if self.modal {
             return self.fine_ticks(instance);
         }
-        if !self.shares_out() {
+        // What is simulated, and a latency is what a simulation says, counts in ns.
+        if !self.shares_out() || self.objective == Objective::Latency || self.is_simulated() {
             return 1;
         }
         let micro_batches = self.micro_batches.unwrap_or(1);
@@ -322,6 +323,11 @@ impl Settings {
         let has_links = self.communication.has_links();
         self.objective
             .is_simulated(self.schedule, self.mode.trains(), has_links)
+    }
+
+    /// How many micro-batches a simulation of the objective runs.
+    pub fn run_micro_batches(&self) -> u64 {
+        self.objective.micro_batches(self.micro_batches)
     }
 
     /// The objective as a function of what stages cost; where it is [simulated](Self::is_simulated), a function that comes near it.

@@ -183,6 +183,18 @@ impl Problem {
         }
     }
 
+    /// The same problem with the latency as its objective.
+    pub fn for_the_latency(&self) -> Self {
+        let settings = Settings {
+            objective: Objective::Latency,
+            ..self.settings.clone()
+        };
+        Self {
+            settings,
+            ..self.clone()
+        }
+    }
+
     /// The same problem with an iteration's formula as its objective.
     pub fn for_the_formula(&self) -> Self {
         let settings = Settings {

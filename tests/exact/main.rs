@@ -29,6 +29,7 @@ mod modes;
 mod optimal_plans;
 mod oracles_agree;
 mod random;
+mod runs;
 mod separate;
 mod separate_chains;
 mod separate_gain;

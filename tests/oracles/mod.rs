@@ -18,6 +18,7 @@ pub mod modes;
 pub mod orders;
 pub mod patterns;
 pub mod replicas;
+pub mod runs;
 mod shares;
 pub mod two_chains;
 pub mod virtual_stages;

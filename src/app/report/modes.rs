@@ -147,7 +147,7 @@ pub(super) fn throughput(plan: &Plan) -> Option<String> {
     if plan.stages.iter().any(|stage| stage.mode.is_some()) {
         let micro_batches = match plan.problem.objective {
             Some(Objective::Iteration | Objective::Formula) => plan.problem.micro_batches.unwrap_or(1),
-            Some(Objective::Period) | None => 1,
+            Some(Objective::Period | Objective::Latency) | None => 1,
         };
         let of_devices = if words.is_empty() {
             format!(" on {devices}")

@@ -109,6 +109,7 @@ fn objective(plan: &Plan, ms: &str) -> String {
             format!("{ms} ms an iteration of {} by the formula", micro_batches(m))
         }
         (Some(Objective::Formula), None) => format!("{ms} ms an iteration by the formula"),
+        (Some(Objective::Latency), _) => format!("one micro-batch takes {ms} ms from end to end"),
         (Some(Objective::Period) | None, _) => format!("one micro-batch every {ms} ms"),
     }
 }
@@ -234,6 +235,7 @@ pub(super) fn facts(
     let meaning = match plan.problem.objective {
         Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",
         Some(Objective::Formula) => "formula: all micro-batches and the flush, by the standard formula",
+        Some(Objective::Latency) => "latency: one micro-batch alone, through all stages",
         Some(Objective::Period) | None => "period: time between micro-batches in steady state",
     };
     if let Some(ms) = plan.objective_ms {

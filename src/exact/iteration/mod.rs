@@ -1,22 +1,28 @@
 //! Iterations as they run: plans in the order of what no run of theirs can beat, each simulated.
 #![doc = include_str!("../../../formulations/iteration.md")]
 
+mod arcs;
+mod depth_first;
 mod in_flight;
+mod latency;
+mod moves;
 mod neighbours;
 mod prefix;
 mod relaxation;
 mod search;
 mod simple;
+mod unlike;
 
 use std::time::Duration;
 
 use self::relaxation::Relaxation;
 use self::search::PlanSearch;
-pub(crate) use self::simple::simple_bound;
+use super::bounds::Bound;
 use super::homogeneous;
 use super::incumbent::Incumbent;
 use super::method::Method;
 use crate::formulations::solver::SolverError;
+use crate::model::options::Objective;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::{Outcome, StoppedBy};
@@ -40,6 +46,9 @@ pub(crate) fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
+    if is_unlike(problem) {
+        return unlike::solve(problem, method, labels, control);
+    }
     let mut incumbent = Incumbent::new(problem, control);
     // The programs and dynamic programs of the other methods know formulas alone.
     if method != Method::Exact {
@@ -68,8 +77,24 @@ pub(crate) fn solve(
     Ok(incumbent.finish(stopped_by))
 }
 
+/// Whether it is left to the search for workers that differ, which looks at the runs of one micro-batch on any.
+fn is_unlike(problem: &Problem) -> bool {
+    problem.workers.is_some() || problem.settings.objective == Objective::Latency
+}
+
+/// The best bound that takes no search, and what it says of the objective in ns.
+pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    match is_unlike(problem) {
+        true => unlike::simple_bound(problem),
+        false => simple::simple_bound(problem),
+    }
+}
+
 /// Lower bounds alone.
 pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
+    if is_unlike(problem) {
+        return unlike::bound(problem, control);
+    }
     let mut incumbent = Incumbent::new(problem, control);
     let (bound, bound_ns) = simple_bound(problem);
     incumbent.raise(bound.source, bound_ns);

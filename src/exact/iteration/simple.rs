@@ -6,7 +6,7 @@ use crate::problem::Problem;
 /// The best bound that takes no search, and what it says of the objective in ns.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
     let settings = &problem.settings;
-    let micro_batches = settings.micro_batches.unwrap_or(1);
+    let micro_batches = settings.run_micro_batches();
     let of_work = match is_alternating(problem) {
         true => even_ns(problem.work_ns(), problem.stages(), micro_batches),
         false => share_ns(problem.work_ns(), problem.stages(), micro_batches),
@@ -34,7 +34,7 @@ pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
 ///
 /// It works for all micro-batches; and under 1F1B without links, the page's `again`.
 pub(super) fn from_period_ns(problem: &Problem, period_ns: u64) -> u64 {
-    let micro_batches = problem.settings.micro_batches.unwrap_or(1);
+    let micro_batches = problem.settings.run_micro_batches();
     let again_ns = match is_alternating(problem) {
         true => again_ns(problem.work_ns(), period_ns, problem.stages(), micro_batches),
         false => 0,

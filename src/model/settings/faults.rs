@@ -5,7 +5,7 @@ use crate::model::cluster::DeviceKind;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Size, Tensor};
-use crate::model::options::{Cuts, Groups, PipelineOptions, WorkerMode};
+use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, WorkerMode};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
 use crate::model::words::{Piece, Setting, Words, words};
@@ -72,7 +72,7 @@ impl Settings {
                 },
             ));
         }
-        faults.extend(self.worker_faults(instance, options));
+        faults.extend(self.worker_faults(options));
         faults.extend(self.level_faults(instance));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults
@@ -159,8 +159,7 @@ impl Settings {
     }
 
     /// Options of workers that contradict each other, or that cannot be asked together.
-    fn worker_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
-        let has_resources = !self.kinds_with_resources(instance).is_empty();
+    fn worker_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
         let is_concurrent = self.worker == WorkerMode::Concurrent;
         let mut faults = Vec::new();
         let mut contradiction = |at: Setting, found: Words, expected: Words| {
@@ -200,28 +199,22 @@ impl Settings {
                 words!("{}", setting::WORKER.given("concurrent")),
             );
         }
-        let differ = self.kinds.len() > 1 || is_concurrent || has_resources;
-        if differ && self.objective.is_of_iterations() {
+        if is_concurrent && self.objective != Objective::Period {
             contradiction(
                 setting::OBJECTIVE,
-                format!(
-                    "`{}` with workers that differ or run both phases at once",
-                    self.objective
-                )
-                .into(),
+                format!("`{}` with workers that run both phases at once", self.objective).into(),
                 words!(
-                    "{}, or one kind of device without resource types, alone or in groups; `stagecut simulate` tells the time of an iteration",
+                    "{}, as their shares are chosen for; `stagecut simulate` tells the time of an iteration",
                     setting::OBJECTIVE.given("period")
                 ),
             );
         }
-        let is_plain = !self.heterogeneous && self.cuts == Cuts::Tied;
-        if !differ && !is_plain && self.is_simulated() {
+        if self.cuts == Cuts::Separate && self.is_simulated() {
             contradiction(
                 setting::OBJECTIVE,
-                "`iteration` with groups of devices or separate cuts".into(),
+                format!("`{}` as it runs, with separate cuts", self.objective).into(),
                 words!(
-                    "{}, which comes near it, or single devices and {}; `stagecut simulate` tells the time of an iteration",
+                    "{}, which comes near it, or {}; `stagecut simulate` tells the time of an iteration",
                     setting::OBJECTIVE.given("formula"),
                     setting::CUTS.given("tied")
                 ),

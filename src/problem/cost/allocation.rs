@@ -1,5 +1,6 @@
 //! What stages cost on workers that differ: an [`Allocation`] says which devices each runs on.
 
+use super::iteration::of_workers_ns;
 use super::{StageCost, formula_ns, keeps_order, stage_costs, stage_memory_bytes};
 use crate::model::options::{Communication, Shares, Synchronization, WorkerMode};
 use crate::model::settings::Settings;
@@ -269,9 +270,12 @@ impl Workers {
     /// The objective of an allocation, up to whole ns; `u64::MAX` if some worker cannot run its stage.
     pub fn objective_ns(&self, problem: &Problem, allocation: &Allocation) -> u64 {
         let loads = self.loads(problem, allocation);
-        loads.map_or(u64::MAX, |loads| {
-            let ticks = objective_of(problem, &loads.iter().collect::<Vec<_>>());
-            problem.settings.whole_ns(ticks)
+        loads.map_or(u64::MAX, |loads| match problem.settings.is_simulated() {
+            true => of_workers_ns(problem, self, allocation, &loads),
+            false => {
+                let ticks = objective_of(problem, &loads.iter().collect::<Vec<_>>());
+                problem.settings.whole_ns(ticks)
+            }
         })
     }
 

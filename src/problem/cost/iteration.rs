@@ -1,9 +1,11 @@
 //! The time of an iteration where no formula tells it: that of a simulated run.
 
-use super::{PhaseCost, stage_costs, stage_memory_bytes, without_empty_stages};
+use super::allocation::{Allocation, StageLoad};
+use super::{PhaseCost, StageCost, stage_costs, stage_memory_bytes, without_empty_stages};
 use crate::model::options::Communication;
 use crate::problem::pipeline::schedule::InFlight;
 use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::workers::Workers;
 use crate::problem::{Assignment, Problem};
 
 /// The time that an iteration of so many micro-batches of an assignment takes, in ns, on single devices.
@@ -12,32 +14,66 @@ use crate::problem::{Assignment, Problem};
 /// not: what [`mod@crate::schedule::simulate`] does with the plan.
 pub fn iteration_ns(problem: &Problem, assignment: &Assignment, micro_batches: u64) -> u64 {
     let (assignment, used) = without_empty_stages(assignment);
-    let settings = &problem.settings;
     let mut costs = stage_costs(problem, &assignment);
     costs.truncate(used);
-    // Transfers that a worker waits for are parts of its tasks: it does not matter in which order.
-    let times = |cost: PhaseCost| PhaseTimes {
-        in_ns: cost.link_in_ns,
-        work_ns: cost.work_ns + cost.communication_ns,
-        out_ns: cost.link_out_ns,
-    };
-    let stage = |cost: &super::StageCost| StageTimes {
-        forward: times(cost.forward),
-        backward: times(cost.backward),
-        weight_ns: 0,
-        replicas: 1,
-    };
+    let limits = vec![problem.settings.memory_limit.unwrap_or(u64::MAX); used];
+    run_ns(problem, &assignment, &costs, &limits, micro_batches)
+}
+
+/// The same on workers that differ, whose stages are known to cost so much.
+pub(super) fn of_workers_ns(
+    problem: &Problem,
+    workers: &Workers,
+    allocation: &Allocation,
+    loads: &[StageLoad],
+) -> u64 {
+    let settings = &problem.settings;
+    let costs: Vec<StageCost> = loads.iter().map(|load| load.cost).collect();
+    let choices = allocation.choices.iter();
+    let limits = choices.map(|&choice| workers.memory_bytes(settings, &workers.choices[choice]));
+    let limits: Vec<u64> = limits.collect();
+    let micro_batches = settings.run_micro_batches();
+    run_ns(problem, &allocation.assignment, &costs, &limits, micro_batches)
+}
+
+/// The time of a run of stages that cost so much, on devices of so much memory, none of them empty.
+fn run_ns(
+    problem: &Problem,
+    assignment: &Assignment,
+    costs: &[StageCost],
+    limits: &[u64],
+    micro_batches: u64,
+) -> u64 {
+    let settings = &problem.settings;
     let pipeline = Pipeline {
-        stages: costs.iter().map(stage).collect(),
+        stages: costs.iter().map(stage_times).collect(),
         trains: settings.mode.trains(),
         channels: Channels::Shared,
         has_links: settings.communication.has_links(),
     };
     let in_flight = match settings.communication {
-        Communication::Overlapped => in_flight(problem, &assignment, &pipeline, micro_batches),
-        Communication::Blocking | Communication::Ignored => InFlight::Hiding,
+        // Nobody else is in flight with one that is alone.
+        Communication::Overlapped if micro_batches > 1 => {
+            in_flight(problem, assignment, &pipeline, limits, micro_batches)
+        }
+        Communication::Overlapped | Communication::Blocking | Communication::Ignored => InFlight::Hiding,
     };
     pipeline::iteration_ns(&pipeline, settings.schedule, in_flight, micro_batches)
+}
+
+/// What a stage does for a micro-batch as a simulation has it: transfers that a worker waits for are parts of its tasks, in whatever order.
+pub(crate) fn stage_times(cost: &StageCost) -> StageTimes {
+    let times = |cost: PhaseCost| PhaseTimes {
+        in_ns: cost.link_in_ns,
+        work_ns: cost.work_ns + cost.communication_ns,
+        out_ns: cost.link_out_ns,
+    };
+    StageTimes {
+        forward: times(cost.forward),
+        backward: times(cost.backward),
+        weight_ns: 0,
+        replicas: 1,
+    }
 }
 
 /// Whether all stages have memory for as many micro-batches as hide their transfers.
@@ -45,12 +81,13 @@ fn in_flight(
     problem: &Problem,
     assignment: &Assignment,
     pipeline: &Pipeline,
+    limits: &[u64],
     micro_batches: u64,
 ) -> InFlight {
     let settings = &problem.settings;
-    let Some(limit) = settings.memory_limit.filter(|_| settings.mode.trains()) else {
+    if !settings.mode.trains() || limits.iter().all(|&limit| limit == u64::MAX) {
         return InFlight::Hiding;
-    };
+    }
     let used = pipeline.stages.len();
     let mut stash = vec![0; used];
     for (item, &stage) in assignment.iter().enumerate() {
@@ -60,7 +97,7 @@ fn in_flight(
     let held = stage_memory_bytes(problem, assignment, used);
     let fits = (0..used).all(|k| {
         let more = hiding[k].saturating_sub(settings.in_flight(used - k));
-        held[k].saturating_add(more.saturating_mul(stash[k])) <= limit
+        held[k].saturating_add(more.saturating_mul(stash[k])) <= limits[k]
     });
     match fits {
         true => InFlight::Hiding,

@@ -11,6 +11,7 @@ mod modal;
 pub mod virtual_stages;
 
 pub use iteration::iteration_ns;
+pub(crate) use iteration::stage_times;
 pub use modal::{modal_ns, modal_stages};
 
 use crate::model::objective::Formula;
@@ -272,8 +273,7 @@ pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
         return virtual_stages::period_ns(problem, of, assignment);
     }
     match problem.settings.is_simulated() {
-        // Where an iteration is the objective, its micro-batches were asked for.
-        true => iteration_ns(problem, assignment, problem.settings.micro_batches.unwrap_or(1)),
+        true => iteration_ns(problem, assignment, problem.settings.run_micro_batches()),
         false => objective_ns(problem, &stage_costs(problem, assignment)),
     }
 }

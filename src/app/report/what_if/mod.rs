@@ -210,6 +210,7 @@ fn ends(answer: &Answer, curve: &AnswerCurve, digits: Digits) -> Option<String> 
     };
     let what = match answer.problem.objective {
         Some(Objective::Period) | None => "One micro-batch takes",
+        Some(Objective::Latency) => "One micro-batch alone takes",
         Some(Objective::Iteration) => "An iteration takes",
         Some(Objective::Formula) => "An iteration takes by the formula",
     };

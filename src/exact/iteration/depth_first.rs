@@ -1,7 +1,7 @@
 //! Every plan of few stages and choices, from the first stage on, but for those that no run of theirs makes better than the best.
 
 use super::arcs::{Arc, Arcs};
-use super::simple::is_alternating;
+use super::rest::{Rest, StageBound, is_in_turn, sending_ns};
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::incumbent::Incumbent;
 use crate::problem::bound_source::BoundSource;
@@ -15,6 +15,8 @@ type Path<'a> = Vec<(&'a Arc, usize, StageTimes)>;
 /// A search for a better plan, stage by stage.
 pub(super) struct DepthFirst<'a> {
     arcs: &'a Arcs<'a>,
+    /// What the stages to come take at least, where that is known.
+    rest: Option<&'a Rest>,
     /// Of workers that differ, what they can carry, and what the items behind every ideal weigh.
     capacity: Option<(Capacity, Vec<u64>)>,
     /// The longest time of an item behind every ideal, in ns.
@@ -28,7 +30,7 @@ pub(super) struct DepthFirst<'a> {
 }
 
 impl<'a> DepthFirst<'a> {
-    pub(super) fn new(arcs: &'a Arcs<'a>, most_nodes: u64) -> Self {
+    pub(super) fn new(arcs: &'a Arcs<'a>, rest: Option<&'a Rest>, most_nodes: u64) -> Self {
         let problem = arcs.problem;
         let sets = &arcs.ideals.sets;
         let longest = super::arcs::Least::new(problem);
@@ -49,6 +51,7 @@ impl<'a> DepthFirst<'a> {
             longest_ns: (0..sets.len()).map(|ideal| longest(ideal).unwrap_or(0)).collect(),
             micro_batches: problem.settings.run_micro_batches(),
             left: most_nodes,
+            rest,
             path: Vec::new(),
             open_ns: u64::MAX,
             arcs,
@@ -139,7 +142,11 @@ impl<'a> DepthFirst<'a> {
 
     /// What no run of a plan that begins with these stages beats, in ns: the page's bounds of its stages, and of what lies behind.
     fn bound_ns(&self, ideal: usize, taken: &[usize]) -> u64 {
-        let least_behind_ns = self.arcs.least_behind_ns[ideal];
+        let known = self.rest.map(|rest| rest.behind_ns(ideal, taken));
+        let [least_behind_ns, run_ns] = known.unwrap_or([self.arcs.least_behind_ns[ideal], 0]);
+        if run_ns == u64::MAX {
+            return u64::MAX;
+        }
         let is_whole = ideal + 1 == self.arcs.from.len();
         let stages: Vec<&StageTimes> = self.path.iter().map(|(_, _, times)| times).collect();
         let has_links = self.arcs.problem.settings.communication.has_links();
@@ -165,7 +172,11 @@ impl<'a> DepthFirst<'a> {
         let before_rest_ns = passage[loads.len()];
         let alone_ns = before_rest_ns + least_behind_ns;
         let mut behind_ns = least_behind_ns;
-        let mut bound_ns = alone_ns.max(self.of_rest_ns(ideal, taken, before_rest_ns, alone_ns));
+        let of_rest_ns = match known {
+            Some(_) => before_rest_ns + run_ns,
+            None => self.of_rest_ns(ideal, taken, before_rest_ns, alone_ns),
+        };
+        let mut bound_ns = alone_ns.max(of_rest_ns);
         for k in (0..stages.len()).rev() {
             let of_stage = StageBound {
                 own_ns: own(stages[k]),
@@ -174,38 +185,15 @@ impl<'a> DepthFirst<'a> {
                 behind_ns,
                 from_end: self.arcs.problem.stages() - k,
             };
-            bound_ns = bound_ns.max(self.of_stage_ns(&of_stage));
-            if has_links && stages[k].forward.out_ns > 0 {
-                let [forward_ns, _] = own(stages[k]);
-                let (sends, returns) = (stages[k].forward.out_ns, stages[k].backward.out_ns);
-                let sending_ns = self.micro_batches * (sends + returns) - returns;
-                bound_ns = bound_ns.max(passage[k] + forward_ns + sending_ns);
+            bound_ns = bound_ns.max(of_stage.ns(self.arcs.problem));
+            if has_links {
+                let sending = [own(stages[k])[0], stages[k].forward.out_ns];
+                let sending_ns = sending_ns(self.arcs.problem, sending, stages[k].backward.out_ns);
+                bound_ns = bound_ns.max(passage[k] + sending_ns);
             }
             behind_ns += loads[k];
         }
         bound_ns
-    }
-
-    /// The page's `busy`, `behind`, `ahead` and `again` of a stage.
-    fn of_stage_ns(&self, of: &StageBound) -> u64 {
-        let problem = self.arcs.problem;
-        let (m, [forward, backward]) = (self.micro_batches, of.own_ns);
-        let busy_ns = of.before_ns + m * (forward + backward);
-        if problem.settings.schedule.is_all_forward_first() || !problem.settings.mode.trains() {
-            return busy_ns.max(of.alone_ns + (m - 1) * (forward + backward));
-        }
-        let after_first = match is_alternating(problem) {
-            true => m.saturating_sub(of.from_end as u64),
-            // With links there may be any number in flight.
-            false => 0,
-        };
-        let behind_ns = of.alone_ns + (m - 1) * backward + after_first * forward;
-        let ahead_ns = of.alone_ns + (m - 1) * forward + after_first * backward;
-        let again_ns = match after_first > 0 {
-            true => of.alone_ns + of.behind_ns + after_first * (forward + backward),
-            false => 0,
-        };
-        busy_ns.max(behind_ns).max(ahead_ns).max(again_ns)
     }
 
     /// What the busiest of the stages to come says, where there are any.
@@ -232,25 +220,10 @@ impl<'a> DepthFirst<'a> {
             busiest_ns = busiest_ns.max(ns.max(0.0) as u64);
         }
         let m = self.micro_batches;
-        let in_turn_ns =
-            match problem.settings.schedule.is_all_forward_first() || !problem.settings.mode.trains() {
-                true => alone_ns + (m - 1) * busiest_ns,
-                false => 0,
-            };
+        let in_turn_ns = match is_in_turn(problem) {
+            true => alone_ns + (m - 1) * busiest_ns,
+            false => 0,
+        };
         in_turn_ns.max(before_ns + m * busiest_ns)
     }
-}
-
-/// A stage of a plan that is known in part.
-struct StageBound {
-    /// Its worker's forward and backward time.
-    own_ns: [u64; 2],
-    /// What a micro-batch spends before it, there and back.
-    before_ns: u64,
-    /// What a micro-batch spends on all stages.
-    alone_ns: u64,
-    /// What it works for behind the stage.
-    behind_ns: u64,
-    /// How far it can be from the end, 1 for the last.
-    from_end: usize,
 }

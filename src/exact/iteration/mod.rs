@@ -9,6 +9,7 @@ mod moves;
 mod neighbours;
 mod prefix;
 mod relaxation;
+mod rest;
 mod search;
 mod simple;
 mod unlike;

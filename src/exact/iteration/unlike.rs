@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::arcs::{Arcs, Least};
 use super::depth_first::DepthFirst;
+use super::rest::Rest;
 use super::simple::is_alternating;
 use super::{SHARE_OF_GUIDES, TIME_OF_GUIDES, latency, moves};
 use crate::exact::bounds::Bound;
@@ -21,8 +22,8 @@ use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::workers::Workers;
 
 /// Partial plans that are looked at before other objectives' plans are asked for, and in all: a second, and some minutes.
-const FIRST_NODES: u64 = 20_000;
-const MOST_NODES: u64 = 20_000_000;
+const FIRST_NODES: u64 = 2_000;
+const MOST_NODES: u64 = 5_000_000;
 
 /// Solves a problem whose objective is simulated.
 ///
@@ -51,20 +52,23 @@ pub(super) fn solve(
         }
     }
     let arcs = Arcs::new(&incumbent);
-    let mut stopped_by = look(&arcs, FIRST_NODES, &mut incumbent);
+    let rest = arcs.as_ref().map_err(|stopped_by| *stopped_by);
+    let rest = rest.and_then(|arcs| Rest::new(arcs, control));
+    if let (Ok(arcs), Ok(Some(rest))) = (&arcs, &rest) {
+        let [_, run_ns] = rest.behind_ns(0, &arcs.untaken());
+        incumbent.raise(BoundSource::ChainsOfIdeals, run_ns);
+    }
+    let look = |most_nodes: u64, incumbent: &mut Incumbent| match (&arcs, &rest) {
+        (Ok(arcs), Ok(rest)) => DepthFirst::new(arcs, rest.as_ref(), most_nodes).run(incumbent),
+        (Err(stopped_by), _) | (_, Err(stopped_by)) => *stopped_by,
+    };
+    let mut stopped_by = look(FIRST_NODES, &mut incumbent);
     if stopped_by != StoppedBy::Completed && control.must_stop().is_none() && !incumbent.is_over() {
         ask_guides(&mut incumbent, labels)?;
         moves::improve(&mut incumbent);
-        stopped_by = look(&arcs, MOST_NODES, &mut incumbent);
+        stopped_by = look(MOST_NODES, &mut incumbent);
     }
     Ok(incumbent.finish(control.must_stop().unwrap_or(stopped_by)))
-}
-
-fn look(arcs: &Result<Arcs, StoppedBy>, most_nodes: u64, incumbent: &mut Incumbent) -> StoppedBy {
-    match arcs {
-        Ok(arcs) => DepthFirst::new(arcs, most_nodes).run(incumbent),
-        Err(stopped_by) => *stopped_by,
-    }
 }
 
 /// Lower bounds alone.

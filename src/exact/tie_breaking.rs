@@ -27,6 +27,9 @@ use crate::schedule::simulate::default_micro_batches;
 /// plans of ten thousand layers, and all that lie around one of a hundred.
 const EFFORT: usize = 4_000_000;
 
+/// What a micro-batch on a stage takes in a simulated run, in these looks.
+const EFFORT_OF_A_TASK: usize = 20;
+
 /// What plans are compared by, the less the better, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Worth {
@@ -114,6 +117,13 @@ fn settle(problem: &Problem, plan: &mut Allocation) {
         return;
     };
     let ends: usize = problem.transfers.iter().map(|to| 1 + to.consumers.len()).sum();
+    let run = match problem.settings.is_simulated() {
+        true => {
+            let tasks = (problem.settings.run_micro_batches() as usize).saturating_mul(problem.stages());
+            tasks.saturating_mul(EFFORT_OF_A_TASK)
+        }
+        false => 0,
+    };
     let left = Cell::new(EFFORT);
     let spend = |effort: usize| left.set(left.get().saturating_sub(effort));
     loop {
@@ -125,7 +135,7 @@ fn settle(problem: &Problem, plan: &mut Allocation) {
             shift(plan, &items, by);
             let mut found = None;
             if items.iter().all(|&item| keeps_order(problem, plan, item)) {
-                spend(problem.items.len() + ends);
+                spend((problem.items.len() + ends).saturating_add(run));
                 found = worth(problem, plan).filter(|&found| found < best);
             }
             if found.is_none() {

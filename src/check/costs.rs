@@ -293,6 +293,12 @@ impl Checker<'_> {
                 own.backward.out_ms,
             ),
         ];
+        let once = [(
+            "synchronization_ms",
+            stage.synchronization_ms.unwrap_or(0.0),
+            figures.synchronization_ms.unwrap_or(0.0),
+        )];
+        let moved = moved.into_iter().chain(once);
         for (field, stated, recomputed) in work.into_iter().filter(|_| has_times).chain(moved) {
             self.stated_ms(format!("stages[{k}].{field}"), stated, recomputed);
         }
@@ -465,6 +471,7 @@ impl Checker<'_> {
                 backward: backward.times(),
                 weight_ns: 0,
                 replicas: 1,
+                once_ns: 0,
             });
         let pipeline = Pipeline {
             stages: stages.collect(),

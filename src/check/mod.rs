@@ -59,6 +59,8 @@ pub struct Figures {
     pub communication_ms: f64,
     /// The same by phase and direction.
     pub transfers: Transfers,
+    /// What its replicas take to exchange their gradients, once an iteration, in ms; absent where they exchange nothing.
+    pub synchronization_ms: Option<f64>,
     /// Memory in use; what no count holds is its largest.
     pub memory_bytes: u64,
     /// Micro-batches in flight; absent in inference.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Checker, Figures, Violation, states};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Size};
-use crate::model::options::{Mode, Schedule, Synchronization};
+use crate::model::options::{Mode, Objective, Schedule, Synchronization};
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
+use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// The name of modes that compute nothing again.
 const NOTHING: &str = "none";
@@ -28,6 +29,9 @@ struct Sum {
     forward_ns: f64,
     backward_ns: f64,
     weight_ns: f64,
+    /// What tensor groups reduce, and what of it in forward propagation.
+    group_ns: f64,
+    group_forward_ns: f64,
     /// Received and sent, forward and backward.
     moved_ns: [[f64; 2]; 2],
     gradient_bytes: f64,
@@ -65,10 +69,52 @@ impl Checker<'_> {
             period_ms = period_ms.max(load_ms);
             behind += placed[k].replicas as u64;
         }
+        let objective_ms = match self.settings.objective {
+            Objective::Iteration => self.iteration_ms(&placed),
+            Objective::Period | Objective::Formula => period_ms,
+        };
         if let Some(stated) = plan.objective_ms {
-            self.stated_ms("objective_ms".into(), stated, period_ms);
+            self.stated_ms("objective_ms".into(), stated, objective_ms);
         }
-        Some(period_ms)
+        Some(objective_ms)
+    }
+
+    /// The time of an iteration as a simulation of the recomputed stages says, in ms.
+    fn iteration_ms(&self, placed: &[Placed]) -> f64 {
+        let settings = self.settings;
+        let stage = |(figures, placed): (&Figures, &Placed)| {
+            // Times are whole ns, those of a replica.
+            let ns = |ms: f64| (ms * placed.replicas as f64 * NS_PER_MS).round() as u64;
+            let phase = |moved: Moved, work_ms: f64| PhaseTimes {
+                in_ns: ns(moved.in_ms),
+                work_ns: ns(work_ms),
+                out_ns: ns(moved.out_ms),
+            };
+            StageTimes {
+                forward: phase(figures.transfers.forward, figures.forward_ms),
+                backward: phase(figures.transfers.backward, figures.backward_ms),
+                weight_ns: 0,
+                replicas: placed.replicas as u64,
+                once_ns: (figures.synchronization_ms.unwrap_or(0.0) * NS_PER_MS).round() as u64,
+            }
+        };
+        let pipeline = Pipeline {
+            stages: self.figures.iter().zip(placed).map(stage).collect(),
+            trains: settings.mode.trains(),
+            channels: Channels::Shared,
+            has_links: false,
+        };
+        let micro_batches = settings.micro_batches.unwrap_or(1);
+        let ns = simulate::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches);
+        ns as f64 / NS_PER_MS
+    }
+
+    /// A time as plans count it: in whole ns where they are run, and to the last digit where they are not.
+    fn counted_ns(&self, ns: f64) -> f64 {
+        match self.settings.ticks_per_ns {
+            1 => ns.round(),
+            _ => ns,
+        }
     }
 
     fn wrong(&mut self, field: String, found: String, expected: &str) {
@@ -100,6 +146,11 @@ impl Checker<'_> {
                 return None;
             }
             self.allowed_degrees(k, tensor, replicas);
+            let first = plan.stages[0].mode.as_ref();
+            if self.settings.uniform && first.is_some_and(|mode| (mode.tensor, mode.replicas) != (tensor, replicas)) {
+                let found = format!("{replicas} replicas of {tensor}");
+                self.wrong(format!("stages[{k}].mode"), found, "those of the first stage, as all are to be alike");
+            }
             let stage_of = Placed {
                 tensor,
                 replicas,
@@ -262,12 +313,20 @@ impl Checker<'_> {
             sum.backward_ns += if trains { times.backward_ns as f64 } else { 0.0 };
             sum.weight_ns += if trains { times.weight_ns as f64 } else { 0.0 };
             let group = mode.tensor as f64;
-            let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
             let [first, _] = placed[k].devices;
-            let group_ns = around / self.link_between(first, first).bandwidth_bytes_per_s * 1e9;
-            let backward_ns = if trains { group_ns / 2.0 } else { 0.0 };
-            sum.forward_ns += group_ns - backward_ns;
-            sum.backward_ns += backward_ns;
+            let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
+            let group_ns =
+                |bytes: u64| self.counted_ns(2.0 * (group - 1.0) / group * bytes as f64 / bandwidth * 1e9);
+            sum.group_ns += group_ns(mode.collective_bytes);
+            // Of the least that a mode of the degree reduces half is forward propagation's; the rest is backward's.
+            let modes = self.layer(at).modes();
+            let of_degree = modes.iter().filter(|other| other.tensor == mode.tensor);
+            let least_ns = group_ns(of_degree.map(|mode| mode.collective_bytes).min().unwrap_or(0));
+            sum.group_forward_ns += match (trains, settings.ticks_per_ns) {
+                (false, _) => group_ns(mode.collective_bytes),
+                (true, 1) => least_ns - (least_ns / 2.0).floor(),
+                (true, _) => least_ns / 2.0,
+            };
             sum.gradient_bytes += mode.gradient_bytes as f64;
             let kept = states::kept(settings, &self.instance.network, mode.parameter_bytes);
             sum.held_bytes += u128::from(mode.resident_bytes) + kept.each;
@@ -321,19 +380,31 @@ impl Checker<'_> {
                 let entering = readers
                     .iter()
                     .map(|&to| own(to, |mode| &mode.input_bytes, tensor.producer));
-                let ns = moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
+                let ns = self.moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
                 sums[stage].add_moved(pass, RECEIVED, ns, has_gradients);
             }
             if let Some(&farthest) = away.keys().find(|stage| !is_near(stage)).or(away.keys().next()) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
-                let ns = moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
+                let ns = self.moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
                 sums[home].add_moved(pass, SENT, ns, has_gradients);
             }
         }
     }
 
-    /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns.
+    /// Time to move a tensor and so many bytes beside it in one message, in ns: its latency counts once, if there is a byte at all.
+    fn moving_ns(&self, size: Size, link: Link, beside_bytes: u64) -> f64 {
+        let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
+        let latency_ns = link.latency_ns as f64;
+        let [own_ns, beside_ns] = match size {
+            Size::TransferNs(tensor_ns) => [tensor_ns as f64, ns(beside_bytes)],
+            Size::Bytes(0) if beside_bytes == 0 => [0.0, 0.0],
+            Size::Bytes(bytes) => [ns(bytes) + latency_ns, ns(beside_bytes)],
+        };
+        self.counted_ns(own_ns) + self.counted_ns(beside_ns)
+    }
+
+    /// The exchange of a stage's gradients, once an iteration, in ns.
     fn ring_ns(&self, placed: &Placed, gradient_bytes: f64) -> f64 {
         let settings = self.settings;
         let is_free = settings.synchronization == Synchronization::None
@@ -349,7 +420,7 @@ impl Checker<'_> {
         let replicas = placed.replicas as f64;
         let message_ns =
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
-        2.0 * (replicas - 1.0) * message_ns / settings.micro_batches.unwrap_or(1) as f64
+        2.0 * (replicas - 1.0) * message_ns
     }
 
     /// Micro-batches in flight in a replica, with so many replicas in the stages behind.
@@ -371,14 +442,16 @@ impl Checker<'_> {
         behind: u64,
     ) -> f64 {
         let replicas = placed.replicas as f64;
-        let ring_ms = self.ring_ns(placed, sum.gradient_bytes) / NS_PER_MS;
+        let ring_ns = self.ring_ns(placed, sum.gradient_bytes);
+        let ring_ms = ring_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
         let shared = |ns: f64| ns / replicas / NS_PER_MS;
-        let (forward, backward) = (shared(sum.forward_ns), shared(sum.backward_ns));
+        let trains = self.settings.mode.trains();
+        let forward = shared(sum.forward_ns + sum.group_forward_ns);
+        let backward = shared(sum.backward_ns + sum.group_ns - sum.group_forward_ns);
         let moved = shared(sum.moved_ns.iter().flatten().sum()) + ring_ms;
         let load_ms = forward + backward + moved;
         let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
         let in_flight = self.in_flight_of(placed.replicas as u64, behind);
-        let trains = self.settings.mode.trains();
         let ways = |[in_ms, out_ms]: [f64; 2]| Moved { in_ms, out_ms };
         let figures = Figures {
             forward_ms: forward,
@@ -388,8 +461,9 @@ impl Checker<'_> {
             communication_ms: moved,
             transfers: Transfers {
                 forward: ways(there),
-                backward: ways([back[RECEIVED], back[SENT] + ring_ms]),
+                backward: ways(back),
             },
+            synchronization_ms: (ring_ns > 0.0).then(|| ring_ns.ceil() / NS_PER_MS),
             in_flight: trains.then_some(in_flight),
             weight_versions: trains.then_some(1),
             ..Figures::default()
@@ -401,15 +475,5 @@ impl Checker<'_> {
         let bytes = held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
         self.memory((k, stage), bytes);
         load_ms
-    }
-}
-
-/// Time to move a tensor and so many bytes beside it in one message, in ns: its latency counts once, if there is a byte at all.
-fn moving_ns(size: Size, link: Link, beside_bytes: u64) -> f64 {
-    let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
-    match size {
-        Size::TransferNs(tensor_ns) => tensor_ns as f64 + ns(beside_bytes),
-        Size::Bytes(0) if beside_bytes == 0 => 0.0,
-        Size::Bytes(bytes) => ns(bytes) + ns(beside_bytes) + link.latency_ns as f64,
     }
 }

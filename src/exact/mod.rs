@@ -73,6 +73,7 @@ use crate::formulations::solver::SolverError;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::modes::Modes;
 use crate::problem::plan::{Outcome, StoppedBy};
 
 /// Solves a problem.
@@ -138,6 +139,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
     let (problem, control) = (known.problem, known.control);
     if let Some(modes) = &problem.modes {
         return match method {
+            Method::Exact if problem.settings.is_simulated() => Ok(iteration::modal::solve(known, modes)),
             Method::Exact | Method::Ideals => Ok(modal::solve(known, modes)),
             Method::Milp | Method::Textbook => modal_program::solve(known, modes, method, labels),
         };
@@ -167,7 +169,7 @@ pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
 /// [`SolverError`] where HiGHS breaks down.
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
     if let Some(modes) = &problem.modes {
-        return Ok(modal::bound(problem, modes, control));
+        return Ok(modal_bound(problem, modes, control));
     }
     if let Some(of) = &problem.virtual_stages {
         return Ok(virtual_stages::bound(problem, of, control));
@@ -176,6 +178,14 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         _ if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
         None => homogeneous::bound(problem, labels, control),
         Some(workers) => Ok(heterogeneous::bound(problem, workers, control)),
+    }
+}
+
+/// Lower bounds alone, where stages have modes.
+fn modal_bound(problem: &Problem, modes: &Modes, control: &Control) -> Outcome {
+    match problem.settings.is_simulated() {
+        true => iteration::modal::bound(Incumbent::new(problem, control), modes),
+        false => modal::bound(problem, modes, control),
     }
 }
 
@@ -189,7 +199,7 @@ pub(crate) fn has_ideals_of_chunks(problem: &Problem) -> bool {
 pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource, u64) {
     match &problem.modes {
         Some(modes) => {
-            let outcome = modal::bound(problem, modes, control);
+            let outcome = modal_bound(problem, modes, control);
             (outcome.bound_source, outcome.bound_ns)
         }
         None => {

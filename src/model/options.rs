@@ -149,6 +149,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
 
+    /// Give all stages one tensor degree and one number of replicas, as frameworks do
+    #[cfg_attr(feature = "cli", arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uniform: Option<bool>,
+
     /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +193,7 @@ impl PipelineOptions {
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
+            uniform: self.uniform.or(fallback.uniform),
             virtual_stages: self.virtual_stages.or(fallback.virtual_stages),
             placement: self.placement.or(fallback.placement),
         }

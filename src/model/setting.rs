@@ -36,6 +36,7 @@ settings! {
     TENSOR = "tensor",
     REPLICAS = "replicas",
     RECOMPUTE = "recompute",
+    UNIFORM = "uniform",
     VIRTUAL_STAGES = "virtual_stages",
     PLACEMENT = "placement",
     CLUSTER = "cluster",
@@ -56,7 +57,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 25] = [
+pub(crate) const OF_PROBLEM: [Setting; 26] = [
     MODE,
     STAGES,
     DEVICES,
@@ -80,6 +81,7 @@ pub(crate) const OF_PROBLEM: [Setting; 25] = [
     TENSOR,
     REPLICAS,
     RECOMPUTE,
+    UNIFORM,
     VIRTUAL_STAGES,
     PLACEMENT,
 ];

@@ -78,6 +78,8 @@ pub struct Settings {
     pub replicas: Degrees,
     /// What layers may compute again. Default: nothing.
     pub recompute: Recompute,
+    /// Whether all stages have one degree and one number of replicas. Default: no.
+    pub uniform: bool,
     /// Whether stages have [modes](crate::problem::modes): degrees or recomputation are asked for, or links have two levels.
     pub modal: bool,
     /// Chunks that every device holds. Default: 1.
@@ -161,6 +163,7 @@ impl Settings {
             tensor: asked.tensor,
             replicas: asked.replicas,
             recompute: asked.recompute,
+            uniform: options.uniform.unwrap_or(false),
             modal: asked.modal,
             virtual_stages: options.virtual_stages.unwrap_or(1),
             placement,
@@ -218,6 +221,7 @@ impl Settings {
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
+            uniform: self.uniform.then_some(true),
             virtual_stages: self.has_virtual_stages().then_some(self.virtual_stages),
             placement: self.has_virtual_stages().then_some(self.placement),
         }
@@ -321,8 +325,12 @@ impl Settings {
     /// Whether the objective is what a simulation says, see [`Objective::is_simulated`].
     pub fn is_simulated(&self) -> bool {
         let has_links = self.communication.has_links();
-        self.objective
-            .is_simulated(self.schedule, self.mode.trains(), has_links)
+        // Replicas take turns, and no flow shop has these.
+        let takes_turns = self.modal && self.objective == Objective::Iteration;
+        takes_turns
+            || self
+                .objective
+                .is_simulated(self.schedule, self.mode.trains(), has_links)
     }
 
     /// How many micro-batches a simulation of the objective runs.

@@ -1,9 +1,10 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
-use super::{Item, Pair, Problem, apart, plus, summed};
+use super::{Item, Pair, Problem, Transfer, apart, plus, summed};
 use crate::model::network::{Times, contract};
 use crate::model::options::{Communication, Objective, Placement, Schedule, WorkerMode};
 use crate::model::settings::Settings;
+use crate::problem::modes::ModalTransfer;
 use crate::problem::passes::TransferCosts;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::workers::Choice;
@@ -169,6 +170,32 @@ impl Problem {
             problem.transfers_of.iter_mut().for_each(Vec::clear);
         }
         Some(problem)
+    }
+
+    /// The pipeline of one of so many replicas of all stages, at most so many: single devices that are alike and take their part of the micro-batches.
+    /// What items and transfers cost is not decided, memory is not limited, and as many transfers follow as stages with modes have.
+    pub fn of_replica(&self, replicas: usize, stages: usize) -> Self {
+        let alone = self.homogeneous(stages, None);
+        let settings = Settings {
+            modal: false,
+            micro_batches: alone.settings.micro_batches.map(|all| all.div_ceil(replicas as u64)),
+            ..alone.settings.clone()
+        };
+        let of_modes = self.modes.iter().flat_map(|modes| &modes.transfers);
+        let transfer = |transfer: &ModalTransfer| Transfer {
+            producer: transfer.producer,
+            consumers: transfer.consumers.clone(),
+            forward_ns: 0,
+            backward_ns: 0,
+            gradient_ns: 0,
+        };
+        Self {
+            settings,
+            transfers: of_modes.map(transfer).collect(),
+            transfers_of: self.modes.as_ref().map_or_else(Vec::new, |modes| modes.transfers_of.clone()),
+            modes: None,
+            ..alone
+        }
     }
 
     /// The same problem with the period as its objective.

@@ -252,6 +252,10 @@ pub struct PlanStage {
     /// The same transfers by phase and direction; absent where nothing is moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
+    /// What its replicas take to exchange their gradients, once an iteration, of which `load_ms` and `communication_ms` have each micro-batch's
+    /// part; absent where they exchange nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synchronization_ms: Option<f64>,
     /// Memory in use; of a chunk, its part when its device holds most.
     pub memory_bytes: u64,
     /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; of a chunk, the
@@ -568,6 +572,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         backward_ms: settings.ms(staffed.cost.backward.work_ns),
         communication_ms: settings.ms(communication_ns(&staffed.cost)),
         transfers: transfers(settings, &staffed.moved),
+        synchronization_ms: None,
         memory_bytes: memory[k],
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),

@@ -273,6 +273,7 @@ fn wrong_stages(case: &Solved) {
         backward_ms: 0.0,
         communication_ms: 0.0,
         transfers: None,
+        synchronization_ms: None,
         memory_bytes: 0,
         ..case.plan.stages[0].clone()
     };

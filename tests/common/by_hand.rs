@@ -20,6 +20,7 @@ pub fn stage(k: usize, forward_ms: f64, backward_ms: f64) -> PlanStage {
         backward_ms,
         weight_ms: None,
         communication_ms: 0.0,
+        synchronization_ms: None,
         transfers: None,
         memory_bytes: 0,
         in_flight: None,

@@ -24,6 +24,7 @@ mod joint_starts;
 mod known_optima;
 mod laws;
 mod link_levels;
+mod modal_iteration;
 mod modal_program;
 mod modes;
 mod optimal_plans;

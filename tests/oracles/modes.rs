@@ -7,6 +7,8 @@ use stagecut::network::{LayerMode, Size, Tensor};
 use stagecut::options::{Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
 use stagecut::settings::Settings;
 
+use super::replicas::Stage;
+
 /// The least period in ms, and of all plans that reach it the least time that is computed again; `None` where no plan fits.
 pub fn best_ms(instance: &Instance, settings: &Settings) -> Option<f64> {
     let mut search = Search {
@@ -15,6 +17,7 @@ pub fn best_ms(instance: &Instance, settings: &Settings) -> Option<f64> {
         devices: settings
             .count(&instance.cluster, settings.kind)
             .unwrap_or(settings.stages),
+        iteration: None,
         stage_of: Vec::new(),
         best_ns: f64::INFINITY,
     };
@@ -22,10 +25,28 @@ pub fn best_ms(instance: &Instance, settings: &Settings) -> Option<f64> {
     search.best_ns.is_finite().then_some(search.best_ns / 1e6)
 }
 
+/// The least time of an iteration in ns, of all plans or of those whose stages have one degree and number of replicas; `None` where no plan fits.
+pub fn best_iteration_ns(instance: &Instance, settings: &Settings, is_uniform: bool) -> Option<u64> {
+    let mut search = Search {
+        instance,
+        settings,
+        devices: settings
+            .count(&instance.cluster, settings.kind)
+            .unwrap_or(settings.stages),
+        iteration: Some(is_uniform),
+        stage_of: Vec::new(),
+        best_ns: f64::INFINITY,
+    };
+    search.place();
+    search.best_ns.is_finite().then_some(search.best_ns as u64)
+}
+
 struct Search<'a> {
     instance: &'a Instance,
     settings: &'a Settings,
     devices: usize,
+    /// Whether iterations are asked for, and then whether all stages are alike.
+    iteration: Option<bool>,
     stage_of: Vec<usize>,
     best_ns: f64,
 }
@@ -83,8 +104,13 @@ impl Search<'_> {
     /// Gives each stage devices, in every way.
     fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
-            let period_ns = self.period_ns(runs);
-            self.best_ns = self.best_ns.min(period_ns);
+            let is_alike = |run: &Run| (run.tensor, run.replicas) == (runs[0].tensor, runs[0].replicas);
+            let ns = match self.iteration {
+                None => self.period_ns(runs),
+                Some(true) if !runs.iter().all(is_alike) => return,
+                Some(_) => self.iteration_ns(runs),
+            };
+            self.best_ns = self.best_ns.min(ns);
             return;
         }
         let start = runs.last().map_or(0, |run| run.last() + 1);
@@ -163,6 +189,122 @@ impl Search<'_> {
             longest = longest.max((work_ns + moved_ns) / run.replicas as f64 + ring_ns);
         }
         longest
+    }
+
+    /// The shortest iteration of the stages over all choices of what they compute again; infinite where one does not fit. Times are whole ns:
+    /// those of every layer's group and every message are rounded.
+    fn iteration_ns(&self, runs: &[Run]) -> f64 {
+        let micro_batches = self.settings.micro_batches.unwrap() as usize;
+        let trains = self.settings.mode == Mode::Training;
+        let runs_somehow = |(layer, &k): (usize, &usize)| !self.modes(layer, runs[k].tensor).is_empty();
+        if !self.stage_of.iter().enumerate().all(runs_somehow) {
+            return f64::INFINITY;
+        }
+        let mut choices = Vec::new();
+        let mut behind = 0;
+        for (k, &run) in runs.iter().enumerate().rev() {
+            let replicas = run.replicas as u64;
+            let all = (micro_batches as u64).div_ceil(replicas);
+            let in_flight = match (self.settings.mode, self.settings.schedule) {
+                (Mode::Inference, _) => 0,
+                (_, Schedule::Gpipe) => all,
+                _ => (replicas + behind).div_ceil(replicas).min(all),
+            };
+            behind += replicas;
+            let moved = self.instance.network.tensors.iter();
+            let moved = moved.map(|tensor| self.moved_by_pass(tensor, k, runs));
+            let moved = moved.fold([0.0, 0.0], |sum, ns| [sum[0] + ns[0], sum[1] + ns[1]]);
+            let layers: Vec<usize> = (0..self.stage_of.len())
+                .filter(|&layer| self.stage_of[layer] == k)
+                .collect();
+            choices.push(self.works_by_pass(&layers, run, in_flight, moved));
+        }
+        choices.reverse();
+        let count: usize = choices.iter().map(Vec::len).product();
+        let mut best_ns = f64::INFINITY;
+        for mut code in 0..count {
+            let mut stages = Vec::new();
+            let mut rings = Vec::new();
+            for (choices, run) in choices.iter().zip(runs) {
+                let [forward, backward, ring] = choices[code % choices.len()];
+                code /= choices.len();
+                stages.push(Stage {
+                    forward: forward as u64,
+                    backward: backward as u64,
+                    replicas: run.replicas,
+                });
+                rings.push(ring);
+            }
+            // In inference backward passes take no time, and come last.
+            let gpipe = !trains || self.settings.schedule == Schedule::Gpipe;
+            let run = super::replicas::run(&stages, micro_batches, gpipe).unwrap();
+            let end = |k: usize| run[k].iter().flatten().map(|times| times.1).max().unwrap_or(0) as f64;
+            let ns = (0..stages.len()).map(|k| end(k) + rings[k]).fold(0.0, f64::max);
+            best_ns = best_ns.min(ns);
+        }
+        best_ns
+    }
+
+    /// Forward and backward time and ring of every way to run a stage that fits, in whole ns.
+    fn works_by_pass(&self, layers: &[usize], run: Run, in_flight: u64, moved: [f64; 2]) -> Vec<[f64; 3]> {
+        let choices: Vec<Vec<LayerMode>> = layers
+            .iter()
+            .map(|&layer| self.modes(layer, run.tensor))
+            .collect();
+        let trains = self.settings.mode == Mode::Training;
+        let count = choices.iter().map(Vec::len).product::<usize>();
+        let mut ways: Vec<[f64; 3]> = Vec::new();
+        for mut code in 0..count {
+            let [mut forward, mut backward] = moved;
+            let (mut bytes, mut shared_bytes, mut workspace, mut gradients) = (0.0, 0.0, 0, 0.0);
+            for (at, choices) in choices.iter().enumerate() {
+                let mode = &choices[code % choices.len()];
+                code /= choices.len();
+                let [time, kept, gradient, shared] = self.of_mode(mode, in_flight);
+                let times = mode.times[self.settings.kind].unwrap();
+                let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }].map(|ns| ns as f64);
+                let collective = (time - own[0] - own[1]).round();
+                // Half of the least that is reduced at the degree is so in forward propagation.
+                let layer = &self.instance.network.layers[layers[at]];
+                let of_degree = layer.modes().into_owned().into_iter();
+                let of_degree = of_degree.filter(|other| other.tensor == mode.tensor);
+                let least_bytes = of_degree.map(|mode| mode.collective_bytes).min().unwrap();
+                let group = mode.tensor as f64;
+                let around = 2.0 * (group - 1.0) / group * least_bytes as f64;
+                let least = (around / self.link(0, 0).bandwidth_bytes_per_s * 1e9).round();
+                let there = least - (least / 2.0).floor();
+                let back = if trains { collective - there } else { 0.0 };
+                forward += own[0] + collective - back;
+                backward += own[1] + back;
+                bytes += kept;
+                gradients += gradient;
+                shared_bytes += shared;
+                workspace = workspace.max(mode.workspace_bytes);
+            }
+            let part_bytes = (shared_bytes / run.replicas as f64).ceil();
+            let bytes = bytes + part_bytes + workspace as f64;
+            if self.settings.memory_limit.is_none_or(|limit| bytes <= limit as f64) {
+                let micro_batches = self.settings.micro_batches.unwrap() as f64;
+                // In a micro-batch's part of it nothing else is rounded.
+                let ring = self.ring_ns(run, gradients) * micro_batches;
+                let way = [forward, backward, (ring - 1e-6).ceil().max(0.0)];
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        ways
+    }
+
+    /// What a stage pays for a tensor in forward and in backward propagation.
+    fn moved_by_pass(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> [f64; 2] {
+        let ns = self.moved_ns(tensor, stage, runs);
+        let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
+        match (self.settings.mode, is_explicit) {
+            (Mode::Training, false) => [ns / 2.0; 2],
+            (Mode::Training, true) if self.instance.network.layers[tensor.producer].backward => [0.0, ns],
+            _ => [ns, 0.0],
+        }
     }
 
     /// The modes of a layer at a degree that the options allow.
@@ -312,6 +454,9 @@ impl Search<'_> {
         let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
         let once = match tensor.size {
             Size::Bytes(bytes) if bytes + beside == 0 => 0.0,
+            Size::Bytes(bytes) if self.iteration.is_some() => {
+                (ns(bytes) + link.latency_ns as f64).round() + ns(beside).round()
+            }
             Size::Bytes(bytes) => ns(bytes + beside) + link.latency_ns as f64,
             Size::TransferNs(given_ns) => given_ns as f64 + ns(beside),
             other => unreachable!("{other:?}"),

@@ -37,6 +37,7 @@ fn plan(times: &[[f64; 3]], moved: &[f64], communication: Communication) -> Plan
             backward_ms: input_ms + weight_ms,
             weight_ms: Some(weight_ms),
             communication_ms: 2.0 * (before + after),
+            synchronization_ms: None,
             transfers: Some(Transfers {
                 forward: ways(before, after),
                 backward: ways(after, before),

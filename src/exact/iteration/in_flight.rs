@@ -111,6 +111,7 @@ mod tests {
                         backward: times(&cost.backward),
                         weight_ns: 0,
                         replicas: 1,
+                        once_ns: 0,
                     })
                     .collect(),
                 trains: true,

@@ -4,9 +4,12 @@
 mod arcs;
 mod depth_first;
 mod in_flight;
+mod kinds;
 mod latency;
+pub(crate) mod modal;
 mod moves;
 mod neighbours;
+mod options;
 mod prefix;
 mod relaxation;
 mod rest;
@@ -16,6 +19,7 @@ mod unlike;
 
 use std::time::Duration;
 
+use self::options::Alike;
 use self::relaxation::Relaxation;
 use self::search::PlanSearch;
 use super::bounds::Bound;
@@ -61,7 +65,9 @@ pub(crate) fn solve(
     for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
         incumbent.offer(plan.into());
     }
-    let mut search = Relaxation::new(&incumbent).map(|relaxation| PlanSearch::new(relaxation, &incumbent));
+    let options = Alike(problem);
+    let relaxation = Relaxation::new(&options, &incumbent);
+    let mut search = relaxation.map(|relaxation| PlanSearch::new(relaxation, &options, &incumbent));
     let mut stopped_by = match &mut search {
         Ok(search) => search.run(&mut incumbent, FIRST_NODES),
         Err(stopped_by) => *stopped_by,
@@ -99,7 +105,7 @@ pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
     let mut incumbent = Incumbent::new(problem, control);
     let (bound, bound_ns) = simple_bound(problem);
     incumbent.raise(bound.source, bound_ns);
-    let stopped_by = match Relaxation::new(&incumbent) {
+    let stopped_by = match Relaxation::new(&Alike(problem), &incumbent) {
         Ok(relaxation) => {
             incumbent.raise(BoundSource::ChainsOfIdeals, relaxation.bound_ns());
             StoppedBy::Completed

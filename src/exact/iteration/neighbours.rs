@@ -3,6 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::options::Alike;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use crate::exact::incumbent::Incumbent;
@@ -52,10 +53,11 @@ fn drawn(problem: &Problem, plan: &Assignment, rng: &mut ChaCha8Rng) -> Vec<usiz
 fn cut(incumbent: &mut Incumbent, order: &[usize]) -> bool {
     let control = incumbent.control.elsewhere();
     let mut copy = incumbent.under(&control);
-    let Ok(relaxation) = Relaxation::over(Ideals::along(order), &copy) else {
+    let options = Alike(incumbent.problem);
+    let Ok(relaxation) = Relaxation::over(Ideals::along(order), &options, &copy) else {
         return false;
     };
-    PlanSearch::new(relaxation, &copy).run(&mut copy, MOST_NODES);
+    PlanSearch::new(relaxation, &options, &copy).run(&mut copy, MOST_NODES);
     let nodes = copy.statistics.nodes;
     // What this says of bounds holds for the order alone.
     let is_better = copy.upper_ns < incumbent.upper_ns;

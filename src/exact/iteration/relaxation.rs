@@ -1,9 +1,9 @@
 //! The least bound of all plans, from every ideal on: a dynamic program.
 
 use super::in_flight::{Delays, Hiding};
+use super::options::{StageOption, StageOptions};
 use super::simple::is_alternating;
 use crate::exact::incumbent::Incumbent;
-use crate::problem::Problem;
 use crate::problem::cost::{self, StageCost};
 use crate::problem::plan::StoppedBy;
 use crate::search::ideals::{Ideals, IdealsError};
@@ -19,8 +19,8 @@ const MOST_STAGES: usize = 6_000_000;
 pub(super) struct Stage {
     /// The larger ideal.
     pub to: u32,
-    /// How many stages from the end it may lie at most, for its memory.
-    most_from_end: u32,
+    /// How it is run.
+    pub way: StageOption,
     /// Forward and backward time of its worker, in ns.
     pub times: [u64; 2],
     /// Time that a micro-batch spends in it and on its way to and from the next stage at least, in ns.
@@ -36,15 +36,17 @@ pub(super) struct Relaxation {
     work_ns: Vec<u64>,
     /// The stages that begin at each ideal.
     pub stages: Vec<Vec<Stage>>,
-    /// For so many stages left, the least bound from each ideal on, counted from when a micro-batch gets there and with what comes
+    /// For so many units left, the least bound from each ideal on, counted from when a micro-batch gets there and with what comes
     /// back behind it.
     least: Vec<Vec<Least>>,
+    /// For so many units left, what a micro-batch spends behind each ideal at least, in ns; `u64::MAX` where no plan goes on so.
+    passages: Vec<Vec<u64>>,
     micro_batches: u64,
     /// How many forward passes of a stage surely lie behind its first backward pass.
     late: Late,
     /// Which stages may have more in flight than their schedule's own number.
     hiding: Option<Hiding>,
-    /// How many stages plans may have.
+    /// How many units of devices plans may take.
     counts: Vec<usize>,
 }
 
@@ -99,6 +101,8 @@ pub(super) struct First {
     own_ns: u64,
     /// Their bound if one has.
     more_ns: u64,
+    /// What the first of them does when all is done.
+    pub once_ns: u64,
     /// Whether the last of them may have more in flight while no stage behind it has.
     may_have_more: bool,
 }
@@ -109,15 +113,15 @@ impl Relaxation {
     /// # Errors
     ///
     /// Too many of either, or a limit.
-    pub(super) fn new(incumbent: &Incumbent) -> Result<Self, StoppedBy> {
+    pub(super) fn new(options: &dyn StageOptions, incumbent: &Incumbent) -> Result<Self, StoppedBy> {
         let control = incumbent.control;
         let stop = || control.must_stop().is_some();
         let ideals =
-            Ideals::enumerate(incumbent.problem, MOST_IDEALS, &stop).map_err(|error| match error {
+            Ideals::enumerate(options.pipeline(), MOST_IDEALS, &stop).map_err(|error| match error {
                 IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
                 IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
             })?;
-        Self::over(ideals, incumbent)
+        Self::over(ideals, options, incumbent)
     }
 
     /// The same for plans whose stages lie between these ideals.
@@ -125,8 +129,12 @@ impl Relaxation {
     /// # Errors
     ///
     /// Too many stages, or a limit.
-    pub(super) fn over(ideals: Ideals, incumbent: &Incumbent) -> Result<Self, StoppedBy> {
-        let problem = incumbent.problem;
+    pub(super) fn over(
+        ideals: Ideals,
+        options: &dyn StageOptions,
+        incumbent: &Incumbent,
+    ) -> Result<Self, StoppedBy> {
+        let problem = options.pipeline();
         let work =
             |set: &fixedbitset::FixedBitSet| set.ones().map(|item| problem.items[item].work_ns()).sum();
         let settings = &problem.settings;
@@ -136,6 +144,7 @@ impl Relaxation {
             stages: vec![Vec::new(); ideals.sets.len()],
             ideals,
             least: Vec::new(),
+            passages: Vec::new(),
             micro_batches: settings.micro_batches.unwrap_or(1),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
                 (true, false) => Late::BeyondLead,
@@ -144,7 +153,7 @@ impl Relaxation {
             hiding: None,
             counts: (least..=problem.stages()).collect(),
         };
-        let delays = relaxation.add_stages(incumbent)?;
+        let delays = relaxation.add_stages(options, incumbent)?;
         if matches!(relaxation.late, Late::BeyondLead) && !is_alternating(problem) {
             relaxation.hiding = Some(Hiding {
                 period_ns: relaxation.least_period_ns(problem.stages()),
@@ -160,7 +169,7 @@ impl Relaxation {
         self.ideals.sets.len() - 1
     }
 
-    /// How many stages plans may have.
+    /// How many units of devices plans may take.
     pub(super) fn counts(&self) -> &[usize] {
         &self.counts
     }
@@ -171,27 +180,38 @@ impl Relaxation {
         bounds.min().unwrap_or(u64::MAX)
     }
 
-    /// The least bound of all plans of so many stages, in ns.
+    /// The least bound of all plans of so many units, in ns.
     pub(super) fn least_ns(&self, count: usize) -> u64 {
         self.least[count][0].ns()
     }
 
-    /// Work of the items that an ideal lacks, in ns.
-    pub(super) fn rest_ns(&self, ideal: usize) -> u64 {
-        self.work_ns[self.all()] - self.work_ns[ideal]
+    /// What a micro-batch spends behind an ideal at least, there and back, with so many units left, in ns; `u64::MAX` where no plan goes on so.
+    pub(super) fn rest_ns(&self, ideal: usize, left: usize) -> u64 {
+        self.passages[left][ideal]
     }
 
-    /// What a stage says of an iteration if it lies so many stages from the end, from when a micro-batch gets to it: if it has no more in
-    /// flight than the schedule's own number, and if that is unknown. `None` where it has no memory there.
-    fn of_stage_ns(&self, stage: &Stage, from_end: usize) -> Option<[u64; 2]> {
-        if from_end as u64 > u64::from(stage.most_from_end) {
+    /// Micro-batches that each replica of a stage takes at least.
+    fn share_of(&self, way: &StageOption) -> u64 {
+        self.micro_batches.div_ceil(u64::from(way.replicas))
+    }
+
+    /// What a stage says of an iteration with so many units left for it and those behind it, from when a micro-batch gets to it: if it has no
+    /// more in flight than the schedule's own number, and if that is unknown. `None` where it has no memory there, or takes more units.
+    fn of_stage_ns(&self, stage: &Stage, left: usize) -> Option<[u64; 2]> {
+        let way = &stage.way;
+        if left > way.most_left as usize {
             return None;
         }
+        let behind = left.checked_sub(way.units as usize)?;
         let [forward_ns, backward_ns] = stage.times;
         let load_ns = forward_ns + backward_ns;
-        let (rest_ns, others) = (self.rest_ns(stage.to as usize), self.micro_batches - 1);
+        let micro_batches = self.share_of(way);
+        let (rest_ns, others) = (self.rest_ns(stage.to as usize, behind), micro_batches - 1);
+        if rest_ns == u64::MAX {
+            return None;
+        }
         let passed_ns = stage.latency_ns + rest_ns;
-        let busy_ns = (self.micro_batches * load_ns).max(stage.sending_ns);
+        let busy_ns = (micro_batches * load_ns).max(stage.sending_ns);
         let alternating_ns = |late: u64| {
             let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
             let again_ns = match late {
@@ -202,15 +222,20 @@ impl Relaxation {
         };
         Some(match self.late {
             Late::BeyondLead => {
-                let late = self.micro_batches.saturating_sub(from_end as u64);
+                let in_flight = 1 + behind.div_ceil(way.lead as usize);
+                let late = micro_batches.saturating_sub(in_flight as u64);
                 [alternating_ns(late), alternating_ns(0)]
             }
             Late::AllButOne => [busy_ns.max(passed_ns + others * load_ns); 2],
         })
     }
 
-    fn add_stages(&mut self, incumbent: &Incumbent) -> Result<Vec<Delays>, StoppedBy> {
-        let (problem, control) = (incumbent.problem, incumbent.control);
+    fn add_stages(
+        &mut self,
+        options: &dyn StageOptions,
+        incumbent: &Incumbent,
+    ) -> Result<Vec<Delays>, StoppedBy> {
+        let (problem, control) = (options.pipeline(), incumbent.control);
         let upper_ns = u128::from(incumbent.target_ns());
         let most = MOST_STAGES.min(control.room_bytes() / (2 * size_of::<Stage>()));
         let mut count = 0;
@@ -218,24 +243,28 @@ impl Relaxation {
         for to in 1..self.ideals.sets.len() {
             control.check_limits()?;
             // Both only grow with the stage.
-            let may_be = |from: &usize| {
-                let stage_ns = u128::from(self.work_ns[to] - self.work_ns[*from]);
-                u128::from(self.work_ns[*from]) + u128::from(self.micro_batches) * stage_ns <= upper_ns
+            let may_take = |from: usize, stage_ns: u64, micro_batches: u64| {
+                u128::from(self.work_ns[from]) + u128::from(micro_batches) * u128::from(stage_ns) <= upper_ns
             };
+            let least_share = self.micro_batches.div_ceil(options.most_replicas());
+            let may_be = |from: &usize| may_take(*from, self.work_ns[to] - self.work_ns[*from], least_share);
             for from in self.ideals.inside_while(to, |from| may_be(&from)) {
                 let members = self.ideals.between(from, to);
-                let Some(most_from_end) = most_from_end(problem, &members) else {
+                let ways = options.options(&members);
+                if ways.is_empty() {
                     continue;
-                };
+                }
                 let inside = |item: usize| {
                     self.ideals.sets[to].contains(item) && !self.ideals.sets[from].contains(item)
                 };
                 let cost = cost::stage_cost(problem, &members, inside);
                 delays[from].take_behind(&cost);
                 delays[to].take_before(&cost);
-                let stage = self.stage(to, most_from_end, &cost);
-                self.stages[from].push(stage);
-                count += 1;
+                let stages = ways.iter().map(|way| self.stage(to, way, &cost));
+                let stages = stages.filter(|stage| may_take(from, stage.load_ns(), self.share_of(&stage.way)));
+                let stages: Vec<Stage> = stages.collect();
+                count += stages.len();
+                self.stages[from].extend(stages);
             }
             if count > most {
                 return Err(StoppedBy::SizeLimit);
@@ -244,14 +273,18 @@ impl Relaxation {
         Ok(delays)
     }
 
-    fn stage(&self, to: usize, most_from_end: u32, cost: &StageCost) -> Stage {
-        let times = [cost.forward.load_ns(), cost.backward.load_ns()];
+    fn stage(&self, to: usize, way: &StageOption, cost: &StageCost) -> Stage {
+        let [forward_ns, backward_ns] = way.works_ns;
+        let times = [
+            forward_ns + cost.forward.communication_ns,
+            backward_ns + cost.backward.communication_ns,
+        ];
         let sent_ns = cost.forward.link_out_ns + cost.backward.link_out_ns;
         let sending_ns = match sent_ns {
             0 => 0,
             // Something may be sent back only after it has come here and on.
             _ if cost.forward.link_out_ns == 0 => 0,
-            _ => times[0] + self.micro_batches * sent_ns - cost.backward.link_out_ns,
+            _ => times[0] + self.share_of(way) * sent_ns - cost.backward.link_out_ns,
         };
         let (there_ns, back_ns) = (cost.forward.link_out_ns, cost.backward.link_in_ns);
         let on_the_way_ns = match to == self.all() {
@@ -261,7 +294,7 @@ impl Relaxation {
         };
         Stage {
             to: to as u32,
-            most_from_end,
+            way: *way,
             times,
             latency_ns: times[0] + times[1] + on_the_way_ns,
             sending_ns,
@@ -302,7 +335,20 @@ impl Relaxation {
             more_ns: u64::MAX,
         };
         self.least = vec![last];
+        self.passages = vec![vec![u64::MAX; count]];
+        self.passages[0][count - 1] = 0;
         for left in 1..=most {
+            let passage = |from: usize| {
+                let stages = self.stages[from].iter();
+                let passages = stages.filter_map(|stage| {
+                    let behind = left.checked_sub(stage.way.units as usize)?;
+                    let fits = left <= stage.way.most_left as usize;
+                    fits.then(|| stage.latency_ns.saturating_add(self.passages[behind][stage.to as usize]))
+                });
+                passages.min().unwrap_or(u64::MAX)
+            };
+            let passages = (0..count).map(passage).collect();
+            self.passages.push(passages);
             let of = |from: usize| {
                 let stages = self.stages[from].iter();
                 let bounds = stages.filter_map(|stage| self.through(from, stage, left));
@@ -315,7 +361,7 @@ impl Relaxation {
 
     /// The least bounds of plans whose next stage, of so many, is this one.
     fn through(&self, from: usize, stage: &Stage, left: usize) -> Option<Least> {
-        let next = self.least[left - 1][stage.to as usize];
+        let next = self.least[left.checked_sub(stage.way.units as usize)?][stage.to as usize];
         let behind_ns = |ns: u64| ns.saturating_add(stage.latency_ns);
         let [own_ns, more_ns] = self.of_stage_ns(stage, left)?;
         let own_ns = own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
@@ -324,10 +370,13 @@ impl Relaxation {
             false => next.more_ns,
         };
         let is_long = self.may_be_behind(from, stage);
+        // The last task of all is the first stage's.
+        let once_ns = if from == 0 { stage.way.once_ns } else { 0 };
+        let own_ns = own_ns.saturating_add(once_ns);
         Some(Least {
             own_ns: if is_long { u64::MAX } else { own_ns },
             long_ns: if is_long { own_ns } else { u64::MAX },
-            more_ns: more_ns.max(behind_ns(exceeded_ns)),
+            more_ns: more_ns.max(behind_ns(exceeded_ns)).saturating_add(once_ns),
         })
     }
 
@@ -350,14 +399,19 @@ impl Relaxation {
             true => first.more_ns,
             false => first.own_ns,
         };
+        let once_ns = match first.ideal {
+            0 => stage.way.once_ns,
+            _ => first.once_ns,
+        };
         let first = First {
+            once_ns,
             ideal: stage.to,
             latency_ns: first.latency_ns + stage.latency_ns,
             own_ns: before_ns.max(first.latency_ns + own_ns),
             more_ns: first.more_ns.max(first.latency_ns + more_ns),
             may_have_more: self.may_have_more(stage),
         };
-        let next = self.least[left - 1][stage.to as usize];
+        let next = self.least[left.checked_sub(stage.way.units as usize)?][stage.to as usize];
         let exceeded_ns = match first.may_have_more {
             true => next.long_ns.min(next.more_ns),
             false => next.more_ns,
@@ -365,7 +419,7 @@ impl Relaxation {
         let behind_ns = |ns: u64| ns.saturating_add(first.latency_ns);
         let own_ns = first.own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
         let bound_ns = own_ns.min(first.more_ns.max(behind_ns(exceeded_ns)));
-        (bound_ns < u64::MAX).then_some((first, bound_ns))
+        (bound_ns < u64::MAX).then(|| (first, bound_ns.saturating_add(once_ns)))
     }
 }
 
@@ -374,19 +428,4 @@ impl Stage {
     fn load_ns(&self) -> u64 {
         self.times.iter().sum()
     }
-}
-
-/// How many stages from the end a stage of these items may lie at most, for its memory; `None` where it never fits.
-fn most_from_end(problem: &Problem, members: &[usize]) -> Option<u32> {
-    let Some(limit) = problem.settings.memory_limit else {
-        return Some(u32::MAX);
-    };
-    let bytes = |from_end: usize| -> u64 {
-        let items = members.iter();
-        items
-            .map(|&item| problem.memory_bytes(&problem.items[item], from_end))
-            .sum()
-    };
-    let fits = (1..=problem.stages()).take_while(|&from_end| bytes(from_end) <= limit);
-    fits.last().map(|most| most as u32)
 }

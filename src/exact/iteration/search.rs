@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::options::StageOptions;
 use super::prefix::Prefix;
 use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
@@ -19,8 +20,10 @@ const LOOK: u64 = 256;
 struct Node {
     /// The same without its last stage; its own position where it has none.
     parent: u32,
-    /// How many stages are to come.
+    /// How many units of devices are left for stages to come.
     left: u32,
+    /// What tells how its last stage is run.
+    tag: u32,
     /// Whether its [prefix](Prefix) has been looked at.
     is_refined: bool,
     /// Forward and backward time of its last stage, in ns.
@@ -32,24 +35,29 @@ struct Node {
 }
 
 /// The state of a search.
-pub(super) struct PlanSearch {
+pub(super) struct PlanSearch<'a> {
+    options: &'a dyn StageOptions,
     relaxation: Relaxation,
     nodes: Vec<Node>,
-    /// Nodes to look at: by bound, and of equals those with fewer stages to come.
+    /// Nodes to look at: by bound, and of equals those with fewer units left.
     open: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// The least bound of stages that may have a faster plan than the one that was measured, in ns.
+    open_ns: u64,
     /// Whether the pipeline is one of the [prefix](Prefix): 1F1B without links.
     has_prefix: bool,
     most_nodes: usize,
 }
 
-impl PlanSearch {
+impl<'a> PlanSearch<'a> {
     /// A search that has looked at nothing.
-    pub(super) fn new(relaxation: Relaxation, incumbent: &Incumbent) -> Self {
+    pub(super) fn new(relaxation: Relaxation, options: &'a dyn StageOptions, incumbent: &Incumbent) -> Self {
         let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();
         let mut search = Self {
             nodes: Vec::new(),
             open: BinaryHeap::new(),
-            has_prefix: is_alternating(incumbent.problem),
+            options,
+            open_ns: u64::MAX,
+            has_prefix: options.is_line() && is_alternating(options.pipeline()),
             // Both grow by doubling.
             most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
             relaxation,
@@ -61,6 +69,7 @@ impl PlanSearch {
                 search.push(Node {
                     parent,
                     left: count as u32,
+                    tag: 0,
                     is_refined: true,
                     times: [0, 0],
                     first: First::default(),
@@ -87,13 +96,17 @@ impl PlanSearch {
             if bound_ns > incumbent.target_ns() || self.open.is_empty() {
                 // Without a plan nothing is left that could be one.
                 match incumbent.has_plan() {
+                    _ if self.open_ns <= incumbent.target_ns() => {
+                        incumbent.raise(BoundSource::ChainsOfIdeals, self.open_ns);
+                        return StoppedBy::NoMethod;
+                    }
                     true => incumbent.exhausted(BoundSource::ChainsOfIdeals),
                     false => incumbent.raise(BoundSource::ChainsOfIdeals, u64::MAX),
                 }
                 return StoppedBy::Completed;
             }
             if looked % LOOK == 0 {
-                incumbent.raise(BoundSource::ChainsOfIdeals, bound_ns);
+                incumbent.raise(BoundSource::ChainsOfIdeals, bound_ns.min(self.open_ns));
                 incumbent.report();
                 if let Some(stopped_by) = incumbent.control.must_stop() {
                     return stopped_by;
@@ -118,19 +131,23 @@ impl PlanSearch {
             return;
         };
         let node = self.nodes[at as usize];
-        let mut ideals: Vec<u32> = self.path(at).iter().map(|node| node.first.ideal).collect();
-        let mut first = node.first;
-        for left in (1..=node.left as usize).rev() {
-            let stages = self.relaxation.stages[first.ideal as usize].iter();
-            let longer = stages.filter_map(|stage| self.relaxation.extended(&first, stage, left));
-            let least = longer.min_by_key(|&(_, bound_ns)| bound_ns.max(node.bound_ns));
-            let Some((longer, _)) = least else {
+        let mut stages = self.stages(at);
+        let (mut first, mut left) = (node.first, node.left);
+        while left > 0 {
+            let next = self.relaxation.stages[first.ideal as usize].iter();
+            let longer = next.filter_map(|stage| {
+                let (longer, bound_ns) = self.relaxation.extended(&first, stage, left as usize)?;
+                Some((longer, bound_ns, stage.way))
+            });
+            let least = longer.min_by_key(|&(_, bound_ns, _)| bound_ns.max(node.bound_ns));
+            let Some((longer, _, way)) = least else {
                 return;
             };
             first = longer;
-            ideals.push(first.ideal);
+            left -= way.units;
+            stages.push((first.ideal, way.tag));
         }
-        incumbent.offer(self.assignment(&ideals).into());
+        self.offer(&stages, incumbent);
     }
 
     fn look_at_next(&mut self, incumbent: &mut Incumbent) {
@@ -139,12 +156,14 @@ impl PlanSearch {
         };
         let node = self.nodes[at as usize];
         if node.left == 0 {
-            let ideals: Vec<u32> = self.path(at).iter().map(|node| node.first.ideal).collect();
-            incumbent.offer(self.assignment(&ideals).into());
+            self.offer(&self.stages(at), incumbent);
+            if !self.options.is_complete() {
+                self.open_ns = self.open_ns.min(node.bound_ns);
+            }
             return;
         }
         if self.has_prefix && !node.is_refined {
-            let bound_ns = node.bound_ns.max(self.prefix_ns(at, incumbent));
+            let bound_ns = node.bound_ns.max(self.prefix_ns(at));
             self.nodes[at as usize].is_refined = true;
             if bound_ns > node.bound_ns {
                 self.nodes[at as usize].bound_ns = bound_ns;
@@ -170,7 +189,8 @@ impl PlanSearch {
             if bound_ns <= target_ns {
                 self.push(Node {
                     parent: at,
-                    left: node.left - 1,
+                    left: node.left - stage.way.units,
+                    tag: stage.way.tag,
                     is_refined: false,
                     times: stage.times,
                     first,
@@ -191,24 +211,38 @@ impl PlanSearch {
         path
     }
 
-    fn prefix_ns(&self, at: u32, incumbent: &Incumbent) -> u64 {
+    fn prefix_ns(&self, at: u32) -> u64 {
         let node = self.nodes[at as usize];
         let stages: Vec<[u64; 2]> = self.path(at).iter().map(|node| node.times).collect();
         let prefix = Prefix {
             all: stages.len() + node.left as usize,
             stages: &stages,
-            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize),
-            micro_batches: incumbent.problem.settings.micro_batches.unwrap_or(1) as usize,
+            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize, node.left as usize),
+            micro_batches: self.options.pipeline().settings.micro_batches.unwrap_or(1) as usize,
         };
-        prefix.bound_ns()
+        prefix.bound_ns() + node.first.once_ns
     }
 
-    /// The plan whose stages end with these ideals.
-    fn assignment(&self, ideals: &[u32]) -> Assignment {
+    /// The ideals that the stages of a partial plan end with, and their tags.
+    fn stages(&self, at: u32) -> Vec<(u32, u32)> {
+        let path = self.path(at);
+        path.iter().map(|node| (node.first.ideal, node.tag)).collect()
+    }
+
+    /// Offers the plan of these stages.
+    fn offer(&self, stages: &[(u32, u32)], incumbent: &mut Incumbent) {
+        let tags: Vec<u32> = stages.iter().map(|stage| stage.1).collect();
+        if let Some(plan) = self.options.plan(self.assignment(stages), &tags) {
+            incumbent.offer(plan);
+        }
+    }
+
+    /// The assignment whose stages end with these ideals.
+    fn assignment(&self, stages: &[(u32, u32)]) -> Assignment {
         let sets = &self.relaxation.ideals.sets;
         let items = sets[self.relaxation.all()].count_ones(..);
         let mut assignment = vec![0; items];
-        for (k, &ideal) in ideals.iter().enumerate().rev() {
+        for (k, &(ideal, _)) in stages.iter().enumerate().rev() {
             sets[ideal as usize].ones().for_each(|item| assignment[item] = k);
         }
         assignment

@@ -175,6 +175,7 @@ impl Question {
             backward: times(cost.backward, moved.backward),
             weight_ns: 0,
             replicas: 1,
+            once_ns: 0,
         };
         Pipeline {
             stages: costs.iter().zip(&moved).map(stage).collect(),

@@ -14,6 +14,7 @@ mod space;
 mod stages;
 mod watched;
 
+pub(super) use self::plans::plan_of;
 use self::search::{ModalSearch, Question};
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, Effort};
@@ -94,6 +95,11 @@ pub(super) fn bound(problem: &Problem, modes: &Modes, control: &Control) -> Outc
     let mut incumbent = Incumbent::new(problem, control);
     raise_to_least(&mut incumbent, &ModalSearch::new(problem, modes, control));
     incumbent.finish(StoppedBy::Completed)
+}
+
+/// No stage of a plan takes less for a micro-batch: all devices share the work evenly. `None` where some item runs at no degree.
+pub(super) fn least(problem: &Problem, modes: &Modes, control: &Control) -> Option<u64> {
+    ModalSearch::new(problem, modes, control).least()
 }
 
 /// Raises the bound to what all devices take that share the work evenly; whether there may be a plan.

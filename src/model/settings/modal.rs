@@ -88,10 +88,10 @@ impl Settings {
             "`tied`",
         );
         refuse(
-            self.objective != Objective::Period,
+            self.objective == Objective::Formula,
             setting::OBJECTIVE,
             format!("`{}`", self.objective),
-            "`period`",
+            "`iteration`, which is the time that the formula comes near, or `period`",
         );
         refuse(
             self.communication == Communication::Overlapped,
@@ -246,9 +246,12 @@ impl Settings {
             .then(|| Fault::new(setting::OPTIMIZER_SHARDING, kind))
     }
 
-    /// As many ticks a ns, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
+    /// One tick a ns where iterations are simulated, which are run in whole ns; else as many, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
     /// replicas and micro-batches.
     pub(super) fn fine_ticks(&self, instance: &Instance) -> u64 {
+        if self.is_simulated() {
+            return 1;
+        }
         let all_ns = self.most_ns(instance).max(1.0);
         let mut ticks = MOST_TICKS;
         while ticks > 1 && 4.0 * all_ns * ticks as f64 > LARGEST_EXACT as f64 {

@@ -73,6 +73,7 @@ pub(crate) fn stage_times(cost: &StageCost) -> StageTimes {
         backward: times(cost.backward),
         weight_ns: 0,
         replicas: 1,
+        once_ns: 0,
     }
 }
 

@@ -3,10 +3,12 @@
 use super::allocation::Allocation;
 use super::keeps_order;
 use crate::problem::Problem;
-use crate::problem::modes::{ModalStages, Modes};
+use crate::problem::modes::{ModalStage, ModalStages, Modes, Moves};
+use crate::problem::pipeline::schedule::InFlight;
+use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
 
-/// The longest period of a stage in ticks, which is the objective, not rounded: replicas and micro-batches share out what it is made
-/// of. `None` if it is no plan: order kept, no stage empty, as many as asked for, enough devices, memory held, tensor groups inside
+/// The objective in ticks: the longest period of a stage, not rounded, since replicas and micro-batches share out what it is made of; or the
+/// time of an iteration as it is simulated. `None` if it is no plan: order kept, no stage empty, as many as asked for, enough devices, memory held, tensor groups inside
 /// nodes.
 pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u64> {
     let stages = modal_stages(modes, plan)?;
@@ -20,7 +22,10 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         .iter()
         .all(|stage| stage.memory_bytes <= modes.memory_bytes);
     let replicas = stages.stages.iter().map(|stage| stage.replicas);
-    let is_plan = !held.contains(&false)
+    let chosen = plan.modes.as_ref()?;
+    let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
+    let is_plan = (is_alike || !problem.settings.uniform)
+        && !held.contains(&false)
         && used <= problem.stages()
         && (!problem.settings.all_stages || used == problem.stages())
         && keeps_order(problem, &plan.assignment)
@@ -30,7 +35,39 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         && replicas
             .into_iter()
             .all(|replicas| modes.replicas.contains(&replicas));
-    is_plan.then(|| stages.period())
+    is_plan.then(|| match problem.settings.is_simulated() {
+        true => iteration_ns(problem, &stages),
+        false => stages.period(),
+    })
+}
+
+/// The time of an iteration of stages whose ticks are ns, with the schedule's own number of micro-batches in flight.
+fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
+    let settings = &problem.settings;
+    let trains = settings.mode.trains();
+    let phase = |moves: Moves, work_ns: u64| PhaseTimes {
+        in_ns: moves.received,
+        work_ns,
+        out_ns: moves.sent,
+    };
+    let stage = |stage: &ModalStage| {
+        let [forward_ns, backward_ns] = stage.passes();
+        StageTimes {
+            forward: phase(stage.moved[0], forward_ns),
+            backward: phase(stage.moved[1], backward_ns),
+            weight_ns: 0,
+            replicas: stage.replicas as u64,
+            once_ns: stage.exchange_ns,
+        }
+    };
+    let pipeline = Pipeline {
+        stages: stages.stages.iter().map(stage).collect(),
+        trains,
+        channels: Channels::Shared,
+        has_links: false,
+    };
+    let micro_batches = settings.micro_batches.unwrap_or(1);
+    pipeline::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches)
 }
 
 /// What the stages of a plan cost; `None` where it says nothing of modes, or of modes that are not there.

@@ -12,10 +12,14 @@ pub struct ModalStage {
     pub backward: u64,
     /// What its tensor group reduces.
     pub collective: u64,
+    /// The part of it that is so in backward propagation.
+    pub collective_back: u64,
     /// Tensors that enter and leave, forward and backward.
     pub moved: [Moves; 2],
     /// The exchange of gradients between replicas, as far as each micro-batch bears it.
     pub synchronization: u64,
+    /// The same once an iteration, in whole ns.
+    pub exchange_ns: u64,
     /// Its replicas.
     pub replicas: usize,
     /// Bytes on each device.
@@ -37,6 +41,12 @@ impl ModalStage {
     /// All that enters and leaves.
     pub fn transfers(&self) -> u64 {
         self.moved.iter().map(|moves| moves.received + moves.sent).sum()
+    }
+
+    /// Forward and backward work, with what its tensor group reduces.
+    pub fn passes(&self) -> [u64; 2] {
+        let back = self.collective_back;
+        [self.forward + self.collective - back, self.backward + back]
     }
 
     /// Adds what is paid for a tensor, at the stage that it leaves or at one that it enters: gradients go the other way.
@@ -70,7 +80,8 @@ impl ModalStage {
         self.each() + self.synchronization
     }
 
-    fn each(&self) -> u64 {
+    /// What a replica takes for one of its micro-batches.
+    pub fn each(&self) -> u64 {
         self.forward + self.backward + self.collective + self.transfers()
     }
 }
@@ -113,6 +124,7 @@ impl Modes {
             let (first, devices) = (costs.starts[k], self.devices_of(mode));
             let level = self.links.level(first, first + devices - 1);
             costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode.replicas, level);
+            costs.stages[k].exchange_ns = self.exchange_ns(gradient_bytes, mode.replicas, level);
         }
         self.add_crossings(assignment, chosen, &mut costs);
         Some(costs)
@@ -188,6 +200,7 @@ impl Modes {
             cost.forward += way.forward;
             cost.backward += way.backward;
             cost.collective += way.collective;
+            cost.collective_back += way.collective_back;
         }
         let shared_bytes = self.shared_bytes(items, mode)?;
         cost.memory_bytes = shared_bytes + bytes_of(&layers, &ways, cost.in_flight);

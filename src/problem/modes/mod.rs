@@ -77,6 +77,8 @@ pub struct Way {
     pub backward: u64,
     /// Time of what the tensor group reduces for a micro-batch.
     pub collective: u64,
+    /// The part of it that is so in backward propagation, where there is any: half of the least that a way reduces, and what is reduced again.
+    pub collective_back: u64,
     /// Bytes held once, without those that replicas share out.
     pub held_bytes: u64,
     /// Bytes for each micro-batch in flight.
@@ -89,6 +91,12 @@ impl Way {
     /// All its time for a micro-batch.
     pub fn time(&self) -> u64 {
         self.forward + self.backward + self.collective
+    }
+
+    /// Forward and backward work, with what the tensor group reduces.
+    pub fn passes(&self) -> [u64; 2] {
+        let back = self.collective_back;
+        [self.forward + self.collective - back, self.backward + back]
     }
 }
 
@@ -292,6 +300,7 @@ impl Modes {
     fn ways(&self, layer: &Layer, settings: &Settings, tensor: usize) -> Vec<Way> {
         let modes = layer.modes();
         let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
+        let least_bytes = modes.iter().filter(of_degree).map(|mode| mode.collective_bytes).min();
         let is_asked = modes
             .iter()
             .filter(of_degree)
@@ -303,13 +312,13 @@ impl Modes {
         let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
         let allowed = of_degree.filter(|(_, mode)| is_allowed(mode));
         let mut ways: Vec<Way> = allowed
-            .filter_map(|(at, mode)| self.way(settings, at, mode))
+            .filter_map(|(at, mode)| self.way(settings, (at, mode), least_bytes.unwrap_or(0)))
             .collect();
         ways.sort_by_key(|way| (way.time(), way.mode));
         ways
     }
 
-    fn way(&self, settings: &Settings, at: usize, mode: &LayerMode) -> Option<Way> {
+    fn way(&self, settings: &Settings, (at, mode): (usize, &LayerMode), least_bytes: u64) -> Option<Way> {
         let times = mode.times[settings.kind]?;
         let trains = settings.mode.trains();
         let own_bytes =
@@ -320,6 +329,8 @@ impl Modes {
             latency_ns: 0,
             ..self.links.levels[INSIDE]
         };
+        let [collective, least] =
+            [mode.collective_bytes, least_bytes].map(|bytes| self.moving(around * bytes as f64, link));
         Some(Way {
             mode: at,
             forward: times.forward_ns * self.ticks_per_ns,
@@ -328,7 +339,9 @@ impl Modes {
             } else {
                 0
             },
-            collective: self.moving(around * mode.collective_bytes as f64, link),
+            collective,
+            // What is computed again is reduced again in the backward pass.
+            collective_back: if trains { collective - (least - least / 2) } else { 0 },
             held_bytes: mode.resident_bytes + own_bytes,
             stash_bytes: mode.stash_bytes,
             workspace_bytes: mode.workspace_bytes,
@@ -435,6 +448,17 @@ impl Modes {
         match self.ring(replicas, level) {
             Some(ring) if gradient_bytes > 0 => {
                 (ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks).ceil() as u64
+            }
+            _ => 0,
+        }
+    }
+
+    /// What a stage of so many replicas takes to exchange its gradients, once an iteration, over links of a level, in whole ns.
+    pub fn exchange_ns(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
+        match self.ring(replicas, level) {
+            Some(ring) if gradient_bytes > 0 => {
+                let ticks = ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks;
+                (ticks * self.micro_batches as f64 / self.ticks_per_ns as f64).ceil() as u64
             }
             _ => 0,
         }

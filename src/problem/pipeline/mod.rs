@@ -52,6 +52,8 @@ pub struct StageTimes {
     /// Replicas, at least one, each with worker and links of its own. Micro-batch m runs on replica m modulo their number, and takes there
     /// the times that are said here.
     pub replicas: u64,
+    /// What it does once, when the last task of all its replicas is done, in ns: they exchange their gradients.
+    pub once_ns: u64,
 }
 
 /// Times of one stage in one phase, in ns.
@@ -99,10 +101,14 @@ pub fn iteration_ns(pipeline: &Pipeline, order: Schedule, in_flight: InFlight, m
         reversed: order.is_all_forward_first(),
     };
     let run = run(&streams, &turns, micro_batches as usize, &undisturbed);
-    makespan_ns(&run)
+    makespan_ns(pipeline, &streams, &run)
 }
 
-/// When the last task ends.
-pub(crate) fn makespan_ns(run: &Run) -> u64 {
-    run.iter().flatten().map(Task::end_ns).max().unwrap_or(0)
+/// When the last task ends, and what stages do once after their own last one.
+pub(crate) fn makespan_ns(pipeline: &Pipeline, streams: &Streams, run: &Run) -> u64 {
+    let end_ns = |(stream, tasks): (&Stream, &Vec<Task>)| {
+        let last = tasks.iter().map(Task::end_ns).max()?;
+        Some(last + pipeline.stages[stream.stage].once_ns)
+    };
+    streams.streams.iter().zip(run).filter_map(end_ns).max().unwrap_or(0)
 }

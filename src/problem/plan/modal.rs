@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Moved, PlanMode, PlanStage, Transfers, weights};
 use crate::model::instance::Instance;
 use crate::model::recompute;
+use crate::model::units::ns_to_ms;
 use crate::problem::Problem;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
@@ -50,14 +51,15 @@ impl Lift<'_> {
         // Replicas take turns.
         let shared = |ticks: u64| settings.ms(ticks) / mode.replicas as f64;
         let trains = settings.mode.trains();
-        // What a tensor group reduces is work of its layers, in either pass alike.
-        let collective = shared(cost.collective);
-        let in_passes = if trains {
-            [collective / 2.0; 2]
-        } else {
-            [collective, 0.0]
+        let [forward_ticks, backward_ticks] = cost.passes();
+        // Where ticks are ns, parts of one are lost on the time between micro-batches.
+        let (load_ms, ring_ms) = match settings.is_simulated() {
+            true => {
+                let ring_ms = ns_to_ms(cost.exchange_ns) / settings.micro_batches.unwrap_or(1) as f64;
+                (shared(cost.each()) + ring_ms, ring_ms)
+            }
+            false => (settings.ms(cost.period()), settings.ms(cost.synchronization)),
         };
-        let ring_ms = settings.ms(cost.synchronization);
         let of = |layers: fn(&crate::problem::Item) -> &Vec<usize>| {
             let mut layers: Vec<usize> = items
                 .iter()
@@ -78,12 +80,13 @@ impl Lift<'_> {
             backward: self.names(&of(|item| &item.backward_layers)),
             devices: devices.map(|device| format!("{kind}:{}", device + 1)).collect(),
             shares: BTreeMap::new(),
-            load_ms: settings.ms(cost.period()),
-            forward_ms: shared(cost.forward) + in_passes[0],
-            backward_ms: shared(cost.backward) + in_passes[1],
+            load_ms,
+            forward_ms: shared(forward_ticks),
+            backward_ms: shared(backward_ticks),
             weight_ms: weights::are_told(self.instance, settings).then(|| shared(self.weight_ticks(&all))),
             communication_ms: shared(cost.transfers()) + ring_ms,
-            transfers: transfers(cost.moved, shared, ring_ms),
+            transfers: transfers(cost.moved, shared),
+            synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),
             memory_bytes: cost.memory_bytes,
             in_flight: trains.then_some(cost.in_flight),
             weight_versions: trains.then_some(1),
@@ -128,16 +131,12 @@ impl Lift<'_> {
     }
 }
 
-/// What a stage moves for a micro-batch, if anything; gradients that replicas exchange are sent in backward propagation.
-fn transfers(moved: [Moves; 2], shared: impl Fn(u64) -> f64, ring_ms: f64) -> Option<Transfers> {
+/// What a stage moves for a micro-batch, if anything.
+fn transfers(moved: [Moves; 2], shared: impl Fn(u64) -> f64) -> Option<Transfers> {
     let [forward, backward] = moved.map(|moves| Moved {
         in_ms: shared(moves.received),
         out_ms: shared(moves.sent),
     });
-    let backward = Moved {
-        out_ms: backward.out_ms + ring_ms,
-        ..backward
-    };
     let transfers = Transfers { forward, backward };
     (transfers != Transfers::default()).then_some(transfers)
 }

@@ -52,6 +52,7 @@ pub(super) fn stages(
         forward_ms: settings.ms(costs[chunk].forward.work_ns),
         backward_ms: settings.ms(costs[chunk].backward.work_ns),
         communication_ms: settings.ms(communication_ns(&costs[chunk])),
+        synchronization_ms: None,
         transfers: transfers(settings, &moved[chunk]),
         memory_bytes: bytes[chunk],
         in_flight: trains.then(|| of.most_of_chunk(chunk)),

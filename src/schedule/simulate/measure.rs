@@ -96,6 +96,7 @@ mod tests {
             backward: work,
             weight_ns: 0,
             replicas: 1,
+            once_ns: 0,
         };
         let pipeline = Pipeline {
             stages: vec![stage; stages],

@@ -15,7 +15,8 @@
 //! * Replicas of a stage are devices of their own: micro-batch m runs on replica m modulo their number, from its forward to its backward
 //!   pass, and takes there as long as one replica takes. A replica has its own worker and links, and an order of its own: that of the table,
 //!   over its own micro-batches, with ⌈(d_k + .. + d_q) / d_k⌉ in flight for q-k+1. Plans state times between micro-batches, a replica's
-//!   divided by the replicas; what replicas exchange once an iteration is borne by each micro-batch, as in the plan's objective.
+//!   divided by the replicas. What replicas exchange they exchange once, when the last of them is done with its last micro-batch, while other
+//!   stages may still work.
 //! * Every resource works in an order fixed before the run, so that results do not depend on ties:
 //!
 //! | schedule | order on a worker |

@@ -153,7 +153,7 @@ pub(super) struct Simulated<'a> {
 impl Simulation {
     pub(super) fn new(of: &Simulated) -> Self {
         let problem = &of.plan.problem;
-        let end_ns = makespan_ns(of.run);
+        let end_ns = makespan_ns(of.pipeline, of.streams, of.run);
         let resources = of.lanes(end_ns);
         let period = of.period();
         Self {
@@ -206,7 +206,8 @@ impl Simulated<'_> {
                 is_exact: true,
             });
         }
-        let settled = Disturbance::new(self.plan, self.request).settled(self.streams, makespan_ns(self.run));
+        let end_ns = makespan_ns(self.pipeline, self.streams, self.run);
+        let settled = Disturbance::new(self.plan, self.request).settled(self.streams, end_ns);
         Some(Period {
             is_exact: measured.is_exact && settled.is_some_and(|streams| pace(&streams) == measured.pace),
             ..measured

@@ -56,7 +56,8 @@ impl Pipeline {
 }
 
 fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTimes {
-    if stage.communication_ms > 0.0 && stage.transfers.is_none() {
+    let is_told = stage.transfers.is_some() || stage.synchronization_ms.is_some();
+    if stage.communication_ms > 0.0 && !is_told {
         let kind = FaultKind::Missing {
             what: "field `transfers`".into(),
             expected: "one, since `communication_ms` is above 0".into(),
@@ -72,8 +73,8 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         };
         faults.push(Fault::new(format!("stages[{k}].mode"), kind));
     }
-    let mut ns = |field: &str, ms: f64| {
-        ms_to_ns(ms * replicas as f64).unwrap_or_else(|| {
+    let mut whole = |field: &str, ms: f64| {
+        ms_to_ns(ms).unwrap_or_else(|| {
             let kind = FaultKind::BadNumber {
                 found: ms,
                 expected: "a time in ms from 0",
@@ -82,6 +83,8 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
             0
         })
     };
+    let once_ns = whole("synchronization_ms", stage.synchronization_ms.unwrap_or(0.0));
+    let mut ns = |field: &str, ms: f64| whole(field, ms * replicas as f64);
     let Transfers { forward, backward } = stage.transfers.unwrap_or_default();
     let mut phase = |name: &str, work_ms: f64, moved: Moved| PhaseTimes {
         in_ns: ns(&format!("transfers.{name}.in_ms"), moved.in_ms),
@@ -93,6 +96,7 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
         backward: phase("backward", stage.backward_ms, backward),
         weight_ns: ns("weight_ms", stage.weight_ms.unwrap_or(0.0)),
         replicas: replicas as u64,
+        once_ns,
     };
     if times.weight_ns > times.backward.work_ns {
         let kind = FaultKind::Contradiction {

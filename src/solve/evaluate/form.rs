@@ -62,6 +62,7 @@ pub(super) fn stages(
             weight_ms: None,
             communication_ms: 0.0,
             transfers: None,
+            synchronization_ms: None,
             memory_bytes: 0,
             in_flight: None,
             weight_versions: None,

@@ -149,6 +149,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
             load_ms,
             communication_ms,
             transfers,
+            synchronization_ms,
             memory_bytes,
             in_flight,
             weight_versions,
@@ -159,6 +160,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         stage.load_ms = load_ms;
         stage.communication_ms = communication_ms;
         stage.transfers = (transfers != Transfers::default()).then_some(transfers);
+        stage.synchronization_ms = synchronization_ms;
         stage.memory_bytes = memory_bytes;
         stage.in_flight = in_flight;
         stage.weight_versions = weight_versions;

@@ -1,0 +1,246 @@
+//! What stages with modes may be: of one tensor degree and number of replicas all, so that each replica of a plan is a pipeline of single devices
+//! of its own; or of any.
+
+use super::options::{StageOption, StageOptions};
+use crate::exact::modal::plan_of;
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::{Assignment, Problem, Transfer};
+
+/// Plans whose stages have some of these modes.
+pub(super) struct Kinds<'a> {
+    modes: &'a Modes,
+    /// The modes.
+    list: Vec<StageMode>,
+    /// Devices of a unit: those of a stage where all are alike, else one.
+    unit: usize,
+    pipeline: Problem,
+    /// Whether ways of a layer differ in their backward passes alone.
+    has_one_forward: bool,
+}
+
+impl<'a> Kinds<'a> {
+    /// All plans whose stages are of these modes. What depends on where in its node a stage lies counts at the least that it may be. `None` where
+    /// some item has no mode of them, or devices are too few.
+    pub(super) fn new(problem: &Problem, modes: &'a Modes, list: Vec<StageMode>) -> Option<Self> {
+        let unit = match list.as_slice() {
+            [mode] => modes.devices_of(mode),
+            _ => 1,
+        };
+        let units = modes.devices / unit;
+        // Without a choice units are stages.
+        let units = if list.len() == 1 { units.min(problem.stages()) } else { units };
+        if units == 0 || (problem.settings.all_stages && units < problem.stages()) {
+            return None;
+        }
+        let most_replicas = list.iter().map(|mode| mode.replicas).max()?;
+        let share = if list.len() == 1 { most_replicas } else { 1 };
+        let mut pipeline = problem.of_replica(share, units);
+        // Units that are no stages need not all be taken.
+        pipeline.settings.all_stages &= list.len() == 1;
+        for (item, of_degrees) in pipeline.items.iter_mut().zip(&modes.items) {
+            let of_degree = |mode: &StageMode| {
+                let layers = &of_degrees[mode.degree].as_ref()?.layers;
+                Some(least_works(layers.iter()))
+            };
+            let [forward_ns, backward_ns] = list.iter().filter_map(of_degree).reduce(least)?;
+            (item.forward_ns, item.backward_ns) = (forward_ns, backward_ns);
+        }
+        for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(&modes.transfers) {
+            *transfer = least_transfer(modes, &list, of_levels);
+        }
+        let mut items = modes.items.iter().flatten().flatten();
+        Some(Self {
+            modes,
+            list,
+            unit,
+            pipeline,
+            has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
+        })
+    }
+
+    fn is_one(&self) -> bool {
+        self.list.len() == 1
+    }
+
+    /// What a stage of these items takes to exchange its gradients, at least, in ns.
+    fn once_ns(&self, members: &[usize], mode: &StageMode) -> u64 {
+        let bytes = self.modes.gradient_bytes(members, mode.degree).unwrap_or(0);
+        let levels = ring_levels(self.modes, self.modes.devices_of(mode));
+        let ns = levels.map(|level| self.modes.exchange_ns(bytes, mode.replicas, level));
+        ns.min().unwrap_or(0)
+    }
+
+    /// The work of a stage with so many replicas behind it, in ns; `None` where it has no memory then.
+    fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<[u64; 2]> {
+        let (modes, mode) = (self.modes, stage.mode);
+        let in_flight = modes.flight.of(mode.replicas, behind);
+        let room_bytes = modes.memory_bytes.checked_sub(stage.shared_bytes)?;
+        let ways = modes.knapsack.within(&stage.layers, in_flight, room_bytes)?;
+        let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied());
+        // Where ways differ in their backward passes alone, that is what the ways take; else no way takes less in either.
+        let backward_ns = match self.has_one_forward {
+            true => ways.time - forward_ns,
+            false => backward_ns,
+        };
+        Some([forward_ns, backward_ns])
+    }
+
+    /// Adds the ways to run these items in one of the modes.
+    fn add_options(&self, members: &[usize], tag: usize, options: &mut Vec<StageOption>) {
+        let mode = &self.list[tag];
+        let (Some(layers), Some(shared_bytes)) = (
+            self.modes.layers_of(members, mode.degree),
+            self.modes.shared_bytes(members, mode),
+        ) else {
+            return;
+        };
+        let stage = StageOf {
+            mode,
+            layers,
+            shared_bytes,
+        };
+        let option = |works_ns, most_left| StageOption {
+            works_ns,
+            most_left,
+            units: (self.modes.devices_of(mode) / self.unit) as u32,
+            // The pipeline's micro-batches are those of a replica where all are alike.
+            replicas: if self.is_one() { 1 } else { mode.replicas as u32 },
+            lead: if self.is_one() { 1 } else { mode.replicas as u32 },
+            once_ns: self.once_ns(members, mode),
+            tag: tag as u32,
+        };
+        if !self.is_one() {
+            // Behind there may be nothing.
+            let works_ns = self.works_ns(&stage, 0);
+            options.extend(works_ns.map(|works_ns| option(works_ns, u32::MAX)));
+            return;
+        }
+        let works_ns = |left: usize| self.works_ns(&stage, (left - 1) * mode.replicas);
+        let most = self.pipeline.stages();
+        let mut left = 1;
+        // The farther from the end, the more is in flight and the longer it takes.
+        while let Some(works) = (left <= most).then(|| works_ns(left)).flatten() {
+            let (mut same, mut other) = (left, most + 1);
+            while other - same > 1 {
+                // First whether it is so for all that are left.
+                let middle = if same == left && other == most + 1 { most } else { same + (other - same) / 2 };
+                match works_ns(middle) == Some(works) {
+                    true => same = middle,
+                    false => other = middle,
+                }
+            }
+            options.push(option(works, same as u32));
+            left = other;
+        }
+    }
+}
+
+/// A stage at a mode.
+struct StageOf<'a> {
+    mode: &'a StageMode,
+    layers: Vec<&'a LayerWays>,
+    shared_bytes: u64,
+}
+
+impl StageOptions for Kinds<'_> {
+    fn pipeline(&self) -> &Problem {
+        &self.pipeline
+    }
+
+    fn is_line(&self) -> bool {
+        self.is_one()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_one_forward
+    }
+
+    fn most_replicas(&self) -> u64 {
+        match self.is_one() {
+            true => 1,
+            false => self.list.iter().map(|mode| mode.replicas as u64).max().unwrap_or(1),
+        }
+    }
+
+    fn options(&self, members: &[usize]) -> Vec<StageOption> {
+        let mut options = Vec::new();
+        for tag in 0..self.list.len() {
+            self.add_options(members, tag, &mut options);
+        }
+        options
+    }
+
+    fn plan(&self, assignment: Assignment, tags: &[u32]) -> Option<Allocation> {
+        let (assignment, used) = cost::without_empty_stages(&assignment);
+        let mode = |stage: usize| self.list[tags.get(stage).map_or(0, |&tag| tag as usize)];
+        let mut stages: Vec<(Vec<usize>, StageMode)> = (0..used).map(|k| (Vec::new(), mode(k))).collect();
+        for (item, &stage) in assignment.iter().enumerate() {
+            stages[stage].0.push(item);
+        }
+        let (assignment, chosen) = plan_of(self.modes, &stages)?;
+        Some(Allocation {
+            modes: Some(chosen),
+            ..Allocation::from(assignment)
+        })
+    }
+}
+
+fn least(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
+    [one[0].min(other[0]), one[1].min(other[1])]
+}
+
+/// Forward and backward work of layers in the ways that take least in either, with what their tensor group reduces.
+fn least_works<'l>(layers: impl Iterator<Item = &'l LayerWays>) -> [u64; 2] {
+    let mut sum = [0, 0];
+    for layer in layers {
+        let works = layer.ways.iter().map(|way| way.passes());
+        let works = works.reduce(least).unwrap_or_default();
+        sum = [sum[0] + works[0], sum[1] + works[1]];
+    }
+    sum
+}
+
+fn has_one_forward(layer: &LayerWays) -> bool {
+    let forward = |at: usize| layer.ways[at].passes()[0];
+    (1..layer.ways.len()).all(|at| forward(at) == forward(0))
+}
+
+/// The levels that the ring of a stage of so many devices may lie at.
+fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item = usize> {
+    let levels = match modes.links.node {
+        None => [true, false],
+        Some(node) => [devices <= node, !node.is_multiple_of(devices)],
+    };
+    [INSIDE, BETWEEN].into_iter().zip(levels).filter_map(|(level, may_be)| may_be.then_some(level))
+}
+
+/// What a transfer costs at least where it crosses a boundary.
+fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Transfer {
+    let all_between = |node: usize| list.len() == 1 && modes.devices_of(&list[0]).is_multiple_of(node);
+    let levels: &[usize] = match modes.links.node {
+        None => &[INSIDE],
+        // Boundaries lie where nodes end.
+        Some(node) if all_between(node) => &[BETWEEN],
+        Some(_) => &[INSIDE, BETWEEN],
+    };
+    let at = |mode: &StageMode, level: usize| {
+        let beside = of.leaving[mode.degree].iter().chain(&of.entering[mode.degree]);
+        of.ticks[level] + beside.map(|ticks| ticks[level]).min().unwrap_or(0)
+    };
+    let costs = list.iter().flat_map(|mode| levels.iter().map(move |&level| at(mode, level)));
+    let ns = costs.min().unwrap_or(0);
+    let [forward_ns, backward_ns, gradient_ns] = match of.passes {
+        Passes::Forward => [ns, 0, 0],
+        Passes::Backward => [0, ns, 0],
+        Passes::Both => [ns - ns / 2, 0, ns / 2],
+    };
+    Transfer {
+        producer: of.producer,
+        consumers: of.consumers.clone(),
+        forward_ns,
+        backward_ns,
+        gradient_ns,
+    }
+}

@@ -147,9 +147,15 @@ impl Checker<'_> {
             }
             self.allowed_degrees(k, tensor, replicas);
             let first = plan.stages[0].mode.as_ref();
-            if self.settings.uniform && first.is_some_and(|mode| (mode.tensor, mode.replicas) != (tensor, replicas)) {
+            if self.settings.uniform
+                && first.is_some_and(|mode| (mode.tensor, mode.replicas) != (tensor, replicas))
+            {
                 let found = format!("{replicas} replicas of {tensor}");
-                self.wrong(format!("stages[{k}].mode"), found, "those of the first stage, as all are to be alike");
+                self.wrong(
+                    format!("stages[{k}].mode"),
+                    found,
+                    "those of the first stage, as all are to be alike",
+                );
             }
             let stage_of = Placed {
                 tensor,

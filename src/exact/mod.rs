@@ -29,6 +29,7 @@
 //! | [`closure`] | what lies before and behind what |
 //! | `bits` | bit sets |
 //! | [`tie_breaking`] | which of several plans with the same objective is taken |
+//! | `uniform` | plans whose stages are alike, kind by kind |
 //! | `tuning` | every number the engine was tuned by |
 
 pub mod best_schedule;
@@ -60,6 +61,7 @@ pub mod stage_diagram;
 pub mod tie_breaking;
 pub(crate) mod tied_cuts;
 mod tuning;
+mod uniform;
 mod unordered_items;
 mod virtual_stages;
 pub mod windows;
@@ -140,6 +142,9 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
     if let Some(modes) = &problem.modes {
         return match method {
             Method::Exact if problem.settings.is_simulated() => Ok(iteration::modal::solve(known, modes)),
+            _ if problem.settings.uniform && modes.kinds().count() > 1 => {
+                uniform::solve(known, modes, method, labels)
+            }
             Method::Exact | Method::Ideals => Ok(modal::solve(known, modes)),
             Method::Milp | Method::Textbook => modal_program::solve(known, modes, method, labels),
         };
@@ -157,6 +162,16 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
 /// The plan of Piper's program; nothing where stages have no modes.
 pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
     match &problem.modes {
+        // It knows periods alone.
+        Some(modes) if problem.settings.is_simulated() => {
+            let known = modal_bound(problem, modes, control);
+            let outcome = modal::piper(&problem.for_the_period(), modes, &control.elsewhere());
+            Outcome {
+                allocation: outcome.allocation,
+                stopped_by: outcome.stopped_by,
+                ..known
+            }
+        }
         Some(modes) => modal::piper(problem, modes, control),
         None => Incumbent::new(problem, control).finish(StoppedBy::NoMethod),
     }

@@ -4,7 +4,7 @@ use super::{Item, Pair, Problem, Transfer, apart, plus, summed};
 use crate::model::network::{Times, contract};
 use crate::model::options::{Communication, Objective, Placement, Schedule, WorkerMode};
 use crate::model::settings::Settings;
-use crate::problem::modes::ModalTransfer;
+use crate::problem::modes::{ModalTransfer, Modes};
 use crate::problem::passes::TransferCosts;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::workers::Choice;
@@ -178,7 +178,10 @@ impl Problem {
         let alone = self.homogeneous(stages, None);
         let settings = Settings {
             modal: false,
-            micro_batches: alone.settings.micro_batches.map(|all| all.div_ceil(replicas as u64)),
+            micro_batches: alone
+                .settings
+                .micro_batches
+                .map(|all| all.div_ceil(replicas as u64)),
             ..alone.settings.clone()
         };
         let of_modes = self.modes.iter().flat_map(|modes| &modes.transfers);
@@ -192,9 +195,20 @@ impl Problem {
         Self {
             settings,
             transfers: of_modes.map(transfer).collect(),
-            transfers_of: self.modes.as_ref().map_or_else(Vec::new, |modes| modes.transfers_of.clone()),
+            transfers_of: self
+                .modes
+                .as_ref()
+                .map_or_else(Vec::new, |modes| modes.transfers_of.clone()),
             modes: None,
             ..alone
+        }
+    }
+
+    /// The same problem with other modes.
+    pub(crate) fn in_modes(&self, modes: Modes) -> Self {
+        Self {
+            modes: Some(modes),
+            ..self.clone()
         }
     }
 

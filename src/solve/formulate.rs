@@ -109,6 +109,32 @@ impl From<io::Error> for Unwritten {
 
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
+    if problem.settings.is_simulated() {
+        let instead = if problem.modes.is_some() {
+            "period"
+        } else {
+            "formula"
+        };
+        let reason = words!(
+            "no program tells the time of an iteration; {} comes near it",
+            setting::OBJECTIVE.given(instead)
+        );
+        return Err(Error::NoProgram { reason });
+    }
+    if problem.settings.uniform
+        && problem
+            .modes
+            .as_ref()
+            .is_some_and(|modes| modes.kinds().count() > 1)
+    {
+        let reason = words!(
+            "it gives every stage a degree of its own; with {} name one of {} and one of {}",
+            setting::UNIFORM,
+            setting::TENSOR,
+            setting::REPLICAS
+        );
+        return Err(Error::NoProgram { reason });
+    }
     if let Some(modes) = &problem.modes {
         modal_program::too_large(problem, modes).map_err(|reason| Error::NoProgram {
             reason: reason.into(),
@@ -119,13 +145,6 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
     if let Some(of) = &problem.virtual_stages {
         let most_ns = bounds::all_in_one_ns(problem) as f64;
         return Ok(ChunkProgram::build(problem, of, most_ns, labels).program);
-    }
-    if problem.settings.is_simulated() {
-        let reason = words!(
-            "no program tells the time of an iteration; {} comes near it",
-            setting::OBJECTIVE.given("formula")
-        );
-        return Err(Error::NoProgram { reason });
     }
     if let Some(workers) = &problem.workers {
         let form = Form::new(problem, workers).map_err(|reason| Error::NoProgram {

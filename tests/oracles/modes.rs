@@ -9,44 +9,37 @@ use stagecut::settings::Settings;
 
 use super::replicas::Stage;
 
-/// The least period in ms, and of all plans that reach it the least time that is computed again; `None` where no plan fits.
+/// The least period in ms, of all plans or, if the settings say so, of those whose stages are alike; `None` where no plan fits.
 pub fn best_ms(instance: &Instance, settings: &Settings) -> Option<f64> {
-    let mut search = Search {
-        instance,
-        settings,
-        devices: settings
-            .count(&instance.cluster, settings.kind)
-            .unwrap_or(settings.stages),
-        iteration: None,
-        stage_of: Vec::new(),
-        best_ns: f64::INFINITY,
-    };
-    search.place();
-    search.best_ns.is_finite().then_some(search.best_ns / 1e6)
+    best_ns(instance, settings, false).map(|ns| ns / 1e6)
 }
 
-/// The least time of an iteration in ns, of all plans or of those whose stages have one degree and number of replicas; `None` where no plan fits.
-pub fn best_iteration_ns(instance: &Instance, settings: &Settings, is_uniform: bool) -> Option<u64> {
+/// The least time of an iteration in ns, likewise.
+pub fn best_iteration_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
+    best_ns(instance, settings, true).map(|ns| ns as u64)
+}
+
+fn best_ns(instance: &Instance, settings: &Settings, of_iterations: bool) -> Option<f64> {
     let mut search = Search {
         instance,
         settings,
         devices: settings
             .count(&instance.cluster, settings.kind)
             .unwrap_or(settings.stages),
-        iteration: Some(is_uniform),
+        of_iterations,
         stage_of: Vec::new(),
         best_ns: f64::INFINITY,
     };
     search.place();
-    search.best_ns.is_finite().then_some(search.best_ns as u64)
+    search.best_ns.is_finite().then_some(search.best_ns)
 }
 
 struct Search<'a> {
     instance: &'a Instance,
     settings: &'a Settings,
     devices: usize,
-    /// Whether iterations are asked for, and then whether all stages are alike.
-    iteration: Option<bool>,
+    /// Whether iterations are asked for.
+    of_iterations: bool,
     stage_of: Vec<usize>,
     best_ns: f64,
 }
@@ -105,10 +98,10 @@ impl Search<'_> {
     fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
             let is_alike = |run: &Run| (run.tensor, run.replicas) == (runs[0].tensor, runs[0].replicas);
-            let ns = match self.iteration {
-                None => self.period_ns(runs),
-                Some(true) if !runs.iter().all(is_alike) => return,
-                Some(_) => self.iteration_ns(runs),
+            let ns = match self.of_iterations {
+                _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
+                false => self.period_ns(runs),
+                true => self.iteration_ns(runs),
             };
             self.best_ns = self.best_ns.min(ns);
             return;
@@ -283,7 +276,11 @@ impl Search<'_> {
             }
             let part_bytes = (shared_bytes / run.replicas as f64).ceil();
             let bytes = bytes + part_bytes + workspace as f64;
-            if self.settings.memory_limit.is_none_or(|limit| bytes <= limit as f64) {
+            if self
+                .settings
+                .memory_limit
+                .is_none_or(|limit| bytes <= limit as f64)
+            {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
                 let ring = self.ring_ns(run, gradients) * micro_batches;
@@ -454,7 +451,7 @@ impl Search<'_> {
         let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
         let once = match tensor.size {
             Size::Bytes(bytes) if bytes + beside == 0 => 0.0,
-            Size::Bytes(bytes) if self.iteration.is_some() => {
+            Size::Bytes(bytes) if self.of_iterations => {
                 (ns(bytes) + link.latency_ns as f64).round() + ns(beside).round()
             }
             Size::Bytes(bytes) => ns(bytes + beside) + link.latency_ns as f64,

@@ -50,7 +50,11 @@ pub(crate) fn time_quantum_ns(problem: &Problem) -> u64 {
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.
 pub(crate) fn objective_quantum_ns(problem: &Problem) -> u64 {
     if let Some(modes) = &problem.modes {
-        return if problem.settings.is_simulated() { 1 } else { modes.quantum() };
+        return if problem.settings.is_simulated() {
+            1
+        } else {
+            modes.quantum()
+        };
     }
     let ticks = problem.settings.ticks_per_ns;
     match (&problem.workers, time_quantum_ns(problem)) {

@@ -30,7 +30,11 @@ impl<'a> Kinds<'a> {
         };
         let units = modes.devices / unit;
         // Without a choice units are stages.
-        let units = if list.len() == 1 { units.min(problem.stages()) } else { units };
+        let units = if list.len() == 1 {
+            units.min(problem.stages())
+        } else {
+            units
+        };
         if units == 0 || (problem.settings.all_stages && units < problem.stages()) {
             return None;
         }
@@ -125,7 +129,11 @@ impl<'a> Kinds<'a> {
             let (mut same, mut other) = (left, most + 1);
             while other - same > 1 {
                 // First whether it is so for all that are left.
-                let middle = if same == left && other == most + 1 { most } else { same + (other - same) / 2 };
+                let middle = if same == left && other == most + 1 {
+                    most
+                } else {
+                    same + (other - same) / 2
+                };
                 match works_ns(middle) == Some(works) {
                     true => same = middle,
                     false => other = middle,
@@ -160,7 +168,12 @@ impl StageOptions for Kinds<'_> {
     fn most_replicas(&self) -> u64 {
         match self.is_one() {
             true => 1,
-            false => self.list.iter().map(|mode| mode.replicas as u64).max().unwrap_or(1),
+            false => self
+                .list
+                .iter()
+                .map(|mode| mode.replicas as u64)
+                .max()
+                .unwrap_or(1),
         }
     }
 
@@ -213,7 +226,10 @@ fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item = usize> {
         None => [true, false],
         Some(node) => [devices <= node, !node.is_multiple_of(devices)],
     };
-    [INSIDE, BETWEEN].into_iter().zip(levels).filter_map(|(level, may_be)| may_be.then_some(level))
+    [INSIDE, BETWEEN]
+        .into_iter()
+        .zip(levels)
+        .filter_map(|(level, may_be)| may_be.then_some(level))
 }
 
 /// What a transfer costs at least where it crosses a boundary.
@@ -229,7 +245,9 @@ fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Tran
         let beside = of.leaving[mode.degree].iter().chain(&of.entering[mode.degree]);
         of.ticks[level] + beside.map(|ticks| ticks[level]).min().unwrap_or(0)
     };
-    let costs = list.iter().flat_map(|mode| levels.iter().map(move |&level| at(mode, level)));
+    let costs = list
+        .iter()
+        .flat_map(|mode| levels.iter().map(move |&level| at(mode, level)));
     let ns = costs.min().unwrap_or(0);
     let [forward_ns, backward_ns, gradient_ns] = match of.passes {
         Passes::Forward => [ns, 0, 0],

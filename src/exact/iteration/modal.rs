@@ -11,7 +11,7 @@ use crate::exact::modal;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
-use crate::problem::modes::{Modes, StageMode};
+use crate::problem::modes::Modes;
 use crate::problem::plan::{Outcome, StoppedBy};
 
 /// Partial plans of a family that are looked at in a turn.
@@ -28,9 +28,9 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes) -> Outcome {
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
     let alike = alike(problem, modes);
-    let others = match problem.settings.uniform || kinds(modes).count() == 1 {
+    let others = match problem.settings.uniform || modes.kinds().count() == 1 {
         true => None,
-        false => Kinds::new(problem, modes, kinds(modes).collect()),
+        false => Kinds::new(problem, modes, modes.kinds().collect()),
     };
     let is_all = others.is_none();
     let limited;
@@ -55,7 +55,9 @@ pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
     let options = match incumbent.problem.settings.uniform {
         true => alike(incumbent.problem, modes),
-        false => Kinds::new(incumbent.problem, modes, kinds(modes).collect()).into_iter().collect(),
+        false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
+            .into_iter()
+            .collect(),
     };
     let bounds = families(&options).into_iter().map(|family| family.bound_ns);
     incumbent.raise(BoundSource::WorkPerStage, bounds.min().unwrap_or(u64::MAX));
@@ -69,22 +71,16 @@ fn raise_to_share(incumbent: &mut Incumbent, modes: &Modes) {
     if let Some(least_ns) = modal::least(problem, modes, control) {
         // It is rounded up for each of them.
         let micro_batches = problem.settings.micro_batches.unwrap_or(1);
-        incumbent.raise(BoundSource::WorkPerStage, micro_batches * least_ns.saturating_sub(1));
+        incumbent.raise(
+            BoundSource::WorkPerStage,
+            micro_batches * least_ns.saturating_sub(1),
+        );
     }
-}
-
-/// Every mode that a stage may have.
-fn kinds(modes: &Modes) -> impl Iterator<Item = StageMode> + '_ {
-    let degrees = 0..modes.degrees.len();
-    degrees.flat_map(|degree| {
-        let replicas = modes.replicas.iter();
-        replicas.map(move |&replicas| StageMode { degree, replicas })
-    })
 }
 
 /// Plans whose stages are alike, by their mode.
 fn alike<'a>(problem: &Problem, modes: &'a Modes) -> Vec<Kinds<'a>> {
-    let of = kinds(modes).map(|mode| Kinds::new(problem, modes, vec![mode]));
+    let of = modes.kinds().map(|mode| Kinds::new(problem, modes, vec![mode]));
     of.flatten().collect()
 }
 
@@ -155,9 +151,17 @@ impl<'a> Family<'a> {
 /// Looks through families, always the one that promises most, until none promises anything; `is_all` says that there are no other plans.
 fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> StoppedBy {
     loop {
-        let least = families.iter().map(|family| family.bound_ns).min().unwrap_or(u64::MAX);
+        let least = families
+            .iter()
+            .map(|family| family.bound_ns)
+            .min()
+            .unwrap_or(u64::MAX);
         if is_all {
-            let most = if incumbent.has_plan() { incumbent.upper_ns } else { u64::MAX };
+            let most = if incumbent.has_plan() {
+                incumbent.upper_ns
+            } else {
+                u64::MAX
+            };
             incumbent.raise(BoundSource::ChainsOfIdeals, least.min(most));
         }
         incumbent.report();
@@ -166,7 +170,10 @@ fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> S
         }
         let target_ns = incumbent.target_ns();
         let is_open = |family: &&mut Family| family.stopped_by.is_none() && family.bound_ns <= target_ns;
-        let next = families.iter_mut().filter(is_open).min_by_key(|family| family.bound_ns);
+        let next = families
+            .iter_mut()
+            .filter(is_open)
+            .min_by_key(|family| family.bound_ns);
         match next {
             Some(family) => family.take_turn(incumbent),
             None => break,
@@ -174,6 +181,6 @@ fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> S
     }
     let target_ns = incumbent.target_ns();
     let open = families.iter().filter(|family| family.bound_ns <= target_ns);
-    let stopped = open.filter_map(|family| family.stopped_by);
-    stopped.last().unwrap_or(StoppedBy::Completed)
+    let mut stopped = open.filter_map(|family| family.stopped_by);
+    stopped.next().unwrap_or(StoppedBy::Completed)
 }

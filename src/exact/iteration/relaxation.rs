@@ -261,7 +261,8 @@ impl Relaxation {
                 delays[from].take_behind(&cost);
                 delays[to].take_before(&cost);
                 let stages = ways.iter().map(|way| self.stage(to, way, &cost));
-                let stages = stages.filter(|stage| may_take(from, stage.load_ns(), self.share_of(&stage.way)));
+                let stages =
+                    stages.filter(|stage| may_take(from, stage.load_ns(), self.share_of(&stage.way)));
                 let stages: Vec<Stage> = stages.collect();
                 count += stages.len();
                 self.stages[from].extend(stages);
@@ -338,16 +339,7 @@ impl Relaxation {
         self.passages = vec![vec![u64::MAX; count]];
         self.passages[0][count - 1] = 0;
         for left in 1..=most {
-            let passage = |from: usize| {
-                let stages = self.stages[from].iter();
-                let passages = stages.filter_map(|stage| {
-                    let behind = left.checked_sub(stage.way.units as usize)?;
-                    let fits = left <= stage.way.most_left as usize;
-                    fits.then(|| stage.latency_ns.saturating_add(self.passages[behind][stage.to as usize]))
-                });
-                passages.min().unwrap_or(u64::MAX)
-            };
-            let passages = (0..count).map(passage).collect();
+            let passages = (0..count).map(|from| self.passage_ns(from, left)).collect();
             self.passages.push(passages);
             let of = |from: usize| {
                 let stages = self.stages[from].iter();
@@ -357,6 +349,21 @@ impl Relaxation {
             let row = (0..count).map(of).collect();
             self.least.push(row);
         }
+    }
+
+    /// What a micro-batch spends behind an ideal at least, with so many units left, of which rows of fewer are known.
+    fn passage_ns(&self, from: usize, left: usize) -> u64 {
+        let passage = |stage: &Stage| {
+            let behind = left.checked_sub(stage.way.units as usize)?;
+            let fits = left <= stage.way.most_left as usize;
+            let rest_ns = self.passages[behind][stage.to as usize];
+            fits.then(|| stage.latency_ns.saturating_add(rest_ns))
+        };
+        self.stages[from]
+            .iter()
+            .filter_map(passage)
+            .min()
+            .unwrap_or(u64::MAX)
     }
 
     /// The least bounds of plans whose next stage, of so many, is this one.

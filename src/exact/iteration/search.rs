@@ -217,7 +217,9 @@ impl<'a> PlanSearch<'a> {
         let prefix = Prefix {
             all: stages.len() + node.left as usize,
             stages: &stages,
-            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize, node.left as usize),
+            rest_ns: self
+                .relaxation
+                .rest_ns(node.first.ideal as usize, node.left as usize),
             micro_batches: self.options.pipeline().settings.micro_batches.unwrap_or(1) as usize,
         };
         prefix.bound_ns() + node.first.once_ns

@@ -5,7 +5,10 @@ use crate::problem::modes::{Chosen, Modes, StageMode};
 
 /// The plan of stages in pipeline order, each with its items and mode, and the best ways to run their layers; `None` where they do not fit
 /// the memory.
-pub(in crate::exact) fn plan_of(modes: &Modes, stages: &[(Vec<usize>, StageMode)]) -> Option<(Assignment, Chosen)> {
+pub(in crate::exact) fn plan_of(
+    modes: &Modes,
+    stages: &[(Vec<usize>, StageMode)],
+) -> Option<(Assignment, Chosen)> {
     let held = modes.items.iter().flatten().flatten();
     let layers = held.flat_map(|item| &item.layers).map(|layer| layer.layer + 1);
     let mut assignment = vec![0; modes.items.len()];

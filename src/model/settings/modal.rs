@@ -56,7 +56,8 @@ impl Settings {
     /// Options that stages with modes cannot be asked together with.
     pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
         if !self.modal {
-            return self.unshared_fault().into_iter().collect();
+            let faults = self.unshared_fault().into_iter().chain(self.alike_fault());
+            return faults.collect();
         }
         let asked = match &instance.cluster.nodes {
             Some(_) => "links of two levels".into(),
@@ -234,6 +235,15 @@ impl Settings {
             expected: known.into_iter().collect::<Vec<_>>().join(", ").into(),
         };
         Some(Fault::new(setting::RECOMPUTE, kind))
+    }
+
+    /// Stages that are to be alike in what they have no choice of.
+    fn alike_fault(&self) -> Option<Fault> {
+        let kind = FaultKind::Contradiction {
+            found: "stages of one degree and number of replicas, without any to choose from".into(),
+            expected: words!("{} or {}", setting::TENSOR, setting::REPLICAS),
+        };
+        self.uniform.then(|| Fault::new(setting::UNIFORM, kind))
     }
 
     /// Sharing out among replicas where there can be none.

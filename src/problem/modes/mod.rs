@@ -268,6 +268,36 @@ impl Modes {
         modes
     }
 
+    /// Every mode that a stage may have.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = StageMode> + '_ {
+        let degrees = 0..self.degrees.len();
+        degrees.flat_map(|degree| {
+            let replicas = self.replicas.iter();
+            replicas.map(move |&replicas| StageMode { degree, replicas })
+        })
+    }
+
+    /// The same where all stages have one mode, the only one that is left.
+    pub(crate) fn only(&self, mode: StageMode) -> Self {
+        let at = mode.degree;
+        let transfer = |transfer: &ModalTransfer| ModalTransfer {
+            leaving: vec![transfer.leaving[at].clone()],
+            entering: vec![transfer.entering[at].clone()],
+            ..transfer.clone()
+        };
+        Self {
+            degrees: vec![self.degrees[at]],
+            replicas: vec![mode.replicas],
+            items: self
+                .items
+                .iter()
+                .map(|degrees| vec![degrees[at].clone()])
+                .collect(),
+            transfers: self.transfers.iter().map(transfer).collect(),
+            ..self.clone()
+        }
+    }
+
     /// The same with another rule for what stages compute again.
     pub(crate) fn deciding_by(self, knapsack: Knapsack) -> Self {
         Self { knapsack, ..self }
@@ -300,7 +330,11 @@ impl Modes {
     fn ways(&self, layer: &Layer, settings: &Settings, tensor: usize) -> Vec<Way> {
         let modes = layer.modes();
         let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
-        let least_bytes = modes.iter().filter(of_degree).map(|mode| mode.collective_bytes).min();
+        let least_bytes = modes
+            .iter()
+            .filter(of_degree)
+            .map(|mode| mode.collective_bytes)
+            .min();
         let is_asked = modes
             .iter()
             .filter(of_degree)
@@ -341,7 +375,11 @@ impl Modes {
             },
             collective,
             // What is computed again is reduced again in the backward pass.
-            collective_back: if trains { collective - (least - least / 2) } else { 0 },
+            collective_back: if trains {
+                collective - (least - least / 2)
+            } else {
+                0
+            },
             held_bytes: mode.resident_bytes + own_bytes,
             stash_bytes: mode.stash_bytes,
             workspace_bytes: mode.workspace_bytes,

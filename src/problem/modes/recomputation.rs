@@ -268,6 +268,7 @@ mod tests {
 
     fn way(time: u64, held_bytes: u64, stash_bytes: u64, workspace_bytes: u64) -> Way {
         Way {
+            collective_back: 0,
             mode: 0,
             forward: time,
             backward: 0,

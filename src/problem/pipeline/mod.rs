@@ -110,5 +110,11 @@ pub(crate) fn makespan_ns(pipeline: &Pipeline, streams: &Streams, run: &Run) -> 
         let last = tasks.iter().map(Task::end_ns).max()?;
         Some(last + pipeline.stages[stream.stage].once_ns)
     };
-    streams.streams.iter().zip(run).filter_map(end_ns).max().unwrap_or(0)
+    streams
+        .streams
+        .iter()
+        .zip(run)
+        .filter_map(end_ns)
+        .max()
+        .unwrap_or(0)
 }

@@ -1,0 +1,68 @@
+//! Plans whose stages all have one tensor degree and number of replicas: kind by kind, each with what the others have found.
+
+use super::incumbent::Incumbent;
+use super::method::Method;
+use super::solve_by;
+use crate::formulations::solver::SolverError;
+use crate::problem::Problem;
+use crate::problem::control::Control;
+use crate::problem::modes::{Modes, StageMode};
+use crate::problem::plan::{Outcome, StoppedBy};
+
+/// Solves a problem whose stages are to be alike, of which something may be known.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(super) fn solve(
+    known: Incumbent,
+    modes: &Modes,
+    method: Method,
+    labels: &[String],
+) -> Result<Outcome, SolverError> {
+    let mut incumbent = known;
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let mut least = (incumbent.source, u64::MAX);
+    let mut stopped_by = StoppedBy::Completed;
+    let kinds: Vec<StageMode> = modes.kinds().collect();
+    for (at, &kind) in kinds.iter().enumerate() {
+        let own = problem.in_modes(modes.only(kind));
+        // Whoever comes later has what the others have left.
+        let share = control.remaining().map(|left| left / (kinds.len() - at) as u32);
+        let within = match share {
+            Some(share) => control.elsewhere().with_time(Some(share)),
+            None => control.elsewhere(),
+        };
+        let outcome = of_kind(&own, &within, (incumbent.upper_ns, method), labels)?;
+        if let Some(mut plan) = outcome.allocation {
+            if let Some(chosen) = &mut plan.modes {
+                chosen.stages.iter_mut().for_each(|stage| *stage = kind);
+            }
+            incumbent.offer(plan);
+        }
+        if outcome.bound_ns < least.1 {
+            least = (outcome.bound_source, outcome.bound_ns);
+        }
+        if outcome.stopped_by != StoppedBy::Completed {
+            stopped_by = outcome.stopped_by;
+        }
+    }
+    let most_ns = if incumbent.has_plan() {
+        incumbent.upper_ns
+    } else {
+        u64::MAX
+    };
+    incumbent.raise(least.0, least.1.min(most_ns));
+    Ok(incumbent.finish(control.must_stop().unwrap_or(stopped_by)))
+}
+
+/// Solves the problem of a kind, for plans that beat what is known.
+fn of_kind(
+    own: &Problem,
+    control: &Control,
+    (upper_ns, method): (u64, Method),
+    labels: &[String],
+) -> Result<Outcome, SolverError> {
+    let known = Incumbent::new(own, control).beating(upper_ns, 0);
+    solve_by(method, known, labels)
+}

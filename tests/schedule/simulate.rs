@@ -13,7 +13,7 @@ use stagecut::methods;
 use stagecut::options::{
     Communication, MemoryLimit, Mode, NoLimit, Objective, PipelineOptions, Schedule, Shares, WorkerMode,
 };
-use stagecut::plan::{Moved, Plan, Transfers};
+use stagecut::plan::{Moved, Plan, PlanStage, Transfers};
 use stagecut::simulate::{Activity, InFlight, Jitter, Phase, Request, Resource, Simulation, simulate};
 
 /// Forward and backward ms of every stage.
@@ -254,7 +254,7 @@ fn workers_that_differ_keep_the_period_of_their_plan() {
 }
 
 /// Plans of stages that choose tensor degree and replicas, on links of one level and two: replicas take turns, and what they exchange once
-/// an iteration is borne by each micro-batch. Their orders can be slower than the plan's period, never faster.
+/// an iteration comes at its end, and is no part of the time between micro-batches. Their orders can be slower than that, never faster.
 #[test]
 fn stages_with_modes_keep_the_period_of_their_plan() {
     let exact = methods::find("exact").expect("exact is registered");
@@ -269,16 +269,20 @@ fn stages_with_modes_keep_the_period_of_their_plan() {
         let plan = exact
             .run(&instance, &problem, &Control::default())
             .expect("HiGHS works");
-        let Some(objective_ms) = plan.objective_ms else {
+        if plan.stages.is_empty() {
             continue;
-        };
+        }
+        let micro_batches = problem.settings.micro_batches.unwrap_or(1) as f64;
+        let between =
+            |stage: &PlanStage| stage.load_ms - stage.synchronization_ms.unwrap_or(0.0) / micro_batches;
+        let between_ms = plan.stages.iter().map(between).fold(0.0, f64::max);
         let simulation = run(&plan, problem.settings.schedule, LONG);
         let period_ms = simulation.period_ms.expect("the run is long enough");
         // Parts of a ns are rounded: six times of a stage.
         let least_ms = simulation.least_period_ms;
         assert!(
-            simulation.period_is_exact && (least_ms - objective_ms).abs() <= 6e-6 && period_ms >= least_ms,
-            "seed {seed}: {period_ms} simulated, {least_ms} busy, {objective_ms} planned"
+            simulation.period_is_exact && (least_ms - between_ms).abs() <= 7e-6 && period_ms >= least_ms,
+            "seed {seed}: {period_ms} simulated, {least_ms} busy, {between_ms} planned"
         );
         let is_replicated = plan.stages.iter().any(|stage| stage.replicas() > 1);
         assert!(is_replicated || period_ms == least_ms, "seed {seed}: {period_ms}");

@@ -61,6 +61,8 @@ class Problem(TypedDict, total=False):
     tensor: Union[int, str, Sequence[object]]
     """Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for
     [default: 1]"""
+    uniform: bool
+    """Give all stages one tensor degree and one number of replicas, as frameworks do"""
     virtual_stages: int
     """Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]"""
     worker: Literal["sequential", "concurrent"]

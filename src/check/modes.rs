@@ -71,7 +71,7 @@ impl Checker<'_> {
         }
         let objective_ms = match self.settings.objective {
             Objective::Iteration => self.iteration_ms(&placed),
-            Objective::Period | Objective::Formula => period_ms,
+            Objective::Period | Objective::Formula | Objective::Latency => period_ms,
         };
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, objective_ms);

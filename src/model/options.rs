@@ -150,7 +150,7 @@ pub struct PipelineOptions {
     pub recompute: Option<Recompute>,
 
     /// Give all stages one tensor degree and one number of replicas, as frameworks do
-    #[cfg_attr(feature = "cli", arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true))]
+    #[cfg_attr(feature = "cli", arg(long, num_args = 0, default_missing_value = "true"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uniform: Option<bool>,
 

@@ -89,10 +89,10 @@ impl Settings {
             "`tied`",
         );
         refuse(
-            self.objective == Objective::Formula,
+            !matches!(self.objective, Objective::Period | Objective::Iteration),
             setting::OBJECTIVE,
             format!("`{}`", self.objective),
-            "`iteration`, which is the time that the formula comes near, or `period`",
+            "`iteration` or `period`",
         );
         refuse(
             self.communication == Communication::Overlapped,

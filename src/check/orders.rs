@@ -65,7 +65,7 @@ impl Checker<'_> {
         let Some(stated) = &plan.order else {
             return;
         };
-        let times = self.times(plan, stated, loads, weights);
+        let times = self.times(stated.weight_share, loads, weights);
         let ran = match (stated.read(), operations(plan)) {
             (Ok(_), Some(operations)) => self.whole(&operations, &times, stated).and_then(|()| {
                 let micro_batches = self.settings.micro_batches.unwrap_or(0) as usize;
@@ -85,15 +85,30 @@ impl Checker<'_> {
         }
     }
 
+    /// How long an iteration takes in the order of the problem's schedule, in ticks; `None` where it has none.
+    ///
+    /// * `loads`: of forward and backward passes by chunk;
+    /// * `weights`: gradients of weights by chunk, in ticks.
+    pub(super) fn iteration_of_chunks(&self, loads: &[Vec<Load>; 2], weights: &[u128]) -> Option<u128> {
+        let order = self.settings.order_of_iteration()?;
+        let devices = order.devices.iter().map(|list| {
+            let operations = list.iter();
+            let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
+            operations.collect()
+        });
+        let operations: Vec<Vec<Operation>> = devices.collect();
+        let times = self.times(None, loads, weights);
+        run(&operations, &times, self.settings.micro_batches? as usize).ok()
+    }
+
     fn times(
         &self,
-        plan: &Plan,
-        stated: &PlanOrder,
+        weight_share: Option<f64>,
         [forward, backward]: &[Vec<Load>; 2],
         weights: &[u128],
     ) -> Vec<Times> {
         let mode = self.settings.communication;
-        let stages = plan.stages.len();
+        let stages = forward.len();
         let devices: Vec<usize> = (0..stages).map(|stage| self.device_of_chunk(stage)).collect();
         let delay = |from: usize, to: usize, loads: &[Load]| {
             let [_, sent] = loads[from].ends();
@@ -106,7 +121,7 @@ impl Checker<'_> {
         let times = |stage: usize| {
             let work = backward[stage].work();
             // A share is that of whole ns.
-            let weights = match stated.weight_share {
+            let weights = match weight_share {
                 Some(share) => ((share * work as f64).round().max(0.0) as u128).min(work),
                 None => weights[stage],
             };

@@ -76,6 +76,13 @@ impl Checker<'_> {
         self.memory_of_devices(plan, &held);
         let weights: Vec<u128> = held.iter().map(|held| held.weights).collect();
         self.own_order(plan, &loads, &weights);
+        if self.settings.is_simulated() {
+            let ticks = self.iteration_of_chunks(&loads, &weights)?;
+            if let Some(stated) = plan.objective_ms {
+                self.stated_ms("objective_ms".into(), stated, self.ms(ticks));
+            }
+            return Some(self.ms(ticks));
+        }
         let mut devices: BTreeMap<usize, Load> = BTreeMap::new();
         for (chunk, (forward, backward)) in forward.iter().zip(backward).enumerate() {
             let device = devices.entry(self.device_of_chunk(chunk)).or_default();

@@ -150,7 +150,10 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
         };
     }
     if let Some(of) = &problem.virtual_stages {
-        return virtual_stages::solve(problem, of, method, labels, control);
+        return match problem.settings.is_simulated() {
+            true => iteration::chunks::solve(problem, of, method, labels, control),
+            false => virtual_stages::solve(problem, of, method, labels, control),
+        };
     }
     match &problem.workers {
         _ if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
@@ -187,7 +190,10 @@ pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<
         return Ok(modal_bound(problem, modes, control));
     }
     if let Some(of) = &problem.virtual_stages {
-        return Ok(virtual_stages::bound(problem, of, control));
+        return Ok(match problem.settings.is_simulated() {
+            true => iteration::chunks::bound(problem, of, control),
+            false => virtual_stages::bound(problem, of, control),
+        });
     }
     match &problem.workers {
         _ if problem.settings.is_simulated() => Ok(iteration::bound(problem, control)),
@@ -228,7 +234,10 @@ pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource,
 /// one that counts all their devices.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
     if let Some(of) = &problem.virtual_stages {
-        return virtual_stages::simple_bound(problem, of);
+        return match problem.settings.is_simulated() {
+            true => iteration::chunks::simple_bound(problem, of),
+            false => virtual_stages::simple_bound(problem, of),
+        };
     }
     if problem.settings.is_simulated() {
         return iteration::simple_bound(problem);

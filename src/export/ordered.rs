@@ -50,6 +50,7 @@ impl Ordered {
                 .collect(),
             room: vec![None; order.devices.len()],
             may_split: true,
+            trains: true,
         };
         // Other plans have no bytes by stage: modes, separate cuts, workers that differ.
         if knows_memory(plan, instance).map_err(first)? {

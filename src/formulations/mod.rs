@@ -4,6 +4,7 @@
 pub(crate) mod anchored;
 pub mod chunk_times;
 pub(crate) mod communication;
+pub mod critical_paths;
 pub mod cyclic;
 pub(crate) mod devices;
 pub(crate) mod groups;

@@ -322,15 +322,16 @@ impl Settings {
         }
     }
 
-    /// Whether the objective is what a simulation says, see [`Objective::is_simulated`].
+    /// Whether the objective is what a simulation says, see [`Objective::is_simulated`]: devices that take turns with several chunks are no
+    /// flow shop under any schedule.
     pub fn is_simulated(&self) -> bool {
         let has_links = self.communication.has_links();
+        let trains = self.mode.trains();
         // Replicas take turns, and no flow shop has these.
-        let takes_turns = self.modal && self.objective == Objective::Iteration;
-        takes_turns
-            || self
-                .objective
-                .is_simulated(self.schedule, self.mode.trains(), has_links)
+        match self.modal || self.has_virtual_stages() {
+            true => self.objective == Objective::Iteration,
+            false => self.objective.is_simulated(self.schedule, trains, has_links),
+        }
     }
 
     /// How many micro-batches a simulation of the objective runs.

@@ -62,6 +62,7 @@ impl Problem {
             joined.backward_layers.extend(&item.backward_layers);
             joined.forward_ns += item.forward_ns;
             joined.backward_ns += item.backward_ns;
+            joined.weight_ns += item.weight_ns;
             joined.base_bytes += item.base_bytes;
             joined.parameter_bytes += item.parameter_bytes;
             joined.stash_bytes += item.stash_bytes;

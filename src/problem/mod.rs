@@ -81,6 +81,8 @@ pub struct Item {
     pub forward_ns: u64,
     /// Backward work in ns, likewise.
     pub backward_ns: u64,
+    /// The part of it that is gradients of weights, in ns; 0 where nobody says.
+    pub weight_ns: u64,
     /// Times on each class of worker, at rate 1, where workers differ; `None` where the class cannot run it.
     pub times: Vec<Option<Times>>,
     /// Bytes held once, one version of the weights among them.
@@ -164,6 +166,9 @@ impl Problem {
                     .scaled(settings.ticks_per_ns);
                 item.forward_ns += times.forward_ns;
                 item.backward_ns += times.backward_ns;
+                if node.backward {
+                    item.weight_ns += settings.ticks_per_ns * settings.longest_times(layer).weight_ns;
+                }
                 for (class, sum) in item.times.iter_mut().enumerate() {
                     let times = settings.times_on(layer, settings.kinds[class]);
                     *sum = plus(

@@ -4,8 +4,11 @@
 //! items each chunk holds; chunks may be empty and keep their places. Items of one device exchange nothing. A device is busy with all
 //! its chunks and holds all of them: `formulations/virtual_stages.md`.
 
+use std::sync::Arc;
+
 use crate::model::options::Placement;
 use crate::model::settings::Settings;
+use crate::problem::pipeline::Sequence;
 
 /// Chunks, the devices that hold them, and what is in flight there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub struct VirtualStages {
     pub round_of: Vec<usize>,
     /// For every device, the largest counts of micro-batches in flight together, by chunk: at least one, of zeros in inference.
     pub in_flight: Vec<Vec<Vec<u64>>>,
+    /// The operations of an iteration; `None` where its time is not what is asked for.
+    pub sequence: Option<Arc<Sequence>>,
 }
 
 impl VirtualStages {
@@ -29,7 +34,12 @@ impl VirtualStages {
     pub fn from_settings(settings: &Settings) -> Option<Self> {
         let laid = || {
             let rounds = [settings.stages, settings.virtual_stages];
-            Self::new(rounds, settings.placement, settings.most_in_flight())
+            let laid = Self::new(rounds, settings.placement, settings.most_in_flight());
+            let chunks = laid.chunks();
+            let listed =
+                |order: &_| Sequence::new(order, chunks, settings.micro_batches.unwrap_or(1) as usize);
+            let sequence = settings.order_of_iteration().as_ref().map(listed).map(Arc::new);
+            Self { sequence, ..laid }
         };
         settings.has_virtual_stages().then(laid)
     }
@@ -57,6 +67,7 @@ impl VirtualStages {
             chunks_of,
             round_of,
             in_flight,
+            sequence: None,
         }
     }
 

@@ -1,24 +1,13 @@
 //! The chunks of a plan: its stages, placed on devices.
 
-use super::{Chunk, Chunks, Placement};
+use super::{Chunks, Moves};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::options::{Mode, WorkerMode};
 use crate::model::setting;
 use crate::model::words::{Setting, words};
+use crate::problem::pipeline::chunks_of_pipeline;
 use crate::problem::plan::{Plan, PlanStage};
 use crate::schedule::simulate::{Pipeline, StageTimes};
-
-/// How the stages of a plan become chunks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moves {
-    /// Devices; as many as stages where nothing is said.
-    pub devices: Option<usize>,
-    /// How stages lie on them where there are fewer.
-    pub placement: Placement,
-    /// The gradients of weights, as a part of every backward pass; what the plan says of them where nothing is said, and whole backward
-    /// passes where it says nothing either.
-    pub weight_share: Option<f64>,
-}
 
 /// The chunks of a plan: stage by stage a chunk, each with a stash of 1 a micro-batch.
 ///
@@ -28,7 +17,7 @@ pub struct Moves {
 ///
 /// # Errors
 ///
-/// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; devices that do not
+/// A plan without stages, or for inference without virtual stages; workers that run both phases at once; replicas, which take turns; devices that do not
 /// share its stages evenly; other devices or another placement than those of its virtual stages; and fewer devices than stages where tensors skip
 /// a stage, since the plan does not say where they go ([`laid_on`](super::laid_on) does).
 pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
@@ -66,60 +55,6 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
         may_split: chunks.may_split || plan.says_weights(),
         ..chunks
     })
-}
-
-/// The chunks of a pipeline whose stages the devices share evenly: what [`chunks_of_plan`] says of a plan. `pays_within` says whether the
-/// times of stages have transfers between stages that the moves lay on one device.
-pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within: bool) -> Chunks {
-    let stages = pipeline.stages.len();
-    let devices = moves.devices.unwrap_or(stages);
-    let device = |k: usize| moves.placement.device(k, devices);
-    let chunk = |k: usize| {
-        let times = &pipeline.stages[k];
-        let next = pipeline.stages.get(k + 1);
-        let [enters, leaves] = [k.checked_sub(1), (k + 1 < stages).then_some(k + 1)]
-            .map(|other| other.is_some_and(|other| device(other) == device(k)));
-        let before = k.checked_sub(1).map(|before| &pipeline.stages[before]);
-        let within = [
-            before
-                .filter(|_| enters && pays_within)
-                .map_or([0; 2], |before| link_ns(before, times)),
-            next.filter(|_| leaves && pays_within)
-                .map_or([0; 2], |next| link_ns(times, next)),
-        ];
-        let backward_ns = times.backward.work_ns;
-        let weight_ns = moves.weight_share.map_or(times.weight_ns, |share| {
-            (share * backward_ns as f64).round() as u64
-        });
-        let blocks = |in_ns: u64, out_ns: u64, saved_ns: u64| match pipeline.has_links {
-            true => 0,
-            false => in_ns + out_ns - saved_ns,
-        };
-        let [forward, backward] = [&times.forward, &times.backward];
-        let saved = |phase: usize| within[0][phase] + within[1][phase];
-        let sent = next.map_or(0, |next| forward.out_ns.max(next.forward.in_ns));
-        let returned = before.map_or(0, |before| backward.out_ns.max(before.backward.in_ns));
-        Chunk {
-            device: device(k),
-            forward_ns: forward.work_ns + blocks(forward.in_ns, forward.out_ns, saved(0)),
-            input_ns: backward_ns - weight_ns + blocks(backward.in_ns, backward.out_ns, saved(1)),
-            weight_ns,
-            forward_transfer_ns: if pipeline.has_links && !leaves { sent } else { 0 },
-            backward_transfer_ns: if pipeline.has_links && !enters {
-                returned
-            } else {
-                0
-            },
-            stash: 1,
-            kept: 1,
-        }
-    };
-    Chunks {
-        placement: moves.placement,
-        chunks: (0..stages).map(chunk).collect(),
-        room: vec![None; devices],
-        may_split: moves.weight_share.is_some(),
-    }
 }
 
 /// Whether some stage sends what the next one does not receive, or receives what the one before does not send.
@@ -177,17 +112,10 @@ pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputErr
     Ok(pipeline.stages.iter().position(is_busy).map(|stage| stage + 1))
 }
 
-/// What each of two neighbours pays for what goes from one to the other, forwards and backwards.
-fn link_ns(before: &StageTimes, after: &StageTimes) -> [u64; 2] {
-    [
-        before.forward.out_ns.min(after.forward.in_ns),
-        after.backward.out_ns.min(before.backward.in_ns),
-    ]
-}
-
 fn refuse(plan: &Plan) -> Result<(), InputError> {
     let is_replicated = |stage: &PlanStage| stage.replicas() > 1;
-    let found = if !plan.problem.mode.is_none_or(Mode::trains) {
+    let trains = plan.problem.mode.is_none_or(Mode::trains);
+    let found = if !trains && plan.virtual_stages().is_none() {
         "a plan for inference, where every order is the same"
     } else if plan.problem.worker == Some(WorkerMode::Concurrent) {
         "workers that run both phases at once"

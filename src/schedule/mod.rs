@@ -19,8 +19,9 @@ pub mod simulate;
 mod torch_csv;
 
 pub use crate::model::schedule::*;
-pub(crate) use from_plan::chunks_of_pipeline;
-pub use from_plan::{Moves, busy_link, chunks_of_plan};
+pub use crate::problem::pipeline::Moves;
+pub(crate) use crate::problem::pipeline::chunks_of_pipeline;
+pub use from_plan::{busy_link, chunks_of_plan};
 pub use laid::laid_on;
 pub use memory::{knows_memory, take_memory};
 pub use pattern::{Pattern, PatternFault};

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{Chunks, Operation, Order, Phase};
 use crate::model::fault::FaultKind;
+use crate::problem::pipeline::{Delay, Sequence};
 use crate::schedule::simulate::ChunkTimes;
 
 /// What became of an order.
@@ -54,7 +55,7 @@ pub enum OrderFault {
         /// Devices.
         expected: usize,
     },
-    /// An operation of a chunk or micro-batch that there is not.
+    /// An operation of a chunk or micro-batch that there is not, or a backward pass in inference.
     Unknown(Operation),
     /// An operation on a device that does not hold its chunk.
     Elsewhere {
@@ -209,96 +210,48 @@ pub fn run_with(
 ) -> Result<Ran, OrderFault> {
     check_operations(chunks, order, micro_batches)?;
     let peak = peaks(chunks, order)?;
+    let sequence = Sequence::new(order, chunks.len(), micro_batches);
+    let all: usize = order.devices.iter().map(Vec::len).sum();
+    let duration_ns = |operation, start_ns| times.duration_ns(operation, start_ns);
+    let delay_ns = |operation: Operation, delay| {
+        let of = &chunks.chunks[operation.chunk];
+        times.delay_ns(operation, of.delay_ns(delay == Delay::Ahead))
+    };
     let mut devices: Vec<Vec<(Operation, u64, u64)>> = vec![Vec::new(); order.devices.len()];
-    let mut ends: HashMap<Operation, u64> = HashMap::new();
-    let mut free_ns = vec![0; order.devices.len()];
-    loop {
-        let mut progress = false;
-        for (device, list) in order.devices.iter().enumerate() {
-            while let Some(&operation) = list.get(devices[device].len()) {
-                let Some(ready_ns) = ready_ns(chunks, times, &ends, operation) else {
-                    break;
-                };
-                let start_ns = ready_ns.max(free_ns[device]);
-                let end_ns = start_ns + times.duration_ns(operation, start_ns);
-                free_ns[device] = end_ns;
-                ends.insert(operation, end_ns);
-                devices[device].push((operation, start_ns, end_ns));
-                progress = true;
-            }
-        }
-        if !progress {
-            break;
-        }
+    for (device, operation, start_ns, end_ns) in sequence.run(duration_ns, delay_ns) {
+        devices[device].push((operation, start_ns, end_ns));
     }
-    let is_done = |device: usize| devices[device].len() == order.devices[device].len();
-    if !(0..devices.len()).all(is_done) {
-        return Err(OrderFault::Deadlock(deadlock(chunks, order, &devices, &ends)));
+    if sequence.len() < all {
+        return Err(OrderFault::Deadlock(deadlock(chunks, order, &devices, &sequence)));
     }
+    let ends = devices.iter().filter_map(|device| device.last());
     Ok(Ran {
-        devices,
         peak,
-        makespan_ns: free_ns.into_iter().max().unwrap_or(0),
+        makespan_ns: ends.map(|&(.., end_ns)| end_ns).max().unwrap_or(0),
+        devices,
     })
 }
 
-/// What an operation waits for, with the time from its end on: on the chunk before or after, and on its own.
-fn waits_for(chunks: &Chunks, operation: Operation) -> impl Iterator<Item = (Operation, u64)> {
+/// What an operation waits for: on the chunk before or after, and on its own.
+fn waits_for(chunks: &Chunks, operation: Operation) -> impl Iterator<Item = Operation> {
     let Operation {
         chunk,
         phase,
         micro_batch,
     } = operation;
     let of = move |chunk: usize, phase| Operation::new(chunk, phase, micro_batch);
-    let before = (phase == Phase::Forward && chunk > 0).then(|| {
-        (
-            of(chunk - 1, Phase::Forward),
-            chunks.chunks[chunk - 1].forward_transfer_ns,
-        )
-    });
+    let before = (phase == Phase::Forward && chunk > 0).then(|| of(chunk - 1, Phase::Forward));
     let goes_back = matches!(phase, Phase::Backward | Phase::InputGradient);
     let own = match phase {
         Phase::Forward => None,
-        Phase::Backward | Phase::InputGradient => Some((of(chunk, Phase::Forward), 0)),
-        Phase::WeightGradient => Some((of(chunk, Phase::InputGradient), 0)),
+        Phase::Backward | Phase::InputGradient => Some(of(chunk, Phase::Forward)),
+        Phase::WeightGradient => Some(of(chunk, Phase::InputGradient)),
     };
-    let after = (goes_back && chunk + 1 < chunks.len()).then(|| {
-        (
-            of(chunk + 1, Phase::InputGradient),
-            chunks.chunks[chunk + 1].backward_transfer_ns,
-        )
-    });
+    let after = (goes_back && chunk + 1 < chunks.len()).then(|| of(chunk + 1, Phase::InputGradient));
     [before, own, after].into_iter().flatten()
 }
 
-/// When all that an operation waits for is there; `None` while it is not.
-fn ready_ns(
-    chunks: &Chunks,
-    times: &dyn Times,
-    ends: &HashMap<Operation, u64>,
-    operation: Operation,
-) -> Option<u64> {
-    let mut ready_ns = 0;
-    for (waited_for, delay_ns) in waits_for(chunks, operation) {
-        ready_ns = ready_ns.max(end_of(ends, waited_for)? + times.delay_ns(waited_for, delay_ns));
-    }
-    Some(ready_ns)
-}
-
-/// When an operation has ended; a gradient of the input may come with that of the weights.
-fn end_of(ends: &HashMap<Operation, u64>, operation: Operation) -> Option<u64> {
-    let whole = Operation {
-        phase: Phase::Backward,
-        ..operation
-    };
-    let with_the_other = || {
-        ends.get(&whole)
-            .filter(|_| operation.phase == Phase::InputGradient)
-    };
-    ends.get(&operation).or_else(with_the_other).copied()
-}
-
-/// Every chunk has for every micro-batch one forward and one backward pass, whole or in two parts, where it lies.
+/// Every chunk has for every micro-batch one forward pass and, in training, one backward pass, whole or in two parts, where it lies.
 fn check_operations(chunks: &Chunks, order: &Order, micro_batches: usize) -> Result<(), OrderFault> {
     if order.devices.len() != chunks.devices() {
         return Err(OrderFault::Devices {
@@ -312,7 +265,8 @@ fn check_operations(chunks: &Chunks, order: &Order, micro_batches: usize) -> Res
             let Operation {
                 chunk, micro_batch, ..
             } = operation;
-            if chunk >= chunks.len() || micro_batch >= micro_batches {
+            let is_known = chunks.trains || operation.phase == Phase::Forward;
+            if chunk >= chunks.len() || micro_batch >= micro_batches || !is_known {
                 return Err(OrderFault::Unknown(operation));
             }
             let expected = chunks.chunks[chunk].device;
@@ -341,6 +295,7 @@ fn check_operations(chunks: &Chunks, order: &Order, micro_batches: usize) -> Res
             let is_there = |phase| found.contains_key(&(chunk, micro_batch, phase));
             let missing = match [Phase::Forward, Phase::InputGradient, Phase::WeightGradient].map(is_there) {
                 [true, true, true] => continue,
+                [true, false, false] if !chunks.trains => continue,
                 [false, ..] => Phase::Forward,
                 [true, false, false] if !order.splits() => Phase::Backward,
                 [true, false, _] => Phase::InputGradient,
@@ -386,22 +341,22 @@ fn deadlock(
     chunks: &Chunks,
     order: &Order,
     done: &[Vec<(Operation, u64, u64)>],
-    ends: &HashMap<Operation, u64>,
+    sequence: &Sequence,
 ) -> Vec<Wait> {
     let wait = |device: usize| {
         let next = *order.devices[device].get(done[device].len())?;
-        let missing = waits_for(chunks, next).find(|&(operation, _)| end_of(ends, operation).is_none())?;
-        let on = chunks.chunks[missing.0.chunk].device;
+        let missing = waits_for(chunks, next).find(|&operation| !sequence.has(operation))?;
+        let on = chunks.chunks[missing.chunk].device;
         // It may be a part of what stands there.
         let whole = Operation {
             phase: Phase::Backward,
-            ..missing.0
+            ..missing
         };
-        let is_part = missing.0.phase == Phase::InputGradient && order.devices[on].contains(&whole);
+        let is_part = missing.phase == Phase::InputGradient && order.devices[on].contains(&whole);
         Some(Wait {
             device,
             next,
-            waits_for: if is_part { whole } else { missing.0 },
+            waits_for: if is_part { whole } else { missing },
             on,
         })
     };

@@ -142,6 +142,18 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         let asked = Asked::anything(modes);
         return Ok(ModalProgram::build(problem, modes, asked, labels).program);
     }
+    if problem.settings.is_simulated() {
+        let near = if problem.virtual_stages.is_some() {
+            "period"
+        } else {
+            "formula"
+        };
+        let reason = words!(
+            "no program tells the time of an iteration; {} comes near it",
+            setting::OBJECTIVE.given(near)
+        );
+        return Err(Error::NoProgram { reason });
+    }
     if let Some(of) = &problem.virtual_stages {
         let most_ns = bounds::all_in_one_ns(problem) as f64;
         return Ok(ChunkProgram::build(problem, of, most_ns, labels).program);

@@ -113,9 +113,14 @@ impl Method {
             Self::Exact(exact::Method::Milp | exact::Method::Ideals | exact::Method::Textbook)
                 if problem.settings.is_simulated() =>
             {
+                let near = if problem.virtual_stages.is_some() {
+                    "period"
+                } else {
+                    "formula"
+                };
                 Err(words!(
                     "no formula tells the time of an iteration; `exact` simulates it, and {} comes near it",
-                    setting::OBJECTIVE.given("formula")
+                    setting::OBJECTIVE.given(near)
                 ))
             }
             Self::Exact(exact::Method::Ideals) if !exact::has_ideals_of_chunks(problem) => {
@@ -264,6 +269,9 @@ fn run_heuristic(heuristic: &Heuristic, problem: &Problem, control: &Control) ->
     let must_stop = || control.must_stop().is_some();
     // They compare parts of plans, which a simulation says nothing of.
     let allocation = match problem.settings.is_simulated() {
+        true if problem.virtual_stages.is_some() => {
+            heuristic.plan(&problem.for_the_period(), control.seed, &must_stop)
+        }
         true => heuristic.plan(&problem.for_the_formula(), control.seed, &must_stop),
         false => heuristic.plan(problem, control.seed, &must_stop),
     };

@@ -10,6 +10,7 @@ mod allocation_programs;
 mod allocation_tied;
 mod boundary_chain;
 mod cases;
+mod chunk_iterations;
 mod device_levels;
 mod dual_feasible;
 mod exact;

@@ -581,9 +581,14 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     refused("schedule", "virtual_stages=3 placement='v'");
     refused("micro_batches", "virtual_stages=2 micro_batches=3");
     refused("micro_batches", "virtual_stages=2 schedule='gpipe'");
+    refused("micro_batches", "virtual_stages=2 objective='iteration'");
     refused(
-        "objective",
-        "virtual_stages=2 objective='iteration' micro_batches=4",
+        "micro_batches",
+        "virtual_stages=2 objective='iteration' micro_batches=1000000",
+    );
+    refused(
+        "micro_batches",
+        "virtual_stages=2 objective='iteration' micro_batches=3 mode='inference'",
     );
     refused(
         "objective",

@@ -9,6 +9,7 @@
 pub mod allocations;
 pub mod brute_force;
 pub mod chains;
+pub mod chunk_iterations;
 pub mod cut_and_order;
 pub mod cut_pairs;
 pub mod frontier;

@@ -129,11 +129,31 @@ fn exports_say_virtual_stages_or_refuse_them() {
     );
 }
 
+/// What is proved of an iteration is what `simulate` says of the plan, to the ns, in training and in inference.
 #[test]
-fn iterations_are_refused() {
+fn iterations_are_those_of_simulate() {
+    for options in [
+        &["--mode", "training"][..],
+        &["--mode", "training", "--placement", "v"],
+        &["--mode", "inference"],
+        &["--mode", "training", "--communication", "overlapped"],
+    ] {
+        let asked = ["--objective", "iteration", "--micro-batches", "4"];
+        let folder = chunks(&[&asked, options].concat());
+        let plan = plan(&folder);
+        assert_eq!(plan["problem"]["objective"], "iteration", "{options:?}");
+        let ran = run(&folder, "simulate plan.json --format json");
+        let ran: Value = serde_json::from_str(&ran).expect("JSON");
+        assert_eq!(
+            ran["iteration"]["iteration_ms"], plan["objective_ms"],
+            "{options:?}"
+        );
+        let check = "check net.json plan.json --stages 2 --all-stages --objective iteration";
+        assert!(run(&folder, check).contains("passes"), "{options:?}");
+    }
     let folder = chunks(&[]);
-    let iteration = "solve net.json --stages 2 --virtual-stages 2 --objective iteration --micro-batches 4";
-    is_refused(&folder, iteration, &["--objective"]);
+    let iteration = "solve net.json --stages 2 --virtual-stages 2 --objective iteration";
+    is_refused(&folder, iteration, &["--micro-batches"]);
 }
 
 /// Memory of a device, not of a chunk: what is told to be the least limit has a plan, and a byte less has none.

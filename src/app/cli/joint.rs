@@ -66,6 +66,7 @@ pub(super) fn answer(args: &ScheduleArgs, path: &Path, control: &Control) -> Res
             chunks: Vec::new(),
             room: vec![None; question.devices],
             may_split: question.weights.may_split(),
+            trains: true,
         };
         return Answer::of_iteration(&instance.name, &none, &found.of_cut, question.micro_batches)
             .map_err(CliError::bad_plan);

@@ -132,6 +132,10 @@ fn of_rule(
     };
     let shape = Shape::from_chunks(chunks, micro_batches as usize);
     let order = rule.and_then(|rule| Some((rule.name, rule.order(&shape?)?)));
+    let order = order.map(|(name, order)| match chunks.trains {
+        true => (name, order),
+        false => (name, order.ahead()),
+    });
     order.ok_or_else(|| no_rule(asked, micro_batches).into())
 }
 

@@ -110,6 +110,9 @@ fn objective(plan: &Plan, ms: &str) -> String {
         }
         (Some(Objective::Formula), None) => format!("{ms} ms an iteration by the formula"),
         (Some(Objective::Latency), _) => format!("one micro-batch takes {ms} ms from end to end"),
+        (Some(Objective::Period) | None, _) if virtual_stages::is_asked(plan) => {
+            format!("devices busy for at most {ms} ms with a micro-batch")
+        }
         (Some(Objective::Period) | None, _) => format!("one micro-batch every {ms} ms"),
     }
 }
@@ -236,6 +239,9 @@ pub(super) fn facts(
         Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",
         Some(Objective::Formula) => "formula: all micro-batches and the flush, by the standard formula",
         Some(Objective::Latency) => "latency: one micro-batch alone, through all stages",
+        Some(Objective::Period) | None if virtual_stages::is_asked(plan) => {
+            "the busiest device's work: no period is shorter, and `--objective iteration` says what runs"
+        }
         Some(Objective::Period) | None => "period: time between micro-batches in steady state",
     };
     if let Some(ms) = plan.objective_ms {
@@ -267,6 +273,7 @@ pub(super) fn facts(
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
     facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
     facts.extend(modes::recomputation(instance, plan, digits).map(|again| ("recomputed", again)));
+    facts.extend(virtual_stages::period(plan, digits).map(|period| ("period", period)));
     facts.extend(virtual_stages::devices(plan, digits).map(|devices| ("by device", devices)));
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));
     facts.extend(passes::cuts(instance, plan).map(|cuts| ("cuts", cuts)));

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::format::{Digits, bytes, count};
-use crate::model::options::Communication;
+use super::format::{Digits, bytes, count, percent};
+use crate::model::options::{Communication, Objective};
 use crate::model::units::{ms_to_ns, ns_to_ms};
 use crate::problem::plan::{Moved, Plan, PlanStage};
 
@@ -78,6 +78,22 @@ impl<'a> Device<'a> {
             chunks: stages.iter().map(|stage| stage.index).collect(),
         }
     }
+}
+
+/// Where an iteration is the objective, what bounds the time between its micro-batches; nothing where each device has one chunk.
+pub(super) fn period(plan: &Plan, digits: Digits) -> Option<String> {
+    let is_iteration = plan.problem.objective == Some(Objective::Iteration);
+    let busiest = by_device(plan)
+        .into_iter()
+        .filter(|_| is_asked(plan) && is_iteration);
+    let busiest_ms = busiest.map(|device| device.busy_ms).max_by(f64::total_cmp)?;
+    let micro_batches = plan.problem.micro_batches? as f64;
+    let idle = 1.0 - busiest_ms * micro_batches / plan.objective_ms?;
+    Some(format!(
+        "{} ms of work of the busiest device, which no time between micro-batches is below; it is idle for {} of the iteration",
+        digits.ms(busiest_ms),
+        percent(idle.max(0.0))
+    ))
 }
 
 /// Every device with its chunks, how busy it is and what it holds; nothing where each has one chunk.

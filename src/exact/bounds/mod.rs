@@ -40,11 +40,15 @@ pub(crate) fn time_quantum_ns(problem: &Problem) -> u64 {
         .items
         .iter()
         .flat_map(|item| [item.forward_ns, item.backward_ns]);
+    // Chunks may run the gradients of their weights apart from the rest.
+    let apart = (problem.items.iter())
+        .filter(|_| problem.virtual_stages.is_some() && problem.settings.is_simulated())
+        .map(|item| item.weight_ns);
     let moved = problem
         .transfers
         .iter()
         .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
-    works.chain(moved).fold(0, gcd).max(1)
+    works.chain(apart).chain(moved).fold(0, gcd).max(1)
 }
 
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.

@@ -3,6 +3,7 @@
 
 mod arcs;
 mod depth_first;
+pub(super) mod chunks;
 mod in_flight;
 mod kinds;
 mod latency;

@@ -1,11 +1,9 @@
 //! What is asked of a network, and what a cut of it comes to.
 
 use crate::model::instance::Instance;
-use crate::model::options::{Communication, Objective};
+use crate::model::options::Objective;
 use crate::model::settings::Settings;
-use crate::problem::cost::virtual_stages::chunk_costs;
-use crate::problem::cost::{PhaseCost, StageCost};
-use crate::problem::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::cost::virtual_stages::pipeline;
 use crate::problem::{Assignment, Item, Problem};
 use crate::schedule::{Chunks, Moves, Placement, chunks_of_pipeline};
 
@@ -138,15 +136,16 @@ impl Question {
             Weights::Share(share) => Some(share),
             Weights::Whole | Weights::Told(_) => None,
         };
+        let devices = stages / self.virtual_stages;
         let moves = Moves {
-            devices: Some(stages / self.virtual_stages),
+            devices: Some(devices),
             placement: self.placement,
             weight_share: share,
         };
-        let mut pipeline = self.pipeline(problem, cut, stages);
-        if let Weights::Told(told) = &self.weights {
-            let items = cut.iter().zip(told);
-            items.for_each(|(&stage, ns)| pipeline.stages[stage].weight_ns += ns);
+        let device_of: Vec<usize> = (0..stages).map(|c| self.placement.device(c, devices)).collect();
+        let mut pipeline = pipeline(problem, &device_of, cut);
+        if self.weights == Weights::Whole {
+            pipeline.stages.iter_mut().for_each(|stage| stage.weight_ns = 0);
         }
         let mut chunks = chunks_of_pipeline(&pipeline, &moves, false);
         chunks.may_split = self.weights.may_split();
@@ -155,34 +154,6 @@ impl Question {
             (room, _) => chunks.room.iter_mut().for_each(|own| *own = room),
         }
         Some(chunks)
-    }
-
-    /// The times of a cut. What a device has made or received before is moved to none of its chunks.
-    fn pipeline(&self, problem: &Problem, cut: &Assignment, stages: usize) -> Pipeline {
-        let communication = problem.settings.communication;
-        let devices = stages / self.virtual_stages;
-        let device_of: Vec<usize> = (0..stages).map(|c| self.placement.device(c, devices)).collect();
-        let costs = chunk_costs(problem, &device_of, cut, communication);
-        let moved = chunk_costs(problem, &device_of, cut, Communication::Overlapped);
-        let takes_time = communication.takes_time();
-        let times = |cost: PhaseCost, moved: PhaseCost| PhaseTimes {
-            in_ns: if takes_time { moved.link_in_ns } else { 0 },
-            work_ns: cost.work_ns,
-            out_ns: if takes_time { moved.link_out_ns } else { 0 },
-        };
-        let stage = |(cost, moved): (&StageCost, &StageCost)| StageTimes {
-            forward: times(cost.forward, moved.forward),
-            backward: times(cost.backward, moved.backward),
-            weight_ns: 0,
-            replicas: 1,
-            once_ns: 0,
-        };
-        Pipeline {
-            stages: costs.iter().zip(&moved).map(stage).collect(),
-            trains: true,
-            channels: Channels::Shared,
-            has_links: communication.has_links(),
-        }
     }
 }
 

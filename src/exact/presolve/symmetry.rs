@@ -10,7 +10,7 @@ use crate::problem::{Item, Problem};
 /// All that a plan's cost and order depend on in an item, but which item it is.
 #[derive(PartialEq, Eq, Hash)]
 struct Signature {
-    work_ns: [u64; 2],
+    work_ns: [u64; 3],
     times: Vec<Option<Times>>,
     bytes: [u64; 3],
     before: Vec<usize>,
@@ -59,6 +59,7 @@ fn signature(problem: &Problem, item: usize) -> Signature {
     let Item {
         forward_ns,
         backward_ns,
+        weight_ns,
         ref times,
         base_bytes,
         parameter_bytes,
@@ -66,7 +67,7 @@ fn signature(problem: &Problem, item: usize) -> Signature {
         ..
     } = problem.items[item];
     Signature {
-        work_ns: [forward_ns, backward_ns],
+        work_ns: [forward_ns, backward_ns, weight_ns],
         times: times.clone(),
         bytes: [base_bytes, parameter_bytes, stash_bytes],
         before: neighbours(Direction::Incoming),

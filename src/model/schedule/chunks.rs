@@ -48,6 +48,26 @@ pub struct Chunk {
     pub kept: u64,
 }
 
+impl Chunk {
+    /// How long an operation of it takes.
+    pub fn duration_ns(&self, phase: Phase) -> u64 {
+        match phase {
+            Phase::Forward => self.forward_ns,
+            Phase::Backward => self.input_ns + self.weight_ns,
+            Phase::InputGradient => self.input_ns,
+            Phase::WeightGradient => self.weight_ns,
+        }
+    }
+
+    /// From the end of its forward pass, or of its backward pass, until the chunk that waits for that has what it needs.
+    pub fn delay_ns(&self, is_ahead: bool) -> u64 {
+        match is_ahead {
+            true => self.forward_transfer_ns,
+            false => self.backward_transfer_ns,
+        }
+    }
+}
+
 /// The chunks of a pipeline, in the order in which micro-batches pass them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
@@ -59,6 +79,8 @@ pub struct Chunks {
     pub room: Vec<Option<u64>>,
     /// Whether the two gradients of a backward pass may be apart.
     pub may_split: bool,
+    /// Whether there are backward passes.
+    pub trains: bool,
 }
 
 impl Chunks {
@@ -73,6 +95,7 @@ impl Chunks {
             chunks: chunks.collect(),
             room: vec![None; devices],
             may_split: true,
+            trains: true,
         };
         all.drop_transfers_within_devices();
         all
@@ -132,13 +155,7 @@ impl Chunks {
 
     /// How long an operation takes.
     pub fn duration_ns(&self, chunk: usize, phase: Phase) -> u64 {
-        let of = &self.chunks[chunk];
-        match phase {
-            Phase::Forward => of.forward_ns,
-            Phase::Backward => of.input_ns + of.weight_ns,
-            Phase::InputGradient => of.input_ns,
-            Phase::WeightGradient => of.weight_ns,
-        }
+        self.chunks[chunk].duration_ns(phase)
     }
 
     /// The busiest device's time for one micro-batch: no schedule has a shorter period.

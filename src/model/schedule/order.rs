@@ -85,6 +85,17 @@ impl Order {
             .unwrap_or(0)
     }
 
+    /// Its forward passes alone: what is left of it in inference.
+    pub fn ahead(&self) -> Self {
+        let forward = |list: &Vec<Operation>| {
+            let own = list.iter().filter(|of| of.phase == Phase::Forward);
+            own.copied().collect()
+        };
+        Self {
+            devices: self.devices.iter().map(forward).collect(),
+        }
+    }
+
     /// Whether it runs the two gradients of some backward pass apart.
     pub fn splits(&self) -> bool {
         let all = self.devices.iter().flatten();

@@ -16,6 +16,9 @@ const MOST_CHUNKS: usize = 10_000;
 /// Operations of the order that tells what devices hold, which is listed: some hundred megabytes.
 const MOST_OPERATIONS: u64 = 4_000_000;
 
+/// Operations of an iteration that is run again and again: as many as a simulation has.
+const MOST_OPERATIONS_OF_ITERATIONS: u64 = 500_000;
+
 impl Settings {
     /// Whether devices hold several chunks each.
     pub fn has_virtual_stages(&self) -> bool {
@@ -49,6 +52,21 @@ impl Settings {
             true => self.schedule.rule()?.order(&self.shape()),
             false => None,
         }
+    }
+
+    /// The order in which devices of several chunks run an iteration, if its time is asked for: the schedule's, or its forward passes in
+    /// inference. `None` where no rule is for such a pipeline.
+    pub fn order_of_iteration(&self) -> Option<Order> {
+        let shape = Shape {
+            micro_batches: self.micro_batches? as usize,
+            ..self.shape()
+        };
+        let is_asked = self.has_virtual_stages() && self.objective == Objective::Iteration;
+        let order = self.schedule.rule().filter(|_| is_asked)?.order(&shape)?;
+        Some(match self.mode.trains() {
+            true => order,
+            false => order.ahead(),
+        })
     }
 
     /// For every device, the [largest counts](in_flight::most_in_flight) of micro-batches of its chunks that are in flight together;
@@ -127,12 +145,12 @@ impl Settings {
             "`tied`",
         );
         refuse(
-            self.objective != Objective::Period,
+            !matches!(self.objective, Objective::Period | Objective::Iteration),
             setting::OBJECTIVE,
-            format!("`{}`", self.objective).into(),
-            "`period`; `stagecut schedule` tells the time of an iteration",
+            format!("`{}`, which knows no order of chunks,", self.objective).into(),
+            "`iteration`, which runs the order of the schedule, or `period`",
         );
-        if !self.heterogeneous && self.mode.trains() {
+        if !self.heterogeneous && (self.mode.trains() || self.objective.is_of_iterations()) {
             faults.extend(self.fault_of_rule());
         }
         faults
@@ -140,9 +158,19 @@ impl Settings {
 
     /// An order that is too long to be listed.
     fn fault_of_length(&self) -> Option<Fault> {
-        let is_listed = self.mode.trains() && !self.schedule.is_all_forward_first();
         // Each with a forward pass and the two gradients of its backward pass.
         let of_a_micro_batch = (self.chunks() as u64).saturating_mul(3);
+        let micro_batches = self.micro_batches.unwrap_or(1);
+        if self.objective == Objective::Iteration
+            && of_a_micro_batch.saturating_mul(micro_batches) > MOST_OPERATIONS_OF_ITERATIONS
+        {
+            let kind = FaultKind::BadNumber {
+                found: micro_batches as f64,
+                expected: "no more than 500000 operations in all, three for each chunk and micro-batch",
+            };
+            return Some(Fault::new(setting::MICRO_BATCHES, kind));
+        }
+        let is_listed = self.mode.trains() && !self.schedule.is_all_forward_first();
         let operations = of_a_micro_batch.saturating_mul(self.shape().micro_batches as u64);
         let kind = FaultKind::Contradiction {
             found: format!(

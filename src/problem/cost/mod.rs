@@ -270,7 +270,7 @@ pub(crate) fn bottlenecks_ns(bottlenecks: Bottlenecks, stage: &StageCost) -> [u6
 /// The objective of an assignment, in ns.
 pub fn assignment_ns(problem: &Problem, assignment: &Assignment) -> u64 {
     if let Some(of) = &problem.virtual_stages {
-        return virtual_stages::period_ns(problem, of, assignment);
+        return virtual_stages::assignment_ns(problem, of, assignment);
     }
     match problem.settings.is_simulated() {
         true => iteration_ns(problem, assignment, problem.settings.run_micro_batches()),

@@ -1,7 +1,9 @@
 //! What plans with virtual stages cost: chunk by chunk, and device by device.
 
-use super::{Side, StageCost, costs_of_places, keeps_order, objective_ns};
+use super::{PhaseCost, Side, StageCost, costs_of_places, keeps_order, objective_ns};
 use crate::model::options::Communication;
+use crate::model::schedule::Chunk;
+use crate::problem::pipeline::{Channels, Moves, PhaseTimes, Pipeline, StageTimes, chunks_of_pipeline};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem, Transfer};
 
@@ -47,9 +49,52 @@ fn receivers(device_of: &[usize], assignment: &Assignment, transfer: &Transfer) 
     chunks
 }
 
-/// The period of an assignment in ns: the busiest device's.
-pub(super) fn period_ns(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> u64 {
-    objective_ns(problem, &device_costs(problem, of, assignment))
+/// The chunks of an assignment as stages that can be run. What a device has made or received before is moved to none of its chunks.
+///
+/// * `device_of`: the device of every chunk.
+pub(crate) fn pipeline(problem: &Problem, device_of: &[usize], assignment: &Assignment) -> Pipeline {
+    let settings = &problem.settings;
+    let costs = chunk_costs(problem, device_of, assignment, Communication::Overlapped);
+    let takes_time = settings.communication.takes_time();
+    let times = |cost: PhaseCost| PhaseTimes {
+        in_ns: if takes_time { cost.link_in_ns } else { 0 },
+        work_ns: cost.work_ns,
+        out_ns: if takes_time { cost.link_out_ns } else { 0 },
+    };
+    let stage = |cost: &StageCost| StageTimes {
+        forward: times(cost.forward),
+        backward: times(cost.backward),
+        weight_ns: 0,
+        replicas: 1,
+    };
+    let mut stages: Vec<StageTimes> = costs.iter().map(stage).collect();
+    for (item, &chunk) in problem.items.iter().zip(assignment) {
+        stages[chunk].weight_ns += item.weight_ns;
+    }
+    Pipeline {
+        stages,
+        trains: settings.mode.trains(),
+        channels: Channels::Shared,
+        has_links: settings.communication.has_links(),
+    }
+}
+
+/// The chunks of an assignment as they run.
+pub(crate) fn chunk_times(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> Vec<Chunk> {
+    let moves = Moves {
+        devices: Some(of.devices),
+        placement: of.placement,
+        weight_share: None,
+    };
+    chunks_of_pipeline(&pipeline(problem, &of.device_of, assignment), &moves, false).chunks
+}
+
+/// The objective of an assignment in ns: the time of an iteration as its order runs, or the busiest device's.
+pub(super) fn assignment_ns(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> u64 {
+    match of.sequence.as_ref().filter(|_| problem.settings.is_simulated()) {
+        Some(sequence) => sequence.makespan_ns(&chunk_times(problem, of, assignment)),
+        None => objective_ns(problem, &device_costs(problem, of, assignment)),
+    }
 }
 
 /// Bytes of every chunk when its device holds most, which add up to what the device needs: of several such times that at which the

@@ -3,13 +3,18 @@
 //! [`mod@crate::schedule::simulate`] runs plans on it, under disturbances if asked, and says what it models; [`crate::problem::cost`] asks for the time of
 //! an [iteration](iteration_ns) where that is the objective.
 
+mod chunks;
 mod engine;
+mod operations;
 pub mod schedule;
 mod steady;
 mod streams;
 
 pub use crate::model::schedule::Phase;
+pub use chunks::Moves;
+pub(crate) use chunks::chunks_of_pipeline;
 pub(crate) use engine::{Run, Task, Turns, run, try_run};
+pub use operations::{Delay, Path, Sequence};
 pub(crate) use schedule::Leads;
 pub(crate) use steady::{Pace, steady};
 pub use streams::{Activity, Resource};

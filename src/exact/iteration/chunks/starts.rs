@@ -1,0 +1,50 @@
+//! Plans to begin with: what people write down by hand.
+
+use crate::exact::incumbent::Incumbent;
+use crate::heuristics::{self, orders};
+use crate::problem::Problem;
+use crate::problem::virtual_stages::VirtualStages;
+
+/// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
+const PARTS_OF_ENDS: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
+
+/// Offers the plans of quick heuristics for the period, and even chunks: by items and by work, with smaller ones at either end.
+pub(super) fn offer(incumbent: &mut Incumbent, of: &VirtualStages) {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let must_stop = || control.must_stop().is_some();
+    let period = problem.for_the_period();
+    for heuristic in heuristics::METHODS.iter().filter(|_| control.switches.incumbents) {
+        if let Some(plan) = heuristic.plan(&period, control.seed, &must_stop) {
+            incumbent.offer(plan);
+        }
+    }
+    let work = |item: usize| problem.items[item].work_ns() as f64;
+    let order = orders::by_number(problem);
+    for first in PARTS_OF_ENDS {
+        for last in PARTS_OF_ENDS {
+            let mut parts = vec![1.0; of.chunks()];
+            (parts[0], parts[of.chunks() - 1]) = (first, last);
+            for weigh in [&|_| 1.0, &work as &dyn Fn(usize) -> f64] {
+                incumbent.offer(shared_out(problem, &order, &parts, weigh).into());
+            }
+        }
+    }
+}
+
+/// Chunks that hold such parts of an order, by what items weigh: an item lies where its middle does.
+fn shared_out(problem: &Problem, order: &[usize], parts: &[f64], weigh: &dyn Fn(usize) -> f64) -> Vec<usize> {
+    let weight: f64 = order.iter().map(|&item| weigh(item)).sum();
+    let scale = weight.max(f64::MIN_POSITIVE) / parts.iter().sum::<f64>();
+    let mut assignment = vec![0; problem.items.len()];
+    let (mut chunk, mut end, mut before) = (0, parts[0] * scale, 0.0);
+    for &item in order {
+        let own = weigh(item);
+        while before + own / 2.0 > end && chunk + 1 < parts.len() {
+            chunk += 1;
+            end += parts[chunk] * scale;
+        }
+        assignment[item] = chunk;
+        before += own;
+    }
+    assignment
+}

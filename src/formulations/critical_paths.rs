@@ -1,0 +1,165 @@
+//! The least iteration of any chunks as what every path of operations takes.
+#![doc = include_str!("../../formulations/critical_paths.md")]
+
+use good_lp::{Expression, variable};
+
+use super::{Column, Program};
+use crate::problem::pipeline::Path;
+
+/// Items that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Forward passes, gradients of inputs, gradients of weights, in ns.
+    pub times_ns: [f64; 3],
+    /// How many there are.
+    pub count: usize,
+    /// Whether each lies in one chunk; if not, any part of one may lie in any.
+    pub is_whole: bool,
+}
+
+/// A limit on how many items of two kinds the first chunks hold: `a` of the one and `b` of the other is at most `most`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// The kinds.
+    pub kinds: [usize; 2],
+    /// What each of their items counts.
+    pub weights: [f64; 2],
+    /// What they count for at most.
+    pub most: f64,
+}
+
+/// What is known before anything is cut.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The items.
+    pub kinds: Vec<Kind>,
+    /// What an order of all items says of the first chunks.
+    pub lines: Vec<Line>,
+    /// The chunks of every device.
+    pub chunks_of: Vec<Vec<usize>>,
+    /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`].
+    pub beside_ns: Vec<[f64; 3]>,
+    /// Paths, of which no run is shorter than any.
+    pub paths: Vec<Path>,
+    /// Micro-batches.
+    pub micro_batches: u64,
+    /// Iterations of interest, in ns.
+    pub at_most_ns: f64,
+    /// Whether items are whole.
+    pub is_whole: bool,
+}
+
+/// The program, with what is needed to read its solutions.
+pub struct PathProgram {
+    /// The program; its objective is a time that no plan of interest falls below.
+    pub program: Program,
+    /// How many items of each kind each chunk holds.
+    counts: Vec<Vec<Column>>,
+}
+
+impl PathProgram {
+    /// Builds it.
+    ///
+    /// Size: k c counts for k kinds and c chunks, and a row for each path, line and cut, kind and device.
+    pub fn build(asked: &Asked) -> Self {
+        let mut program = Program::new(asked.at_most_ns.max(1.0));
+        let chunks = asked.beside_ns.len();
+        let iteration = program.declare(variable().bounds(0.0..=1.0).name("iteration"));
+        let mut counts = Vec::with_capacity(asked.kinds.len());
+        for (k, kind) in asked.kinds.iter().enumerate() {
+            let of_chunk = |c: usize| {
+                let count = variable().bounds(0.0..=kind.count as f64);
+                let count = if asked.is_whole && kind.is_whole {
+                    count.integer()
+                } else {
+                    count
+                };
+                program.declare(count.name(format!("count[{},{}]", k + 1, c + 1)))
+            };
+            counts.push((0..chunks).map(of_chunk).collect());
+        }
+        let mut built = Self { program, counts };
+        built.all_items(asked);
+        built.lines(asked);
+        built.devices(asked);
+        for (at, path) in asked.paths.iter().enumerate() {
+            built.path(asked, at, path, iteration);
+        }
+        built.program.objective = iteration.expression();
+        built
+    }
+
+    /// How many items of each kind the chunks of a solution hold.
+    pub fn counts(&self, values: &[f64]) -> Vec<Vec<f64>> {
+        let of_kind = |columns: &Vec<Column>| columns.iter().map(|column| column.value(values)).collect();
+        self.counts.iter().map(of_kind).collect()
+    }
+
+    /// Family `items`: all items of a kind lie in some chunk.
+    fn all_items(&mut self, asked: &Asked) {
+        for (k, kind) in asked.kinds.iter().enumerate() {
+            let mut sum = Expression::default();
+            self.counts[k]
+                .iter()
+                .for_each(|count| count.add_to(&mut sum, 1.0));
+            let all = Expression::from(kind.count as f64);
+            self.program.add_equality(format!("items[{}]", k + 1), sum, all);
+        }
+    }
+
+    /// Family `order`: what the first chunks hold of two kinds.
+    fn lines(&mut self, asked: &Asked) {
+        for (at, line) in asked.lines.iter().enumerate() {
+            let scale = line.most.abs().max(1.0);
+            let mut held = Expression::default();
+            for c in 0..asked.beside_ns.len() - 1 {
+                for (kind, weight) in line.kinds.into_iter().zip(line.weights) {
+                    self.counts[kind][c].add_to(&mut held, weight / scale);
+                }
+                let name = format!("order[{},{}]", at + 1, c + 1);
+                self.program
+                    .add_row(name, held.clone(), (line.most / scale).into());
+            }
+        }
+    }
+
+    /// Family `device`: as many items of a kind as a device has time for, with all micro-batches, in an iteration of interest.
+    fn devices(&mut self, asked: &Asked) {
+        // Less than an item is, more than doubles lose.
+        const ROUNDING: f64 = 1e-6;
+        for (d, chunks) in asked.chunks_of.iter().enumerate() {
+            let beside_ns: f64 = chunks.iter().flat_map(|&c| asked.beside_ns[c]).sum();
+            let room_ns = asked.at_most_ns / asked.micro_batches as f64 - beside_ns;
+            for (k, kind) in asked.kinds.iter().enumerate() {
+                let own_ns: f64 = kind.times_ns.iter().sum();
+                let most = (room_ns / own_ns + ROUNDING).floor();
+                if kind.is_whole && own_ns > 0.0 && most < kind.count as f64 {
+                    let mut held = Expression::default();
+                    chunks
+                        .iter()
+                        .for_each(|&c| self.counts[k][c].add_to(&mut held, 1.0));
+                    let name = format!("device[{},{}]", d + 1, k + 1);
+                    self.program.add_row(name, held, most.max(0.0).into());
+                }
+            }
+        }
+    }
+
+    /// Family `path`: no iteration is shorter than what follows each other in it.
+    fn path(&mut self, asked: &Asked, at: usize, path: &Path, iteration: Column) {
+        let scale_ns = self.program.scale_ns;
+        let mut length = Expression::default();
+        for (c, often) in path.often.iter().enumerate() {
+            let ns = |times: &[f64; 3]| -> f64 { (0..3).map(|part| often[part] * times[part]).sum() };
+            length += ns(&asked.beside_ns[c]) / scale_ns;
+            for (k, kind) in asked.kinds.iter().enumerate() {
+                let own = ns(&kind.times_ns) / scale_ns;
+                if own > 0.0 {
+                    self.counts[k][c].add_to(&mut length, own);
+                }
+            }
+        }
+        let name = format!("path[{}]", at + 1);
+        self.program.add_row(name, length, iteration.expression());
+    }
+}

@@ -2,8 +2,8 @@
 #![doc = include_str!("../../../formulations/iteration.md")]
 
 mod arcs;
-mod depth_first;
 pub(super) mod chunks;
+mod depth_first;
 mod in_flight;
 mod kinds;
 mod latency;

@@ -66,6 +66,7 @@ pub(crate) fn pipeline(problem: &Problem, device_of: &[usize], assignment: &Assi
         backward: times(cost.backward),
         weight_ns: 0,
         replicas: 1,
+        once_ns: 0,
     };
     let mut stages: Vec<StageTimes> = costs.iter().map(stage).collect();
     for (item, &chunk) in problem.items.iter().zip(assignment) {

@@ -115,9 +115,13 @@ impl Sequence {
             let mut start_ns = free_ns[step.device];
             for &(before, delay) in step.waits.iter().flatten() {
                 let end_ns = ends[before as usize];
+                let of = self.steps[before as usize].operation;
+                // Whole backward passes are waited for because of the gradient of the input.
+                let phase = Phase::InputGradient;
                 let moved_ns = match delay {
                     Delay::Within => 0,
-                    Delay::Ahead | Delay::Back => delay_ns(self.steps[before as usize].operation, delay),
+                    Delay::Ahead => delay_ns(of, delay),
+                    Delay::Back => delay_ns(Operation { phase, ..of }, delay),
                 };
                 start_ns = start_ns.max(end_ns + moved_ns);
             }

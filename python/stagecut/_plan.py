@@ -32,6 +32,19 @@ class Mode(TypedDict, total=False):
     """Layers that compute something again in the backward pass, by the name of what; absent where there are none."""
 
 
+class Run(TypedDict):
+    """How a plan runs: fill and drain included."""
+
+    iteration_ms: float
+    """All micro-batches and the flush, as simulated."""
+    period_ms: float
+    """Time between micro-batches while the pipeline is full."""
+    bubble_share: float
+    """The part of the iteration that is fill and drain."""
+    micro_batches_per_s: float
+    """Micro-batches of an iteration in a second."""
+
+
 class Throughput(TypedDict, total=False):
     """What a plan comes to, of a network that says what a micro-batch is."""
 
@@ -225,6 +238,13 @@ class Plan(Document):
     def gap(self) -> float | None:
         """(objective - bound) / objective: how far it can be from the best, as a fraction."""
         return self._number("gap")
+
+    @property
+    def run(self) -> Run | None:
+        """``iteration_ms`` as simulated, ``period_ms``, ``bubble_share``, the part of it that is fill and drain, and ``micro_batches_per_s``; ``None`` where
+        nobody says how many micro-batches there are, or nothing flushes."""
+        found: Any = self._parts.get("run")
+        return None if found is None else cast(Run, MappingProxyType(found))
 
     @property
     def throughput(self) -> Throughput | None:

@@ -8,7 +8,7 @@ use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
 use crate::model::options::{Mode, Objective};
 use crate::model::settings::Settings;
-use crate::problem::plan::{Plan, PlanStage, Status, StoppedBy};
+use crate::problem::plan::{Plan, PlanRun, PlanStage, Status, StoppedBy};
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
 const GAP_TOLERANCE: f64 = 1e-9;
@@ -40,14 +40,16 @@ impl Checker<'_> {
         let Some(stated) = plan.throughput else {
             return;
         };
-        let (Some(of), Some(ms)) = (self.instance.network.micro_batch, plan.objective_ms) else {
-            return self.claim(false, || {
-                "a throughput of a network that says no tokens, or without a plan".into()
-            });
-        };
         let rounds = match self.settings.objective {
             Objective::Period | Objective::Latency => 1.0,
             Objective::Iteration | Objective::Formula => self.settings.micro_batches.unwrap_or(1) as f64,
+        };
+        let by_objective = plan.objective_ms.map(|ms| 1e3 * rounds / ms);
+        let per_s = plan.run.map(|run| run.micro_batches_per_s).or(by_objective);
+        let (Some(of), Some(per_s)) = (self.instance.network.micro_batch, per_s) else {
+            return self.claim(false, || {
+                "a throughput of a network that says no tokens, or without a plan".into()
+            });
         };
         let forward = of.forward_flops;
         let flops = match self.settings.mode {
@@ -73,7 +75,6 @@ impl Checker<'_> {
             }
         });
         let peak: Option<f64> = peaks.sum();
-        let per_s = 1e3 * rounds / ms;
         let mfu = flops.and_then(|flops| Some(flops * per_s / peak?));
         let pairs = [
             ("tokens_per_s", Some(stated.tokens_per_s), Some(of.tokens * per_s)),
@@ -85,7 +86,33 @@ impl Checker<'_> {
                 (one, other) => one == other,
             };
             self.claim(agrees, || {
-                format!("{name} of {stated:?} stated, {expected:?} recomputed from the objective")
+                format!("{name} of {stated:?} stated, {expected:?} recomputed from the run or the objective")
+            });
+        }
+    }
+
+    /// A plan need not say how it runs, but must not say so wrongly.
+    pub(super) fn stated_run(&mut self, plan: &Plan, run: Option<PlanRun>) {
+        let Some(stated) = plan.run else {
+            return;
+        };
+        let Some(run) = run else {
+            return self.claim(false, || "how a plan runs of which that is not known".into());
+        };
+        let pairs = [
+            ("iteration_ms", stated.iteration_ms, run.iteration_ms),
+            ("period_ms", stated.period_ms, run.period_ms),
+            ("bubble_share", stated.bubble_share, run.bubble_share),
+            (
+                "micro_batches_per_s",
+                stated.micro_batches_per_s,
+                run.micro_batches_per_s,
+            ),
+        ];
+        for (name, stated, recomputed) in pairs {
+            let agrees = (stated - recomputed).abs() <= THROUGHPUT_TOLERANCE * recomputed.abs().max(1.0);
+            self.claim(agrees, || {
+                format!("`run.{name}` of {stated}, {recomputed} as simulated")
             });
         }
     }

@@ -27,7 +27,8 @@ use crate::model::instance::Instance;
 use crate::model::network::Layer;
 use crate::model::options::{Cuts, WorkerMode};
 use crate::model::settings::Settings;
-use crate::problem::plan::{Overrun, Plan, PlanStage, SCHEMA, Transfers};
+use crate::problem::plan::{Overrun, Plan, PlanRun, PlanStage, SCHEMA, Transfers};
+use crate::schedule::simulate::{self, InFlight};
 
 pub(crate) use claims::is_met;
 
@@ -40,6 +41,8 @@ pub struct Verdict {
     pub objective_ms: Option<f64>,
     /// Stages that hold more than their memory if overlapped transfers are to be hidden, whatever the plan says of them.
     pub overruns: Vec<Overrun>,
+    /// How it runs, where that can be told.
+    pub run: Option<PlanRun>,
     /// What every stage comes to, whatever the plan says of it; zeros where that cannot be told.
     pub figures: Vec<Figures>,
 }
@@ -124,12 +127,19 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
             check.counts(plan);
         }
     }
+    let in_flight = match check.has_room_for_hiding {
+        true => InFlight::Hiding,
+        false => InFlight::Standard,
+    };
+    let run = simulate::run_of(plan, in_flight);
+    check.stated_run(plan, run);
     check.claims(plan);
     check.stated_overruns(plan, &overruns);
     Verdict {
         violations: check.violations,
         objective_ms,
         overruns,
+        run,
         figures: check.figures,
     }
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod modal;
 mod order;
 mod read;
+mod run;
 pub mod split;
 mod throughput;
 mod virtual_stages;
@@ -16,6 +17,7 @@ pub use order::PlanOrder;
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
 pub use read::{parse, read};
+pub use run::PlanRun;
 pub use throughput::Throughput;
 
 use std::collections::BTreeMap;
@@ -65,7 +67,12 @@ pub struct Plan {
     /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<GivenCluster>,
-    /// Tokens a second, and the part of peak; absent where the network does not say what a micro-batch is.
+    /// How it runs: iteration, period, fill and drain. Absent without a plan, where the schedule never flushes, where nobody says how many
+    /// micro-batches there are or they are too many to be run, and where devices hold several chunks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<PlanRun>,
+    /// Tokens a second, and the part of peak, of `run` where that is told and by the objective elsewhere; absent where the network does not say
+    /// what a micro-batch is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<Throughput>,
     /// The stages, in pipeline order; empty without a plan.
@@ -449,7 +456,8 @@ impl Plan {
             bound_source: outcome.bound_source,
             problem: problem.settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
-            throughput: Throughput::new(instance, &problem.settings, objective_ms, &stages),
+            run: None,
+            throughput: Throughput::new(instance, &problem.settings, (objective_ms, None), &stages),
             order: None,
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
@@ -471,9 +479,10 @@ impl Plan {
         }
     }
 
-    /// Says what it comes to in tokens a second, where its objective has become known.
-    pub(crate) fn state_throughput(&mut self, instance: &Instance, settings: &Settings) {
-        self.throughput = Throughput::new(instance, settings, self.objective_ms, &self.stages);
+    /// Says how it runs, if that is known, and what it comes to in tokens a second, where its objective has become known.
+    pub(crate) fn state_run(&mut self, instance: &Instance, settings: &Settings, run: Option<PlanRun>) {
+        self.run = run;
+        self.throughput = Throughput::new(instance, settings, (self.objective_ms, run), &self.stages);
     }
 
     /// Whether it says what gradients of weights take.
@@ -501,6 +510,7 @@ impl Plan {
             bound_source: BoundSource::MemoryOfALayer,
             problem: settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
+            run: None,
             throughput: None,
             stages: Vec::new(),
             order: None,

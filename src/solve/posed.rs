@@ -158,6 +158,7 @@ pub(crate) fn accepted(
         });
     }
     plan.overruns = verdict.overruns;
+    plan.state_run(instance, &problem.settings, verdict.run);
     Ok(plan)
 }
 

@@ -50,6 +50,7 @@ pub fn plan(stages: Vec<PlanStage>) -> Plan {
         split: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        run: None,
         throughput: None,
         least_memory: None,
         order: None,

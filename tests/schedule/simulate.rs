@@ -8,6 +8,7 @@ use crate::common::modal::random_modal_links;
 use crate::common::{problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::check::check;
 use stagecut::control::Control;
 use stagecut::methods;
 use stagecut::options::{
@@ -501,4 +502,48 @@ fn jitter_depends_on_the_task_alone() {
         };
         assert!((ns as f64 * 1e-6 - planned).abs() <= 0.3 * planned + 1e-6);
     }
+}
+
+/// What plans say of their runs is what the simulator makes of them, whatever they were planned for, and the checker takes nothing else.
+#[test]
+fn plans_say_how_they_run() {
+    let (mut told, mut with_bubbles) = (0, 0);
+    for seed in 0..400 {
+        let mut spec = random_spec(seed, seed % 3 == 0);
+        spec.pipeline.micro_batches = Some(1 + seed % 9);
+        let Some((instance, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        let plan = stagecut::solve(&instance, &stagecut::Options::default()).expect("a plan or none");
+        let flushes = problem.settings.schedule.flushes();
+        assert_eq!(
+            plan.run.is_some(),
+            flushes && plan.objective_ms.is_some_and(|ms| ms > 0.0),
+            "seed {seed}"
+        );
+        let Some(run) = plan.run else {
+            continue;
+        };
+        told += 1;
+        let simulation = simulate(&plan, &Request::default()).expect("a plan that can be run");
+        assert_eq!(run.iteration_ms, simulation.iteration_ms, "seed {seed}");
+        let period_ms = simulation.period_ms.unwrap_or(simulation.least_period_ms);
+        assert_eq!(run.period_ms, period_ms, "seed {seed}");
+        let m = simulation.micro_batches as f64;
+        assert!(
+            (run.micro_batches_per_s - 1e3 * m / run.iteration_ms).abs() < 1e-6 * run.micro_batches_per_s
+        );
+        assert!((0.0..1.0).contains(&run.bubble_share), "seed {seed}");
+        with_bubbles += u64::from(run.bubble_share > 0.0);
+        if problem.settings.objective == Objective::Iteration {
+            assert_eq!(Some(run.iteration_ms), plan.objective_ms, "seed {seed}");
+        }
+        let mut other = plan.clone();
+        other.run.as_mut().expect("a run").iteration_ms += 1.0;
+        assert!(
+            !check(&instance, &problem.settings, &other).is_empty(),
+            "seed {seed}"
+        );
+    }
+    assert!(told > 100 && with_bubbles > 50, "{told} and {with_bubbles}");
 }

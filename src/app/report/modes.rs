@@ -143,6 +143,9 @@ pub(super) fn throughput(plan: &Plan) -> Option<String> {
             format!("{} of their peak in model FLOPs (MFU){impossible}", percent(mfu))
         }));
     }
+    if plan.run.is_some() {
+        return (!words.is_empty()).then(|| words.join(", ") + ", fill and drain included");
+    }
     let ms = plan.objective_ms.filter(|&ms| ms > 0.0)?;
     if plan.stages.iter().any(|stage| stage.mode.is_some()) {
         let micro_batches = match plan.problem.objective {

@@ -257,6 +257,7 @@ pub(super) fn facts(
     if let Some(gap) = plan.gap {
         facts.push(("gap", percent(gap)));
     }
+    facts.extend(run(plan, digits).map(|run| ("run", run)));
     if let Some(ms) = plan.statistics.estimate_ms {
         let of = format!(
             "{} ms (what `{}` minimises, by its own model)",
@@ -290,6 +291,19 @@ pub(super) fn facts(
         }
     }
     facts
+}
+
+/// How it runs: what fill and drain are, and what is left of a second, so that a period is not taken for what runs.
+fn run(plan: &Plan, digits: Digits) -> Option<String> {
+    let (run, m) = (plan.run?, plan.problem.micro_batches?);
+    Some(format!(
+        "an iteration of {} takes {} ms as simulated, {} of it fill and drain; one every {} ms between; {:.4} micro-batches a second",
+        micro_batches(m),
+        digits.ms(run.iteration_ms),
+        percent(run.bubble_share),
+        digits.ms(run.period_ms),
+        run.micro_batches_per_s
+    ))
 }
 
 /// Which plans were compared. Other tools mean other regions by the same words, so every report says it.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanStage;
+use super::{PlanRun, PlanStage};
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
 
@@ -24,21 +24,23 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Of a plan with this objective; `None` where the network says nothing of tokens, or the objective takes no time.
+    /// Of a plan that runs so, or with this objective where nobody knows; `None` where the network says nothing of tokens, or the objective takes no time.
     ///
     /// The part of peak is that of A. Chowdhery et al., *PaLM: scaling language modeling with pathways*, JMLR 24, 2023, appendix B:
     /// matrix products and attention, whatever is computed again, over the peak of all devices. In time linear in devices.
     pub(super) fn new(
         instance: &Instance,
         settings: &Settings,
-        objective_ms: Option<f64>,
+        (objective_ms, run): (Option<f64>, Option<PlanRun>),
         stages: &[PlanStage],
     ) -> Option<Self> {
         let micro_batch = instance.network.micro_batch?;
-        let seconds = objective_ms.filter(|&ms| ms > 0.0)? / 1e3;
-        let micro_batches = match settings.objective.is_of_iterations() {
-            true => settings.micro_batches? as f64,
-            false => 1.0,
+        let per_s = match run {
+            Some(run) => run.micro_batches_per_s,
+            None => {
+                let seconds = objective_ms.filter(|&ms| ms > 0.0)? / 1e3;
+                settings.objective.micro_batches(settings.micro_batches) as f64 / seconds
+            }
         };
         let flops = match settings.mode.trains() {
             true => micro_batch
@@ -49,10 +51,8 @@ impl Throughput {
         };
         let peak = peak_flops_per_s(instance, stages);
         Some(Self {
-            tokens_per_s: micro_batches * micro_batch.tokens / seconds,
-            mfu: flops
-                .zip(peak)
-                .map(|(flops, peak)| micro_batches * flops / (seconds * peak)),
+            tokens_per_s: per_s * micro_batch.tokens,
+            mfu: flops.zip(peak).map(|(flops, peak)| per_s * flops / peak),
         })
     }
 }

@@ -83,10 +83,10 @@ pub use trace::{COLUMNS, Trace};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::options::{Schedule, WorkerMode};
 use crate::model::setting;
-use crate::model::units::LARGEST_EXACT;
+use crate::model::units::{LARGEST_EXACT, NS_PER_MS, ns_to_ms};
 use crate::model::words::words;
-use crate::problem::pipeline::{Leads, Run, Streams, Turns, hiding_in_flight, try_run};
-use crate::problem::plan::Plan;
+use crate::problem::pipeline::{Leads, Run, Streams, Turns, hiding_in_flight, steady, try_run};
+use crate::problem::plan::{Plan, PlanRun};
 use disturbance::Disturbance;
 use outcome::Simulated;
 
@@ -196,6 +196,38 @@ pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
     check_times(&streams, 2.0, 1.0)?;
     let micro_batches = plan.problem.micro_batches.unwrap_or(u64::MAX);
     Ok(hiding_in_flight(&pipeline, order, micro_batches))
+}
+
+/// How a plan runs by its own schedule, with as many micro-batches as it says; `None` where that is not told, or too much to be run.
+pub(crate) fn run_of(plan: &Plan, in_flight: InFlight) -> Option<PlanRun> {
+    /// A moment for each plan that is checked.
+    const MOST_TASKS: u64 = 100_000;
+    let micro_batches = plan.problem.micro_batches?;
+    plan.problem.schedule.filter(|schedule| schedule.flushes())?;
+    if plan.order.is_some() || plan.virtual_stages().is_some() {
+        return None;
+    }
+    let pipeline = Pipeline::from_plan(plan).ok()?;
+    let order = order_of(plan, &pipeline, None).ok()?;
+    let streams = Streams::new(&pipeline);
+    let tasks = micro_batches.saturating_mul(streams.streams.len() as u64);
+    if !(1..=MOST_TASKS).contains(&tasks) || check_times(&streams, micro_batches as f64, 1.0).is_err() {
+        return None;
+    }
+    let in_flight = match plan.stages.iter().any(|stage| stage.replicas() > 1) {
+        true => InFlight::Standard,
+        false => in_flight,
+    };
+    let iteration_ns = iteration_ns(&pipeline, order, in_flight, micro_batches);
+    let pace = match pipeline.trains && order.is_all_forward_first() {
+        true => streams.busiest(),
+        false => {
+            let leads = Leads::new(&pipeline, &streams, order, in_flight, micro_batches);
+            steady(&pipeline, &streams, &leads)
+        }
+    };
+    (iteration_ns > 0)
+        .then(|| PlanRun::new(ns_to_ms(iteration_ns), pace.each_ns() / NS_PER_MS, micro_batches))
 }
 
 /// Refuses a plan whose devices have several chunks: these run in the order of a rule, see `schedules`.

@@ -126,6 +126,7 @@ fn unknown(instance: &Instance, settings: &Settings, stages: Vec<PlanStage>) -> 
         bound_source: BoundSource::None,
         problem: settings.to_options(instance),
         cluster: instance.given_cluster.clone(),
+        run: None,
         throughput: None,
         stages,
         split: None,
@@ -167,7 +168,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
     }
     let is_split = settings.cuts == Cuts::Separate;
     plan.split = is_split.then(|| Split::new(instance, settings, &plan.stages));
-    plan.state_throughput(instance, settings);
+    plan.state_run(instance, settings, found.run);
 }
 
 /// States the bound that takes no search, as for the heuristics of the registry.

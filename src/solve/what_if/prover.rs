@@ -135,6 +135,7 @@ impl<'a> Prover<'a> {
             split: (plan.split.as_ref()).map(|_| Split::new(self.instance, &settings, &plan.stages)),
             order: None,
             overruns: Vec::new(),
+            run: None,
             ..plan.clone()
         };
         let verdict = check::examine(self.instance, &settings, &there);

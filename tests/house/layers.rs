@@ -78,8 +78,9 @@ const ROOMS: &[Room] = &[
         // 50 more for the runs of workers that differ.
         // 150 more for iterations of stages in modes, and stages that are alike.
         // 370 and two files more for chunks and their operations, whose run is a cost now; a third of it came down from `schedule`.
-        lines: 9_640,
-        files: 48,
+        // 40 more, and a file, for how plans run, which no period says.
+        lines: 9_680,
+        files: 49,
     },
     // How it runs.
     Room {
@@ -100,7 +101,8 @@ const ROOMS: &[Room] = &[
         name: "check",
         floors: &[&[OWN]],
         // 50 more for iterations of stages in modes.
-        lines: 3_250,
+        // 30 more for how plans run.
+        lines: 3_280,
         files: 12,
     },
     Room {

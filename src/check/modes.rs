@@ -70,8 +70,8 @@ impl Checker<'_> {
             behind += placed[k].replicas as u64;
         }
         let objective_ms = match self.settings.objective {
-            Objective::Iteration => self.iteration_ms(&placed),
-            Objective::Period | Objective::Formula | Objective::Latency => period_ms,
+            Objective::Iteration | Objective::Latency => self.iteration_ms(&placed),
+            Objective::Period | Objective::Formula => period_ms,
         };
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, objective_ms);
@@ -104,7 +104,10 @@ impl Checker<'_> {
             channels: Channels::Shared,
             has_links: false,
         };
-        let micro_batches = settings.micro_batches.unwrap_or(1);
+        let micro_batches = match settings.objective {
+            Objective::Latency => 1,
+            _ => settings.micro_batches.unwrap_or(1),
+        };
         let ns = simulate::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches);
         ns as f64 / NS_PER_MS
     }

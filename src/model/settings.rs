@@ -329,7 +329,7 @@ impl Settings {
         let trains = self.mode.trains();
         // Replicas take turns, and no flow shop has these.
         match self.modal || self.has_virtual_stages() {
-            true => self.objective == Objective::Iteration,
+            true => matches!(self.objective, Objective::Iteration | Objective::Latency),
             false => self.objective.is_simulated(self.schedule, trains, has_links),
         }
     }

@@ -40,6 +40,13 @@ fn iterations_are_those_of_brute_force() {
                 ..PipelineOptions::default()
             };
             compare(&instance, &options, is_usual, &mut seen);
+            let alone = PipelineOptions {
+                objective: Some(Objective::Latency),
+                // Memory is that of so many.
+                micro_batches: Some(spec.pipeline.micro_batches.unwrap_or(4)),
+                ..options
+            };
+            compare(&instance, &alone, is_usual, &mut seen);
         }
         let options = PipelineOptions {
             uniform: Some(true),
@@ -86,7 +93,7 @@ fn compare(instance: &Instance, options: &PipelineOptions, must_be_proved: bool,
     let exact = Method::Exact(exact::Method::Exact);
     let plan = exact.run(instance, &problem, &Default::default()).unwrap();
     let best_ms = match settings.objective {
-        Objective::Iteration => {
+        Objective::Iteration | Objective::Latency => {
             crate::oracles::modes::best_iteration_ns(instance, &settings).map(|ns| ns as f64 / 1e6)
         }
         _ => crate::oracles::modes::best_ms(instance, &settings),
@@ -114,16 +121,21 @@ fn compare(instance: &Instance, options: &PipelineOptions, must_be_proved: bool,
         (None, best_ms) => assert!(!is_proved || best_ms.is_none(), "{}", context()),
         (Some(_), None) => panic!("{}", context()),
     }
-    if settings.objective == Objective::Iteration && plan.objective_ms.is_some() {
-        runs_as_it_says(&plan);
+    if settings.objective != Objective::Period && plan.objective_ms.is_some() {
+        let alone = settings.objective == Objective::Latency;
+        runs_as_it_says(&plan, alone.then_some(1));
     }
     seen.compared += 1;
     seen.proved += usize::from(is_proved);
     seen.replicated += usize::from(plan.stages.iter().any(|stage| stage.replicas() > 1));
 }
 
-fn runs_as_it_says(plan: &Plan) {
-    let run = simulate::simulate(plan, &Request::default()).unwrap();
+fn runs_as_it_says(plan: &Plan, micro_batches: Option<u64>) {
+    let request = Request {
+        micro_batches,
+        ..Request::default()
+    };
+    let run = simulate::simulate(plan, &request).unwrap();
     let ns = |ms: f64| (ms * 1e6).round() as u64;
     assert_eq!(ns(run.iteration_ms), ns(plan.objective_ms.unwrap()));
 }

@@ -230,7 +230,8 @@ impl Search<'_> {
             }
             // In inference backward passes take no time, and come last.
             let gpipe = !trains || self.settings.schedule == Schedule::Gpipe;
-            let run = super::replicas::run(&stages, micro_batches, gpipe).unwrap();
+            let run =
+                super::replicas::run(&stages, self.settings.run_micro_batches() as usize, gpipe).unwrap();
             let end = |k: usize| run[k].iter().flatten().map(|times| times.1).max().unwrap_or(0) as f64;
             let ns = (0..stages.len()).map(|k| end(k) + rings[k]).fold(0.0, f64::max);
             best_ns = best_ns.min(ns);

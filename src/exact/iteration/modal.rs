@@ -70,7 +70,7 @@ fn raise_to_share(incumbent: &mut Incumbent, modes: &Modes) {
     let (problem, control) = (incumbent.problem, incumbent.control);
     if let Some(least_ns) = modal::least(problem, modes, control) {
         // It is rounded up for each of them.
-        let micro_batches = problem.settings.micro_batches.unwrap_or(1);
+        let micro_batches = problem.settings.run_micro_batches();
         incumbent.raise(
             BoundSource::WorkPerStage,
             micro_batches * least_ns.saturating_sub(1),

@@ -145,7 +145,7 @@ impl Relaxation {
             ideals,
             least: Vec::new(),
             passages: Vec::new(),
-            micro_batches: settings.micro_batches.unwrap_or(1),
+            micro_batches: settings.run_micro_batches(),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
                 (true, false) => Late::BeyondLead,
                 (false, _) | (true, true) => Late::AllButOne,

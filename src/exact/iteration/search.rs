@@ -220,7 +220,7 @@ impl<'a> PlanSearch<'a> {
             rest_ns: self
                 .relaxation
                 .rest_ns(node.first.ideal as usize, node.left as usize),
-            micro_batches: self.options.pipeline().settings.micro_batches.unwrap_or(1) as usize,
+            micro_batches: self.options.pipeline().settings.run_micro_batches() as usize,
         };
         prefix.bound_ns() + node.first.once_ns
     }

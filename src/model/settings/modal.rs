@@ -89,10 +89,10 @@ impl Settings {
             "`tied`",
         );
         refuse(
-            !matches!(self.objective, Objective::Period | Objective::Iteration),
+            self.objective == Objective::Formula,
             setting::OBJECTIVE,
             format!("`{}`", self.objective),
-            "`iteration` or `period`",
+            "`iteration`, `latency` or `period`",
         );
         refuse(
             self.communication == Communication::Overlapped,

@@ -66,7 +66,7 @@ fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
         channels: Channels::Shared,
         has_links: false,
     };
-    let micro_batches = settings.micro_batches.unwrap_or(1);
+    let micro_batches = settings.run_micro_batches();
     pipeline::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches)
 }
 

@@ -93,6 +93,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         staff: Vec::new(),
         in_flight: Vec::new(),
         has_room_for_hiding: true,
+        run: None,
         figures: vec![Figures::default(); plan.stages.len()],
         violations: Vec::new(),
     };
@@ -131,7 +132,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         true => InFlight::Hiding,
         false => InFlight::Standard,
     };
-    let run = simulate::run_of(plan, in_flight);
+    let run = check.run.or_else(|| simulate::run_of(plan, in_flight));
     check.stated_run(plan, run);
     check.claims(plan);
     check.stated_overruns(plan, &overruns);
@@ -157,6 +158,8 @@ struct Checker<'a> {
     in_flight: Vec<u64>,
     /// Whether every stage has memory for as many micro-batches as hide overlapped transfers.
     has_room_for_hiding: bool,
+    /// How chunks run, where that is known.
+    run: Option<PlanRun>,
     /// What every stage comes to, as far as it is known.
     figures: Vec<Figures>,
     violations: Vec<Violation>,

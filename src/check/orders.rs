@@ -90,7 +90,7 @@ impl Checker<'_> {
     /// * `loads`: of forward and backward passes by chunk;
     /// * `weights`: gradients of weights by chunk, in ticks.
     pub(super) fn iteration_of_chunks(&self, loads: &[Vec<Load>; 2], weights: &[u128]) -> Option<u128> {
-        let order = self.settings.order_of_iteration()?;
+        let order = self.settings.order_of_run()?;
         let devices = order.devices.iter().map(|list| {
             let operations = list.iter();
             let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));

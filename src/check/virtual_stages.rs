@@ -9,7 +9,7 @@ use super::costs::{Load, charge};
 use super::{BACKWARD, Checker, FORWARD, Figures, Violation, orders, states};
 use crate::model::network::Tensor;
 use crate::model::options::{Mode, Placement, Schedule};
-use crate::problem::plan::{Moved, Plan, PlanStage, Transfers};
+use crate::problem::plan::{Moved, Plan, PlanRun, PlanStage, Transfers};
 
 /// What a chunk holds, in bytes, and what its gradients of weights take.
 #[derive(Clone, Copy, Default)]
@@ -76,13 +76,6 @@ impl Checker<'_> {
         self.memory_of_devices(plan, &held);
         let weights: Vec<u128> = held.iter().map(|held| held.weights).collect();
         self.own_order(plan, &loads, &weights);
-        if self.settings.is_simulated() {
-            let ticks = self.iteration_of_chunks(&loads, &weights)?;
-            if let Some(stated) = plan.objective_ms {
-                self.stated_ms("objective_ms".into(), stated, self.ms(ticks));
-            }
-            return Some(self.ms(ticks));
-        }
         let mut devices: BTreeMap<usize, Load> = BTreeMap::new();
         for (chunk, (forward, backward)) in forward.iter().zip(backward).enumerate() {
             let device = devices.entry(self.device_of_chunk(chunk)).or_default();
@@ -90,11 +83,36 @@ impl Checker<'_> {
         }
         let mode = self.settings.communication;
         let busiest = devices.values().map(|load| load.busiest(mode)).max().unwrap_or(0);
-        let objective = busiest.next_multiple_of(u128::from(self.settings.ticks_per_ns));
+        let objective = match self.settings.is_simulated() {
+            true => self.iteration_of_chunks(&loads, &weights)?,
+            false => busiest.next_multiple_of(u128::from(self.settings.ticks_per_ns)),
+        };
+        self.run = self.run_of_chunks(plan, &loads, &weights, busiest);
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, self.ms(objective));
         }
         Some(self.ms(objective))
+    }
+
+    /// How a plan of chunks runs by the order of its schedule, whose busiest device takes so long for a micro-batch; `None` where that is not
+    /// known, or too much to be run.
+    fn run_of_chunks(
+        &self,
+        plan: &Plan,
+        loads: &[Vec<Load>; 2],
+        weights: &[u128],
+        busiest: u128,
+    ) -> Option<PlanRun> {
+        /// A moment for each plan that is checked.
+        const MOST_OPERATIONS: u64 = 100_000;
+        let settings = self.settings;
+        let micro_batches = settings.micro_batches?;
+        let operations = micro_batches.saturating_mul(3 * plan.stages.len() as u64);
+        if plan.order.is_some() || !settings.schedule.flushes() || operations > MOST_OPERATIONS {
+            return None;
+        }
+        let ticks = self.iteration_of_chunks(loads, weights)?;
+        (ticks > 0).then(|| PlanRun::new(self.ms(ticks), self.ms(busiest), micro_batches))
     }
 
     /// What the layers of every chunk take and hold.

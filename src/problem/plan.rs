@@ -68,7 +68,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<GivenCluster>,
     /// How it runs: iteration, period, fill and drain. Absent without a plan, where the schedule never flushes, where nobody says how many
-    /// micro-batches there are or they are too many to be run, and where devices hold several chunks.
+    /// micro-batches there are or they are too many to be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<PlanRun>,
     /// Tokens a second, and the part of peak, of `run` where that is told and by the objective elsewhere; absent where the network does not say

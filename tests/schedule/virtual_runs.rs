@@ -40,6 +40,25 @@ fn a_plan_says_its_chunks_and_passes_the_check() {
     assert!(run(&folder, "check net.json plan.json --stages 2 --all-stages").contains("passes"));
 }
 
+/// What a plan says of its run is what the simulator makes of it, whatever the objective.
+#[test]
+fn a_plan_says_how_its_chunks_run() {
+    for objective in ["period", "iteration"] {
+        let folder = chunks(&["--micro-batches", "8", "--objective", objective]);
+        let plan = plan(&folder);
+        let ran: Value =
+            serde_json::from_str(&run(&folder, "simulate plan.json --format json")).expect("JSON");
+        let ms = |of: &Value, field: &str| of[field].as_f64().expect("a time");
+        let told = ms(&plan["run"], "iteration_ms");
+        assert_eq!(told, ms(&ran["iteration"], "iteration_ms"), "{objective}");
+        let full = 8.0 * ms(&plan["run"], "period_ms");
+        assert!(
+            (ms(&plan["run"], "bubble_share") - (1.0 - full / told)).abs() < 1e-9,
+            "{objective}"
+        );
+    }
+}
+
 #[test]
 fn simulate_runs_the_order_of_the_schedule() {
     let folder = chunks(&[]);

@@ -54,15 +54,21 @@ impl Settings {
         }
     }
 
-    /// The order in which devices of several chunks run an iteration, if its time is asked for: the schedule's, or its forward passes in
-    /// inference. `None` where no rule is for such a pipeline.
+    /// The order in which devices of several chunks run an iteration, if its time is asked for.
     pub fn order_of_iteration(&self) -> Option<Order> {
+        let is_asked = self.objective == Objective::Iteration;
+        is_asked.then(|| self.order_of_run()).flatten()
+    }
+
+    /// The order in which devices of several chunks run all micro-batches: the schedule's, or its forward passes in inference. `None` where
+    /// no rule is for such a pipeline, or nobody says how many there are.
+    pub fn order_of_run(&self) -> Option<Order> {
         let shape = Shape {
             micro_batches: self.micro_batches? as usize,
             ..self.shape()
         };
-        let is_asked = self.has_virtual_stages() && self.objective == Objective::Iteration;
-        let order = self.schedule.rule().filter(|_| is_asked)?.order(&shape)?;
+        let has_chunks = self.has_virtual_stages();
+        let order = self.schedule.rule().filter(|_| has_chunks)?.order(&shape)?;
         Some(match self.mode.trains() {
             true => order,
             false => order.ahead(),

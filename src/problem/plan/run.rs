@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct PlanRun {
     /// All micro-batches and the flush, as simulated.
     pub iteration_ms: f64,
-    /// Time between micro-batches while the pipeline is full; where all forward passes come first, what the busiest worker or link takes for one.
+    /// Time between micro-batches while the pipeline is full; where all forward passes come first, and where devices hold several
+    /// chunks, what the busiest worker or link takes for one.
     pub period_ms: f64,
     /// The part of the iteration that is fill and drain: what it takes beyond as many periods as there are micro-batches.
     pub bubble_share: f64,

@@ -17,10 +17,22 @@ use crate::schedule::simulate::{Pipeline, StageTimes};
 ///
 /// # Errors
 ///
-/// A plan without stages, or for inference without virtual stages; workers that run both phases at once; replicas, which take turns; devices that do not
+/// A plan without stages or for inference; workers that run both phases at once; replicas, which take turns; devices that do not
 /// share its stages evenly; other devices or another placement than those of its virtual stages; and fewer devices than stages where tensors skip
 /// a stage, since the plan does not say where they go ([`laid_on`](super::laid_on) does).
 pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
+    if !plan.problem.mode.is_none_or(Mode::trains) {
+        return Err(unsupported("a plan for inference, where every order is the same"));
+    }
+    chunks_that_run(plan, moves)
+}
+
+/// The same of plans for inference too, whose chunks have no backward passes: orders of forward passes alone are for them.
+///
+/// # Errors
+///
+/// Those of [`chunks_of_plan`], but for inference.
+pub fn chunks_that_run(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> {
     let pipeline = Pipeline::from_plan(plan)?;
     refuse(plan)?;
     let stages = pipeline.stages.len();
@@ -114,22 +126,23 @@ pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputErr
 
 fn refuse(plan: &Plan) -> Result<(), InputError> {
     let is_replicated = |stage: &PlanStage| stage.replicas() > 1;
-    let trains = plan.problem.mode.is_none_or(Mode::trains);
-    let found = if !trains && plan.virtual_stages().is_none() {
-        "a plan for inference, where every order is the same"
-    } else if plan.problem.worker == Some(WorkerMode::Concurrent) {
+    let found = if plan.problem.worker == Some(WorkerMode::Concurrent) {
         "workers that run both phases at once"
     } else if plan.stages.iter().any(is_replicated) {
         "stages of several replicas, which take turns"
     } else {
         return Ok(());
     };
+    Err(unsupported(found))
+}
+
+fn unsupported(found: &str) -> InputError {
     let kind = FaultKind::Unsupported {
         found: found.into(),
         expected: "a plan for training whose stages do one thing at a time".into(),
     };
-    Err(InputError {
+    InputError {
         path: None,
         faults: vec![Fault::new("the plan", kind)],
-    })
+    }
 }

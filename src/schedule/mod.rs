@@ -21,7 +21,7 @@ mod torch_csv;
 pub use crate::model::schedule::*;
 pub use crate::problem::pipeline::Moves;
 pub(crate) use crate::problem::pipeline::chunks_of_pipeline;
-pub use from_plan::{busy_link, chunks_of_plan};
+pub use from_plan::{busy_link, chunks_of_plan, chunks_that_run};
 pub use laid::laid_on;
 pub use memory::{knows_memory, take_memory};
 pub use pattern::{Pattern, PatternFault};

@@ -14,7 +14,7 @@ use stagecut::options::{MemoryLimit, Objective};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::schedule::rules::Shape;
-use stagecut::schedule::{Moves, chunks_of_plan, run};
+use stagecut::schedule::{Moves, chunks_that_run, run};
 use stagecut::switches::Switches;
 
 /// The most assignments that brute force looks at.
@@ -72,7 +72,7 @@ fn simulated_ns(plan: &Plan, problem: &Problem) -> u64 {
         placement: settings.placement,
         weight_share: None,
     };
-    let chunks = chunks_of_plan(plan, &moves).expect("chunks");
+    let chunks = chunks_that_run(plan, &moves).expect("chunks");
     let micro_batches = settings.micro_batches.expect("a number") as usize;
     let shape = Shape::from_chunks(&chunks, micro_batches).expect("even chunks");
     let order = settings.schedule.rule().and_then(|rule| rule.order(&shape));
@@ -103,6 +103,10 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
         );
         assert_eq!(plan.status, Status::Optimal, "seed {seed}");
         assert_eq!(simulated_ns(&plan, &problem), least_ns, "seed {seed}");
+        let mut wrong = plan;
+        wrong.objective_ms = wrong.objective_ms.map(|ms| ms + 1e-6);
+        let violations = check::check(&instance, &problem.settings, &wrong);
+        assert!(!violations.is_empty(), "seed {seed}");
         for name in ["chunk-even", "chunk-exchange"] {
             let plan = solve(name, (&instance, &problem), Switches::ALL);
             assert!(

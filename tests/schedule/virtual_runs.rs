@@ -170,7 +170,8 @@ fn iterations_are_those_of_simulate() {
         let check = "check net.json plan.json --stages 2 --all-stages --objective iteration";
         assert!(run(&folder, check).contains("passes"), "{options:?}");
     }
-    let folder = chunks(&[]);
+    let folder = chunks(&["--mode", "inference"]);
+    is_refused(&folder, "schedule plan.json --micro-batches 4", &["inference"]);
     let iteration = "solve net.json --stages 2 --virtual-stages 2 --objective iteration";
     is_refused(&folder, iteration, &["--micro-batches"]);
 }

@@ -7,7 +7,7 @@ use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::problem::plan::Plan;
 use crate::schedule::rules::Shape;
 use crate::schedule::simulate::{ChunkTimes, Request, default_micro_batches};
-use crate::schedule::{Chunks, Moves, Order, Placement, chunks_of_plan};
+use crate::schedule::{Chunks, Moves, Order, Placement, chunks_that_run};
 
 use super::args::{AskedOrder, SimulateArgs, SimulationFormat};
 use super::{CliError, output};
@@ -25,7 +25,7 @@ pub(super) fn simulated(
         placement: plan.problem.placement.unwrap_or(Placement::Loop),
         weight_share: None,
     };
-    let mut chunks = chunks_of_plan(plan, &moves)?;
+    let mut chunks = chunks_that_run(plan, &moves)?;
     let micro_batches = args.micro_batches.or(plan.problem.micro_batches);
     let micro_batches = micro_batches.unwrap_or(default_micro_batches(chunks.devices()));
     check_count(&chunks, micro_batches)?;

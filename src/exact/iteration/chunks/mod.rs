@@ -21,7 +21,7 @@ use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::virtual_stages::VirtualStages;
 
 /// Moves take such a part of the time that is left, before and behind the programs.
-const SHARE_OF_MOVES: f64 = 0.15;
+const SHARE_OF_MOVES: f64 = 0.1;
 
 /// The same control with such a part of the time that is left, where that has an end.
 fn within<'a>(control: &Control<'a>, share: f64) -> Control<'a> {

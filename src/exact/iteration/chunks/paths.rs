@@ -16,17 +16,18 @@ use crate::problem::pipeline::{Path, Sequence};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
-/// Kinds of items that are told apart, lines between two of them, and paths that are kept.
+/// Kinds of items that are told apart, lines between two of them, paths that are kept, and those that a run adds.
 const MOST_KINDS: usize = 8;
 const MOST_LINES: usize = 8;
 const MOST_PATHS: usize = 2_000;
+const PATHS_OF_A_RUN: usize = 4;
 
 /// Rounds of a search, and of those with whole items branch-and-bound nodes and a share of the time that is left.
 const MOST_ROUNDS: [usize; 2] = [150, 40];
 const MOST_NODES: u64 = 50_000;
-const SHARE_OF_A_ROUND: f64 = 0.4;
+const SHARE_OF_A_ROUND: f64 = 0.6;
 /// Items in parts take such a share of the time.
-const SHARE_OF_PARTS: f64 = 0.4;
+const SHARE_OF_PARTS: f64 = 0.25;
 /// A path is of interest if it is longer than the bound by such a part, and a solution of whole items if it is as near to the best.
 const LONGER: f64 = 1e-7;
 const NEAR: f64 = 5e-4;
@@ -192,7 +193,9 @@ impl<'a> PathSearch<'a> {
     /// Takes the longest paths of chunks of such times that are longer than a bound; whether there was a new one.
     fn take_paths(&mut self, times_ns: &[[f64; 3]], bound_ns: f64) -> bool {
         let before = self.asked.paths.len();
-        for path in self.sequence.longest_paths(times_ns) {
+        let mut paths = self.sequence.longest_paths(times_ns);
+        paths.sort_by(|a, b| b.length_ns.total_cmp(&a.length_ns));
+        for path in paths.into_iter().take(PATHS_OF_A_RUN) {
             let is_known = |other: &Path| other.often == path.often;
             if path.length_ns > bound_ns * (1.0 + LONGER) && !self.asked.paths.iter().any(is_known) {
                 self.asked.paths.push(path);

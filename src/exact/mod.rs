@@ -142,9 +142,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
     if let Some(modes) = &problem.modes {
         return match method {
             Method::Exact if problem.settings.is_simulated() => Ok(iteration::modal::solve(known, modes)),
-            _ if problem.settings.uniform && modes.kinds().count() > 1 => {
-                uniform::solve(known, modes, method, labels)
-            }
+            _ if uniform::applies(problem, modes) => uniform::solve(known, modes, method, labels),
             Method::Exact | Method::Ideals => Ok(modal::solve(known, modes)),
             Method::Milp | Method::Textbook => modal_program::solve(known, modes, method, labels),
         };

@@ -4,10 +4,17 @@ use super::incumbent::Incumbent;
 use super::method::Method;
 use super::solve_by;
 use crate::formulations::solver::SolverError;
+use crate::model::options::Region;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::modes::{Modes, StageMode};
 use crate::problem::plan::{Outcome, StoppedBy};
+
+/// Whether stages are to be alike in what they may differ, or layers in what they compute again.
+pub(super) fn applies(problem: &Problem, modes: &Modes) -> bool {
+    let settings = &problem.settings;
+    (settings.uniform && modes.kinds().count() > 1) || settings.target.is_some_and(Region::recomputes_alike)
+}
 
 /// Solves a problem whose stages are to be alike, of which something may be known.
 ///
@@ -24,9 +31,16 @@ pub(super) fn solve(
     let (problem, control) = (incumbent.problem, incumbent.control);
     let mut least = (incumbent.source, u64::MAX);
     let mut stopped_by = StoppedBy::Completed;
-    let kinds: Vec<StageMode> = modes.kinds().collect();
-    for (at, &kind) in kinds.iter().enumerate() {
-        let own = problem.in_modes(modes.only(kind));
+    let variants = match problem.settings.target.is_some_and(Region::recomputes_alike) {
+        true => modes.recomputing_alike(),
+        false => vec![modes.clone()],
+    };
+    let of = |modes: &Modes| -> Vec<(StageMode, Modes)> {
+        modes.kinds().map(|kind| (kind, modes.only(kind))).collect()
+    };
+    let kinds: Vec<(StageMode, Modes)> = variants.iter().flat_map(of).collect();
+    for (at, (kind, only)) in kinds.iter().enumerate() {
+        let own = problem.in_modes(only.clone());
         // Whoever comes later has what the others have left.
         let share = control.remaining().map(|left| left / (kinds.len() - at) as u32);
         let within = match share {
@@ -36,7 +50,7 @@ pub(super) fn solve(
         let outcome = of_kind(&own, &within, (incumbent.upper_ns, method), labels)?;
         if let Some(mut plan) = outcome.allocation {
             if let Some(chosen) = &mut plan.modes {
-                chosen.stages.iter_mut().for_each(|stage| *stage = kind);
+                chosen.stages.iter_mut().for_each(|stage| *stage = *kind);
             }
             incumbent.offer(plan);
         }

@@ -15,6 +15,7 @@ pub mod options;
 pub(crate) mod precision;
 pub(crate) mod quantity;
 pub mod recompute;
+pub(crate) mod region;
 pub(crate) mod roofline;
 pub mod schedule;
 pub(crate) mod setting;

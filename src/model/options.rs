@@ -10,6 +10,7 @@ pub use crate::model::communication::Communication;
 pub use crate::model::degrees::Degrees;
 pub use crate::model::objective::Objective;
 pub use crate::model::recompute::Recompute;
+pub use crate::model::region::Region;
 pub use crate::model::schedule::{Placement, Schedule, WorkerMode};
 pub use crate::model::states::{Optimizer, OptimizerSharding, StatePrecision};
 
@@ -154,6 +155,14 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uniform: Option<bool>,
 
+    /// Plan only what a framework can run
+    #[cfg_attr(
+        feature = "cli",
+        arg(id = "for", long = "for", value_name = "TARGET", ignore_case = true)
+    )]
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub target: Option<Region>,
+
     /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,6 +203,7 @@ impl PipelineOptions {
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
             uniform: self.uniform.or(fallback.uniform),
+            target: self.target.or(fallback.target),
             virtual_stages: self.virtual_stages.or(fallback.virtual_stages),
             placement: self.placement.or(fallback.placement),
         }

@@ -37,6 +37,7 @@ settings! {
     REPLICAS = "replicas",
     RECOMPUTE = "recompute",
     UNIFORM = "uniform",
+    FOR = "for",
     VIRTUAL_STAGES = "virtual_stages",
     PLACEMENT = "placement",
     CLUSTER = "cluster",
@@ -57,7 +58,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 26] = [
+pub(crate) const OF_PROBLEM: [Setting; 27] = [
     MODE,
     STAGES,
     DEVICES,
@@ -82,6 +83,7 @@ pub(crate) const OF_PROBLEM: [Setting; 26] = [
     REPLICAS,
     RECOMPUTE,
     UNIFORM,
+    FOR,
     VIRTUAL_STAGES,
     PLACEMENT,
 ];

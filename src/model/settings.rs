@@ -13,7 +13,8 @@ use crate::model::network::{Layer, Size, Tensor, Times};
 use crate::model::objective::Formula;
 use crate::model::options::{
     Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
-    PipelineOptions, Placement, Recompute, Schedule, Shares, StatePrecision, Synchronization, WorkerMode,
+    PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision, Synchronization,
+    WorkerMode,
 };
 use crate::model::setting;
 use crate::model::states::StateBytes;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub recompute: Recompute,
     /// Whether all stages have one degree and one number of replicas. Default: no.
     pub uniform: bool,
+    /// The framework that plans are for. Default: none.
+    pub target: Option<Region>,
     /// Whether stages have [modes](crate::problem::modes): degrees or recomputation are asked for, or links have two levels.
     pub modal: bool,
     /// Chunks that every device holds. Default: 1.
@@ -163,7 +166,10 @@ impl Settings {
             tensor: asked.tensor,
             replicas: asked.replicas,
             recompute: asked.recompute,
-            uniform: options.uniform.unwrap_or(false),
+            uniform: options
+                .uniform
+                .unwrap_or(options.target.is_some_and(Region::is_uniform) && asked.modal),
+            target: options.target,
             modal: asked.modal,
             virtual_stages: options.virtual_stages.unwrap_or(1),
             placement,
@@ -222,6 +228,7 @@ impl Settings {
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
             uniform: self.uniform.then_some(true),
+            target: self.target,
             virtual_stages: self.has_virtual_stages().then_some(self.virtual_stages),
             placement: self.has_virtual_stages().then_some(self.placement),
         }

@@ -205,9 +205,15 @@ impl Problem {
         }
     }
 
-    /// The same problem with other modes.
+    /// The same problem with other modes, in which any plan may be.
     pub(crate) fn in_modes(&self, modes: Modes) -> Self {
+        let settings = Settings {
+            uniform: false,
+            target: None,
+            ..self.settings.clone()
+        };
         Self {
+            settings,
             modes: Some(modes),
             ..self.clone()
         }

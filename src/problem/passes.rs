@@ -114,6 +114,18 @@ impl Passes {
         both.chain(self.of_one_tie(instance, |_| false)).collect()
     }
 
+    /// Passes of the layers of a block, where the network is a stack of equal ones.
+    pub(crate) fn of_one_block(&self, instance: &Instance) -> Vec<(usize, usize)> {
+        let blocks = instance.network.equal_blocks();
+        let mut first = BTreeMap::new();
+        let block = |node: &Node| blocks.get(node.layer).copied().flatten();
+        let of_blocks = self.nodes.iter().enumerate();
+        let of_blocks = of_blocks.filter_map(|(at, node)| Some((at, block(node)?)));
+        of_blocks
+            .map(|(at, block)| (*first.entry(block).or_insert(at), at))
+            .collect()
+    }
+
     /// Passes of layers that share a tie, those of each side by themselves.
     fn of_one_tie(&self, instance: &Instance, side: impl Fn(&Node) -> bool) -> Vec<(usize, usize)> {
         let mut first: BTreeMap<(&str, bool), usize> = BTreeMap::new();

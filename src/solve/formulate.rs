@@ -17,6 +17,7 @@ use crate::model::instance::Instance;
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::Problem;
+use crate::problem::modes::Modes;
 use crate::solve::error::Error;
 
 /// A program as a file holds it.
@@ -121,12 +122,9 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         );
         return Err(Error::NoProgram { reason });
     }
-    if problem.settings.uniform
-        && problem
-            .modes
-            .as_ref()
-            .is_some_and(|modes| modes.kinds().count() > 1)
-    {
+    let has_choice = |modes: &Modes| modes.kinds().count() > 1 || problem.settings.target.is_some();
+    let is_alike = problem.settings.uniform || problem.settings.target.is_some();
+    if is_alike && problem.modes.as_ref().is_some_and(has_choice) {
         let reason = words!(
             "it gives every stage a degree of its own; with {} name one of {} and one of {}",
             setting::UNIFORM,

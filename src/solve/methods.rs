@@ -143,7 +143,9 @@ impl Method {
             Self::Heuristic(heuristic) => heuristic.applies(problem),
             Self::TiedCuts => tied_cuts::applies(problem),
             Self::Piper => match problem.modes {
-                Some(_) if problem.settings.uniform => Err("it gives every stage a degree of its own".into()),
+                Some(_) if problem.settings.uniform || problem.settings.target.is_some() => {
+                    Err("it gives every stage a degree of its own".into())
+                }
                 Some(_) => Ok(()),
                 None => Err("stages have no modes to choose from".into()),
             },

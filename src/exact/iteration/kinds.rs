@@ -30,10 +30,11 @@ impl<'a> Kinds<'a> {
         };
         let units = modes.devices / unit;
         // Without a choice units are stages.
-        let units = if list.len() == 1 {
-            units.min(problem.stages())
-        } else {
-            units
+        let units = match list.len() {
+            1 => units
+                .min(problem.stages())
+                .min(modes.most_stages().unwrap_or(units)),
+            _ => units,
         };
         if units == 0 || (problem.settings.all_stages && units < problem.stages()) {
             return None;

@@ -8,6 +8,7 @@ use super::simple::simple_bound;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::modal;
+use crate::model::options::Region;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -27,8 +28,10 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
-    let alike = alike(problem, modes);
-    let others = match problem.settings.uniform || modes.kinds().count() == 1 {
+    let variants = variants(problem, modes);
+    let alike = alike(problem, &variants);
+    let is_uniform = problem.settings.uniform || modes.kinds().count() == 1;
+    let others = match is_uniform || problem.settings.target.is_some() {
         true => None,
         false => Kinds::new(problem, modes, modes.kinds().collect()),
     };
@@ -53,8 +56,9 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes) -> Outcome {
 /// Lower bounds alone.
 pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
+    let variants = variants(incumbent.problem, modes);
     let options = match incumbent.problem.settings.uniform {
-        true => alike(incumbent.problem, modes),
+        true => alike(incumbent.problem, &variants),
         false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
             .into_iter()
             .collect(),
@@ -78,10 +82,22 @@ fn raise_to_share(incumbent: &mut Incumbent, modes: &Modes) {
     }
 }
 
+/// What may be computed again: anything, or what the framework can be told.
+fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
+    match problem.settings.target.is_some_and(Region::recomputes_alike) {
+        true => modes.recomputing_alike(),
+        false => vec![modes.clone()],
+    }
+}
+
 /// Plans whose stages are alike, by their mode.
-fn alike<'a>(problem: &Problem, modes: &'a Modes) -> Vec<Kinds<'a>> {
-    let of = modes.kinds().map(|mode| Kinds::new(problem, modes, vec![mode]));
-    of.flatten().collect()
+fn alike<'a>(problem: &Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
+    let of = |modes: &'a Modes| {
+        modes
+            .kinds()
+            .map(move |mode| Kinds::new(problem, modes, vec![mode]))
+    };
+    variants.iter().flat_map(of).flatten().collect()
 }
 
 fn families<'a>(options: &'a [Kinds<'a>]) -> Vec<Family<'a>> {

@@ -2,6 +2,7 @@
 
 use super::allocation::Allocation;
 use super::keeps_order;
+use crate::model::options::Region;
 use crate::problem::Problem;
 use crate::problem::modes::{ModalStage, ModalStages, Modes, Moves};
 use crate::problem::pipeline::schedule::InFlight;
@@ -24,7 +25,11 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
     let replicas = stages.stages.iter().map(|stage| stage.replicas);
     let chosen = plan.modes.as_ref()?;
     let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
-    let is_plan = (is_alike || !problem.settings.uniform)
+    let settings = &problem.settings;
+    let is_told =
+        |region: Region| !region.recomputes_alike() || modes.recomputes_alike(&plan.assignment, chosen);
+    let is_plan = (is_alike || !settings.uniform)
+        && settings.target.is_none_or(is_told)
         && !held.contains(&false)
         && used <= problem.stages()
         && (!problem.settings.all_stages || used == problem.stages())

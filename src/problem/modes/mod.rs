@@ -4,6 +4,7 @@
 mod cost;
 mod extremes;
 mod recomputation;
+mod region;
 
 use std::collections::BTreeSet;
 
@@ -39,6 +40,8 @@ pub struct Modes {
     pub flight: Flight,
     /// How it is decided what a stage computes again.
     pub knapsack: Knapsack,
+    /// For each layer the rank of its block, where the network is a stack of equal blocks; else empty.
+    blocks: Vec<Option<usize>>,
     /// Whether replicas exchange gradients.
     synchronizes: bool,
     /// Micro-batches of an iteration; 1 where it does not matter.
@@ -62,6 +65,8 @@ pub struct ModalItem {
 pub struct LayerWays {
     /// Position of the layer in the network.
     pub layer: usize,
+    /// The rank of its block, where the network is a stack of equal blocks.
+    pub block: Option<usize>,
     /// The ways, the fastest first.
     pub ways: Vec<Way>,
 }
@@ -71,6 +76,8 @@ pub struct LayerWays {
 pub struct Way {
     /// Position among the layer's modes.
     pub mode: usize,
+    /// The name of what it computes again.
+    pub recompute: String,
     /// Forward time of a micro-batch.
     pub forward: u64,
     /// Backward time of a micro-batch.
@@ -249,6 +256,7 @@ impl Modes {
             links: Links::new(&instance.cluster, settings),
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
+            blocks: network.equal_blocks(),
             synchronizes: settings.synchronization == Synchronization::Ring
                 && settings.mode.trains()
                 && settings.communication.takes_time(),
@@ -320,7 +328,11 @@ impl Modes {
             let weights = &layer.modes()[mode];
             item.gradient_bytes += weights.gradient_bytes;
             item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
-            item.layers.push(LayerWays { layer: at, ways });
+            item.layers.push(LayerWays {
+                layer: at,
+                block: self.blocks.get(at).copied().flatten(),
+                ways,
+            });
         }
         Some(item)
     }
@@ -367,6 +379,7 @@ impl Modes {
             [mode.collective_bytes, least_bytes].map(|bytes| self.moving(around * bytes as f64, link));
         Some(Way {
             mode: at,
+            recompute: mode.recompute.clone(),
             forward: times.forward_ns * self.ticks_per_ns,
             backward: if trains {
                 times.backward_ns * self.ticks_per_ns

@@ -1,5 +1,6 @@
 //! What the layers of a stage compute again: the least time within memory.
 
+use crate::problem::modes::region::first_blocks_within;
 use crate::problem::modes::{LayerWays, Way};
 
 /// How each layer of a stage runs: positions among its ways, in the order that the layers were given.
@@ -18,6 +19,8 @@ pub enum Knapsack {
     Exact,
     /// Piper's rule: [`greedy_within`].
     Greedy,
+    /// All of the first so many blocks of a stage, and nothing else.
+    FirstBlocks(usize),
 }
 
 impl Knapsack {
@@ -26,6 +29,7 @@ impl Knapsack {
         match self {
             Self::Exact => fastest_within(layers, in_flight, limit_bytes),
             Self::Greedy => greedy_within(layers, in_flight, limit_bytes),
+            Self::FirstBlocks(count) => first_blocks_within(layers, (count, in_flight), limit_bytes),
         }
     }
 }
@@ -269,6 +273,7 @@ mod tests {
     fn way(time: u64, held_bytes: u64, stash_bytes: u64, workspace_bytes: u64) -> Way {
         Way {
             collective_back: 0,
+            recompute: String::new(),
             mode: 0,
             forward: time,
             backward: 0,
@@ -292,7 +297,11 @@ mod tests {
                 way(time, 0, bytes, 0),
                 way(time + rng.random_range(100_000..900_000), 0, bytes / 8, 0),
             ];
-            LayerWays { layer, ways }
+            LayerWays {
+                layer,
+                block: None,
+                ways,
+            }
         };
         let layers: Vec<LayerWays> = (0..60).map(|at| layer(at, &mut rng)).collect();
         let layers: Vec<&LayerWays> = layers.iter().collect();
@@ -315,6 +324,7 @@ mod tests {
     #[test]
     fn fewest_blocks_are_computed_again() {
         let block = LayerWays {
+            block: None,
             layer: 0,
             ways: vec![way(180, 100, 826, 0), way(240, 100, 32, 0)],
         };
@@ -336,7 +346,11 @@ mod tests {
                         .map(|_| way(draw(20), draw(9), draw(9), draw(1) * draw(9)))
                         .collect();
                     ways.sort_by_key(Way::time);
-                    LayerWays { layer, ways }
+                    LayerWays {
+                        layer,
+                        block: None,
+                        ways,
+                    }
                 })
                 .collect();
             let layers: Vec<&LayerWays> = layers.iter().collect();

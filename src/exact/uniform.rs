@@ -31,15 +31,17 @@ pub(super) fn solve(
     let (problem, control) = (incumbent.problem, incumbent.control);
     let mut least = (incumbent.source, u64::MAX);
     let mut stopped_by = StoppedBy::Completed;
-    let variants = match problem.settings.target.is_some_and(Region::recomputes_alike) {
-        true => modes.recomputing_alike(),
-        false => vec![modes.clone()],
+    // What no framework need be told is a bound for what it is told.
+    let mut variants = vec![modes.clone()];
+    if problem.settings.target.is_some_and(Region::recomputes_alike) {
+        variants.extend(modes.recomputing_all_alike());
+    }
+    let of = |(at, modes): (usize, &Modes)| -> Vec<(bool, StageMode, Modes)> {
+        let kinds = modes.kinds();
+        kinds.map(|kind| (at == 0, kind, modes.only(kind))).collect()
     };
-    let of = |modes: &Modes| -> Vec<(StageMode, Modes)> {
-        modes.kinds().map(|kind| (kind, modes.only(kind))).collect()
-    };
-    let kinds: Vec<(StageMode, Modes)> = variants.iter().flat_map(of).collect();
-    for (at, (kind, only)) in kinds.iter().enumerate() {
+    let kinds: Vec<(bool, StageMode, Modes)> = variants.iter().enumerate().flat_map(of).collect();
+    for (at, (is_bound, kind, only)) in kinds.iter().enumerate() {
         let own = problem.in_modes(only.clone());
         // Whoever comes later has what the others have left.
         let share = control.remaining().map(|left| left / (kinds.len() - at) as u32);
@@ -53,6 +55,9 @@ pub(super) fn solve(
                 chosen.stages.iter_mut().for_each(|stage| *stage = *kind);
             }
             incumbent.offer(plan);
+        }
+        if !is_bound {
+            continue;
         }
         if outcome.bound_ns < least.1 {
             least = (outcome.bound_source, outcome.bound_ns);

@@ -1,15 +1,17 @@
 //! Iterations of stages in modes, and stages that are alike, against brute force: every plan run by written lists.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use stagecut::check;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{Objective, PipelineOptions};
-use stagecut::plan::{Plan, Status};
+use stagecut::options::{Degrees, Objective, PipelineOptions, Recompute, Region};
+use stagecut::plan::{Plan, PlanStage, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::simulate::{self, Request};
-use stagecut::spec::InstanceSpec;
+use stagecut::spec::{InstanceSpec, LayerSpec, ModeSpec, TensorSpec};
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -80,15 +82,20 @@ fn make_usual(spec: &mut InstanceSpec) {
     }
 }
 
-fn compare(instance: &Instance, options: &PipelineOptions, must_be_proved: bool, seen: &mut Seen) {
+fn compare(
+    instance: &Instance,
+    options: &PipelineOptions,
+    must_be_proved: bool,
+    seen: &mut Seen,
+) -> Option<Plan> {
     let Ok(settings) = Settings::resolve(instance, options) else {
-        return;
+        return None;
     };
     let Ok(problem) = Problem::new(instance, settings.clone()) else {
-        return;
+        return None;
     };
     if !settings.modal {
-        return;
+        return None;
     }
     let exact = Method::Exact(exact::Method::Exact);
     let plan = exact.run(instance, &problem, &Default::default()).unwrap();
@@ -128,6 +135,112 @@ fn compare(instance: &Instance, options: &PipelineOptions, must_be_proved: bool,
     seen.compared += 1;
     seen.proved += usize::from(is_proved);
     seen.replicated += usize::from(plan.stages.iter().any(|stage| stage.replicas() > 1));
+    Some(plan)
+}
+
+/// Equal blocks of which Megatron can be told what to compute again: proved like brute force, and every plan is one that it can be told.
+#[test]
+fn plans_for_megatron_are_those_of_brute_force_and_exported() {
+    let megatron = stagecut::export::find("megatron").unwrap();
+    let mut seen = Seen::default();
+    let mut rng = ChaCha8Rng::seed_from_u64(41);
+    let mut partly = 0;
+    for _ in 0..120 {
+        let instance = Instance::from_spec(&blocks(&mut rng)).unwrap();
+        let options = PipelineOptions {
+            objective: Some(Objective::Iteration),
+            target: Some(Region::Megatron),
+            ..PipelineOptions::default()
+        };
+        let of_periods = PipelineOptions {
+            objective: None,
+            ..options.clone()
+        };
+        let iterations = compare(&instance, &options, true, &mut seen);
+        for plan in iterations.into_iter().chain(solved(&instance, &of_periods)) {
+            let again = |stage: &PlanStage| stage.mode.as_ref().map_or(0, |mode| mode.recomputed.len());
+            partly += usize::from(
+                plan.stages
+                    .iter()
+                    .any(|stage| again(stage) > 0 && stage.forward.len() > 1),
+            );
+            if !plan.stages.is_empty() {
+                (megatron.write)(&instance, &plan).unwrap_or_else(|fault| panic!("{fault:?} {plan:#?}"));
+            }
+        }
+    }
+    assert!(
+        seen.compared > 80 && seen.replicated > 10 && partly > 10,
+        "{seen:?}, {partly} with something again"
+    );
+}
+
+/// A plan that passes the checker; `None` where the problem has none.
+fn solved(instance: &Instance, options: &PipelineOptions) -> Option<Plan> {
+    let settings = Settings::resolve(instance, options).ok()?;
+    let problem = Problem::new(instance, settings.clone()).ok()?;
+    let exact = Method::Exact(exact::Method::Exact);
+    let plan = exact.run(instance, &problem, &Default::default()).unwrap();
+    let violations = check::check(instance, &settings, &plan);
+    assert!(violations.is_empty(), "{violations:?}");
+    Some(plan)
+}
+
+/// A stack of equal blocks with modes, and little memory.
+fn blocks(rng: &mut ChaCha8Rng) -> InstanceSpec {
+    let mut spec = InstanceSpec::default();
+    let count = rng.random_range(2..=4);
+    let times: Vec<f64> = (0..4).map(|_| f64::from(rng.random_range(1..=6))).collect();
+    let stash: Vec<f64> = (0..2).map(|_| 1e6 * f64::from(rng.random_range(0..=4))).collect();
+    let mode = |tensor: usize, recompute: &str, backward_ms: f64| ModeSpec {
+        tensor: Some(tensor),
+        recompute: Some(recompute.into()),
+        forward_ms: Some(times[0] / tensor as f64),
+        backward_ms: Some(backward_ms / tensor as f64),
+        parameter_bytes: 1e6 / tensor as f64,
+        stash_bytes: if recompute == "none" {
+            stash[0] + stash[1]
+        } else {
+            stash[1]
+        } / tensor as f64,
+        collective_bytes: 1e6,
+        ..ModeSpec::default()
+    };
+    let layer = |at: usize| LayerSpec {
+        id: format!("b{at}"),
+        modes: vec![
+            mode(1, "none", times[1]),
+            mode(1, "full", times[1] + times[0]),
+            mode(2, "none", times[1]),
+            mode(2, "full", times[1] + times[0]),
+        ],
+        ..LayerSpec::default()
+    };
+    spec.network.layers = (0..count).map(layer).collect();
+    spec.network.tensors = (1..count).map(|at| tensor(at - 1, at, 1e6 * times[2])).collect();
+    let cluster = format!(
+        "device_kinds = [{{ name = \"gpu\", count = {}, memory_bytes = {} }}]\nlink = {{ bandwidth_bytes_per_s = 1e9 }}",
+        rng.random_range(1..=4),
+        5e6 + 1e6 * f64::from(rng.random_range(0..=30))
+    );
+    spec.cluster = Some(toml::from_str(&cluster).unwrap());
+    spec.pipeline = PipelineOptions {
+        tensor: Some(Degrees::Choose),
+        replicas: Some(Degrees::Choose),
+        recompute: Some(Recompute::Choose),
+        micro_batches: Some([2, 4, 6][rng.random_range(0..3)]),
+        ..PipelineOptions::default()
+    };
+    spec
+}
+
+fn tensor(from: usize, to: usize, bytes: f64) -> TensorSpec {
+    TensorSpec {
+        producer: format!("b{from}"),
+        consumers: vec![format!("b{to}")],
+        bytes: Some(bytes),
+        ..TensorSpec::default()
+    }
 }
 
 fn runs_as_it_says(plan: &Plan, micro_batches: Option<u64>) {

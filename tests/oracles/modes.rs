@@ -218,15 +218,20 @@ impl Search<'_> {
         for mut code in 0..count {
             let mut stages = Vec::new();
             let mut rings = Vec::new();
+            let mut again = Vec::new();
             for (choices, run) in choices.iter().zip(runs) {
-                let [forward, backward, ring] = choices[code % choices.len()];
+                let ([forward, backward, ring], names) = &choices[code % choices.len()];
+                again.push(names);
                 code /= choices.len();
                 stages.push(Stage {
-                    forward: forward as u64,
-                    backward: backward as u64,
+                    forward: *forward as u64,
+                    backward: *backward as u64,
                     replicas: run.replicas,
                 });
-                rings.push(ring);
+                rings.push(*ring);
+            }
+            if self.settings.target.is_some() && !can_be_told(&again) {
+                continue;
             }
             // In inference backward passes take no time, and come last.
             let gpipe = !trains || self.settings.schedule == Schedule::Gpipe;
@@ -240,20 +245,28 @@ impl Search<'_> {
     }
 
     /// Forward and backward time and ring of every way to run a stage that fits, in whole ns.
-    fn works_by_pass(&self, layers: &[usize], run: Run, in_flight: u64, moved: [f64; 2]) -> Vec<[f64; 3]> {
+    fn works_by_pass(
+        &self,
+        layers: &[usize],
+        run: Run,
+        in_flight: u64,
+        moved: [f64; 2],
+    ) -> Vec<([f64; 3], Vec<String>)> {
         let choices: Vec<Vec<LayerMode>> = layers
             .iter()
             .map(|&layer| self.modes(layer, run.tensor))
             .collect();
         let trains = self.settings.mode == Mode::Training;
         let count = choices.iter().map(Vec::len).product::<usize>();
-        let mut ways: Vec<[f64; 3]> = Vec::new();
+        let mut ways: Vec<([f64; 3], Vec<String>)> = Vec::new();
         for mut code in 0..count {
             let [mut forward, mut backward] = moved;
+            let mut names = Vec::new();
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) = (0.0, 0.0, 0, 0.0);
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
+                names.push(mode.recompute.clone());
                 let [time, kept, gradient, shared] = self.of_mode(mode, in_flight);
                 let times = mode.times[self.settings.kind].unwrap();
                 let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }].map(|ns| ns as f64);
@@ -285,7 +298,13 @@ impl Search<'_> {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
                 let ring = self.ring_ns(run, gradients) * micro_batches;
-                let way = [forward, backward, (ring - 1e-6).ceil().max(0.0)];
+                // Without a framework it does not matter what it is that takes so long.
+                let names = if self.settings.target.is_some() {
+                    names
+                } else {
+                    Vec::new()
+                };
+                let way = ([forward, backward, (ring - 1e-6).ceil().max(0.0)], names);
                 if !ways.contains(&way) {
                     ways.push(way);
                 }
@@ -476,4 +495,19 @@ impl Search<'_> {
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
         2.0 * (replicas - 1.0) * message_ns / self.settings.micro_batches.unwrap_or(1) as f64
     }
+}
+
+/// Whether Megatron can be told what is computed again: the same in all layers, each of which is a block, or all in the first so many of each stage.
+fn can_be_told(stages: &[&Vec<String>]) -> bool {
+    let mut all = stages.iter().copied().flatten();
+    let first = all.next();
+    if all.all(|name| Some(name) == first) {
+        return true;
+    }
+    let leading = |names: &&Vec<String>| {
+        let full = names.iter().take_while(|name| *name == "full").count();
+        names[full..].iter().all(|name| name == "none").then_some(full)
+    };
+    let counts: Vec<Option<usize>> = stages.iter().map(leading).collect();
+    counts[0].is_some() && counts.iter().all(|count| *count == counts[0])
 }

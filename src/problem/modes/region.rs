@@ -9,25 +9,37 @@ use crate::problem::modes::recomputation::{Ways, bytes_of};
 impl Modes {
     /// The ways in which such a framework can run all layers, each by itself.
     pub(crate) fn recomputing_alike(&self) -> Vec<Self> {
-        let layers = || {
-            self.items
-                .iter()
-                .flatten()
-                .flatten()
-                .flat_map(|item| &item.layers)
-        };
-        let names: BTreeSet<&str> = layers()
-            .flat_map(|layer| &layer.ways)
-            .map(|way| way.recompute.as_str())
-            .collect();
-        let mut all: Vec<Self> = names.iter().filter_map(|name| self.keeping(name)).collect();
-        let blocks: BTreeSet<usize> = layers().filter_map(|layer| layer.block).collect();
+        let mut all = self.recomputing_all_alike();
+        let names = self.names();
         if names.contains(FULL) && names.contains(NONE) {
-            let first =
-                (1..=blocks.len()).map(|count| self.clone().deciding_by(Knapsack::FirstBlocks(count)));
-            all.extend(first);
+            let counts = 1..=self.blocks_held();
+            all.extend(counts.map(|count| self.clone().deciding_by(Knapsack::FirstBlocks(count))));
         }
         all
+    }
+
+    /// Those of them in which all layers compute the same again.
+    pub(crate) fn recomputing_all_alike(&self) -> Vec<Self> {
+        let names = self.names();
+        names.iter().filter_map(|name| self.keeping(name)).collect()
+    }
+
+    fn layers(&self) -> impl Iterator<Item = &LayerWays> {
+        self.items
+            .iter()
+            .flatten()
+            .flatten()
+            .flat_map(|item| &item.layers)
+    }
+
+    fn names(&self) -> BTreeSet<&str> {
+        let ways = self.layers().flat_map(|layer| &layer.ways);
+        ways.map(|way| way.recompute.as_str()).collect()
+    }
+
+    fn blocks_held(&self) -> usize {
+        let blocks: BTreeSet<usize> = self.layers().filter_map(|layer| layer.block).collect();
+        blocks.len()
     }
 
     /// Every layer in its ways of a name, or those that keep everything where it has none; `None` if some layer has neither.
@@ -87,19 +99,12 @@ impl Modes {
         all == BTreeSet::from([FULL]) && counts.iter().all(|&count| count.is_some() && count == counts[0])
     }
 
-    /// Blocks of the network, where stages compute some of their own again: none can be without as many.
+    /// How many stages there can be at most, where each computes some of its own blocks again.
     pub(crate) fn most_stages(&self) -> Option<usize> {
-        let Knapsack::FirstBlocks(count) = self.knapsack else {
-            return None;
-        };
-        let layers = self
-            .items
-            .iter()
-            .flatten()
-            .flatten()
-            .flat_map(|item| &item.layers);
-        let blocks: BTreeSet<usize> = layers.filter_map(|layer| layer.block).collect();
-        Some(blocks.len() / count)
+        match self.knapsack {
+            Knapsack::FirstBlocks(count) => Some(self.blocks_held() / count),
+            Knapsack::Exact | Knapsack::Greedy => None,
+        }
     }
 }
 

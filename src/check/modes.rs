@@ -6,13 +6,15 @@ use super::{Checker, Figures, Violation, states};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Size};
 use crate::model::options::{Mode, Objective, Region, Schedule, Synchronization};
-use crate::model::recompute::FULL;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
 use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// The name of modes that compute nothing again.
 const NOTHING: &str = "none";
+
+/// The name of modes that compute all again.
+const FULL: &str = "full";
 
 /// What a stage runs on.
 struct Placed {

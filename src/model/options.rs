@@ -156,11 +156,8 @@ pub struct PipelineOptions {
     pub uniform: Option<bool>,
 
     /// Plan only what a framework can run
-    #[cfg_attr(
-        feature = "cli",
-        arg(id = "for", long = "for", value_name = "TARGET", ignore_case = true)
-    )]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "cli", arg(long = "for", value_name = "TARGET", ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Region>,
 
     /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]

@@ -37,7 +37,7 @@ settings! {
     REPLICAS = "replicas",
     RECOMPUTE = "recompute",
     UNIFORM = "uniform",
-    FOR = "for",
+    FOR = "target",
     VIRTUAL_STAGES = "virtual_stages",
     PLACEMENT = "placement",
     CLUSTER = "cluster",

@@ -166,9 +166,7 @@ impl Settings {
             tensor: asked.tensor,
             replicas: asked.replicas,
             recompute: asked.recompute,
-            uniform: options
-                .uniform
-                .unwrap_or(options.target.is_some_and(Region::is_uniform) && asked.modal),
+            uniform: asked.uniform,
             target: options.target,
             modal: asked.modal,
             virtual_stages: options.virtual_stages.unwrap_or(1),

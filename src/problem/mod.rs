@@ -26,7 +26,7 @@ use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Network, Times, contract};
 use crate::model::objective::Formula;
-use crate::model::options::{Region, Shares, WorkerMode};
+use crate::model::options::{Shares, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
@@ -145,13 +145,9 @@ impl Problem {
     pub fn new(instance: &Instance, settings: Settings) -> Result<Self, InputError> {
         let network = &instance.network;
         let passes = Passes::new(instance, &settings);
-        let blocks = match settings.target.is_some_and(Region::keeps_blocks) {
-            true => passes.of_one_block(instance),
-            false => Vec::new(),
-        };
         let graph = contract(
             passes.nodes.len(),
-            passes.ties(instance).into_iter().chain(blocks),
+            passes.ties(instance),
             &passes.order_pairs(instance),
         );
         let workers = match settings.heterogeneous {

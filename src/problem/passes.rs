@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Times};
-use crate::model::options::Cuts;
+use crate::model::options::{Cuts, Region};
 use crate::model::settings::Settings;
 use crate::model::units::transfer_ns;
 
@@ -57,6 +57,8 @@ pub(crate) struct Passes {
     pub backward_of: Vec<Option<usize>>,
     is_separate: bool,
     is_explicit: bool,
+    /// Whether the layers of a block lie together.
+    keeps_blocks: bool,
 }
 
 impl Passes {
@@ -74,6 +76,7 @@ impl Passes {
             backward_of: vec![None; layers.len()],
             is_separate,
             is_explicit,
+            keeps_blocks: settings.target.is_some_and(Region::keeps_blocks),
         };
         let includes = |layer: &Layer| settings.includes(layer);
         for layer in (0..layers.len()).filter(|&layer| includes(&layers[layer])) {
@@ -104,7 +107,11 @@ impl Passes {
 
     /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
     pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
-        self.of_one_tie(instance, |node| self.is_separate && !node.forward)
+        let mut ties = self.of_one_tie(instance, |node| self.is_separate && !node.forward);
+        if self.keeps_blocks {
+            ties.extend(self.of_one_block(instance));
+        }
+        ties
     }
 
     /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
@@ -115,7 +122,7 @@ impl Passes {
     }
 
     /// Passes of the layers of a block, where the network is a stack of equal ones.
-    pub(crate) fn of_one_block(&self, instance: &Instance) -> Vec<(usize, usize)> {
+    fn of_one_block(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let blocks = instance.network.equal_blocks();
         let mut first = BTreeMap::new();
         let block = |node: &Node| blocks.get(node.layer).copied().flatten();

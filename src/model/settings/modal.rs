@@ -8,7 +8,7 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::Layer;
 use crate::model::options::{
-    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
+    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Region, Schedule,
     Synchronization,
 };
 use crate::model::setting;
@@ -25,6 +25,8 @@ pub(super) struct Asked {
     pub recompute: Recompute,
     /// Whether stages have modes.
     pub modal: bool,
+    /// Whether they all have one.
+    pub uniform: bool,
 }
 
 impl Asked {
@@ -35,10 +37,14 @@ impl Asked {
             replicas: options.replicas.clone().unwrap_or_else(one),
             recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
             modal: false,
+            uniform: false,
         };
         let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
+        let modal = chooses || (cluster.nodes.is_some() && !heterogeneous);
+        let as_target = modal && options.target.is_some_and(Region::is_uniform);
         Self {
-            modal: chooses || (cluster.nodes.is_some() && !heterogeneous),
+            modal,
+            uniform: options.uniform.unwrap_or(as_target),
             ..asked
         }
     }

@@ -85,7 +85,7 @@ impl Checker<'_> {
         }
     }
 
-    /// How long an iteration takes in the order of the problem's schedule, in ticks; `None` where it has none.
+    /// How long an iteration takes in the order of the problem's schedule, in ticks; `None` where it has none, or chunks are missing.
     ///
     /// * `loads`: of forward and backward passes by chunk;
     /// * `weights`: gradients of weights by chunk, in ticks.
@@ -98,7 +98,10 @@ impl Checker<'_> {
         });
         let operations: Vec<Vec<Operation>> = devices.collect();
         let times = self.times(None, loads, weights);
-        run(&operations, &times, self.settings.micro_batches? as usize).ok()
+        // A plan may lack chunks, which is said elsewhere.
+        let is_complete = times.len() == self.settings.chunks();
+        let micro_batches = self.settings.micro_batches?;
+        is_complete.then(|| run(&operations, &times, micro_batches as usize).ok())?
     }
 
     fn times(

@@ -23,7 +23,7 @@ const MOST_ASSIGNMENTS: f64 = 5e3;
 /// How many random problems are drawn; `STAGECUT_CHUNK_ITERATIONS` says another number.
 fn problems() -> u64 {
     let asked = std::env::var("STAGECUT_CHUNK_ITERATIONS").ok();
-    asked.map_or(1_000, |count| count.parse().expect("a number of problems"))
+    asked.map_or(500, |count| count.parse().expect("a number of problems"))
 }
 
 /// A problem that asks for an iteration, if it is valid and small enough: any schedule, communication and mode, tight memory now and then.

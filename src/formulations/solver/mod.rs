@@ -83,10 +83,36 @@ pub fn solve(
         start,
         most_nodes,
         control,
+        restarts: true,
     };
+    solve_twice(program, &limits, watch)
+}
+
+/// The same without a start, and without HiGHS's restarts: the presolve of a restart may not end for programs whose rows differ in little
+/// but their right side.
+///
+/// # Errors
+///
+/// Those of [`solve`].
+pub fn solve_without_restarts(
+    program: Program,
+    most_nodes: Option<u64>,
+    control: &Control,
+    watch: &dyn Fn(Report),
+) -> Result<Solved, SolverError> {
+    let limits = Limits {
+        start: None,
+        most_nodes,
+        control,
+        restarts: false,
+    };
+    solve_twice(program, &limits, watch)
+}
+
+fn solve_twice(program: Program, limits: &Limits, watch: &dyn Fn(Report)) -> Result<Solved, SolverError> {
     let _inside = Inside::enter();
-    solve_within(program.clone(), true, &limits, watch)
-        .or_else(|_| solve_within(program, false, &limits, watch))
+    solve_within(program.clone(), true, limits, watch)
+        .or_else(|_| solve_within(program, false, limits, watch))
 }
 
 /// The same without HiGHS's presolve, which removes solutions now and then: whoever is told that there is none may ask again so.
@@ -103,6 +129,7 @@ pub fn solve_as_it_is(
         start: None,
         most_nodes: None,
         control,
+        restarts: true,
     };
     let _inside = Inside::enter();
     solve_within(program, false, &limits, watch)
@@ -113,6 +140,8 @@ struct Limits<'a> {
     start: Option<&'a [f64]>,
     most_nodes: Option<u64>,
     control: &'a Control<'a>,
+    /// Whether HiGHS may presolve again what is left of the program.
+    restarts: bool,
 }
 
 fn solve_within(
@@ -125,6 +154,7 @@ fn solve_within(
         start,
         most_nodes,
         control,
+        restarts,
     } = limits;
     // good_lp hands HiGHS the linear part alone.
     let constant = program.objective.constant();
@@ -143,6 +173,11 @@ fn solve_within(
         "dual_feasibility_tolerance",
     ] {
         set(&mut model, name, TOLERANCE)?;
+    }
+    if !restarts {
+        model
+            .try_set_option("mip_allow_restart", false)
+            .map_err(|_| failed("mip_allow_restart".into()))?;
     }
     if !presolve {
         model

@@ -157,7 +157,7 @@ impl<'a> PathSearch<'a> {
                 built.program.clone(),
                 |bound| bound * scale_ns,
                 |program, _, watch| {
-                    solver::solve(program, None, is_whole.then_some(MOST_NODES), &within, watch)
+                    solver::solve_without_restarts(program, is_whole.then_some(MOST_NODES), &within, watch)
                 },
             )?;
             if solved.stop == Stop::Infeasible {

@@ -97,7 +97,8 @@ const ROOMS: &[Room] = &[
         name: "formulations",
         floors: &[&[OWN], &["solver"]],
         // 140 and one file more for the program of critical paths, which bounds what runs.
-        lines: 5_840,
+        // 30 more for programs that are solved without restarts.
+        lines: 5_870,
         files: 28,
     },
     // What is accepted, and what it is written as.

@@ -1,10 +1,15 @@
 //! Options as the command line has them: `--memory-limit 8GB`.
 
+use crate::model::setting;
 use crate::model::words::{Asked, Setting};
 
 /// An option's name on the command line.
 pub(crate) fn flag(setting: Setting) -> String {
-    format!("--{}", setting.name().replace('_', "-"))
+    match setting == setting::FOR {
+        // A word that programming languages keep for themselves.
+        true => "--for".to_owned(),
+        false => format!("--{}", setting.name().replace('_', "-")),
+    }
 }
 
 /// Options as they are typed.

@@ -342,7 +342,8 @@ mod tests {
             .filter_map(|argument| {
                 Some((
                     argument.get_id().to_string(),
-                    argument.get_long()?.replace('-', "_"),
+                    // Where it is typed it is another word.
+                    argument.get_long()?.replace("for", "target").replace('-', "_"),
                 ))
             })
             .collect();

@@ -21,11 +21,7 @@ impl Setting {
 
     /// Its name where its unit goes without saying.
     pub fn name(self) -> &'static str {
-        match self.0 {
-            // A word that languages keep for themselves, so that no field has it.
-            "target" => "for",
-            field => field.trim_end_matches("_bytes_per_s"),
-        }
+        self.0.trim_end_matches("_bytes_per_s")
     }
 
     /// The option with a value.

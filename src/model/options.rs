@@ -343,7 +343,10 @@ mod tests {
                 Some((
                     argument.get_id().to_string(),
                     // Where it is typed it is another word.
-                    argument.get_long()?.replace("for", "target").replace('-', "_"),
+                    match argument.get_long()? {
+                        "for" => "target".to_owned(),
+                        long => long.replace('-', "_"),
+                    },
                 ))
             })
             .collect();

@@ -144,6 +144,19 @@ struct Limits<'a> {
     restarts: bool,
 }
 
+/// Turns a part of HiGHS off, if asked to.
+fn leave_out(model: &mut Model, name: &'static str, is_asked: bool) -> Result<(), SolverError> {
+    let set = match name {
+        _ if !is_asked => Ok(()),
+        "presolve" => model.try_set_option(name, "off"),
+        _ => model.try_set_option(name, false),
+    };
+    set.map_err(|_| SolverError {
+        doing: "setting options",
+        what: name.into(),
+    })
+}
+
 fn solve_within(
     program: Program,
     presolve: bool,
@@ -174,15 +187,8 @@ fn solve_within(
     ] {
         set(&mut model, name, TOLERANCE)?;
     }
-    if !restarts {
-        model
-            .try_set_option("mip_allow_restart", false)
-            .map_err(|_| failed("mip_allow_restart".into()))?;
-    }
-    if !presolve {
-        model
-            .try_set_option("presolve", "off")
-            .map_err(|_| failed("presolve".into()))?;
+    for (name, value) in [("mip_allow_restart", restarts), ("presolve", presolve)] {
+        leave_out(&mut model, name, !value)?;
     }
     set(&mut model, "mip_rel_gap", control.gap)?;
     set(&mut model, "mip_abs_gap", 0.0)?;

@@ -66,12 +66,7 @@ pub(super) fn solve(
             stopped_by = outcome.stopped_by;
         }
     }
-    let most_ns = if incumbent.has_plan() {
-        incumbent.upper_ns
-    } else {
-        u64::MAX
-    };
-    incumbent.raise(least.0, least.1.min(most_ns));
+    incumbent.raise(least.0, least.1.min(incumbent.upper_ns));
     Ok(incumbent.finish(control.must_stop().unwrap_or(stopped_by)))
 }
 

@@ -221,32 +221,22 @@ impl Problem {
 
     /// The same problem with the period as its objective.
     pub fn for_the_period(&self) -> Self {
-        let settings = Settings {
-            objective: Objective::Period,
-            ..self.settings.clone()
-        };
-        Self {
-            settings,
-            ..self.clone()
-        }
+        self.for_the(Objective::Period)
     }
 
     /// The same problem with the latency as its objective.
     pub fn for_the_latency(&self) -> Self {
-        let settings = Settings {
-            objective: Objective::Latency,
-            ..self.settings.clone()
-        };
-        Self {
-            settings,
-            ..self.clone()
-        }
+        self.for_the(Objective::Latency)
     }
 
     /// The same problem with an iteration's formula as its objective.
     pub fn for_the_formula(&self) -> Self {
+        self.for_the(Objective::Formula)
+    }
+
+    fn for_the(&self, objective: Objective) -> Self {
         let settings = Settings {
-            objective: Objective::Formula,
+            objective,
             ..self.settings.clone()
         };
         Self {

@@ -173,12 +173,7 @@ fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> S
             .min()
             .unwrap_or(u64::MAX);
         if is_all {
-            let most = if incumbent.has_plan() {
-                incumbent.upper_ns
-            } else {
-                u64::MAX
-            };
-            incumbent.raise(BoundSource::ChainsOfIdeals, least.min(most));
+            incumbent.raise(BoundSource::ChainsOfIdeals, least.min(incumbent.upper_ns));
         }
         incumbent.report();
         if let Some(stopped_by) = incumbent.control.must_stop() {

@@ -69,8 +69,6 @@ impl Modes {
                     .ways
                     .iter()
                     .find(|way| way.mode == chosen.layers[layer.layer]);
-                // Layers that have no choice say nothing.
-                let way = way.filter(|_| layer.block.is_some());
                 if let (Some(way), Some(block)) = (way, layer.block) {
                     names.entry((stage, block)).or_default().insert(&way.recompute);
                 }

@@ -8,6 +8,8 @@ Numbers of 16 bits, random weights: nothing is fetched. `docs/rooflines.md` hold
 machine   Bytes a second of a copy (read and written) and of a sum of 4 GiB, FLOP/s of a product of two 8192 x 8192 matrices.
 decode    One token for every sequence of a batch, with keys and values of `context` tokens in a static cache, as one CUDA graph: without it
           launches decide. Whole models of 7 and 8 billion parameters, with embedding and head; 8 of the 80 blocks of 70 billion.
+iteration M micro-batches through blocks forward and backward, then the step of AdamW (fused, states of 16 bits) and gradients set to zero: what a
+          training iteration of one device takes, and the step in it by itself.
 train     Blocks with gradients that accumulate, as over the micro-batches of an iteration: forward, and forward with backward; with
           `recompute`, each block is run again from its input (torch.utils.checkpoint). `stash_bytes` is what the forward pass leaves in memory
           beside its result.
@@ -35,6 +37,7 @@ MODELS = {
     "gpt3-175b": (12288, 49152, 96, 96, False, 96, 50257),
 }
 DECODE = [("llama2-7b", 32, True), ("llama3-8b", 32, True), ("llama3-70b", 8, False)]
+ITERATIONS = [("llama3-8b", 4, 4096, 1), ("llama3-8b", 4, 4096, 2), ("llama3-70b", 2, 4096, 1)]
 TRAIN = [("llama2-7b", 4, 4096), ("llama3-8b", 4, 4096), ("llama3-8b", 4, 8192), ("llama3-70b", 2, 4096), ("gpt3-175b", 1, 2048)]
 NUMBER = torch.bfloat16
 
@@ -177,6 +180,37 @@ def train(name, count, sequence, micro_batch, recompute):
     }
 
 
+def iteration(name, count, sequence, micro_batch, micro_batches):
+    blocks = blocks_of(name, count)
+    optimizer = torch.optim.AdamW(blocks.parameters(), fused=True)
+    x = torch.randn(micro_batch, sequence, MODELS[name][0], device="cuda", dtype=NUMBER, requires_grad=True)
+    gradient = torch.randn_like(x)
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    def run():
+        for _ in range(micro_batches):
+            y = x
+            for block in blocks:
+                y = block(y)
+            y.backward(gradient)
+        step()
+
+    run()
+    return {
+        "model": name,
+        "blocks": count,
+        "sequence": sequence,
+        "micro_batch": micro_batch,
+        "micro_batches": micro_batches,
+        "parameters": numbers(blocks),
+        "step": timed(step, 10, 3),
+        "iteration": timed(run, 10, 3),
+    }
+
+
 def attempt(rows, measure, *asked):
     """A row, or none where the memory is too small."""
     try:
@@ -199,6 +233,7 @@ def main():
         **machine(),
         "decode": [],
         "train": [],
+        "iteration": [],
     }
     for batch, context in ((1, 512), (1, 4096), (8, 512), (8, 4096), (32, 512)):
         for case in DECODE:
@@ -207,6 +242,9 @@ def main():
         for micro_batch in (1, 2, 4, 8):
             for recompute in (False, True):
                 attempt(found["train"], train, *case, micro_batch, recompute)
+    for case in ITERATIONS:
+        for micro_batches in (1, 2, 4, 8, 16):
+            attempt(found["iteration"], iteration, *case, micro_batches)
     text = json.dumps(found, indent=1) + "\n"
     if options.output:
         options.output.write_text(text)

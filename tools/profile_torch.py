@@ -435,24 +435,30 @@ class Sweep:
                 layer.stash_bytes += storage.nbytes()
             return tensor
 
-        counter = FlopCounterMode(display=False, custom_mapping=CPU_ATTENTION)
+        counter = FlopCounterMode(display=False, custom_mapping=ATTENTION)
         with counter, torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
             yield
         layer.flops[phase] = counter.get_total_flops()
 
 
 def attention_flops(query, key, value, *_, out_shape=None, **__):
-    return sdpa_flop_count(query, key, value)
+    return sdpa_flop_count(query, *heads_of(query, key, value))
 
 
 def attention_backward_flops(grad_out, query, key, value, *_, out_shape=None, **__):
-    return sdpa_backward_flop_count(grad_out, query, key, value)
+    return sdpa_backward_flop_count(grad_out, query, *heads_of(query, key, value))
 
 
-# Attention on the CPU has an operator of its own, which torch's counter does not know.
-CPU_ATTENTION = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+def heads_of(query, *shapes):
+    """Shapes of keys and values as often as queries read them: grouped queries share a head, and each computes with it."""
+    return [(*shape[:-3], query[-3], *shape[-2:]) for shape in shapes]
+
+
+# Attention on the CPU has an operator of its own, which torch's counter does not know, and it refuses grouped queries anywhere.
+ATTENTION = {
+    getattr(torch.ops.aten, f"_scaled_dot_product_{kind}{direction}"): count
+    for kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+    for direction, count in (("", attention_flops), ("_backward", attention_backward_flops))
 }
 
 

@@ -293,14 +293,13 @@ device_kinds = [{ name = "gpu", count = 1, flops_per_s = 100e12, precision = "bf
 }
 
 /// The rows of one measurement that `docs/rooflines.md` shows, as its tables have them, and what part of the peak each row of the file is.
-fn measured_rows(measured: &Value) -> (Vec<String>, Vec<f64>, Vec<f64>) {
-    const BYTES_PER_MS: f64 = 4.8e9;
+fn measured_rows(measured: &Value, bytes_per_ms: f64) -> (Vec<String>, Vec<f64>, Vec<f64>) {
     const OPERATIONS_PER_MS: f64 = 989e9;
     let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} in {row}"));
     let rows = |part: &str| measured[part].as_array().cloned().unwrap_or_default();
     let (mut shown, mut decoding, mut training) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows("decode") {
-        let peak = (number(&row, "weight_bytes") + number(&row, "cache_bytes")) / BYTES_PER_MS;
+        let peak = (number(&row, "weight_bytes") + number(&row, "cache_bytes")) / bytes_per_ms;
         let found = number(&row, "median_ms");
         shown.push(format!("| {peak:.3} | {found:.3} | {:.2} |", peak / found));
         decoding.push(peak / found);
@@ -327,34 +326,121 @@ fn measured_rows(measured: &Value) -> (Vec<String>, Vec<f64>, Vec<f64>) {
     (shown, decoding, training)
 }
 
-/// No time that was measured is below its peak, one efficiency fits all models, and the page shows what the file says.
-#[test]
-fn an_h200_takes_what_the_page_says() {
+/// What was measured on a card, and the section of `docs/rooflines.md` about it.
+fn card(folder: &str) -> (Value, String) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text =
-        std::fs::read_to_string(root.join("instances/measured/h200/blocks.json")).expect("what was measured");
-    let (shown, decoding, training) = measured_rows(&serde_json::from_str(&text).expect("JSON"));
+    let file = root.join("instances/measured").join(folder).join("blocks.json");
+    let measured = std::fs::read_to_string(file).expect("what was measured");
+    let page = std::fs::read_to_string(root.join("docs/rooflines.md")).expect("the page");
+    let title = format!("## Held against an {}", folder.to_uppercase());
+    let (_, page) = page.split_once(&title).expect("its section");
+    let (page, _) = page.split_once("\n## ").expect("the next section");
+    (serde_json::from_str(&measured).expect("JSON"), page.to_string())
+}
+
+/// No time that was measured is below its peak, one efficiency fits all models, and the page shows what the file says.
+fn hold_against_peaks(
+    folder: &str,
+    bytes_per_ms: f64,
+    decoded: std::ops::Range<f64>,
+    (efficiency, error): (f64, f64),
+) {
+    let (measured, page) = card(folder);
+    let (shown, decoding, training) = measured_rows(&measured, bytes_per_ms);
     assert_eq!((decoding.len(), training.len()), (15, 20));
+    assert!(decoding.iter().all(|part| decoded.contains(part)), "{decoding:?}");
     assert!(
-        decoding.iter().all(|part| (0.565..0.755).contains(part)),
-        "{decoding:?}"
-    );
-    assert!(
-        training.iter().all(|part| within(*part, 0.64, 0.06)),
+        training.iter().all(|part| within(*part, efficiency, error)),
         "{training:?}"
     );
-    let page = std::fs::read_to_string(root.join("docs/rooflines.md")).expect("the page");
-    let (_, page) = page.split_once("## Held against an H200").expect("its section");
-    let (page, _) = page.split_once("\n## ").expect("the next section");
-    let rows: Vec<&str> = page
-        .lines()
-        .filter(|line| line.starts_with("| Llama") || line.starts_with("| GPT"))
-        .collect();
-    assert_eq!(rows.len(), 12);
+    let is_row =
+        |line: &&str| (line.starts_with("| Llama") || line.starts_with("| GPT")) && !line.ends_with("% |");
+    let rows: Vec<&str> = page.lines().filter(is_row).collect();
+    assert!(rows.len() >= 12);
     for row in rows {
         assert!(
             shown.iter().any(|shown| row.ends_with(shown)),
             "{row}: the file says {shown:?}"
         );
+    }
+}
+
+#[test]
+fn an_h200_takes_what_the_page_says() {
+    hold_against_peaks("h200", 4.8e9, 0.565..0.755, (0.64, 0.06));
+}
+
+#[test]
+fn an_h100_takes_what_the_page_says() {
+    hold_against_peaks("h100", 3.35e9, 0.635..0.795, (0.61, 0.09));
+}
+
+/// Micro-batches by themselves and the step by itself add up to an iteration, within 7 %, and the page shows the error.
+#[test]
+fn iterations_of_an_h100_are_the_sum_of_their_parts() {
+    let (measured, page) = card("h100");
+    let rows = |part: &str| measured[part].as_array().expect("rows").clone();
+    let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} in {row}"));
+    let same = |field: &str, one: &Value, other: &Value| one[field] == other[field];
+    let mut shown = 0;
+    for row in rows("iteration") {
+        let alone = rows("train").into_iter().find(|train| {
+            train["recompute"] == false
+                && ["model", "sequence", "micro_batch"]
+                    .iter()
+                    .all(|field| same(field, train, &row))
+        });
+        let alone = number(&alone.expect("its micro-batch")["forward_backward"], "median_ms");
+        let predicted = number(&row, "micro_batches") * alone + number(&row["step"], "median_ms");
+        let found = number(&row["iteration"], "median_ms");
+        assert!(within(predicted, found, 0.07), "{row}: {predicted} ms");
+        let line = format!(
+            "| {} | {} | {predicted:.1} | {found:.1} | {:+.1} % |",
+            row["micro_batch"],
+            row["micro_batches"],
+            100.0 * (predicted / found - 1.0)
+        );
+        shown += usize::from(page.contains(&line));
+    }
+    assert_eq!(shown, 9);
+}
+
+/// Profiles that were measured with the same model: their layers add up to the model as a whole, and they can be planned.
+#[test]
+fn layers_measured_on_an_h100_add_up_to_the_model() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = Folder::new();
+    for (file, error) in [
+        ("llama3-8b-1-block-1", 0.11),
+        ("llama3-8b-8-blocks-1", 0.04),
+        ("llama3-8b-8-blocks-2", 0.04),
+        ("llama3-8b-8-blocks-4", 0.04),
+        ("llama3-8b-4-blocks-8", 0.04),
+    ] {
+        let path = root.join(format!("instances/measured/h100/{file}.json"));
+        let text = std::fs::read_to_string(&path).expect("the profile");
+        let profile: Value = serde_json::from_str(&text).expect("JSON");
+        let said = profile["provenance"].as_str().expect("a provenance");
+        let (_, whole) = said.rsplit_once("takes ").expect("the time of the whole");
+        let whole: f64 = whole.trim_end_matches(" ms").parse().expect("a number");
+        let layers = profile["network"]["layers"].as_array().expect("layers");
+        let ms = |layer: &Value, pass: &str| layer["times"]["h100"][pass].as_f64().unwrap_or(0.0);
+        let sum: f64 = layers
+            .iter()
+            .map(|layer| ms(layer, "forward_ms") + ms(layer, "backward_ms"))
+            .sum();
+        assert!(within(sum, whole, error), "{file}: {sum} ms of {whole} ms");
+        let path = path.to_string_lossy();
+        let run = folder.run(&[
+            "solve",
+            &path,
+            "--stages",
+            "2",
+            "--recompute",
+            "choose",
+            "--format",
+            "json",
+        ]);
+        assert_eq!(run.code, 0, "{file}: {}", run.stderr);
     }
 }

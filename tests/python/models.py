@@ -119,6 +119,25 @@ def shared():
     return Shared(), (torch.randn(3, 4),)
 
 
+class Grouped(nn.Module):
+    """Attention in which two heads of queries share one of keys and values."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.write = nn.Linear(32, 64), nn.Linear(32, 32)
+
+    def forward(self, x):
+        query, key, value = self.read(x).split([32, 16, 16], -1)
+        query, key, value = (part.unflatten(-1, (-1, 8)).transpose(1, 2) for part in (query, key, value))
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        return self.write(seen.transpose(1, 2).flatten(2))
+
+
+def grouped():
+    torch.manual_seed(1)
+    return Grouped(), (torch.randn(2, 16, 32),)
+
+
 class Undecided(nn.Module):
     """Its path depends on the data, which a graph cannot express."""
 

@@ -197,6 +197,14 @@ class CommandLine(unittest.TestCase):
         # Two products for each of 2 samples, 2 heads: 16 x 8 by 8 x 16.
         self.assertEqual(attention["work"]["forward_flops"], 2 * 2 * 2 * (2 * 16 * 8 * 16))
 
+    def test_grouped_queries_compute_with_their_shared_heads(self):
+        file = self.profile(f"{common.MODELS}:grouped")
+        layers = {layer["operator"].split(",")[0]: layer for layer in json.loads(file.read_text())["network"]["layers"]}
+        # Four heads of queries in 2 samples, whatever they share: 16 x 8 by 8 x 16, twice; backward five such products, one of them anew.
+        attention = layers["scaled_dot_product_attention"]["work"]
+        self.assertEqual(attention["forward_flops"], 2 * 2 * 4 * (2 * 16 * 8 * 16))
+        self.assertEqual(attention["backward_flops"], 5 * 2 * 4 * (2 * 16 * 8 * 16))
+
     def test_faults_are_one_line(self):
         cases = {
             "nothing": "names no model",

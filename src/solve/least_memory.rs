@@ -19,14 +19,18 @@ use crate::problem::plan::{KindMemory, LeastMemory, Plan};
 use crate::problem::too_large;
 use crate::solve::posed::{Existence, existence};
 
-/// How long a search may take where nobody said so: it is an answer to a question that was not asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a search may take at least and at most: it is an answer to a question that was not asked.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
+
+/// How many times what the question itself took.
+const TIMES_THE_QUESTION: u32 = 10;
 
 /// Finds the least memory of a problem that has no plan, as exactly as time allows; nothing where no memory would help.
 ///
 /// A range whose ends are crossed shows a proof to be wrong.
 ///
-/// `show` is called with the range before every question.
+/// * `spent`: what it took to prove that there is no plan;
+/// * `show`: called with the range before every question.
 ///
 /// # Errors
 ///
@@ -39,12 +43,13 @@ pub(crate) fn search(
     instance: &Instance,
     settings: &Settings,
     control: &Control,
+    spent: Duration,
     show: &dyn Fn(&LeastMemory),
 ) -> Result<Option<LeastMemory>, SolverError> {
     let started = Instant::now();
-    let patience = control
-        .time_limit
-        .map_or(PATIENCE, |_| control.remaining().unwrap_or(PATIENCE));
+    let [least, most] = PATIENCE;
+    let patience = (TIMES_THE_QUESTION * spent).clamp(least, most);
+    let patience = control.remaining().map_or(patience, |left| left.min(patience));
     let left = || patience.saturating_sub(started.elapsed());
     let mut known = LeastMemory {
         at_least_bytes: 0,

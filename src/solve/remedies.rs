@@ -83,7 +83,7 @@ impl Posed<'_> {
         if !is_limited || !plan.reasons.is_empty() {
             return Ok(remedies);
         }
-        plan.least_memory = least_memory::search(self.instance, &self.settings, &control, show)?;
+        plan.least_memory = least_memory::search(self.instance, &self.settings, &control, spent, show)?;
         match &plan.least_memory {
             Some(known)
                 if known

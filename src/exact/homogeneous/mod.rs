@@ -169,9 +169,13 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         UnorderedItems(TUNING.steps_of_unordered_items),
     ];
     let [early, late] = with_chain(LONGER, problem);
+    // Few pairs without pendant items prove in a tenth of a second what chains of boundaries take seconds for.
     let others = [
+        PendantItems(least_pairs),
         BoundaryChain(TUNING.efforts_of_chains[0]),
-        PendantItems(of_relaxed),
+    ];
+    let again = (!is_small).then_some(PendantItems(few_pairs));
+    let slow = [
         Evolution,
         early,
         late,
@@ -182,7 +186,8 @@ fn steps_of_period(problem: &Problem) -> Vec<Step> {
         Ideals(u64::MAX),
         Exhaustive(TUNING.steps_of_assignments[1]),
     ];
-    first.into_iter().chain(short_ones).chain(others).collect()
+    let quick = first.into_iter().chain(short_ones).chain(others);
+    quick.chain(again).chain(slow).collect()
 }
 
 /// A step and the chain of boundaries with its second effort, in the order that is better for the problem.

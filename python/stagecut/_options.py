@@ -58,7 +58,7 @@ class Problem(TypedDict, total=False):
     """Most stages the pipeline may have, a device each [default: the number of devices]"""
     synchronization: Literal["none", "ring"]
     """How the devices of a group keep their weights equal [default: none]"""
-    target: Literal["megatron"]
+    target: Literal["torch", "deepspeed", "megatron", "torchtitan", "vllm", "sglang", "accelerate", "onnx"]
     """Plan only what a framework can run"""
     tensor: Union[int, str, Sequence[object]]
     """Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for

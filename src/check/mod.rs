@@ -12,6 +12,7 @@ mod orders;
 mod passes;
 mod problem;
 mod states;
+mod target;
 mod violation;
 mod virtual_stages;
 mod workers;
@@ -109,6 +110,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.together();
         check.order();
         check.order_of_ties();
+        check.layout(plan);
         check.needless_order(plan);
         // An order says what every device does, be it with a stage or with several.
         let by_order = plan.order.is_some() && orders::may_say_order(settings);

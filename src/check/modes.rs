@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Checker, Figures, Violation, states};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Size};
-use crate::model::options::{Mode, Objective, Region, Schedule, Synchronization};
+use crate::model::options::{Mode, Objective, Schedule, Synchronization};
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
 use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// The name of modes that compute nothing again.
-const NOTHING: &str = "none";
+pub(super) const NOTHING: &str = "none";
 
 /// The name of modes that compute all again.
-const FULL: &str = "full";
+pub(super) const FULL: &str = "full";
 
 /// What a stage runs on.
 struct Placed {
@@ -63,7 +63,7 @@ impl Checker<'_> {
     pub(super) fn modal_costs(&mut self, plan: &Plan) -> Option<f64> {
         let placed = self.placed(plan)?;
         let modes = self.modes_of_layers(plan, &placed)?;
-        self.recomputed_alike(plan, &modes);
+        self.told_of_recomputation(plan, &modes);
         let mut sums = self.modal_sums(&placed, &modes);
         self.add_crossings(&placed, &modes, &mut sums);
         let mut behind = 0;
@@ -124,7 +124,7 @@ impl Checker<'_> {
         }
     }
 
-    fn wrong(&mut self, field: String, found: String, expected: &str) {
+    pub(super) fn wrong(&mut self, field: String, found: String, expected: &str) {
         self.violations.push(Violation::Field {
             field,
             found,
@@ -298,43 +298,8 @@ impl Checker<'_> {
         named
     }
 
-    /// For a framework that can be told no more: the same again in all blocks, or all in the first so many of every stage.
-    fn recomputed_alike(&mut self, plan: &Plan, modes: &[Option<LayerMode>]) {
-        if !self.settings.target.is_some_and(Region::recomputes_alike) {
-            return;
-        }
-        let blocks = self.instance.network.equal_blocks();
-        let mut stages: Vec<BTreeMap<usize, &str>> = vec![BTreeMap::new(); plan.stages.len()];
-        for (at, mode) in modes.iter().enumerate() {
-            let block = blocks.get(at).copied().flatten();
-            if let (Some(block), Some(mode), Some(stage)) = (block, mode, self.own_stage(at)) {
-                let name = stages[stage].entry(block).or_insert(NOTHING);
-                if mode.recompute != NOTHING {
-                    *name = &mode.recompute;
-                }
-            }
-        }
-        let all: Vec<&str> = stages
-            .iter()
-            .flat_map(|blocks| blocks.values().copied())
-            .collect();
-        let first = |blocks: &BTreeMap<usize, &str>| {
-            let names: Vec<&str> = blocks.values().copied().collect();
-            let count = names.iter().take_while(|&&name| name == FULL).count();
-            names[count..]
-                .iter()
-                .all(|&name| name == NOTHING)
-                .then_some(count)
-        };
-        let counts: Vec<Option<usize>> = stages.iter().map(first).collect();
-        let is_one = all.windows(2).all(|two| two[0] == two[1]);
-        if !is_one && (counts[0].is_none() || counts.windows(2).any(|two| two[0] != two[1])) {
-            let expected = "the same in all blocks, or all in the first so many of every stage";
-            self.wrong("stages.mode.recomputed".into(), "others".into(), expected);
-        }
-    }
-
-    fn mode_of_layer(&self, at: usize, tensor: usize, name: &str) -> Option<LayerMode> {
+    /// The mode of a layer at a degree and of a name, if the problem allows it.
+    pub(super) fn mode_of_layer(&self, at: usize, tensor: usize, name: &str) -> Option<LayerMode> {
         let modes = self.layer(at).modes().into_owned();
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let recompute = &self.settings.recompute;

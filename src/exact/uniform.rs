@@ -4,7 +4,7 @@ use super::incumbent::Incumbent;
 use super::method::Method;
 use super::solve_by;
 use crate::formulations::solver::SolverError;
-use crate::model::options::Region;
+use crate::model::options::Recomputation;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::modes::{Modes, StageMode};
@@ -13,7 +13,7 @@ use crate::problem::plan::{Outcome, StoppedBy};
 /// Whether stages are to be alike in what they may differ, or layers in what they compute again.
 pub(super) fn applies(problem: &Problem, modes: &Modes) -> bool {
     let settings = &problem.settings;
-    (settings.uniform && modes.kinds().count() > 1) || settings.target.is_some_and(Region::recomputes_alike)
+    (settings.uniform && modes.kinds().count() > 1) || settings.target.is_some()
 }
 
 /// Solves a problem whose stages are to be alike, of which something may be known.
@@ -31,14 +31,24 @@ pub(super) fn solve(
     let (problem, control) = (incumbent.problem, incumbent.control);
     let mut least = (incumbent.source, u64::MAX);
     let mut stopped_by = StoppedBy::Completed;
-    // What no framework need be told is a bound for what it is told.
-    let mut variants = vec![modes.clone()];
-    if problem.settings.target.is_some_and(Region::recomputes_alike) {
-        variants.extend(modes.recomputing_all_alike());
-    }
+    // What no framework need be told is a bound for what it is told, where that is no list of ways.
+    let told = problem
+        .settings
+        .target
+        .map(|target| target.limits().recomputation);
+    let mut variants = match told {
+        None | Some(Recomputation::Alike) => vec![modes.clone()],
+        Some(Recomputation::Nothing | Recomputation::AllBlocks) => Vec::new(),
+    };
+    let bounds = variants.len();
+    variants.extend(
+        told.into_iter()
+            .flat_map(|told| modes.recomputing_all_alike(told)),
+    );
     let of = |(at, modes): (usize, &Modes)| -> Vec<(bool, StageMode, Modes)> {
         let kinds = modes.kinds();
-        kinds.map(|kind| (at == 0, kind, modes.only(kind))).collect()
+        let is_bound = bounds == 0 || at < bounds;
+        kinds.map(|kind| (is_bound, kind, modes.only(kind))).collect()
     };
     let kinds: Vec<(bool, StageMode, Modes)> = variants.iter().enumerate().flat_map(of).collect();
     for (at, (is_bound, kind, only)) in kinds.iter().enumerate() {

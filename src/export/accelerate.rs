@@ -13,17 +13,23 @@ use serde_json::Value;
 
 use super::Exported;
 use super::devices::{Place, RankDevice, RankDevices};
-use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
+use super::framework::{Stages, one_a_device, unsupported};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::network::module_path;
+use crate::model::options::Region;
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
 
+/// What layers are to be called.
+const MODULE_NAMES: &str =
+    "names of modules, such as `h.0.attn`, before a `/`, as `tools/profile_torch.py` writes them";
+
 /// Writes the map.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, one_stage_a_device())?;
-    let stages = Stages::plain(instance, plan)?;
+    one_a_device(plan, Region::Accelerate)?;
+    let stages = Stages::for_region(instance, plan, Region::Accelerate)?;
     let devices = RankDevices::of_stages(instance, plan)?.one_gpu_each("Accelerate")?;
     let mut tree = Module::default();
     for layer in stages.in_order(instance) {
@@ -58,20 +64,15 @@ struct Module {
 impl Module {
     /// Adds a layer under its module; one that no module computes belongs to the model itself.
     fn insert(&mut self, id: &str, stage: usize) -> Result<(), Fault> {
-        let path = match id.split_once('/') {
-            Some((path, _)) => path,
-            None => id,
-        };
-        let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
-        if !path.split('.').all(is_name) {
+        let Some(path) = module_path(id) else {
             return Err(unsupported(
                 format!("layer `{id}`"),
                 "a name that is no module's",
-                "names of modules, such as `h.0.attn`, before a `/`, as `tools/profile_torch.py` writes them",
+                MODULE_NAMES,
             ));
-        }
+        };
         let mut module = self;
-        for part in path.split('.') {
+        for part in path {
             module = module.inside.entry(part.to_owned()).or_default();
         }
         module.own.push(stage);

@@ -7,16 +7,18 @@
 //! The network's input is read by layers that read no other, and by those that `reads_input` marks: the importer of ONNX and
 //! the profilers do, other formats cannot say it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::Exported;
 use super::devices::RankDevices;
-use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
+use super::framework::{Stages, one_a_device, unsupported};
 use super::template::fill;
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
+use crate::model::network::Open;
+use crate::model::options::Region;
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
@@ -38,30 +40,29 @@ struct Partition<'a> {
 
 /// Writes the module.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, one_stage_a_device())?;
-    let stages = Stages::plain(instance, plan)?;
-    let order = stages.in_order(instance);
-    let mut open = Open::new(instance, &order);
+    one_a_device(plan, Region::Deepspeed)?;
+    let stages = Stages::for_region(instance, plan, Region::Deepspeed)?;
+    let modules = instance.network.module_list();
     let mut parts = vec![0];
-    let mut modules: Vec<Vec<&str>> = vec![Vec::new()];
-    for (at, &layer) in order.iter().enumerate() {
-        let last = modules.len() - 1;
-        modules[last].push(&instance.network.layers[layer].id);
-        let Some(&next) = order.get(at + 1) else {
-            break;
-        };
-        let needed = open.open_after(at);
-        let is_cut = stages.of_layer[layer] != stages.of_layer[next];
-        if needed == [Some(layer)] {
-            modules.push(Vec::new());
-        } else if is_cut {
-            return Err(two_needed(instance, &stages, &needed, layer));
+    let mut last = 0;
+    for (at, module) in modules.iter().enumerate() {
+        let stage = stages.of_layer[module[0]].unwrap_or(0);
+        if stage < last || module.iter().any(|&layer| stages.of_layer[layer] != Some(stage)) {
+            return Err(two_needed(instance, &stages, module));
         }
-        if is_cut {
-            parts.push(modules.len() - 1);
+        if stage > last {
+            parts.push(at);
         }
+        last = stage;
     }
     parts.push(modules.len());
+    let named = |module: &Vec<usize>| {
+        module
+            .iter()
+            .map(|&layer| instance.network.layers[layer].id.as_str())
+            .collect()
+    };
+    let modules = modules.iter().map(named).collect();
     let ranks = RankDevices::of_stages(instance, plan)?;
     let ranks = ranks
         .one_gpu_each("DeepSpeed's PipelineModule")?
@@ -89,57 +90,20 @@ fn environment(ranks: &RankDevices) -> Result<Option<BTreeMap<&'static str, Stri
     ])))
 }
 
-/// What later layers of an order still read: earlier layers, and `None` for the network's input.
-struct Open {
-    /// The position of the last reader of what each position makes.
-    last_reader: Vec<usize>,
-    /// The layer at each position.
-    order: Vec<usize>,
-    /// The position of the last reader of the network's input.
-    last_input: usize,
-    /// Positions whose layers are still read.
-    open: BTreeSet<usize>,
-}
-
-impl Open {
-    fn new(instance: &Instance, order: &[usize]) -> Self {
-        let mut position = vec![None; instance.network.layers.len()];
-        for (at, &layer) in order.iter().enumerate() {
-            position[layer] = Some(at);
-        }
-        let mut last_reader = vec![0; order.len()];
-        let mut reads_layer = vec![false; order.len()];
-        for tensor in &instance.network.tensors {
-            let Some(from) = position[tensor.producer] else {
-                continue;
-            };
-            for to in tensor.consumers.iter().filter_map(|&to| position[to]) {
-                last_reader[from] = last_reader[from].max(to);
-                reads_layer[to] = true;
-            }
-        }
-        Self {
-            last_reader,
-            order: order.to_vec(),
-            last_input: (0..order.len())
-                .rfind(|&at| !reads_layer[at] || instance.network.layers[order[at]].reads_input)
-                .unwrap_or(0),
-            open: BTreeSet::new(),
+/// A module that is cut: more than the last layer's output is needed where the first stage ends that has a part of it, and of others.
+fn two_needed(instance: &Instance, stages: &Stages, module: &[usize]) -> Fault {
+    let order = stages.in_order(instance);
+    let mut open = Open::new(&instance.network, &order);
+    let stage = |at: usize| stages.of_layer[order[at]];
+    let mut cut = (stages.of_layer[module[0]].unwrap_or(0), Vec::new());
+    for at in 0..order.len().saturating_sub(1) {
+        let needed = open.after(at);
+        if stage(at) != stage(at + 1) && needed != [Some(order[at])] {
+            cut = (stage(at).unwrap_or(0), needed);
+            break;
         }
     }
-
-    /// What is needed after a position; to be asked of one after the other.
-    fn open_after(&mut self, at: usize) -> Vec<Option<usize>> {
-        self.open.insert(at);
-        self.open.retain(|&from| self.last_reader[from] > at);
-        let input = (self.last_input > at).then_some(None);
-        let layers = self.open.iter().map(|&from| Some(self.order[from]));
-        layers.chain(input).collect()
-    }
-}
-
-/// A cut where more than the last layer's output is needed.
-fn two_needed(instance: &Instance, stages: &Stages, needed: &[Option<usize>], last: usize) -> Fault {
+    let (stage, needed) = cut;
     let names: Vec<String> = needed
         .iter()
         .map(|from| match from {
@@ -152,7 +116,7 @@ fn two_needed(instance: &Instance, stages: &Stages, needed: &[Option<usize>], la
         false => format!("a cut that what {} give crosses", names.join(" and ")),
     };
     unsupported(
-        format!("stage {}", stages.of_layer[last].unwrap_or(0) + 1),
+        format!("stage {}", stage + 1),
         found,
         words!(
             "one layer's output at every cut, which is all that DeepSpeed's list of modules hands on; {} takes any",

@@ -101,7 +101,7 @@ impl RankDevices {
             devices.push(RankDevice { name, stage, place });
         }
         let kinds = &instance.cluster.kinds;
-        let gpus = kinds.iter().filter(|kind| !is_cpu(kind));
+        let gpus = kinds.iter().filter(|kind| !kind.is_cpu());
         let is_one_kind = gpus.count() == 1 || kinds.len() == 1;
         let in_a_row = |(at, device): (usize, &RankDevice)| match device.place {
             Place::Cpu => kinds.len() == 1,
@@ -296,13 +296,6 @@ impl Environment {
     }
 }
 
-/// Whether a kind is the host itself: it is called so, or pays for no transfers.
-pub(super) fn is_cpu(kind: &DeviceKind) -> bool {
-    let name = kind.name.to_ascii_lowercase();
-    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    !kind.pays_communication || words.any(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()) == "cpu")
-}
-
 /// The number of the first GPU of every kind, as the cluster lists them; kinds without a count have as many as the plan uses.
 fn first_gpus(instance: &Instance, plan: &Plan) -> Vec<usize> {
     let used = |kind: &DeviceKind| {
@@ -315,7 +308,7 @@ fn first_gpus(instance: &Instance, plan: &Plan) -> Vec<usize> {
     let mut next = 0;
     let kinds = instance.cluster.kinds.iter().map(|kind| {
         let first = next;
-        if !is_cpu(kind) {
+        if !kind.is_cpu() {
             next += kind.count.unwrap_or(0).max(used(kind)) * kind.gpus;
         }
         first
@@ -332,7 +325,7 @@ fn place(instance: &Instance, firsts: &[usize], device: &str) -> Option<Place> {
     let mut kinds = instance.cluster.kinds.iter().zip(firsts);
     kinds.find_map(|(kind, first)| {
         let number = number(device, &kind.name)?;
-        Some(match is_cpu(kind) {
+        Some(match kind.is_cpu() {
             true => Place::Cpu,
             false => Place::Gpus {
                 first: first + number.checked_sub(1)? * kind.gpus,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
+use crate::model::options::{Mode, Recomputation, Region, Staffing};
 use crate::model::setting;
 use crate::model::words::{Words, words};
 use crate::problem::plan::Plan;
@@ -16,13 +17,13 @@ pub(super) struct Stages {
     pub count: usize,
 }
 
-/// Refuses a plan whose devices hold several stages, for targets that know one a device.
-pub(super) fn one_a_device(plan: &Plan, expected: Words) -> Result<(), Fault> {
-    match plan.virtual_stages() {
+/// Refuses a plan whose devices hold several stages, for frameworks that know one a device.
+pub(super) fn one_a_device(plan: &Plan, region: Region) -> Result<(), Fault> {
+    match plan.virtual_stages().filter(|_| !region.limits().takes_chunks) {
         None => Ok(()),
         Some(chunks) => {
             let found = format!("{chunks} virtual stages on every device");
-            Err(unsupported("the plan".into(), found, expected))
+            Err(unsupported("the plan".into(), found, one_stage_a_device()))
         }
     }
 }
@@ -40,7 +41,7 @@ pub(super) fn no_empty_stage(plan: &Plan) -> Result<(), Fault> {
 }
 
 /// What targets say that know one stage a device.
-pub(super) fn one_stage_a_device() -> Words {
+fn one_stage_a_device() -> Words {
     words!(
         "one stage a device; {} and `megatron` take virtual stages, `torch` and `torchtitan` with {}",
         setting::TO.given("json"),
@@ -68,8 +69,39 @@ pub(super) fn unsupported(at: String, found: impl Into<Words>, expected: impl In
 }
 
 impl Stages {
+    /// The stages of a plan, if it is in a mode that the framework has, and of devices and recomputation that it can be told of.
+    pub(super) fn for_region(instance: &Instance, plan: &Plan, region: Region) -> Result<Self, Fault> {
+        let limits = region.limits();
+        let (is_run, own) = match plan.problem.mode {
+            Some(Mode::Inference) => (limits.infers, Mode::Training),
+            Some(Mode::Training) | None => (limits.trains, Mode::Inference),
+        };
+        let stages = match (limits.staffing, limits.recomputation) {
+            (Staffing::One, Recomputation::Nothing) => Self::plain(instance, plan)?,
+            (Staffing::One, _) => Self::of_single_devices(instance, plan)?,
+            (Staffing::Tensor | Staffing::Replicated, _) => {
+                match plan.stages.iter().any(|stage| stage.mode.is_some()) {
+                    true => Self::in_modes(instance, plan)?,
+                    false => Self::plain(instance, plan)?,
+                }
+            }
+        };
+        match is_run {
+            true => Ok(stages),
+            false => Err(unsupported(
+                "the plan".into(),
+                format!("a plan for {}", plan.problem.mode.unwrap_or(Mode::Training)),
+                words!(
+                    "one for {}, which is all that `{}` runs",
+                    setting::MODE.given(own),
+                    region.to_string()
+                ),
+            )),
+        }
+    }
+
     /// The stages of a plan, if each is one device that takes turns, no layer's passes are apart, and none is computed again.
-    pub(super) fn plain(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+    fn plain(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
             if let Some((name, layers)) = stage.mode.iter().flat_map(|mode| &mode.recomputed).next() {
                 return Err(unsupported(
@@ -89,7 +121,7 @@ impl Stages {
     }
 
     /// The same whatever is computed again, for targets that look at that.
-    pub(super) fn of_single_devices(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+    fn of_single_devices(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         for stage in &plan.stages {
             let at = format!("stage {}", stage.index);
             if stage.devices.len() != 1 {
@@ -123,7 +155,7 @@ impl Stages {
     }
 
     /// The same whatever devices and shares a stage has, for targets that look at them.
-    pub(super) fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+    fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
         let layers = &instance.network.layers;
         let position: HashMap<&str, usize> = layers
             .iter()

@@ -5,11 +5,12 @@
 //! Megatron builds the model itself, so the network must be a stack of equal blocks.
 
 use super::devices::RankDevices;
-use super::framework::{Stages, unsupported};
+use super::framework::{Stages, no_empty_stage, unsupported};
 use super::{Exported, Ordered, megatron_modes, megatron_states, stack};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::model::network::Stack;
+use crate::model::options::Region;
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
@@ -61,10 +62,8 @@ pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered)
 }
 
 fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices)) -> Exported {
-    let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
-        true => Stages::in_modes(instance, plan)?,
-        false => Stages::plain(instance, plan)?,
-    };
+    let stages = Stages::for_region(instance, plan, Region::Megatron)?;
+    no_empty_stage(plan)?;
     let stack = stack::find(instance, &stages, BUILDS)?;
     refuse_unlike(instance, &stack)?;
     let in_stage = stack::blocks_a_stage(instance, &stages, &stack)?;
@@ -99,20 +98,8 @@ fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices
 
 /// Refuses blocks of other operators or parameters than the first.
 fn refuse_unlike(instance: &Instance, stack: &Stack) -> Result<(), Fault> {
-    let layers = &instance.network.layers;
-    let make = |members: &[usize]| {
-        let mut make: Vec<_> = members
-            .iter()
-            .map(|&i| (&layers[i].operator, layers[i].parameter_bytes))
-            .collect();
-        make.sort_unstable();
-        make
-    };
-    let family = &stack.family;
-    let mut others = stack.blocks.iter();
-    if let Some((first, model)) = others.next()
-        && let Some((number, _)) = others.find(|(_, members)| make(members) != make(model))
-    {
+    if let Some([first, number]) = stack.unlike(&instance.network) {
+        let family = &stack.family;
         let found = format!("`{family}{number}` with other operators or parameters than `{family}{first}`");
         return Err(unsupported("the network".into(), found, BUILDS));
     }

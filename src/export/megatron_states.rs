@@ -4,8 +4,7 @@
 use super::framework::{is_memory_limited, unsupported};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
-use crate::model::options::{Mode, Optimizer, OptimizerSharding, StatePrecision};
-use crate::model::precision::Precision;
+use crate::model::options::{Mode, Optimizer, OptimizerSharding, Region, StatePrecision, UnlikeStates};
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
@@ -16,31 +15,33 @@ pub(super) fn flags(instance: &Instance, plan: &Plan) -> Result<String, Fault> {
     if problem.mode == Some(Mode::Inference) {
         return Ok(String::new());
     }
-    let mut flags = match (problem.precision, instance.network.precision) {
-        (Some(StatePrecision::Bf16Mixed), _) => " --bf16".to_owned(),
-        (Some(StatePrecision::Fp16Mixed), _) => " --fp16".to_owned(),
-        (None | Some(StatePrecision::Uniform), Some(half @ (Precision::Bf16 | Precision::Fp16)))
-            if is_memory_limited(instance, plan) =>
-        {
-            return Err(unsupported(
-                "the plan".into(),
-                words!(
-                    "memory for gradients and optimiser states in {}, as {} counts them",
-                    half.to_string(),
-                    setting::PRECISION.given("uniform")
-                ),
-                words!(
-                    "{}, which is what Megatron keeps in training: solve again with it",
-                    setting::PRECISION.given(format!("{half}-mixed"))
-                ),
-            ));
-        }
-        _ => String::new(),
+    let precision = problem.precision.unwrap_or(StatePrecision::Uniform);
+    let optimizer = problem.optimizer.unwrap_or(Optimizer::Adam);
+    let kept = Region::Megatron.limits().states;
+    let unlike = kept.unlike(optimizer, precision, instance.network.precision);
+    if let Some(UnlikeStates::Precision(half)) = unlike.filter(|_| is_memory_limited(instance, plan)) {
+        return Err(unsupported(
+            "the plan".into(),
+            words!(
+                "memory for gradients and optimiser states in {}, as {} counts them",
+                half.to_string(),
+                setting::PRECISION.given("uniform")
+            ),
+            words!(
+                "{}, which is what Megatron keeps in training: solve again with it",
+                setting::PRECISION.given(format!("{half}-mixed"))
+            ),
+        ));
+    }
+    let mut flags = match precision {
+        StatePrecision::Bf16Mixed => " --bf16".to_owned(),
+        StatePrecision::Fp16Mixed => " --fp16".to_owned(),
+        StatePrecision::Uniform | StatePrecision::Fp32 => String::new(),
     };
-    flags += match problem.optimizer {
-        Some(Optimizer::Sgd) => " --optimizer sgd --sgd-momentum 0",
-        Some(Optimizer::Momentum) => " --optimizer sgd",
-        Some(Optimizer::Adam) | None => "",
+    flags += match optimizer {
+        Optimizer::Sgd => " --optimizer sgd --sgd-momentum 0",
+        Optimizer::Momentum => " --optimizer sgd",
+        Optimizer::Adam => "",
     };
     let has_replicas = plan
         .stages

@@ -6,17 +6,18 @@
 //! every GPU's memory alone, vLLM nine tenths (`gpu_memory_utilization` of vllm/config/cache.py): a plan that fills more says so.
 
 use super::devices::RankDevices;
-use super::framework::{Stages, one_a_device, one_stage_a_device, unsupported};
+use super::framework::{Stages, one_a_device, unsupported};
 use super::{Exported, stack};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
-use crate::model::options::Mode;
+use crate::model::options::Region;
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
 
 /// What a server calls its variable and its flags.
 struct Server {
+    region: Region,
     name: &'static str,
     variable: &'static str,
     stages: &'static str,
@@ -27,6 +28,7 @@ struct Server {
 /// For vLLM.
 pub(super) fn vllm(instance: &Instance, plan: &Plan) -> Exported {
     Server {
+        region: Region::Vllm,
         name: "vLLM",
         variable: "VLLM_PP_LAYER_PARTITION",
         stages: "--pipeline-parallel-size",
@@ -39,6 +41,7 @@ pub(super) fn vllm(instance: &Instance, plan: &Plan) -> Exported {
 /// For SGLang.
 pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
     Server {
+        region: Region::Sglang,
         name: "SGLang",
         variable: "SGLANG_PP_LAYER_PARTITION",
         stages: "--pp-size",
@@ -50,19 +53,8 @@ pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
 
 impl Server {
     fn lines(&self, instance: &Instance, plan: &Plan) -> Exported {
-        one_a_device(plan, one_stage_a_device())?;
-        let stages = match plan.stages.iter().any(|stage| stage.mode.is_some()) {
-            true => Stages::in_modes(instance, plan)?,
-            false => Stages::plain(instance, plan)?,
-        };
-        if plan.problem.mode != Some(Mode::Inference) {
-            let expected = words!(
-                "one for {}, which is all that {} runs",
-                setting::MODE.given("inference"),
-                self.name
-            );
-            return Err(unsupported("the plan".into(), "a plan for training", expected));
-        }
+        one_a_device(plan, self.region)?;
+        let stages = Stages::for_region(instance, plan, self.region)?;
         let devices = RankDevices::of_stages(instance, plan)?.no_cpu(self.name)?;
         let degree = self.degree_of(plan)? * devices.gpus()?;
         let counts: Vec<String> = self

@@ -3,7 +3,7 @@
 use super::framework::{Stages, unsupported};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
-use crate::model::network::Stack;
+use crate::model::network::{Stack, Unfit};
 
 /// The blocks among the layers of a plan; `expected` says what the framework takes.
 pub(super) fn find(instance: &Instance, stages: &Stages, expected: &str) -> Result<Stack, Fault> {
@@ -21,10 +21,21 @@ pub(super) fn blocks_a_stage(
     stack: &Stack,
 ) -> Result<Vec<usize>, Fault> {
     let mut counts = vec![0; stages.count];
-    for members in stack.blocks.values() {
-        counts[one_stage(instance, stages, members, "a block")?] += 1;
+    let mut last = 0;
+    for (number, members) in &stack.blocks {
+        let stage = one_stage(instance, stages, members, "a block")?;
+        if stage < last {
+            return Err(unsupported(
+                format!("block {number}"),
+                format!("it on stage {}, before a block of a smaller number", stage + 1),
+                "blocks in the order of their numbers, as the framework counts them",
+            ));
+        }
+        last = stage;
+        counts[stage] += 1;
     }
-    let [before, after] = before_and_after(instance, stages, stack)?;
+    let ends = stack.ends(&instance.network, |layer| stages.of_layer[layer].is_some());
+    let [before, after] = ends.map_err(|unfit| between_blocks(instance, unfit))?;
     for (layers, what, only) in [
         (&before, "the embedding", 0),
         (&after, "the head", stages.count - 1),
@@ -45,39 +56,17 @@ pub(super) fn blocks_a_stage(
     Ok(counts)
 }
 
-/// Layers before and after the blocks.
-fn before_and_after(instance: &Instance, stages: &Stages, stack: &Stack) -> Result<[Vec<usize>; 2], Fault> {
-    let layers = &instance.network.layers;
-    let mut is_block = vec![false; layers.len()];
-    stack.blocks.values().flatten().for_each(|&i| is_block[i] = true);
-    let graph = instance.network.graph();
-    let order = stages.in_order(instance);
-    let reads_block = |at: usize, known: &[bool]| {
-        let before = graph.neighbors_directed((at as u32).into(), petgraph::Incoming);
-        before
-            .into_iter()
-            .any(|from| is_block[from.index()] || known[from.index()])
+/// A layer that lies neither in a block, nor before all, nor after all.
+fn between_blocks(instance: &Instance, unfit: Unfit) -> Fault {
+    let at = match unfit {
+        Unfit::BetweenBlocks(at) => format!("layer `{}`", instance.network.layers[at].id),
+        Unfit::NoStack | Unfit::UnlikeBlocks(_) | Unfit::NoModule(_) => "the network".into(),
     };
-    let mut behind = vec![false; layers.len()];
-    for &at in &order {
-        behind[at] = reads_block(at, &behind);
-    }
-    let [mut before, mut after] = [Vec::new(), Vec::new()];
-    for &at in order.iter().filter(|&&at| !is_block[at]) {
-        match behind[at] {
-            false => before.push(at),
-            true => after.push(at),
-        }
-        let next = graph.neighbors((at as u32).into());
-        if behind[at] && next.into_iter().any(|to| is_block[to.index()]) {
-            return Err(unsupported(
-                format!("layer `{}`", layers[at].id),
-                "a layer between two blocks",
-                "layers in blocks, before all of them, or after all",
-            ));
-        }
-    }
-    Ok([before, after])
+    unsupported(
+        at,
+        "a layer between two blocks",
+        "layers in blocks, before all of them, or after all",
+    )
 }
 
 /// The stage that holds all of these layers.

@@ -1,10 +1,11 @@
 //! PyTorch: a program that captures the model with torch.export, as the profiler does, and cuts it at the plan's stages.
 
 use super::devices::RankDevices;
-use super::framework::{Stages, no_empty_stage, one_a_device, one_stage_a_device};
+use super::framework::{Stages, no_empty_stage, one_a_device};
 use super::template::{Planned, fill};
 use super::{Exported, Ordered};
 use crate::model::instance::Instance;
+use crate::model::options::Region;
 use crate::problem::plan::Plan;
 
 /// The line of the program that the part which runs it takes the place of.
@@ -21,8 +22,8 @@ const SHARED: [&str; 2] = [
 
 /// Writes the program.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, one_stage_a_device())?;
-    Stages::plain(instance, plan)?;
+    one_a_device(plan, Region::Torch)?;
+    Stages::for_region(instance, plan, Region::Torch)?;
     let ranks = RankDevices::of_stages(instance, plan)?.one_gpu_each("this program")?;
     Ok(fill(&program(), &Planned::new(plan).with_ranks(ranks)?))
 }
@@ -30,7 +31,7 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
 /// Writes the program with an order, which it hands to `_PipelineScheduleRuntime` of torch.distributed.pipelining.
 pub(super) fn write_ordered(instance: &Instance, plan: &Plan, ordered: &Ordered) -> Exported {
     no_empty_stage(plan)?;
-    Stages::plain(instance, plan)?;
+    Stages::for_region(instance, plan, Region::Torch)?;
     let ranks = RankDevices::of_lines(instance, plan, ordered)?.one_gpu_each("this program")?;
     Ok(fill(
         &program(),

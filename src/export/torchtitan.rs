@@ -4,15 +4,13 @@
 //! `tok_embeddings`, `layers.0` and so on, `norm` and `output`; so the network must be a stack of blocks, of whatever names.
 
 use super::devices::{Environment, RankDevices};
-use super::framework::{
-    Stages, is_memory_limited, no_empty_stage, one_a_device, one_stage_a_device, unsupported,
-};
-use super::megatron_modes::again;
+use super::framework::{Stages, is_memory_limited, no_empty_stage, one_a_device, unsupported};
+use super::megatron_modes::{again, recomputed};
 use super::{Exported, Ordered, stack};
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::model::network::Stack;
-use crate::model::options::{Mode, Optimizer, StatePrecision};
+use crate::model::options::{Optimizer, Region, StatePrecision, UnlikeStates};
 use crate::model::precision::Precision;
 use crate::model::setting;
 use crate::model::words::words;
@@ -21,7 +19,7 @@ use crate::schedule::Placement;
 
 /// Writes the lines of the job's configuration.
 pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
-    one_a_device(plan, one_stage_a_device())?;
+    one_a_device(plan, Region::Torchtitan)?;
     let ranks = RankDevices::of_stages(instance, plan)?;
     lines(instance, plan, (plan.stages.len(), ranks), &[])
 }
@@ -66,17 +64,7 @@ fn lines(
     (devices, ranks): (usize, RankDevices),
     settings: &[String],
 ) -> Exported {
-    let stages = Stages::of_single_devices(instance, plan)?;
-    if plan.problem.mode == Some(Mode::Inference) {
-        return Err(unsupported(
-            "the plan".into(),
-            "a plan for inference",
-            words!(
-                "one for {}, which is what torchtitan does",
-                setting::MODE.given("training")
-            ),
-        ));
-    }
+    let stages = Stages::for_region(instance, plan, Region::Torchtitan)?;
     let expected = "one stack of transformer blocks, which is what torchtitan's models are";
     let stack = stack::find(instance, &stages, expected)?;
     let counts = stack::blocks_a_stage(instance, &stages, &stack)?;
@@ -116,16 +104,10 @@ fn lines(
 /// picks operators, or every so many blocks of the model, which is no choice of a plan.
 fn recomputation(instance: &Instance, plan: &Plan, stack: &Stack) -> Result<Vec<String>, Fault> {
     let stages = again(instance, plan, &stack.blocks)?;
-    let modes = plan.stages.iter().filter_map(|stage| stage.mode.as_ref());
-    let recomputed: usize = modes
-        .flat_map(|mode| mode.recomputed.values())
-        .map(Vec::len)
-        .sum();
-    let in_blocks: usize = stack.blocks.values().map(Vec::len).sum();
-    let are_all = stages.iter().all(|stage| stage.again("full") == stage.all);
+    let recomputed: usize = plan.stages.iter().map(recomputed).sum();
     match recomputed {
         0 => Ok(Vec::new()),
-        _ if are_all && recomputed == in_blocks => {
+        _ if stages.iter().all(|stage| stage.are_all("full")) => {
             Ok(vec!["[activation_checkpoint]".into(), "mode = \"full\"".into()])
         }
         _ => Err(unsupported(
@@ -146,30 +128,36 @@ fn states(instance: &Instance, plan: &Plan) -> Result<Vec<String>, Fault> {
     if !is_memory_limited(instance, plan) {
         return Ok(Vec::new());
     }
-    if let Some(optimizer @ (Optimizer::Sgd | Optimizer::Momentum)) = plan.problem.optimizer {
-        return Err(unsupported(
-            "the plan".into(),
+    let precision = plan.problem.precision.unwrap_or(StatePrecision::Uniform);
+    let optimizer = plan.problem.optimizer.unwrap_or(Optimizer::Adam);
+    let network = instance.network.precision;
+    let [found, expected] = match Region::Torchtitan
+        .limits()
+        .states
+        .unlike(optimizer, precision, network)
+    {
+        None if precision == StatePrecision::Uniform && network == Some(Precision::Bf16) => {
+            return Ok(vec!["[training]".into(), "dtype = \"bfloat16\"".into()]);
+        }
+        None => return Ok(Vec::new()),
+        Some(UnlikeStates::Optimizer(optimizer)) => [
             words!("memory for {}", setting::OPTIMIZER.given(optimizer)),
             words!(
                 "{}, which is what torchtitan trains with: solve again with it",
                 setting::OPTIMIZER.given("adam")
             ),
-        ));
-    }
-    let is_uniform = matches!(plan.problem.precision, None | Some(StatePrecision::Uniform));
-    match instance.network.precision.filter(|_| is_uniform) {
-        Some(Precision::Bf16) => Ok(vec!["[training]".into(), "dtype = \"bfloat16\"".into()]),
-        Some(Precision::Fp16) => Err(unsupported(
-            "the plan".into(),
+        ],
+        Some(UnlikeStates::Precision(half)) => [
             words!(
-                "memory for gradients and optimiser states in fp16, as {} counts them",
+                "memory for gradients and optimiser states in {}, as {} counts them",
+                half.to_string(),
                 setting::PRECISION.given("uniform")
             ),
             words!(
                 "{} or `bf16-mixed`: torchtitan trains in bf16 or fp32; solve again with one of them",
                 setting::PRECISION.given("fp32")
             ),
-        )),
-        _ => Ok(Vec::new()),
-    }
+        ],
+    };
+    Err(unsupported("the plan".into(), found, expected))
 }

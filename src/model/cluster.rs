@@ -51,6 +51,16 @@ pub struct DeviceKind {
     pub resources: Vec<Resource>,
 }
 
+impl DeviceKind {
+    /// Whether it is the host itself: it is called so, or pays for no transfers.
+    pub(crate) fn is_cpu(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+        let is_said = |word: &str| word.trim_end_matches(|c: char| c.is_ascii_digit()) == "cpu";
+        !self.pays_communication || words.any(is_said)
+    }
+}
+
 /// A type of resource in a device, such as its CPU or its GPU (Duan and Wu, ICPADS 2022, section 1 of the design).
 ///
 /// Times of layers hold at rate 1: a phase takes its time over the sum of the rates that serve it.

@@ -10,8 +10,9 @@ pub use crate::model::communication::Communication;
 pub use crate::model::degrees::Degrees;
 pub use crate::model::objective::Objective;
 pub use crate::model::recompute::Recompute;
-pub use crate::model::region::Region;
+pub use crate::model::region::{Devices, KeptStates, Layout, Limits, Recomputation, Region, Staffing};
 pub use crate::model::schedule::{Placement, Schedule, WorkerMode};
+pub(crate) use crate::model::states::UnlikeStates;
 pub use crate::model::states::{Optimizer, OptimizerSharding, StatePrecision};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::model::settings::Settings`] states.

@@ -2,6 +2,7 @@
 
 mod faults;
 mod modal;
+mod target;
 mod totals;
 mod virtual_stages;
 
@@ -12,9 +13,9 @@ use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor, Times};
 use crate::model::objective::Formula;
 use crate::model::options::{
-    Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
-    PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision, Synchronization,
-    WorkerMode,
+    Communication, Cuts, Degrees, Groups, KeptStates, MemoryLimit, Mode, Objective, Optimizer,
+    OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision,
+    Synchronization, WorkerMode,
 };
 use crate::model::setting;
 use crate::model::states::StateBytes;
@@ -30,7 +31,7 @@ pub struct Settings {
     pub stages: usize,
     /// Devices of the one kind in play, in place of its count. Default: its count.
     pub devices: Option<usize>,
-    /// Whether every stage must be non-empty. Default: no.
+    /// Whether every stage must be non-empty. Default: no, but for chunks that a framework runs.
     pub all_stages: bool,
     /// What to minimise. Default: the period.
     pub objective: Objective,
@@ -66,8 +67,8 @@ pub struct Settings {
     pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
-    /// Numbers that training keeps for each parameter. Default: those of the network; where stages have modes, mixed precision of
-    /// networks of 16 bits.
+    /// Numbers that training keeps for each parameter. Default: those of the network; where stages have modes or a framework
+    /// keeps no others, mixed precision of networks of 16 bits.
     pub precision: StatePrecision,
     /// Bytes that are kept for each parameter, in the mode and precision.
     pub state_bytes: StateBytes,
@@ -134,13 +135,17 @@ impl Settings {
         let schedule = default_schedule(&options, worker, placement);
         let communication = schedule.default_communication();
         let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
-        let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
+        let keeps_mixed = |target: Region| target.limits().states == KeptStates::Mixed;
+        let is_mixed = asked.modal || options.target.is_some_and(keeps_mixed);
+        let (precision, state_bytes) = states(instance, &options, is_mixed, mode);
+        // No framework is known to run a chunk without layers.
+        let has_full_chunks = options.target.is_some() && options.virtual_stages.is_some_and(|of| of > 1);
         let mut settings = Self {
             ticks_per_ns: 1,
             mode,
             stages: stages(instance, &options, &kinds),
             devices: options.devices,
-            all_stages: options.all_stages.unwrap_or(false),
+            all_stages: options.all_stages.unwrap_or(false) || has_full_chunks,
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
@@ -474,12 +479,12 @@ fn memory_limit(
 fn states(
     instance: &Instance,
     options: &PipelineOptions,
-    is_modal: bool,
+    is_mixed: bool,
     mode: Mode,
 ) -> (StatePrecision, StateBytes) {
     let network = instance.network.precision;
     let optimizer = options.optimizer.unwrap_or(Optimizer::Adam);
-    let precision = options.precision.unwrap_or(match is_modal {
+    let precision = options.precision.unwrap_or(match is_mixed {
         true => StatePrecision::default_of(network),
         false => StatePrecision::Uniform,
     });

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::named_values::named_values;
 use crate::model::precision::Precision;
+use crate::model::region::KeptStates;
 
 named_values! {
     /// Numbers that training keeps for each parameter.
@@ -63,6 +64,35 @@ named_values! {
         /// Each replica has an equal part of it, further weights in single precision among it (S. Rajbhandari et al., *ZeRO*, SC 2020,
         /// stage 1).
         Zero1 = "zero1",
+    }
+}
+
+/// What a plan's memory counts otherwise than a framework keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnlikeStates {
+    /// Numbers of these bits, for gradients and states of the optimiser.
+    Precision(Precision),
+    /// Those of this optimiser.
+    Optimizer(Optimizer),
+}
+
+impl KeptStates {
+    /// What training so keeps that the framework does not, if there is something.
+    pub(crate) fn unlike(
+        self,
+        optimizer: Optimizer,
+        precision: StatePrecision,
+        network: Option<Precision>,
+    ) -> Option<UnlikeStates> {
+        let uniform = network.filter(|_| precision == StatePrecision::Uniform);
+        match (self, optimizer, uniform) {
+            (Self::Mixed, _, Some(half @ (Precision::Bf16 | Precision::Fp16)))
+            | (Self::Adam, Optimizer::Adam, Some(half @ Precision::Fp16)) => {
+                Some(UnlikeStates::Precision(half))
+            }
+            (Self::Adam, Optimizer::Sgd | Optimizer::Momentum, _) => Some(UnlikeStates::Optimizer(optimizer)),
+            _ => None,
+        }
     }
 }
 

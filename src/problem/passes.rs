@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::model::instance::Instance;
-use crate::model::network::{Layer, Times};
+use crate::model::network::{LaidOut, Layer, Times};
 use crate::model::options::{Cuts, Region};
 use crate::model::settings::Settings;
 use crate::model::units::transfer_ns;
@@ -57,8 +57,8 @@ pub(crate) struct Passes {
     pub backward_of: Vec<Option<usize>>,
     is_separate: bool,
     is_explicit: bool,
-    /// Whether the layers of a block lie together.
-    keeps_blocks: bool,
+    /// Layers as the framework takes them that plans are for.
+    laid_out: LaidOut,
 }
 
 impl Passes {
@@ -76,7 +76,7 @@ impl Passes {
             backward_of: vec![None; layers.len()],
             is_separate,
             is_explicit,
-            keeps_blocks: settings.target.is_some_and(Region::keeps_blocks),
+            laid_out: laid_out(instance, settings),
         };
         let includes = |layer: &Layer| settings.includes(layer);
         for layer in (0..layers.len()).filter(|&layer| includes(&layers[layer])) {
@@ -108,8 +108,10 @@ impl Passes {
     /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
     pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let mut ties = self.of_one_tie(instance, |node| self.is_separate && !node.forward);
-        if self.keeps_blocks {
-            ties.extend(self.of_one_block(instance));
+        for group in &self.laid_out.groups {
+            let nodes = group.iter().filter_map(|&layer| self.forward_of[layer]);
+            let nodes: Vec<usize> = nodes.collect();
+            ties.extend(nodes.windows(2).map(|two| (two[0], two[1])));
         }
         ties
     }
@@ -119,18 +121,6 @@ impl Passes {
         let of_layers = self.forward_of.iter().zip(&self.backward_of);
         let both = of_layers.filter_map(|(forward, backward)| Some(((*forward)?, (*backward)?)));
         both.chain(self.of_one_tie(instance, |_| false)).collect()
-    }
-
-    /// Passes of the layers of a block, where the network is a stack of equal ones.
-    fn of_one_block(&self, instance: &Instance) -> Vec<(usize, usize)> {
-        let blocks = instance.network.equal_blocks();
-        let mut first = BTreeMap::new();
-        let block = |node: &Node| blocks.get(node.layer).copied().flatten();
-        let of_blocks = self.nodes.iter().enumerate();
-        let of_blocks = of_blocks.filter_map(|(at, node)| Some((at, block(node)?)));
-        of_blocks
-            .map(|(at, block)| (*first.entry(block).or_insert(at), at))
-            .collect()
     }
 
     /// Passes of layers that share a tie, those of each side by themselves.
@@ -145,7 +135,7 @@ impl Passes {
         pairs
     }
 
-    /// Order follows the forward tensors, and for backward passes again: backward propagation runs through the pipeline the
+    /// Order follows the forward tensors and the row in which a framework lays groups, and for backward passes again: backward propagation runs through the pipeline the
     /// other way. The operators of an explicit backward graph follow the forward ones of their ties, tied or not.
     pub(crate) fn order_pairs(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
@@ -161,6 +151,11 @@ impl Passes {
         }
         if self.is_separate && self.is_explicit {
             pairs.extend(self.backward_pairs(instance));
+        }
+        if self.laid_out.in_a_row {
+            let first = |group: &Vec<usize>| self.forward_of[group[0]];
+            let groups = self.laid_out.groups.windows(2);
+            pairs.extend(groups.filter_map(|two| Some((first(&two[0])?, first(&two[1])?))));
         }
         pairs
     }
@@ -279,6 +274,12 @@ impl Passes {
             .filter_map(of)
             .collect()
     }
+}
+
+/// Layers as the framework takes them that plans are for; a network that it does not take has been refused.
+fn laid_out(instance: &Instance, settings: &Settings) -> LaidOut {
+    let layout = |target: Region| instance.network.laid_out(target.limits().layout).ok();
+    settings.target.and_then(layout).unwrap_or_default()
 }
 
 /// Time to move a layer's stash for one micro-batch, in ticks.

@@ -170,7 +170,7 @@ fn layers_a_stage_to_paste() {
         "vllm",
         &[
             "found a plan for training",
-            "`--mode inference`, which is all that vLLM runs",
+            "`--mode inference`, which is all that `vllm` runs",
         ],
     );
     solve(&folder, "net.json", &["--stages", "2", "--mode", "inference"]);

@@ -31,6 +31,7 @@ mod modes;
 mod optimal_plans;
 mod oracles_agree;
 mod random;
+mod regions;
 mod runs;
 mod separate;
 mod separate_chains;

@@ -12,3 +12,4 @@ mod layers;
 mod library;
 mod literature;
 mod package;
+mod regions;

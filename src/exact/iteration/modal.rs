@@ -8,7 +8,6 @@ use super::simple::simple_bound;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::modal;
-use crate::model::options::Region;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -84,9 +83,9 @@ fn raise_to_share(incumbent: &mut Incumbent, modes: &Modes) {
 
 /// What may be computed again: anything, or what the framework can be told.
 fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
-    match problem.settings.target.is_some_and(Region::recomputes_alike) {
-        true => modes.recomputing_alike(),
-        false => vec![modes.clone()],
+    match problem.settings.target {
+        Some(target) => modes.recomputing(target.limits().recomputation),
+        None => vec![modes.clone()],
     }
 }
 

@@ -1,10 +1,12 @@
 //! The network: layers and tensors as a directed acyclic graph, and the items a program places.
 
 mod items;
+mod layout;
 mod stack;
 mod ties;
 
 pub(crate) use items::contract;
+pub(crate) use layout::{LaidOut, Open, Unfit, module_path};
 pub(crate) use stack::Stack;
 #[cfg(feature = "cli")]
 pub(crate) use ties::Tied;

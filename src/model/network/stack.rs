@@ -45,6 +45,16 @@ impl Network {
         if first == 0 || sizes.any(|size| size != first) {
             return Vec::new();
         }
+        self.ranks(&stack)
+    }
+
+    /// For each layer the rank of its block in the stack of forward layers; empty where that is none.
+    pub(crate) fn block_ranks(&self) -> Vec<Option<usize>> {
+        let stack = self.stack(|layer| !self.layers[layer].backward);
+        stack.map_or_else(Vec::new, |stack| self.ranks(&stack))
+    }
+
+    fn ranks(&self, stack: &Stack) -> Vec<Option<usize>> {
         let mut rank_of = vec![None; self.layers.len()];
         for (rank, members) in stack.blocks.values().enumerate() {
             members.iter().for_each(|&member| rank_of[member] = Some(rank));

@@ -79,39 +79,6 @@ impl Settings {
         faults
     }
 
-    /// What the framework that plans are for can run of no plan.
-    fn target_faults(&self, instance: &Instance) -> Vec<Fault> {
-        let Some(target) = self.target else {
-            return Vec::new();
-        };
-        let mut faults = Vec::new();
-        let mut refuse = |is_wrong: bool, found: &str, expected: Words| {
-            if is_wrong {
-                let kind = FaultKind::Contradiction {
-                    found: format!("{found} for `{target}`").into(),
-                    expected,
-                };
-                faults.push(Fault::new(setting::FOR.given(target), kind));
-            }
-        };
-        refuse(
-            target.keeps_blocks() && instance.network.equal_blocks().is_empty(),
-            "a network without blocks, or of unlike ones,",
-            "one stack of equal transformer blocks".into(),
-        );
-        refuse(
-            self.heterogeneous,
-            "devices that differ or work as groups",
-            "one kind of device".into(),
-        );
-        refuse(
-            self.cuts == Cuts::Separate,
-            "separate cuts",
-            words!("{}", setting::CUTS.given("tied")),
-        );
-        faults
-    }
-
     /// More stages than devices, or a number of devices that replaces no count.
     fn device_fault(&self, instance: &Instance, overrides: &PipelineOptions) -> Option<Fault> {
         let cluster = &instance.cluster;

@@ -8,7 +8,7 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::Layer;
 use crate::model::options::{
-    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Region, Schedule,
+    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
     Synchronization,
 };
 use crate::model::setting;
@@ -41,10 +41,10 @@ impl Asked {
         };
         let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
         let modal = chooses || (cluster.nodes.is_some() && !heterogeneous);
-        let as_target = modal && options.target.is_some_and(Region::is_uniform);
+        let as_target = modal && options.target.is_some();
         Self {
             modal,
-            uniform: options.uniform.unwrap_or(as_target),
+            uniform: options.uniform.unwrap_or(false) || as_target,
             ..asked
         }
     }

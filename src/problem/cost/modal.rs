@@ -26,8 +26,7 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
     let chosen = plan.modes.as_ref()?;
     let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
     let settings = &problem.settings;
-    let is_told =
-        |region: Region| !region.recomputes_alike() || modes.recomputes_alike(&plan.assignment, chosen);
+    let is_told = |region: Region| modes.can_be_told(region.limits().recomputation, &plan.assignment, chosen);
     let is_plan = (is_alike || !settings.uniform)
         && settings.target.is_none_or(is_told)
         && !held.contains(&false)

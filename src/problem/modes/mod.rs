@@ -40,7 +40,7 @@ pub struct Modes {
     pub flight: Flight,
     /// How it is decided what a stage computes again.
     pub knapsack: Knapsack,
-    /// For each layer the rank of its block, where the network is a stack of equal blocks; else empty.
+    /// For each layer the rank of its block, where the network is a stack of blocks; else empty.
     blocks: Vec<Option<usize>>,
     /// Whether replicas exchange gradients.
     synchronizes: bool,
@@ -65,7 +65,7 @@ pub struct ModalItem {
 pub struct LayerWays {
     /// Position of the layer in the network.
     pub layer: usize,
-    /// The rank of its block, where the network is a stack of equal blocks.
+    /// The rank of its block, where the network is a stack of blocks.
     pub block: Option<usize>,
     /// The ways, the fastest first.
     pub ways: Vec<Way>,
@@ -256,7 +256,7 @@ impl Modes {
             links: Links::new(&instance.cluster, settings),
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
-            blocks: network.equal_blocks(),
+            blocks: network.block_ranks(),
             synchronizes: settings.synchronization == Synchronization::Ring
                 && settings.mode.trains()
                 && settings.communication.takes_time(),

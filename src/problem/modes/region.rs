@@ -3,25 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Chosen, Knapsack, LayerWays, Modes};
+use crate::model::options::Recomputation;
 use crate::model::recompute::{FULL, NONE};
 use crate::problem::modes::recomputation::{Ways, bytes_of};
 
 impl Modes {
-    /// The ways in which such a framework can run all layers, each by itself.
-    pub(crate) fn recomputing_alike(&self) -> Vec<Self> {
-        let mut all = self.recomputing_all_alike();
+    /// The ways in which a framework that can be told so much can run all layers, each by itself.
+    pub(crate) fn recomputing(&self, told: Recomputation) -> Vec<Self> {
+        let mut all = self.recomputing_all_alike(told);
         let names = self.names();
-        if names.contains(FULL) && names.contains(NONE) {
+        if told == Recomputation::Alike && names.contains(FULL) && names.contains(NONE) {
             let counts = 1..=self.blocks_held();
             all.extend(counts.map(|count| self.clone().deciding_by(Knapsack::FirstBlocks(count))));
         }
         all
     }
 
-    /// Those of them in which all layers compute the same again.
-    pub(crate) fn recomputing_all_alike(&self) -> Vec<Self> {
+    /// Those of them in which all blocks compute the same again.
+    pub(crate) fn recomputing_all_alike(&self, told: Recomputation) -> Vec<Self> {
         let names = self.names();
-        names.iter().filter_map(|name| self.keeping(name)).collect()
+        let is_told = |name: &&&str| match told {
+            Recomputation::Nothing => **name == NONE,
+            Recomputation::AllBlocks => [NONE, FULL].contains(*name),
+            Recomputation::Alike => true,
+        };
+        let names = names.iter().filter(is_told);
+        names.filter_map(|name| self.keeping(name)).collect()
     }
 
     fn layers(&self) -> impl Iterator<Item = &LayerWays> {
@@ -42,59 +49,81 @@ impl Modes {
         blocks.len()
     }
 
-    /// Every layer in its ways of a name, or those that keep everything where it has none; `None` if some layer has neither.
+    /// Every block in its ways of a name, its layers in those that keep everything where they have none, as all layers outside of blocks;
+    /// `None` if some layer has neither, or some block no layer of the name.
     fn keeping(&self, name: &str) -> Option<Self> {
         let mut modes = self.clone();
         for item in modes.items.iter_mut().flatten().flatten() {
+            let mut lacking: BTreeSet<usize> = item.layers.iter().filter_map(|layer| layer.block).collect();
             for layer in &mut item.layers {
                 let has = |name: &str| layer.ways.iter().any(|way| way.recompute == name);
-                let kept = if has(name) { name } else { NONE };
+                let kept = match layer.block {
+                    Some(_) if has(name) => name,
+                    _ => NONE,
+                };
                 if !has(kept) {
                     return None;
                 }
                 layer.ways.retain(|way| way.recompute == kept);
+                if let Some(block) = layer.block.filter(|_| kept == name) {
+                    lacking.remove(&block);
+                }
+            }
+            if !lacking.is_empty() {
+                return None;
             }
         }
         Some(modes)
     }
 
-    /// Whether a plan computes the same again in all layers, or all in the first so many blocks of every stage and else nothing.
-    pub(crate) fn recomputes_alike(&self, assignment: &[usize], chosen: &Chosen) -> bool {
-        // The name of each layer by stage and block.
-        let mut names: BTreeMap<(usize, usize), BTreeSet<&str>> = BTreeMap::new();
+    /// Whether a framework that can be told so much can be told what a plan computes again: nothing outside of blocks, and the same in all blocks, or
+    /// all in the first so many of every stage and else nothing.
+    pub(crate) fn can_be_told(&self, told: Recomputation, assignment: &[usize], chosen: &Chosen) -> bool {
+        // For each stage and block what it computes again, and what some layer could that does not.
+        let mut blocks: BTreeMap<(usize, usize), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
         for (item, &stage) in assignment.iter().enumerate() {
             let of_degree = self.items[item][chosen.stages[stage].degree].iter();
             for layer in of_degree.flat_map(|item| &item.layers) {
-                let way = layer
-                    .ways
-                    .iter()
-                    .find(|way| way.mode == chosen.layers[layer.layer]);
-                if let (Some(way), Some(block)) = (way, layer.block) {
-                    names.entry((stage, block)).or_default().insert(&way.recompute);
+                let mode = chosen.layers[layer.layer];
+                let Some(way) = layer.ways.iter().find(|way| way.mode == mode) else {
+                    return false;
+                };
+                let Some(block) = layer.block else {
+                    if way.recompute != NONE {
+                        return false;
+                    }
+                    continue;
+                };
+                let (own, others) = blocks.entry((stage, block)).or_default();
+                match way.recompute.as_str() {
+                    NONE => others.extend(layer.ways.iter().map(|way| way.recompute.as_str())),
+                    name => own.extend([name]),
                 }
             }
         }
-        let all: BTreeSet<&str> = names
-            .values()
-            .flatten()
-            .copied()
-            .filter(|&name| name != NONE)
-            .collect();
-        let again = |names: &BTreeSet<&str>| names.iter().any(|&name| name != NONE);
-        if all.is_empty() || (all.len() == 1 && names.values().all(again)) {
-            return true;
+        let mut stages: Vec<Vec<&str>> = vec![Vec::new(); chosen.stages.len()];
+        for ((stage, _), (own, others)) in &blocks {
+            let mut own = own.iter();
+            match (own.next(), own.next()) {
+                (None, _) => stages[*stage].push(NONE),
+                (Some(name), None) if !others.contains(name) => stages[*stage].push(name),
+                _ => return false,
+            }
         }
-        let stages = names.keys().next_back().map_or(0, |last| last.0 + 1);
-        let leading = |stage: usize| -> Option<usize> {
-            let own: Vec<bool> = names
-                .range((stage, 0)..(stage + 1, 0))
-                .map(|(_, names)| again(names))
-                .collect();
-            let count = own.iter().take_while(|&&again| again).count();
-            (!own[count..].contains(&true)).then_some(count)
-        };
-        let counts: Vec<Option<usize>> = (0..stages).map(leading).collect();
-        all == BTreeSet::from([FULL]) && counts.iter().all(|&count| count.is_some() && count == counts[0])
+        let all: BTreeSet<&str> = stages.iter().flatten().copied().collect();
+        let is_one = all.len() <= 1;
+        match told {
+            Recomputation::Nothing => all.iter().all(|&name| name == NONE),
+            Recomputation::AllBlocks => is_one && all.iter().all(|name| [NONE, FULL].contains(name)),
+            Recomputation::Alike => {
+                let first = |names: &Vec<&str>| {
+                    let count = names.iter().take_while(|&&name| name == FULL).count();
+                    names[count..].iter().all(|&name| name == NONE).then_some(count)
+                };
+                let counts: Vec<Option<usize>> = stages.iter().map(first).collect();
+                is_one || (counts[0].is_some() && counts.iter().all(|&count| count == counts[0]))
+            }
+        }
     }
 
     /// How many stages there can be at most, where each computes some of its own blocks again.
@@ -114,7 +143,11 @@ pub(super) fn first_blocks_within(
 ) -> Option<Ways> {
     let blocks: BTreeSet<usize> = layers.iter().filter_map(|layer| layer.block).collect();
     let first: BTreeSet<usize> = blocks.into_iter().take(count).collect();
-    if first.len() < count {
+    let is_full = |block: &usize| {
+        let mut own = layers.iter().filter(|layer| layer.block == Some(*block));
+        own.any(|layer| layer.ways.iter().any(|way| way.recompute == FULL))
+    };
+    if first.len() < count || !first.iter().all(is_full) {
         return None;
     }
     let way = |layer: &&LayerWays| {

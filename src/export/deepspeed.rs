@@ -96,9 +96,9 @@ fn two_needed(instance: &Instance, stages: &Stages, module: &[usize]) -> Fault {
     let mut open = Open::new(&instance.network, &order);
     let stage = |at: usize| stages.of_layer[order[at]];
     let mut cut = (stages.of_layer[module[0]].unwrap_or(0), Vec::new());
-    for at in 0..order.len().saturating_sub(1) {
+    for (at, &layer) in order.iter().enumerate().take(order.len().saturating_sub(1)) {
         let needed = open.after(at);
-        if stage(at) != stage(at + 1) && needed != [Some(order[at])] {
+        if stage(at) != stage(at + 1) && needed != [Some(layer)] {
             cut = (stage(at).unwrap_or(0), needed);
             break;
         }

@@ -135,17 +135,13 @@ impl Settings {
         let schedule = default_schedule(&options, worker, placement);
         let communication = schedule.default_communication();
         let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
-        let keeps_mixed = |target: Region| target.limits().states == KeptStates::Mixed;
-        let is_mixed = asked.modal || options.target.is_some_and(keeps_mixed);
-        let (precision, state_bytes) = states(instance, &options, is_mixed, mode);
-        // No framework is known to run a chunk without layers.
-        let has_full_chunks = options.target.is_some() && options.virtual_stages.is_some_and(|of| of > 1);
+        let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
         let mut settings = Self {
             ticks_per_ns: 1,
             mode,
             stages: stages(instance, &options, &kinds),
             devices: options.devices,
-            all_stages: options.all_stages.unwrap_or(false) || has_full_chunks,
+            all_stages: options.all_stages.unwrap_or(false) || has_full_chunks(&options),
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
@@ -475,19 +471,27 @@ fn memory_limit(
     }
 }
 
+/// No framework is known to run a chunk without layers.
+fn has_full_chunks(options: &PipelineOptions) -> bool {
+    options.target.is_some() && options.virtual_stages.is_some_and(|chunks| chunks > 1)
+}
+
 /// In which numbers training keeps what belongs to a parameter, and how many bytes are kept.
 fn states(
     instance: &Instance,
     options: &PipelineOptions,
-    is_mixed: bool,
+    is_modal: bool,
     mode: Mode,
 ) -> (StatePrecision, StateBytes) {
     let network = instance.network.precision;
     let optimizer = options.optimizer.unwrap_or(Optimizer::Adam);
-    let precision = options.precision.unwrap_or(match is_mixed {
-        true => StatePrecision::default_of(network),
-        false => StatePrecision::Uniform,
-    });
+    let keeps_mixed = |target: Region| target.limits().states == KeptStates::Mixed;
+    let precision = options
+        .precision
+        .unwrap_or(match is_modal || options.target.is_some_and(keeps_mixed) {
+            true => StatePrecision::default_of(network),
+            false => StatePrecision::Uniform,
+        });
     let bytes = match mode {
         Mode::Training => StateBytes::training(precision, optimizer, network),
         Mode::Inference => StateBytes::INFERENCE,

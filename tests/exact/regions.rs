@@ -87,9 +87,9 @@ fn names(rng: &mut ChaCha8Rng, count: usize) -> Vec<String> {
 fn spec(seed: u64) -> InstanceSpec {
     let scope = Scope {
         layers: [3, 5],
-        chain: seed / 8 % 2 == 0,
-        mixed: seed / 8 % 3 == 0,
-        cuts: (seed / 8 % 9 > 0).then_some(Cuts::Tied),
+        chain: (seed / 8).is_multiple_of(2),
+        mixed: (seed / 8).is_multiple_of(3),
+        cuts: (!(seed / 8).is_multiple_of(9)).then_some(Cuts::Tied),
     };
     let mut spec = draw(format!("region-{seed}"), seed, scope);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

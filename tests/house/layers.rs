@@ -41,8 +41,10 @@ const ROOMS: &[Room] = &[
         // 30 more for the latency.
         // 50 more for the order of iterations of chunks.
         // 100 more for what frameworks can run.
-        lines: 7_680,
-        files: 52,
+        // 620 and two files more for what all of them can: their table, what a network's layers are to them, and what each refuses; 100 came
+        // down from `export`.
+        lines: 8_300,
+        files: 54,
     },
     // From files, and to them.
     Room {
@@ -83,7 +85,8 @@ const ROOMS: &[Room] = &[
         // 370 and two files more for chunks and their operations, whose run is a cost now; a third of it came down from `schedule`.
         // 40 more, and a file, for how plans run, which no period says.
         // 180 more for stages that are alike, and what frameworks can be told of them.
-        lines: 9_900,
+        // 30 more for what each framework can be told.
+        lines: 9_930,
         files: 50,
     },
     // How it runs.
@@ -109,8 +112,9 @@ const ROOMS: &[Room] = &[
         // 60 more for how plans run, chunks among them.
         // 30 more for how plans run.
         // 40 more for the same.
-        lines: 3_380,
-        files: 12,
+        // 190 more, and a file, for what each framework can run.
+        lines: 3_570,
+        files: 13,
     },
     Room {
         name: "export",

@@ -79,37 +79,9 @@ impl Modes {
     /// Whether a framework that can be told so much can be told what a plan computes again: nothing outside of blocks, and the same in all blocks, or
     /// all in the first so many of every stage and else nothing.
     pub(crate) fn can_be_told(&self, told: Recomputation, assignment: &[usize], chosen: &Chosen) -> bool {
-        // For each stage and block what it computes again, and what some layer could that does not.
-        let mut blocks: BTreeMap<(usize, usize), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-        for (item, &stage) in assignment.iter().enumerate() {
-            let of_degree = self.items[item][chosen.stages[stage].degree].iter();
-            for layer in of_degree.flat_map(|item| &item.layers) {
-                let mode = chosen.layers[layer.layer];
-                let Some(way) = layer.ways.iter().find(|way| way.mode == mode) else {
-                    return false;
-                };
-                let Some(block) = layer.block else {
-                    if way.recompute != NONE {
-                        return false;
-                    }
-                    continue;
-                };
-                let (own, others) = blocks.entry((stage, block)).or_default();
-                match way.recompute.as_str() {
-                    NONE => others.extend(layer.ways.iter().map(|way| way.recompute.as_str())),
-                    name => own.extend([name]),
-                }
-            }
-        }
-        let mut stages: Vec<Vec<&str>> = vec![Vec::new(); chosen.stages.len()];
-        for ((stage, _), (own, others)) in &blocks {
-            let mut own = own.iter();
-            match (own.next(), own.next()) {
-                (None, _) => stages[*stage].push(NONE),
-                (Some(name), None) if !others.contains(name) => stages[*stage].push(name),
-                _ => return false,
-            }
-        }
+        let Some(stages) = self.again_by_stage(assignment, chosen) else {
+            return false;
+        };
         let all: BTreeSet<&str> = stages.iter().flatten().copied().collect();
         let is_one = all.len() <= 1;
         match told {
@@ -124,6 +96,37 @@ impl Modes {
                 is_one || (counts[0].is_some() && counts.iter().all(|&count| count == counts[0]))
             }
         }
+    }
+
+    /// What each block of each stage computes again; `None` where layers of a block that can do the same do not, or others do something.
+    fn again_by_stage(&self, assignment: &[usize], chosen: &Chosen) -> Option<Vec<Vec<&str>>> {
+        let mut blocks: BTreeMap<(usize, usize), Vec<(&LayerWays, &str)>> = BTreeMap::new();
+        for (item, &stage) in assignment.iter().enumerate() {
+            let of_degree = self.items[item][chosen.stages[stage].degree].iter();
+            for layer in of_degree.flat_map(|item| &item.layers) {
+                let mode = chosen.layers[layer.layer];
+                let name = layer.ways.iter().find(|way| way.mode == mode)?.recompute.as_str();
+                match layer.block {
+                    Some(block) => blocks.entry((stage, block)).or_default().push((layer, name)),
+                    None if name == NONE => {}
+                    None => return None,
+                }
+            }
+        }
+        let mut stages: Vec<Vec<&str>> = vec![Vec::new(); chosen.stages.len()];
+        for ((stage, _), layers) in &blocks {
+            let again = layers.iter().map(|(_, name)| *name).find(|&name| name != NONE);
+            let name = again.unwrap_or(NONE);
+            let is_alike = |(layer, own): &(&LayerWays, &str)| {
+                let can = layer.ways.iter().any(|way| way.recompute == name);
+                *own == name || (*own == NONE && !can)
+            };
+            if !layers.iter().all(is_alike) {
+                return None;
+            }
+            stages[*stage].push(name);
+        }
+        Some(stages)
     }
 
     /// How many stages there can be at most, where each computes some of its own blocks again.

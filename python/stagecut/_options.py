@@ -65,7 +65,8 @@ class Problem(TypedDict, total=False):
     [default: 1]"""
     uniform: bool
     """Give all stages one tensor degree and one number of replicas, as frameworks do"""
-    virtual_stages: int
-    """Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]"""
+    virtual_stages: Union[int, str, Sequence[object]]
+    """Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times. Where stages
+    have modes, numbers or `choose` [default: 1]"""
     worker: Literal["sequential", "concurrent"]
     """How a worker runs forward and backward propagation [default: sequential, or as the schedule says]"""

@@ -86,6 +86,8 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
 /// Time O(layers + tensors and their consumers), times the longest run of forward operators whose ties have no backward ones, where
 /// an explicit backward graph is cut separately.
 pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict {
+    let asked = settings;
+    let settings = &Plan::settled(asked, &plan.stages);
     let mut check = Checker {
         instance,
         settings,
@@ -114,9 +116,11 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.needless_order(plan);
         // An order says what every device does, be it with a stage or with several.
         let by_order = plan.order.is_some() && orders::may_say_order(settings);
-        let by_device = settings.has_virtual_stages() || by_order;
+        let by_device = (settings.has_virtual_stages() && !settings.modal) || by_order;
         if by_device {
             check.chunks_in_place(plan);
+        } else if settings.modal {
+            check.rows_as_asked(asked, plan);
         }
         check.stage_count(plan);
         if by_device {

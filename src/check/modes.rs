@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::virtual_stages::Held;
 use super::{Checker, Figures, Violation, states};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Size};
 use crate::model::options::{Mode, Objective, Schedule, Synchronization};
+use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
-use crate::problem::plan::{Moved, Plan, PlanMode, PlanStage, Transfers};
+use crate::problem::plan::{Moved, Plan, PlanMode, PlanRun, PlanStage, Transfers};
 use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// The name of modes that compute nothing again.
@@ -49,6 +51,11 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 
 impl Sum {
+    /// What a device holds for good, with its part of what replicas share out.
+    fn base_bytes(&self, placed: &Placed) -> u128 {
+        self.held_bytes + self.shared_bytes.div_ceil(placed.replicas as u128)
+    }
+
     /// Adds a tensor that moves in a pass, and its gradient that moves the other way in the next.
     fn add_moved(&mut self, pass: usize, way: usize, ns: f64, has_gradient: bool) {
         self.moved_ns[pass][way] += ns;
@@ -69,11 +76,15 @@ impl Checker<'_> {
         let mut behind = 0;
         let mut period_ms = 0.0f64;
         for (k, stage) in plan.stages.iter().enumerate().rev() {
-            let load_ms = self.stated_stage((k, stage), &placed[k], &sums[k], behind);
+            let load_ms = self.stated_stage((k, stage), &placed[k], &sums[k]);
+            if !self.settings.has_virtual_stages() {
+                self.memory_of_stage((k, stage), &placed[k], &sums[k], behind);
+            }
             period_ms = period_ms.max(load_ms);
             behind += placed[k].replicas as u64;
         }
         let objective_ms = match self.settings.objective {
+            _ if self.settings.has_virtual_stages() => self.chunks_of_rows(plan, &placed, &sums)?,
             Objective::Iteration | Objective::Latency => self.iteration_ms(&placed),
             Objective::Period | Objective::Formula => period_ms,
         };
@@ -154,7 +165,7 @@ impl Checker<'_> {
             }
             self.allowed_degrees(k, tensor, replicas);
             let first = plan.stages[0].mode.as_ref();
-            if self.settings.uniform
+            if (self.settings.uniform || self.settings.has_virtual_stages())
                 && first.is_some_and(|mode| (mode.tensor, mode.replicas) != (tensor, replicas))
             {
                 let found = format!("{replicas} replicas of {tensor}");
@@ -164,13 +175,19 @@ impl Checker<'_> {
                     "those of the first stage, as all are to be alike",
                 );
             }
+            // Chunks behind those of the first round lie where one of these does.
+            let before: Option<&Placed> = match self.settings.has_virtual_stages() {
+                true => placed.get(self.device_of_chunk(k)),
+                false => None,
+            };
+            let first = before.map_or(next, |before| before.devices[0]);
             let stage_of = Placed {
                 tensor,
                 replicas,
-                devices: [next, next + devices],
+                devices: [first, first + devices],
             };
             self.in_a_row((k, stage), &stage_of);
-            next += devices;
+            next = next.max(first + devices);
             placed.push(stage_of);
         }
         Some(placed)
@@ -364,15 +381,23 @@ impl Checker<'_> {
             else {
                 continue;
             };
-            let mut away: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            // What reads it elsewhere, by the devices, with the first stage there that does.
+            let start = |stage: usize| placed[stage].devices[0];
+            let mut by_place: BTreeMap<usize, (usize, Vec<usize>)> = BTreeMap::new();
             for &to in tensor.consumers.iter().filter(|&&to| self.kept(to)) {
-                if let Some(stage) = self.own_stage(to).filter(|&stage| stage != home) {
-                    away.entry(stage).or_default().push(to);
+                if let Some(stage) = self.own_stage(to).filter(|&stage| start(stage) != start(home)) {
+                    let (first, readers) = by_place.entry(start(stage)).or_insert((stage, Vec::new()));
+                    *first = stage.min(*first);
+                    readers.push(to);
                 }
             }
-            // From the last device of whichever stage comes first in the pipeline to the first of the other.
+            let away: BTreeMap<usize, Vec<usize>> = by_place.into_values().collect();
+            // From the last device of whichever stage comes first in the row to the first of the other.
             let ends = |stage: usize| {
-                let (one, other) = (home.min(stage), home.max(stage));
+                let (one, other) = match start(home) < start(stage) {
+                    true => (home, stage),
+                    false => (stage, home),
+                };
                 [placed[one].devices[1] - 1, placed[other].devices[0]]
             };
             let link_to = |stage: usize| {
@@ -448,13 +473,7 @@ impl Checker<'_> {
     }
 
     /// What a stage states against what it comes to; the time between its micro-batches in ms.
-    fn stated_stage(
-        &mut self,
-        (k, stage): (usize, &PlanStage),
-        placed: &Placed,
-        sum: &Sum,
-        behind: u64,
-    ) -> f64 {
+    fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> f64 {
         let replicas = placed.replicas as f64;
         let ring_ns = self.ring_ns(placed, sum.gradient_bytes);
         let ring_ms = ring_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
@@ -465,7 +484,6 @@ impl Checker<'_> {
         let moved = shared(sum.moved_ns.iter().flatten().sum()) + ring_ms;
         let load_ms = forward + backward + moved;
         let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
-        let in_flight = self.in_flight_of(placed.replicas as u64, behind);
         let ways = |[in_ms, out_ms]: [f64; 2]| Moved { in_ms, out_ms };
         let figures = Figures {
             forward_ms: forward,
@@ -478,16 +496,100 @@ impl Checker<'_> {
                 backward: ways(back),
             },
             synchronization_ms: (ring_ns > 0.0).then(|| ring_ns.ceil() / NS_PER_MS),
-            in_flight: trains.then_some(in_flight),
             weight_versions: trains.then_some(1),
             ..Figures::default()
         };
         self.stated_figures((k, stage), figures, true);
-        self.stated_counts((k, stage), [figures.in_flight, figures.weight_versions]);
-        let shared_bytes = sum.shared_bytes.div_ceil(placed.replicas as u128);
-        let held_bytes = sum.held_bytes + shared_bytes;
-        let bytes = held_bytes + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
-        self.memory((k, stage), bytes);
         load_ms
+    }
+
+    /// What a stage holds, with so many replicas in the stages behind.
+    fn memory_of_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum, behind: u64) {
+        let trains = self.settings.mode.trains();
+        let in_flight = self.in_flight_of(placed.replicas as u64, behind);
+        self.figures[k].in_flight = trains.then_some(in_flight);
+        self.stated_counts((k, stage), [self.figures[k].in_flight, trains.then_some(1)]);
+        let bytes = sum.base_bytes(placed) + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
+        self.memory((k, stage), bytes);
+    }
+
+    /// Virtual stages that were to be chosen from, and as many devices in a row as there are for the mode.
+    pub(super) fn rows_as_asked(&mut self, asked: &Settings, plan: &Plan) {
+        let chunks = self.settings.virtual_stages;
+        if !asked.may_have_virtual_stages() {
+            return;
+        }
+        if !asked.allows_virtual_stages(chunks) {
+            let found = chunks.to_string();
+            self.wrong(
+                "problem.virtual_stages".into(),
+                found,
+                "a number of chunks that is asked for",
+            );
+        }
+        if chunks == 1 {
+            return;
+        }
+        let devices = asked.count(&self.instance.cluster, asked.kind);
+        let of_stage = plan.stages[0].devices.len().max(1);
+        let row = devices.unwrap_or(asked.stages) / of_stage;
+        let row = row.min(asked.stages);
+        if plan.stages.len() != row * chunks {
+            self.violations.push(Violation::StageCount {
+                found: plan.stages.len(),
+                expected: format!("{chunks} on each of {row} places in the row, empty ones too"),
+            });
+        }
+    }
+
+    /// What chunks hold together on their devices, and how they run: the iteration in ms. `None` where chunks are missing.
+    fn chunks_of_rows(&mut self, plan: &Plan, placed: &[Placed], sums: &[Sum]) -> Option<f64> {
+        let replicas = placed.first()?.replicas;
+        let rows = self.settings.of_replica(replicas);
+        if plan.stages.len() != self.settings.chunks() {
+            return None;
+        }
+        let held = |(sum, placed): (&Sum, &Placed)| Held {
+            weights: 0,
+            base: sum.base_bytes(placed),
+            stash: sum.stash_bytes,
+        };
+        let mut held: Vec<Held> = sums.iter().zip(placed).map(held).collect();
+        // One chunk of a device runs at a time: room for the one that needs most.
+        let mut most: BTreeMap<usize, usize> = BTreeMap::new();
+        for chunk in 0..sums.len() {
+            let known = most.entry(self.device_of_chunk(chunk)).or_insert(chunk);
+            if sums[chunk].workspace_bytes > sums[*known].workspace_bytes {
+                *known = chunk;
+            }
+        }
+        most.into_values()
+            .for_each(|chunk| held[chunk].base += sums[chunk].workspace_bytes);
+        self.memory_of_devices(plan, &held, &rows);
+        // Times are whole ns, those of a replica.
+        let ns = |ms: f64| (ms * replicas as f64 * NS_PER_MS).round() as u128;
+        let times = |figures: &Figures| {
+            let moved = |moved: Moved| ns(moved.in_ms) + ns(moved.out_ms);
+            let [forward, backward] = [figures.transfers.forward, figures.transfers.backward].map(moved);
+            [
+                ns(figures.forward_ms) + forward,
+                ns(figures.backward_ms) + backward,
+            ]
+        };
+        let takes: Vec<[u128; 2]> = self.figures.iter().map(times).collect();
+        let mut ends_ns = self.ends_of_chunks(&rows, &takes)?;
+        let mut busy_ns = vec![0; ends_ns.len()];
+        for (chunk, takes) in takes.iter().enumerate() {
+            let once_ms = self.figures[chunk].synchronization_ms.unwrap_or(0.0);
+            let device = self.device_of_chunk(chunk);
+            ends_ns[device] += (once_ms * NS_PER_MS).round() as u128;
+            busy_ns[device] += takes.iter().sum::<u128>();
+        }
+        let in_ms = |ns: &[u128]| ns.iter().copied().max().unwrap_or(0) as f64 / NS_PER_MS;
+        let iteration_ms = in_ms(&ends_ns);
+        let micro_batches = self.settings.micro_batches?;
+        self.run = (iteration_ms > 0.0)
+            .then(|| PlanRun::new(iteration_ms, in_ms(&busy_ns) / replicas as f64, micro_batches));
+        Some(iteration_ms)
     }
 }

@@ -75,7 +75,10 @@ impl Checker<'_> {
             (Ok(_), None) => Err("none".into()),
         };
         match ran {
-            Ok(ticks) => self.stated_ms("order.iteration_ms".into(), stated.iteration_ms, self.ms(ticks)),
+            Ok(ends) => {
+                let ticks = ends.into_iter().max().unwrap_or(0);
+                self.stated_ms("order.iteration_ms".into(), stated.iteration_ms, self.ms(ticks));
+            }
             Err(found) => self.violations.push(Violation::Field {
                 field: "order.devices".into(),
                 found,
@@ -90,18 +93,19 @@ impl Checker<'_> {
     /// * `loads`: of forward and backward passes by chunk;
     /// * `weights`: gradients of weights by chunk, in ticks.
     pub(super) fn iteration_of_chunks(&self, loads: &[Vec<Load>; 2], weights: &[u128]) -> Option<u128> {
-        let order = self.settings.order_of_run()?;
-        let devices = order.devices.iter().map(|list| {
-            let operations = list.iter();
-            let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
-            operations.collect()
-        });
-        let operations: Vec<Vec<Operation>> = devices.collect();
-        let times = self.times(None, loads, weights);
-        // A plan may lack chunks, which is said elsewhere.
-        let is_complete = times.len() == self.settings.chunks();
-        let micro_batches = self.settings.micro_batches?;
-        is_complete.then(|| run(&operations, &times, micro_batches as usize).ok())?
+        let ends = ends(self.settings, &self.times(None, loads, weights))?;
+        ends.into_iter().max()
+    }
+
+    /// When every device has done its last operation where chunks take so long forwards and backwards, in the order of these settings.
+    pub(super) fn ends_of_chunks(&self, of: &Settings, takes: &[[u128; 2]]) -> Option<Vec<u128>> {
+        let times = |(chunk, &[forward, backward]): (usize, &[u128; 2])| Times {
+            device: self.device_of_chunk(chunk),
+            passes: [forward, backward, 0],
+            delays: [0, 0],
+        };
+        let times: Vec<Times> = takes.iter().enumerate().map(times).collect();
+        ends(of, &times)
     }
 
     fn times(
@@ -189,8 +193,23 @@ impl Checker<'_> {
     }
 }
 
-/// When the last operation of an order ends, in ticks; what waits for a later operation if there is such a thing.
-fn run(operations: &[Vec<Operation>], times: &[Times], micro_batches: usize) -> Result<u128, String> {
+/// When every device has done its last operation in the order of a schedule, in ticks; `None` where it has none, or chunks are missing.
+fn ends(of: &Settings, times: &[Times]) -> Option<Vec<u128>> {
+    let order = of.order_of_run()?;
+    let devices = order.devices.iter().map(|list| {
+        let operations = list.iter();
+        let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
+        operations.collect()
+    });
+    let operations: Vec<Vec<Operation>> = devices.collect();
+    // A plan may lack chunks, which is said elsewhere.
+    let is_complete = times.len() == of.chunks();
+    let micro_batches = of.micro_batches?;
+    is_complete.then(|| run(&operations, times, micro_batches as usize).ok())?
+}
+
+/// When the last operation of every device ends in an order, in ticks; what waits for a later operation if there is such a thing.
+fn run(operations: &[Vec<Operation>], times: &[Times], micro_batches: usize) -> Result<Vec<u128>, String> {
     let mut ends: Vec<[Option<u128>; 3]> = vec![[None; 3]; times.len() * micro_batches];
     let mut next = vec![0; operations.len()];
     let mut free = vec![0u128; operations.len()];
@@ -222,7 +241,7 @@ fn run(operations: &[Vec<Operation>], times: &[Times], micro_batches: usize) -> 
         .zip(&next)
         .find_map(|(list, &next)| list.get(next));
     match stuck {
-        None => Ok(free.into_iter().max().unwrap_or(0)),
+        None => Ok(free),
         Some((stage, letter, micro_batch)) => Err(format!(
             "`{stage}{letter}{micro_batch}`, which waits for a later operation"
         )),

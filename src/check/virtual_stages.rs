@@ -9,17 +9,18 @@ use super::costs::{Load, charge};
 use super::{BACKWARD, Checker, FORWARD, Figures, Violation, orders, states};
 use crate::model::network::Tensor;
 use crate::model::options::{Mode, Placement, Schedule};
+use crate::model::settings::Settings;
 use crate::problem::plan::{Moved, Plan, PlanRun, PlanStage, Transfers};
 
 /// What a chunk holds, in bytes, and what its gradients of weights take.
 #[derive(Clone, Copy, Default)]
-struct Held {
+pub(super) struct Held {
     /// In ticks, as a part of the backward pass.
-    weights: u128,
+    pub weights: u128,
     /// For good.
-    base: u128,
+    pub base: u128,
     /// For each micro-batch in flight.
-    stash: u128,
+    pub stash: u128,
 }
 
 impl Checker<'_> {
@@ -73,7 +74,7 @@ impl Checker<'_> {
             let weights = held[chunk].weights;
             self.times_of_chunk((chunk, stage), [&forward[chunk], &backward[chunk]], weights);
         }
-        self.memory_of_devices(plan, &held);
+        self.memory_of_devices(plan, &held, self.settings);
         let weights: Vec<u128> = held.iter().map(|held| held.weights).collect();
         self.own_order(plan, &loads, &weights);
         let mut devices: BTreeMap<usize, Load> = BTreeMap::new();
@@ -205,8 +206,10 @@ impl Checker<'_> {
     }
 
     /// What every device holds, operation by operation, against what its chunks state and what it may.
-    fn memory_of_devices(&mut self, plan: &Plan, held: &[Held]) {
-        let order = orders::operations(plan).or_else(|| self.order_of_schedule());
+    ///
+    /// * `of`: the settings of whoever runs the order.
+    pub(super) fn memory_of_devices(&mut self, plan: &Plan, held: &[Held], of: &Settings) {
+        let order = orders::operations(plan).or_else(|| order_of_schedule(of));
         let mut chunks_of = vec![Vec::new(); self.settings.stages];
         for chunk in 0..plan.stages.len() {
             chunks_of[self.device_of_chunk(chunk)].push(chunk);
@@ -222,7 +225,7 @@ impl Checker<'_> {
                     .for_each(|&(chunk, letter, _)| {
                         seen.note(chunk, letter);
                     }),
-                None => seen.all_at_once(self.micro_batches_of_chunks()),
+                None => seen.all_at_once(micro_batches_of_chunks(of)),
             }
             for (at, &chunk) in chunks.iter().enumerate() {
                 let bytes = u64::try_from(seen.fullest[at]).unwrap_or(u64::MAX);
@@ -243,30 +246,30 @@ impl Checker<'_> {
         }
     }
 
-    /// The operations of every device in the order of the problem's schedule.
-    fn order_of_schedule(&self) -> Option<Vec<Vec<(usize, char, usize)>>> {
-        let order = self.settings.order_of_chunks()?;
-        let devices = order.devices.iter().map(|list| {
-            let operations = list.iter();
-            let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
-            operations.collect()
-        });
-        Some(devices.collect())
-    }
-
-    /// Micro-batches that every chunk holds where no order says otherwise.
-    fn micro_batches_of_chunks(&self) -> u64 {
-        match (self.settings.mode, self.settings.schedule) {
-            (Mode::Training, Schedule::Gpipe) => self.settings.micro_batches.unwrap_or(0),
-            _ => 0,
-        }
-    }
-
     fn counts_of_chunk(&mut self, (chunk, stage): (usize, &PlanStage), in_flight: u64) {
         let trains = self.settings.mode.trains();
         let expected = [in_flight, 1].map(|count| trains.then_some(count));
         [self.figures[chunk].in_flight, self.figures[chunk].weight_versions] = expected;
         self.stated_counts((chunk, stage), expected);
+    }
+}
+
+/// The operations of every device in the order of a schedule.
+fn order_of_schedule(of: &Settings) -> Option<Vec<Vec<(usize, char, usize)>>> {
+    let order = of.order_of_chunks()?;
+    let devices = order.devices.iter().map(|list| {
+        let operations = list.iter();
+        let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
+        operations.collect()
+    });
+    Some(devices.collect())
+}
+
+/// Micro-batches that every chunk holds where no order says otherwise.
+fn micro_batches_of_chunks(of: &Settings) -> u64 {
+    match (of.mode, of.schedule) {
+        (Mode::Training, Schedule::Gpipe) => of.micro_batches.unwrap_or(0),
+        _ => 0,
     }
 }
 

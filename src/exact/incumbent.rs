@@ -92,6 +92,11 @@ impl<'a> Incumbent<'a> {
         self.upper_ns < u64::MAX
     }
 
+    /// What a plan costs, in ns; `None` where it is not feasible.
+    pub(crate) fn measure(&self, plan: &Allocation) -> Option<u64> {
+        feasible_ns(self.problem, plan)
+    }
+
     /// Takes a plan if it is feasible and better; whether it was.
     pub(crate) fn offer(&mut self, plan: Allocation) -> bool {
         let Some(objective_ns) = feasible_ns(self.problem, &plan).filter(|&ns| ns < self.upper_ns) else {
@@ -102,6 +107,11 @@ impl<'a> Incumbent<'a> {
         self.plan = Some(plan);
         self.report();
         true
+    }
+
+    /// The same of a plan that there may be.
+    pub(crate) fn offer_some(&mut self, plan: Option<Allocation>) -> bool {
+        plan.is_some_and(|plan| self.offer(plan))
     }
 
     /// Takes a plan instead of the best one if it is feasible and as good.

@@ -141,7 +141,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
     let (problem, control) = (known.problem, known.control);
     if let Some(modes) = &problem.modes {
         return match method {
-            Method::Exact if problem.settings.is_simulated() => Ok(iteration::modal::solve(known, modes)),
+            Method::Exact if problem.settings.is_simulated() => iteration::modal::solve(known, modes, labels),
             _ if uniform::applies(problem, modes) => uniform::solve(known, modes, method, labels),
             Method::Exact | Method::Ideals => Ok(modal::solve(known, modes)),
             Method::Milp | Method::Textbook => modal_program::solve(known, modes, method, labels),
@@ -287,7 +287,7 @@ mod tests {
                 ..plain()
             },
             PipelineOptions {
-                virtual_stages: Some(2),
+                virtual_stages: Some(2.into()),
                 ..plain()
             },
         ]

@@ -230,6 +230,7 @@ impl ModalRuns<'_> {
             .map(|layer| layer.layer + 1)
             .max();
         let mut chosen = Chosen {
+            virtual_stages: 1,
             stages: found.iter().map(|stage| stage.mode).collect(),
             layers: vec![0; last.unwrap_or(0)],
         };
@@ -256,7 +257,7 @@ impl ModalRuns<'_> {
     fn exclude(&mut self, assignment: &Assignment, modes: &[Option<StageMode>]) -> bool {
         let found = self.stages(assignment, modes);
         let plan = self.plan(assignment, &found);
-        let costs = plan.and_then(|plan| cost::modal_stages(self.modes, &plan));
+        let costs = plan.and_then(|plan| cost::modal_stages(self.incumbent.problem, self.modes, &plan));
         let upper = self.incumbent.upper_ns;
         let before = self.excluded.len();
         for (at, stage) in found.iter().enumerate() {

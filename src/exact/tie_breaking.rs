@@ -49,7 +49,7 @@ pub fn worth(problem: &Problem, plan: &Allocation) -> Option<Worth> {
     let (iteration, bytes): (u64, Vec<u64>) = match (&problem.modes, &problem.workers) {
         (Some(modes), _) => {
             let period = cost::modal_ns(problem, modes, plan)?;
-            let stages = cost::modal_stages(modes, plan)?.stages;
+            let stages = cost::modal_stages(problem, modes, plan)?.stages;
             let once = stages.iter().map(|stage| stage.once());
             let again = (micro_batches(problem) - 1).saturating_mul(period);
             let bytes = stages.iter().map(|stage| stage.memory_bytes).collect();

@@ -163,7 +163,7 @@ fn between_devices(
     consumer: fn((usize, usize)) -> usize,
 ) -> Vec<(usize, usize)> {
     let device = |stage: usize| &plan.stages[stage - 1].devices;
-    let has_chunks = plan.problem.virtual_stages.is_some_and(|chunks| chunks > 1);
+    let has_chunks = plan.virtual_stages().is_some();
     if !has_chunks {
         return pairs.into_iter().filter(|(from, to)| from != to).collect();
     }

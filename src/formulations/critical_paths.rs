@@ -4,13 +4,15 @@
 use good_lp::{Expression, variable};
 
 use super::{Column, Program};
-use crate::problem::pipeline::Path;
+use crate::problem::pipeline::{ChunkTimes, Path};
 
 /// Items that are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// Forward passes, gradients of inputs, gradients of weights, in ns.
-    pub times_ns: [f64; 3],
+    /// Forward passes, gradients of inputs, gradients of weights, and what devices do once, in ns.
+    pub times_ns: ChunkTimes,
+    /// Bytes that are held for good, and for each micro-batch in flight.
+    pub bytes: [f64; 2],
     /// How many there are.
     pub count: usize,
     /// Whether each lies in one chunk; if not, any part of one may lie in any.
@@ -28,6 +30,15 @@ pub struct Line {
     pub most: f64,
 }
 
+/// What a device may hold while so many micro-batches of its chunks are in flight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Room {
+    /// The chunks and their micro-batches.
+    pub in_flight: Vec<(usize, f64)>,
+    /// Bytes.
+    pub most_bytes: f64,
+}
+
 /// What is known before anything is cut.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
@@ -38,7 +49,9 @@ pub struct Asked {
     /// The chunks of every device.
     pub chunks_of: Vec<Vec<usize>>,
     /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`].
-    pub beside_ns: Vec<[f64; 3]>,
+    pub beside_ns: Vec<ChunkTimes>,
+    /// What devices may hold.
+    pub rooms: Vec<Room>,
     /// Paths, of which no run is shorter than any.
     pub paths: Vec<Path>,
     /// Micro-batches.
@@ -82,6 +95,7 @@ impl PathProgram {
         built.all_items(asked);
         built.lines(asked);
         built.devices(asked);
+        built.rooms(asked);
         for (at, path) in asked.paths.iter().enumerate() {
             built.path(asked, at, path, iteration);
         }
@@ -128,10 +142,10 @@ impl PathProgram {
         // Less than an item is, more than doubles lose.
         const ROUNDING: f64 = 1e-6;
         for (d, chunks) in asked.chunks_of.iter().enumerate() {
-            let beside_ns: f64 = chunks.iter().flat_map(|&c| asked.beside_ns[c]).sum();
+            let beside_ns: f64 = chunks.iter().flat_map(|&c| in_turn(&asked.beside_ns[c])).sum();
             let room_ns = asked.at_most_ns / asked.micro_batches as f64 - beside_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
-                let own_ns: f64 = kind.times_ns.iter().sum();
+                let own_ns: f64 = in_turn(&kind.times_ns).sum();
                 let most = (room_ns / own_ns + ROUNDING).floor();
                 if kind.is_whole && own_ns > 0.0 && most < kind.count as f64 {
                     let mut held = Expression::default();
@@ -145,12 +159,34 @@ impl PathProgram {
         }
     }
 
+    /// Family `room`: what a device holds when some counts of micro-batches are in flight together.
+    fn rooms(&mut self, asked: &Asked) {
+        /// Bytes are whole, and their sums rounded.
+        const ROUNDING: f64 = 1e-9;
+        for (at, room) in asked.rooms.iter().enumerate() {
+            let scale = room.most_bytes.max(1.0);
+            let mut held = Expression::default();
+            let of_chunk = |&(c, in_flight): &(usize, f64)| {
+                let kinds = asked.kinds.iter().enumerate();
+                kinds.map(move |(k, kind)| (k, c, kind.bytes[0] + in_flight * kind.bytes[1]))
+            };
+            let own = room.in_flight.iter().flat_map(of_chunk);
+            for (k, c, bytes) in own.filter(|&(.., bytes)| bytes > 0.0) {
+                self.counts[k][c].add_to(&mut held, bytes / scale);
+            }
+            let most = room.most_bytes / scale + ROUNDING;
+            self.program
+                .add_row(format!("room[{}]", at + 1), held, most.into());
+        }
+    }
+
     /// Family `path`: no iteration is shorter than what follows each other in it.
     fn path(&mut self, asked: &Asked, at: usize, path: &Path, iteration: Column) {
         let scale_ns = self.program.scale_ns;
         let mut length = Expression::default();
         for (c, often) in path.often.iter().enumerate() {
-            let ns = |times: &[f64; 3]| -> f64 { (0..3).map(|part| often[part] * times[part]).sum() };
+            let ns =
+                |times: &ChunkTimes| -> f64 { often.iter().zip(times).map(|(often, ns)| often * ns).sum() };
             length += ns(&asked.beside_ns[c]) / scale_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
                 let own = ns(&kind.times_ns) / scale_ns;
@@ -162,4 +198,10 @@ impl PathProgram {
         let name = format!("path[{}]", at + 1);
         self.program.add_row(name, length, iteration.expression());
     }
+}
+
+/// What is done for each micro-batch.
+fn in_turn(times: &ChunkTimes) -> impl Iterator<Item = f64> + use<> {
+    let [forward, input, weight, _] = *times;
+    [forward, input, weight].into_iter()
 }

@@ -230,6 +230,7 @@ pub(super) fn plan(modes: &Modes, assignment: Assignment, mode: StageMode, rule:
     }
     Some(Allocation {
         modes: Some(Chosen {
+            virtual_stages: 1,
             stages: vec![mode; used],
             layers: modes_of_layers,
         }),

@@ -1,4 +1,4 @@
-//! Which degrees of parallelism a plan may choose from: of tensor groups, and of replicas of a stage.
+//! Which degrees of parallelism a plan may choose from: of tensor groups, of replicas of a stage, and of chunks of a device.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,6 +27,14 @@ impl Degrees {
         Self::Only(vec![degree])
     }
 
+    /// The only degree, where there is one.
+    pub fn only_one(&self) -> Option<usize> {
+        match self {
+            Self::Only(degrees) if degrees.len() == 1 => degrees.first().copied(),
+            Self::Choose | Self::Only(_) => None,
+        }
+    }
+
     /// Whether it is 1 and nothing else: no parallelism of this kind.
     pub fn is_one(&self) -> bool {
         *self == Self::one(1)
@@ -47,6 +55,12 @@ impl Degrees {
         is_valid
             .then_some(Self::Only(degrees))
             .ok_or_else(|| EXPECTED.to_owned())
+    }
+}
+
+impl From<usize> for Degrees {
+    fn from(degree: usize) -> Self {
+        Self::one(degree)
     }
 }
 

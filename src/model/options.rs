@@ -161,11 +161,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Region>,
 
-    /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times [default: 1]
+    /// Chunks that every device holds, as virtual stages: the pipeline passes all devices so many times. Where stages have modes, numbers or
+    /// `choose` [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub virtual_stages: Option<usize>,
+    pub virtual_stages: Option<Degrees>,
 
     /// Which device holds which chunk, where devices hold several [default: loop]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
@@ -202,7 +202,7 @@ impl PipelineOptions {
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
             uniform: self.uniform.or(fallback.uniform),
             target: self.target.or(fallback.target),
-            virtual_stages: self.virtual_stages.or(fallback.virtual_stages),
+            virtual_stages: self.virtual_stages.or_else(|| fallback.virtual_stages.clone()),
             placement: self.placement.or(fallback.placement),
         }
     }

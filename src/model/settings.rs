@@ -86,8 +86,10 @@ pub struct Settings {
     pub target: Option<Region>,
     /// Whether stages have [modes](crate::problem::modes): degrees or recomputation are asked for, or links have two levels.
     pub modal: bool,
-    /// Chunks that every device holds. Default: 1.
+    /// Chunks that every device holds; 1 as long as that is to be chosen. Default: 1.
     pub virtual_stages: usize,
+    /// Which numbers of chunks a plan may choose from, where there are several; a plan says which it took.
+    pub rounds: Option<Degrees>,
     /// Which device holds which chunk, where devices hold several. Default: in a loop.
     pub placement: Placement,
     /// Ticks in a ns: what times of a [problem](crate::problem::Problem) count, whatever is called `ns` there. One, unless
@@ -141,7 +143,7 @@ impl Settings {
             mode,
             stages: stages(instance, &options, &kinds),
             devices: options.devices,
-            all_stages: options.all_stages.unwrap_or(false) || has_full_chunks(&options),
+            all_stages: options.all_stages.unwrap_or(false) || has_full_chunks(&options, asked.modal),
             objective: options.objective.unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
@@ -170,7 +172,8 @@ impl Settings {
             uniform: asked.uniform,
             target: options.target,
             modal: asked.modal,
-            virtual_stages: options.virtual_stages.unwrap_or(1),
+            virtual_stages: asked.rounds.only_one().unwrap_or(1),
+            rounds: Some(asked.rounds).filter(|rounds| rounds.only_one().is_none()),
             placement,
         };
         let mut faults = settings.faults(instance, &options, overrides);
@@ -228,8 +231,13 @@ impl Settings {
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
             uniform: self.uniform.then_some(true),
             target: self.target,
-            virtual_stages: self.has_virtual_stages().then_some(self.virtual_stages),
-            placement: self.has_virtual_stages().then_some(self.placement),
+            virtual_stages: match &self.rounds {
+                Some(rounds) => Some(rounds.clone()),
+                None => self
+                    .has_virtual_stages()
+                    .then(|| Degrees::one(self.virtual_stages)),
+            },
+            placement: self.may_have_virtual_stages().then_some(self.placement),
         }
     }
 
@@ -450,9 +458,10 @@ fn stages(instance: &Instance, options: &PipelineOptions, kinds: &[usize]) -> us
 
 /// Where nothing is said: the schedule of such workers, or of their chunks.
 fn default_schedule(options: &PipelineOptions, worker: WorkerMode, placement: Placement) -> Schedule {
-    match (options.virtual_stages, worker) {
-        (Some(2..), WorkerMode::Sequential) => Schedule::default_for_chunks(placement),
-        _ => Schedule::default_for(worker),
+    let has_one = options.virtual_stages.as_ref().is_none_or(Degrees::is_one);
+    match worker {
+        WorkerMode::Sequential if !has_one => Schedule::default_for_chunks(placement),
+        WorkerMode::Sequential | WorkerMode::Concurrent => Schedule::default_for(worker),
     }
 }
 
@@ -471,9 +480,13 @@ fn memory_limit(
     }
 }
 
-/// No framework is known to run a chunk without layers.
-fn has_full_chunks(options: &PipelineOptions) -> bool {
-    options.target.is_some() && options.virtual_stages.is_some_and(|chunks| chunks > 1)
+/// No framework is known to run a chunk without layers. Where stages have modes, how many there are is a matter of these.
+fn has_full_chunks(options: &PipelineOptions, is_modal: bool) -> bool {
+    let has_several = options
+        .virtual_stages
+        .as_ref()
+        .is_some_and(|chunks| !chunks.is_one());
+    options.target.is_some() && has_several && !is_modal
 }
 
 /// In which numbers training keeps what belongs to a parameter, and how many bytes are kept.

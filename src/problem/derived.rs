@@ -1,5 +1,7 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
+use std::sync::Arc;
+
 use super::{Item, Pair, Problem, Transfer, apart, plus, summed};
 use crate::model::network::{Times, contract};
 use crate::model::options::{Communication, Objective, Placement, Schedule, WorkerMode};
@@ -177,14 +179,7 @@ impl Problem {
     /// What items and transfers cost is not decided, memory is not limited, and as many transfers follow as stages with modes have.
     pub fn of_replica(&self, replicas: usize, stages: usize) -> Self {
         let alone = self.homogeneous(stages, None);
-        let settings = Settings {
-            modal: false,
-            micro_batches: alone
-                .settings
-                .micro_batches
-                .map(|all| all.div_ceil(replicas as u64)),
-            ..alone.settings.clone()
-        };
+        let settings = alone.settings.with_chunks(stages, 1).of_replica(replicas);
         let of_modes = self.modes.iter().flat_map(|modes| &modes.transfers);
         let transfer = |transfer: &ModalTransfer| Transfer {
             producer: transfer.producer,
@@ -201,7 +196,18 @@ impl Problem {
                 .as_ref()
                 .map_or_else(Vec::new, |modes| modes.transfers_of.clone()),
             modes: None,
+            modal_chunks: Arc::default(),
             ..alone
+        }
+    }
+
+    /// The same items in so many chunks of the devices of a replica, which are to run as these settings say.
+    pub fn in_chunks(self, settings: &Settings, of: &VirtualStages) -> Self {
+        Self {
+            settings: settings.clone(),
+            stages: of.chunks(),
+            virtual_stages: Some(of.clone()),
+            ..self
         }
     }
 

@@ -8,6 +8,7 @@ pub mod cost;
 mod derived;
 pub mod hybrid;
 pub(crate) mod memory;
+pub mod modal_chunks;
 pub mod modes;
 pub(crate) mod passes;
 pub mod pipeline;
@@ -18,6 +19,7 @@ pub mod virtual_stages;
 pub mod workers;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ use crate::model::options::{Shares, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
+use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::Modes;
 pub use crate::problem::passes::Pair;
 use crate::problem::passes::{Passes, TransferCosts};
@@ -65,6 +68,8 @@ pub struct Problem {
     pub modes: Option<Modes>,
     /// Chunks of devices that have several; `None` where each has one, which is a stage.
     pub virtual_stages: Option<VirtualStages>,
+    /// Where stages have modes, the chunks that devices may have several of.
+    pub modal_chunks: Arc<[ModalChunks]>,
     /// For each layer of the network the rank of its block, where the network is a stack of equal blocks; empty elsewhere, and in
     /// problems made of others.
     pub blocks: Vec<Option<usize>>,
@@ -155,7 +160,7 @@ impl Problem {
             false => None,
         };
         let classes = workers.as_ref().map_or(0, |workers| workers.classes.len());
-        let faults = unplaceable(instance, &settings, workers.as_ref());
+        let mut faults = unplaceable(instance, &settings, workers.as_ref());
         let mut items = vec![Item::default(); graph.members.len()];
         for (item, members) in items.iter_mut().zip(&graph.members) {
             item.times = vec![Some(Times::default()); classes];
@@ -199,12 +204,11 @@ impl Problem {
             Some(virtual_stages) => virtual_stages.chunks(),
             None => settings.stages.min(items.len()),
         };
-        let modes = settings.modal.then(|| {
-            let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
-            Modes::new(instance, &settings, &layers)
-        });
+        let (modes, modal_chunks) = modes(instance, &settings, &items);
+        faults.extend(ModalChunks::fault_of_none(&settings, &modal_chunks));
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
+            modal_chunks,
             modes,
             virtual_stages,
             workers,
@@ -251,6 +255,7 @@ impl Problem {
             workers: None,
             modes: None,
             virtual_stages: None,
+            modal_chunks: Arc::default(),
             blocks: Vec::new(),
         }
     }
@@ -437,6 +442,14 @@ fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
         stash_bytes,
     };
     sums.into_iter().map(pair).collect()
+}
+
+/// What stages with modes may be, and their chunks.
+fn modes(instance: &Instance, settings: &Settings, items: &[Item]) -> (Option<Modes>, Arc<[ModalChunks]>) {
+    let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
+    let modes = settings.modal.then(|| Modes::new(instance, settings, &layers));
+    let chunks = modes.as_ref().map(|modes| ModalChunks::all(settings, modes));
+    (modes, chunks.unwrap_or_default().into())
 }
 
 fn workers(instance: &Instance, settings: &Settings) -> Result<Workers, InputError> {

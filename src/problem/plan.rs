@@ -412,7 +412,31 @@ impl Plan {
 
     /// Chunks of every device where they are several; `None` where each stage is a device's own.
     pub fn virtual_stages(&self) -> Option<usize> {
-        self.problem.virtual_stages.filter(|&chunks| chunks > 1)
+        let chunks = self.problem.virtual_stages.as_ref()?.only_one();
+        chunks.filter(|&chunks| chunks > 1)
+    }
+
+    /// Replicas of all stages together where each is a row of devices by itself, which runs its part of the micro-batches as if it were alone: those
+    /// of plans with virtual stages. Else 1.
+    pub fn replicas_of_rows(&self) -> usize {
+        let chunks = self.virtual_stages().and(self.stages.first());
+        chunks.map_or(1, PlanStage::replicas)
+    }
+
+    /// What is asked of the plan: what is asked of all, and what it chose of virtual stages where there is a choice.
+    #[doc(hidden)]
+    pub fn settled(settings: &Settings, stages: &[PlanStage]) -> Settings {
+        let of_first = |first: &PlanStage| {
+            stages
+                .iter()
+                .filter(|stage| stage.devices == first.devices)
+                .count()
+        };
+        let chunks = stages.first().map_or(0, of_first);
+        match settings.modal && settings.may_have_virtual_stages() && chunks > 0 {
+            true => settings.with_chunks(stages.len() / chunks, chunks),
+            false => settings.clone(),
+        }
     }
 
     /// Lifts an outcome to layers, costs every stage again and states what is proved.
@@ -454,7 +478,7 @@ impl Plan {
             bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
             gap,
             bound_source: outcome.bound_source,
-            problem: problem.settings.to_options(instance),
+            problem: Self::settled(&problem.settings, &stages).to_options(instance),
             cluster: instance.given_cluster.clone(),
             run: None,
             throughput: Throughput::new(instance, &problem.settings, (objective_ms, None), &stages),

@@ -30,7 +30,7 @@ pub struct VirtualStages {
 }
 
 impl VirtualStages {
-    /// Those that are asked for; `None` where every device has one chunk.
+    /// Those that are asked for; `None` where every device has one chunk, or their number and that of devices is a matter of modes.
     pub fn from_settings(settings: &Settings) -> Option<Self> {
         let laid = || {
             let rounds = [settings.stages, settings.virtual_stages];
@@ -41,7 +41,7 @@ impl VirtualStages {
             let sequence = settings.order_of_iteration().as_ref().map(listed).map(Arc::new);
             Self { sequence, ..laid }
         };
-        settings.has_virtual_stages().then(laid)
+        (settings.has_virtual_stages() && !settings.modal).then(laid)
     }
 
     /// So many chunks on each of so many devices.

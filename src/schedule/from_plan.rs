@@ -24,10 +24,14 @@ pub fn chunks_of_plan(plan: &Plan, moves: &Moves) -> Result<Chunks, InputError> 
     if !plan.problem.mode.is_none_or(Mode::trains) {
         return Err(unsupported("a plan for inference, where every order is the same"));
     }
+    if plan.replicas_of_rows() > 1 {
+        return Err(unsupported("stages of several replicas, which take turns"));
+    }
     chunks_that_run(plan, moves)
 }
 
-/// The same of plans for inference too, whose chunks have no backward passes: orders of forward passes alone are for them.
+/// The same of plans for inference too, whose chunks have no backward passes: orders of forward passes alone are for them; and of plans with
+/// virtual stages of several replicas, whose chunks are those of one replica and run its part of the micro-batches.
 ///
 /// # Errors
 ///
@@ -125,7 +129,8 @@ pub fn busy_link(plan: &Plan, chunks: &Chunks) -> Result<Option<usize>, InputErr
 }
 
 fn refuse(plan: &Plan) -> Result<(), InputError> {
-    let is_replicated = |stage: &PlanStage| stage.replicas() > 1;
+    // Where all have virtual stages, the replicas run side by side.
+    let is_replicated = |stage: &PlanStage| stage.replicas() != plan.replicas_of_rows();
     let found = if plan.problem.worker == Some(WorkerMode::Concurrent) {
         "workers that run both phases at once"
     } else if plan.stages.iter().any(is_replicated) {

@@ -15,7 +15,7 @@ pub struct Ran {
     pub devices: Vec<Vec<(Operation, u64, u64)>>,
     /// The most that each device held at once of what was in flight.
     pub peak: Vec<u64>,
-    /// When the last operation ends.
+    /// When the last operation has ended, and all that devices do once behind theirs.
     pub makespan_ns: u64,
 }
 
@@ -224,10 +224,13 @@ pub fn run_with(
     if sequence.len() < all {
         return Err(OrderFault::Deadlock(deadlock(chunks, order, &devices, &sequence)));
     }
-    let ends = devices.iter().filter_map(|device| device.last());
+    let done = |(device, operations): (usize, &Vec<(Operation, u64, u64)>)| {
+        let once_ns: u64 = chunks.of_device(device).map(|c| chunks.chunks[c].once_ns).sum();
+        operations.last().map_or(0, |&(.., end_ns)| end_ns) + once_ns
+    };
     Ok(Ran {
         peak,
-        makespan_ns: ends.map(|&(.., end_ns)| end_ns).max().unwrap_or(0),
+        makespan_ns: devices.iter().enumerate().map(done).max().unwrap_or(0),
         devices,
     })
 }

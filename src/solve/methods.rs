@@ -140,6 +140,11 @@ impl Method {
                 Err("one share for all stages ties them together".into())
             }
             Self::Exact(_) => Ok(()),
+            Self::Heuristic(_) | Self::TiedCuts | Self::Piper
+                if problem.modes.is_some() && !problem.settings.allows_virtual_stages(1) =>
+            {
+                Err("devices hold several chunks of stages in modes, which only `exact` knows".into())
+            }
             Self::Heuristic(heuristic) => heuristic.applies(problem),
             Self::TiedCuts => tied_cuts::applies(problem),
             Self::Piper => match problem.modes {

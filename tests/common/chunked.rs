@@ -35,7 +35,7 @@ pub fn virtual_spec(seed: u64) -> InstanceSpec {
     let schedule = schedules[rng.random_range(0..schedules.len())];
     let pipeline = &mut spec.pipeline;
     pipeline.stages = Some(stages);
-    pipeline.virtual_stages = Some(virtual_stages);
+    pipeline.virtual_stages = Some(virtual_stages.into());
     pipeline.placement = Some(placement);
     pipeline.schedule = schedule;
     pipeline.objective = Some(Objective::Period);

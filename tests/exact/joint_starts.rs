@@ -58,7 +58,7 @@ fn asked(problem: &Problem, question: &Question) -> Vec<(&'static str, &'static 
         ];
     }
     let chunked = || PipelineOptions {
-        virtual_stages: Some(question.virtual_stages),
+        virtual_stages: Some(question.virtual_stages.into()),
         placement: Some(question.placement),
         schedule: Some(Schedule::Gpipe),
         all_stages: Some(true),

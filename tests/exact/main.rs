@@ -25,6 +25,7 @@ mod joint_starts;
 mod known_optima;
 mod laws;
 mod link_levels;
+mod modal_chunks;
 mod modal_iteration;
 mod modal_program;
 mod modes;

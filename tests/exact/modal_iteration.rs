@@ -187,7 +187,7 @@ fn solved(instance: &Instance, options: &PipelineOptions) -> Option<Plan> {
 }
 
 /// A stack of equal blocks with modes, and little memory.
-fn blocks(rng: &mut ChaCha8Rng) -> InstanceSpec {
+pub(super) fn blocks(rng: &mut ChaCha8Rng) -> InstanceSpec {
     let mut spec = InstanceSpec::default();
     let count = rng.random_range(2..=4);
     let times: Vec<f64> = (0..4).map(|_| f64::from(rng.random_range(1..=6))).collect();

@@ -245,7 +245,7 @@ fn one_virtual_stage_is_the_problem_without() {
             .schedule
             .filter(|&schedule| schedule == Schedule::Gpipe);
         let without = problem_of(&spec);
-        spec.pipeline.virtual_stages = Some(1);
+        spec.pipeline.virtual_stages = Some(1.into());
         let with = problem_of(&spec);
         let (Some((instance, without)), Some((_, with))) = (without, with) else {
             continue;
@@ -365,7 +365,7 @@ fn more_chunks_are_never_worse() {
         spec.pipeline.micro_batches = Some(1);
         let mut last = None;
         for virtual_stages in 1..=3 {
-            spec.pipeline.virtual_stages = Some(virtual_stages);
+            spec.pipeline.virtual_stages = Some(virtual_stages.into());
             spec.pipeline.placement = (virtual_stages > 1).then_some(Placement::V);
             let Some((instance, problem)) = problem_of(&spec) else {
                 continue;
@@ -410,7 +410,7 @@ fn interleaved_gpt3_is_proved() {
         for virtual_stages in [1, 2, 4] {
             let pipeline = stagecut::PipelineOptions {
                 stages: Some(8),
-                virtual_stages: Some(virtual_stages),
+                virtual_stages: Some(virtual_stages.into()),
                 all_stages: Some(all_stages),
                 ..Default::default()
             };
@@ -448,7 +448,7 @@ fn exchange_evens_out_uneven_blocks() {
         let instance = instance.link(300e9, 0.0).build().expect("an instance");
         let options = stagecut::PipelineOptions {
             stages: Some(8),
-            virtual_stages: Some(virtual_stages as usize),
+            virtual_stages: Some((virtual_stages as usize).into()),
             communication: Some(stagecut::options::Communication::Overlapped),
             ..Default::default()
         };
@@ -489,7 +489,7 @@ fn blocks_of_two_kinds_are_proved() {
     for (virtual_stages, all_stages) in [(3, false), (3, true), (4, true)] {
         let pipeline = stagecut::PipelineOptions {
             stages: Some(8),
-            virtual_stages: Some(virtual_stages),
+            virtual_stages: Some(virtual_stages.into()),
             all_stages: Some(all_stages),
             ..Default::default()
         };
@@ -519,7 +519,7 @@ fn three_layers() -> Instance {
 fn a_plan_lists_all_chunks_and_changes_are_found() {
     let instance = three_layers();
     let options = stagecut::PipelineOptions {
-        virtual_stages: Some(2),
+        virtual_stages: Some(2.into()),
         ..Default::default()
     };
     let settings = Settings::resolve(&instance, &options).expect("settings");
@@ -566,7 +566,7 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
             "{text}: {error}"
         );
     };
-    refused("virtual_stages", "virtual_stages=0");
+    assert!(toml::from_str::<stagecut::PipelineOptions>("virtual_stages=0").is_err());
     refused("virtual_stages", "virtual_stages=1001");
     refused("placement", "placement='v'");
     refused("schedule", "schedule='interleaved'");
@@ -598,5 +598,17 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     refused("device_kinds", "virtual_stages=2 worker='concurrent'");
     refused("device_kinds", "virtual_stages=2 groups='assign'");
     refused("synchronization", "virtual_stages=2 synchronization='ring'");
-    refused("tensor", "virtual_stages=2 replicas=2 micro_batches=4");
+    refused("objective", "virtual_stages=2 replicas=2 micro_batches=4");
+    refused(
+        "virtual_stages",
+        "virtual_stages='choose' objective='iteration' micro_batches=4",
+    );
+    refused("virtual_stages", "virtual_stages='1,1001' replicas=2");
+    for (at, more) in [
+        ("uniform", "tensor='choose'"),
+        ("schedule", "replicas=2 schedule='1f1b'"),
+    ] {
+        let text = format!("virtual_stages='1,2' objective='iteration' micro_batches=4 {more}");
+        refused(at, &text);
+    }
 }

@@ -253,7 +253,7 @@ fn chunk_programs() -> Vec<(Problem, Program)> {
     for seed in 0..200 {
         let mut spec = crate::common::random_spec(seed, seed % 2 == 0);
         spec.pipeline.objective = Some(Objective::Period);
-        spec.pipeline.virtual_stages = Some(2);
+        spec.pipeline.virtual_stages = Some(2.into());
         spec.pipeline.schedule = None;
         spec.pipeline.micro_batches = None;
         let Some((instance, problem)) = problem_of(&spec) else {

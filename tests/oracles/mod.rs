@@ -15,6 +15,7 @@ pub mod cut_pairs;
 pub mod frontier;
 pub mod groupings;
 pub mod hybrid;
+pub mod modal_chunks;
 pub mod modes;
 pub mod orders;
 pub mod patterns;

@@ -20,23 +20,14 @@ pub fn best_iteration_ns(instance: &Instance, settings: &Settings) -> Option<u64
 }
 
 fn best_ns(instance: &Instance, settings: &Settings, of_iterations: bool) -> Option<f64> {
-    let mut search = Search {
-        instance,
-        settings,
-        devices: settings
-            .count(&instance.cluster, settings.kind)
-            .unwrap_or(settings.stages),
-        of_iterations,
-        stage_of: Vec::new(),
-        best_ns: f64::INFINITY,
-    };
+    let mut search = Search::new(instance, settings, of_iterations);
     search.place();
     search.best_ns.is_finite().then_some(search.best_ns)
 }
 
-struct Search<'a> {
-    instance: &'a Instance,
-    settings: &'a Settings,
+pub(super) struct Search<'a> {
+    pub(super) instance: &'a Instance,
+    pub(super) settings: &'a Settings,
     devices: usize,
     /// Whether iterations are asked for.
     of_iterations: bool,
@@ -46,10 +37,10 @@ struct Search<'a> {
 
 /// Degree and replicas of a stage, and its first device.
 #[derive(Clone, Copy)]
-struct Run {
-    tensor: usize,
-    replicas: usize,
-    start: usize,
+pub(super) struct Run {
+    pub(super) tensor: usize,
+    pub(super) replicas: usize,
+    pub(super) start: usize,
 }
 
 impl Run {
@@ -58,7 +49,20 @@ impl Run {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    pub(super) fn new(instance: &'a Instance, settings: &'a Settings, of_iterations: bool) -> Self {
+        Self {
+            instance,
+            settings,
+            devices: settings
+                .count(&instance.cluster, settings.kind)
+                .unwrap_or(settings.stages),
+            of_iterations,
+            stage_of: Vec::new(),
+            best_ns: f64::INFINITY,
+        }
+    }
+
     /// Gives each layer a stage, in every way; layers are listed in topological order.
     fn place(&mut self) {
         let layers = self.instance.network.layers.len();
@@ -123,7 +127,7 @@ impl Search<'_> {
         }
     }
 
-    fn may_run(&self, run: Run) -> bool {
+    pub(super) fn may_run(&self, run: Run) -> bool {
         let Run {
             tensor,
             replicas,
@@ -138,14 +142,14 @@ impl Search<'_> {
         allowed && divides && (0..replicas).all(inside)
     }
 
-    fn share_node(&self, one: usize, other: usize) -> bool {
+    pub(super) fn share_node(&self, one: usize, other: usize) -> bool {
         self.instance
             .cluster
             .nodes
             .is_none_or(|nodes| one / nodes.devices == other / nodes.devices)
     }
 
-    fn link(&self, one: usize, other: usize) -> Link {
+    pub(super) fn link(&self, one: usize, other: usize) -> Link {
         match self.instance.cluster.nodes {
             Some(nodes) if self.share_node(one, other) => nodes.link,
             _ => self.settings.link,
@@ -256,7 +260,6 @@ impl Search<'_> {
             .iter()
             .map(|&layer| self.modes(layer, run.tensor))
             .collect();
-        let trains = self.settings.mode == Mode::Training;
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut ways: Vec<([f64; 3], Vec<String>)> = Vec::new();
         for mut code in 0..count {
@@ -267,22 +270,10 @@ impl Search<'_> {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
                 names.push(mode.recompute.clone());
-                let [time, kept, gradient, shared] = self.of_mode(mode, in_flight);
-                let times = mode.times[self.settings.kind].unwrap();
-                let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }].map(|ns| ns as f64);
-                let collective = (time - own[0] - own[1]).round();
-                // Half of the least that is reduced at the degree is so in forward propagation.
-                let layer = &self.instance.network.layers[layers[at]];
-                let of_degree = layer.modes().into_owned().into_iter();
-                let of_degree = of_degree.filter(|other| other.tensor == mode.tensor);
-                let least_bytes = of_degree.map(|mode| mode.collective_bytes).min().unwrap();
-                let group = mode.tensor as f64;
-                let around = 2.0 * (group - 1.0) / group * least_bytes as f64;
-                let least = (around / self.link(0, 0).bandwidth_bytes_per_s * 1e9).round();
-                let there = least - (least / 2.0).floor();
-                let back = if trains { collective - there } else { 0.0 };
-                forward += own[0] + collective - back;
-                backward += own[1] + back;
+                let [_, kept, gradient, shared] = self.of_mode(mode, in_flight);
+                let [there, back] = self.passes_of_mode(layers[at], mode);
+                forward += there;
+                backward += back;
                 bytes += kept;
                 gradients += gradient;
                 shared_bytes += shared;
@@ -313,6 +304,26 @@ impl Search<'_> {
         ways
     }
 
+    /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
+    pub(super) fn passes_of_mode(&self, layer: usize, mode: &LayerMode) -> [f64; 2] {
+        let trains = self.settings.mode == Mode::Training;
+        let [time, ..] = self.of_mode(mode, 0);
+        let times = mode.times[self.settings.kind].unwrap();
+        let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }].map(|ns| ns as f64);
+        let collective = (time - own[0] - own[1]).round();
+        // Half of the least that is reduced at the degree is so in forward propagation.
+        let layer = &self.instance.network.layers[layer];
+        let of_degree = layer.modes().into_owned().into_iter();
+        let of_degree = of_degree.filter(|other| other.tensor == mode.tensor);
+        let least_bytes = of_degree.map(|mode| mode.collective_bytes).min().unwrap();
+        let group = mode.tensor as f64;
+        let around = 2.0 * (group - 1.0) / group * least_bytes as f64;
+        let least = (around / self.link(0, 0).bandwidth_bytes_per_s * 1e9).round();
+        let there = least - (least / 2.0).floor();
+        let back = if trains { collective - there } else { 0.0 };
+        [own[0] + collective - back, own[1] + back]
+    }
+
     /// What a stage pays for a tensor in forward and in backward propagation.
     fn moved_by_pass(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> [f64; 2] {
         let ns = self.moved_ns(tensor, stage, runs);
@@ -325,7 +336,7 @@ impl Search<'_> {
     }
 
     /// The modes of a layer at a degree that the options allow.
-    fn modes(&self, layer: usize, tensor: usize) -> Vec<LayerMode> {
+    pub(super) fn modes(&self, layer: usize, tensor: usize) -> Vec<LayerMode> {
         let modes = self.instance.network.layers[layer].modes().into_owned();
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let asked = |mode: &&LayerMode| self.settings.recompute.names(&mode.recompute);
@@ -392,7 +403,7 @@ impl Search<'_> {
     }
 
     /// Time in ns, bytes kept, bytes of gradients and bytes that replicas share out of a layer in a mode.
-    fn of_mode(&self, mode: &LayerMode, in_flight: u64) -> [f64; 4] {
+    pub(super) fn of_mode(&self, mode: &LayerMode, in_flight: u64) -> [f64; 4] {
         let times = mode.times[self.settings.kind].unwrap();
         let trains = self.settings.mode == Mode::Training;
         let group = mode.tensor as f64;
@@ -481,7 +492,7 @@ impl Search<'_> {
         ways * once
     }
 
-    fn ring_ns(&self, run: Run, gradient_bytes: f64) -> f64 {
+    pub(super) fn ring_ns(&self, run: Run, gradient_bytes: f64) -> f64 {
         let is_free = run.replicas == 1
             || self.settings.mode == Mode::Inference
             || !self.settings.communication.takes_time()
@@ -498,7 +509,7 @@ impl Search<'_> {
 }
 
 /// Whether Megatron can be told what is computed again: the same in all layers, each of which is a block, or all in the first so many of each stage.
-fn can_be_told(stages: &[&Vec<String>]) -> bool {
+pub(super) fn can_be_told(stages: &[&Vec<String>]) -> bool {
     let mut all = stages.iter().copied().flatten();
     let first = all.next();
     if all.all(|name| Some(name) == first) {

@@ -80,6 +80,7 @@ fn draw(random: &mut impl Rng) -> Chunks {
             backward_transfer_ns: random.random_range(0..=2),
             stash,
             kept: random.random_range(0..=stash),
+            ..Chunk::default()
         };
     }
     chunks

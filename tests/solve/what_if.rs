@@ -377,7 +377,7 @@ fn curves_of_few_chunks_are_proved() {
     );
     let instance = Instance::from_spec(&toml_spec(&text)).expect("an instance");
     let options = PipelineOptions {
-        virtual_stages: Some(2),
+        virtual_stages: Some(2.into()),
         ..PipelineOptions::default()
     };
     let asked_of = question(Parameter::Bandwidth, 1e8, 1e10);

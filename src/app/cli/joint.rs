@@ -125,7 +125,7 @@ fn own_chunks(args: &ScheduleArgs, instance: &mut Instance) -> ChunkArgs {
     let virtual_stages = own
         .virtual_stages
         .take()
-        .and_then(|chunks| u16::try_from(chunks).ok());
+        .and_then(|chunks| u16::try_from(chunks.only_one()?).ok());
     ChunkArgs {
         virtual_stages: args.chunks.virtual_stages.or(virtual_stages),
         placement: args.chunks.placement.or(own.placement.take()),

@@ -20,6 +20,7 @@ pub(super) fn simulated(
     format: SimulationFormat,
 ) -> Result<String, CliError> {
     refuse(args)?;
+    refuse_disturbed_replicas(plan, request)?;
     let moves = Moves {
         devices: None,
         placement: plan.problem.placement.unwrap_or(Placement::Loop),
@@ -28,6 +29,8 @@ pub(super) fn simulated(
     let mut chunks = chunks_that_run(plan, &moves)?;
     let micro_batches = args.micro_batches.or(plan.problem.micro_batches);
     let micro_batches = micro_batches.unwrap_or(default_micro_batches(chunks.devices()));
+    // Replicas of all stages run side by side.
+    let micro_batches = micro_batches.div_ceil(plan.replicas_of_rows() as u64);
     check_count(&chunks, micro_batches)?;
     let (name, order) = match own_order(args, plan, micro_batches)? {
         Some(order) => (OWN, order),
@@ -149,6 +152,22 @@ fn refuse(args: &SimulateArgs) -> Result<(), CliError> {
         expected: "none: the order itself says how many micro-batches are in flight".into(),
     };
     Err(InputError::option("--in-flight", kind).into())
+}
+
+/// Refuses to disturb replicas that run side by side, of which one is run.
+fn refuse_disturbed_replicas(plan: &Plan, request: &Request) -> Result<(), InputError> {
+    let is_disturbed = !request.trace.is_empty() || request.jitter.is_some();
+    if plan.replicas_of_rows() == 1 || !is_disturbed {
+        return Ok(());
+    }
+    let kind = FaultKind::Unsupported {
+        found: "a trace or jitter for virtual stages of several replicas".into(),
+        expected: "none, or a plan of one replica: each would take another time".into(),
+    };
+    Err(InputError {
+        path: None,
+        faults: vec![Fault::new("the plan", kind)],
+    })
 }
 
 /// The fault of a schedule that is not for such chunks.

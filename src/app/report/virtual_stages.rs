@@ -21,7 +21,7 @@ pub(super) struct Device<'a> {
 
 /// Whether devices hold several chunks.
 pub(super) fn is_asked(plan: &Plan) -> bool {
-    plan.problem.virtual_stages.is_some_and(|chunks| chunks > 1)
+    plan.virtual_stages().is_some()
 }
 
 /// How to fill chunks, where some are empty.
@@ -117,7 +117,7 @@ pub(super) fn devices(plan: &Plan, digits: Digits) -> Option<String> {
 
 /// How many chunks lie how: `4 virtual stages each in a loop`; nothing where each device has one.
 pub(super) fn shape(plan: &Plan) -> Option<String> {
-    let chunks = plan.problem.virtual_stages.filter(|&chunks| chunks > 1)?;
+    let chunks = plan.virtual_stages()?;
     let placement = plan.problem.placement?;
     Some(format!("{chunks} virtual stages each in a {placement}"))
 }

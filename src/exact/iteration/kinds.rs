@@ -41,20 +41,9 @@ impl<'a> Kinds<'a> {
         }
         let most_replicas = list.iter().map(|mode| mode.replicas).max()?;
         let share = if list.len() == 1 { most_replicas } else { 1 };
-        let mut pipeline = problem.of_replica(share, units);
+        let mut pipeline = of_least(problem.of_replica(share, units), modes, &list)?;
         // Units that are no stages need not all be taken.
         pipeline.settings.all_stages &= list.len() == 1;
-        for (item, of_degrees) in pipeline.items.iter_mut().zip(&modes.items) {
-            let of_degree = |mode: &StageMode| {
-                let layers = &of_degrees[mode.degree].as_ref()?.layers;
-                Some(least_works(layers.iter()))
-            };
-            let [forward_ns, backward_ns] = list.iter().filter_map(of_degree).reduce(least)?;
-            (item.forward_ns, item.backward_ns) = (forward_ns, backward_ns);
-        }
-        for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(&modes.transfers) {
-            *transfer = least_transfer(modes, &list, of_levels);
-        }
         let mut items = modes.items.iter().flatten().flatten();
         Some(Self {
             modes,
@@ -201,6 +190,22 @@ impl StageOptions for Kinds<'_> {
     }
 }
 
+/// The pipeline with items and transfers that take what they do in any of the modes at least; `None` where some item has none of them.
+pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Option<Problem> {
+    for (item, of_degrees) in pipeline.items.iter_mut().zip(&modes.items) {
+        let of_degree = |mode: &StageMode| {
+            let layers = &of_degrees[mode.degree].as_ref()?.layers;
+            Some(least_works(layers.iter()))
+        };
+        let [forward_ns, backward_ns] = list.iter().filter_map(of_degree).reduce(least)?;
+        (item.forward_ns, item.backward_ns, item.weight_ns) = (forward_ns, backward_ns, 0);
+    }
+    for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(&modes.transfers) {
+        *transfer = least_transfer(modes, list, of_levels);
+    }
+    Some(pipeline)
+}
+
 fn least(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
     [one[0].min(other[0]), one[1].min(other[1])]
 }
@@ -222,7 +227,7 @@ fn has_one_forward(layer: &LayerWays) -> bool {
 }
 
 /// The levels that the ring of a stage of so many devices may lie at.
-fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item = usize> {
+pub(super) fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item = usize> {
     let levels = match modes.links.node {
         None => [true, false],
         Some(node) => [devices <= node, !node.is_multiple_of(devices)],

@@ -1,5 +1,7 @@
 //! Iterations of stages in modes: plans whose stages are alike first, kind by kind, then all others.
 
+use super::chunks::ChunkRuns;
+use super::chunks::kind::ChunkFamily;
 use super::kinds::Kinds;
 use super::options::StageOptions;
 use super::relaxation::Relaxation;
@@ -8,9 +10,11 @@ use super::simple::simple_bound;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::modal;
+use crate::formulations::solver::SolverError;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::Modes;
 use crate::problem::plan::{Outcome, StoppedBy};
 
@@ -23,17 +27,24 @@ const SHARE_OF_ALIKE: f64 = 0.5;
 /// Solves a problem with modes whose iterations are simulated, of which something may be known.
 ///
 /// Plans whose stages are alike come first, since they are few and good; the others begin with the best of them.
-pub(crate) fn solve(known: Incumbent, modes: &Modes) -> Outcome {
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Result<Outcome, SolverError> {
     let mut incumbent = known;
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
     let variants = variants(problem, modes);
     let alike = alike(problem, &variants);
+    let chunks = chunks(problem, &variants);
     let is_uniform = problem.settings.uniform || modes.kinds().count() == 1;
     let others = match is_uniform || problem.settings.target.is_some() {
         true => None,
         false => Kinds::new(problem, modes, modes.kinds().collect()),
     };
+    // Devices of several chunks are alike.
+    let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
     let is_all = others.is_none();
     let limited;
     let within = match control.remaining() {
@@ -44,12 +55,14 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes) -> Outcome {
         _ => control,
     };
     let mut restricted = incumbent.under(within);
-    let mut stopped_by = search(&mut restricted, &mut families(&alike), is_all);
+    let mut families = families(&alike);
+    families.extend(chunks.iter().map(Family::of_chunks));
+    let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
     incumbent.join(restricted);
     if let (Some(others), None) = (&others, control.must_stop()) {
-        stopped_by = search(&mut incumbent, &mut [Family::new(others)], true);
+        stopped_by = search(&mut incumbent, (&mut [Family::new(others)], labels), true)?;
     }
-    incumbent.finish(stopped_by)
+    Ok(incumbent.finish(stopped_by))
 }
 
 /// Lower bounds alone.
@@ -58,11 +71,14 @@ pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let variants = variants(incumbent.problem, modes);
     let options = match incumbent.problem.settings.uniform {
         true => alike(incumbent.problem, &variants),
+        false if incumbent.problem.settings.may_have_virtual_stages() => alike(incumbent.problem, &variants),
         false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
             .into_iter()
             .collect(),
     };
+    let chunks = chunks(incumbent.problem, &variants);
     let bounds = families(&options).into_iter().map(|family| family.bound_ns);
+    let bounds = bounds.chain(chunks.iter().map(ChunkFamily::bound_ns));
     incumbent.raise(BoundSource::WorkPerStage, bounds.min().unwrap_or(u64::MAX));
     raise_to_share(&mut incumbent, modes);
     incumbent.finish(StoppedBy::Completed)
@@ -71,6 +87,10 @@ pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
 /// Raises the bound to what all devices take that share the work of all micro-batches evenly.
 fn raise_to_share(incumbent: &mut Incumbent, modes: &Modes) {
     let (problem, control) = (incumbent.problem, incumbent.control);
+    // What is known of stages is said of one a device.
+    if problem.settings.may_have_virtual_stages() {
+        return;
+    }
     if let Some(least_ns) = modal::least(problem, modes, control) {
         // It is rounded up for each of them.
         let micro_batches = problem.settings.run_micro_batches();
@@ -91,6 +111,9 @@ fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
 
 /// Plans whose stages are alike, by their mode.
 fn alike<'a>(problem: &Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
+    if !problem.settings.allows_virtual_stages(1) {
+        return Vec::new();
+    }
     let of = |modes: &'a Modes| {
         modes
             .kinds()
@@ -99,73 +122,147 @@ fn alike<'a>(problem: &Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
     variants.iter().flat_map(of).flatten().collect()
 }
 
+/// Plans of devices with several chunks, by their mode and number.
+fn chunks<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<ChunkFamily<'a>> {
+    let of = |modes: &'a Modes| ChunkFamily::all(problem, modes);
+    variants.iter().flat_map(of).collect()
+}
+
 fn families<'a>(options: &'a [Kinds<'a>]) -> Vec<Family<'a>> {
     options.iter().map(Family::new).collect()
 }
 
-/// Plans whose stages are of some kinds, and how far they have been looked through.
+/// Plans whose stages are of some kinds, or chunks of one, and how far they have been looked through.
 struct Family<'a> {
-    options: &'a Kinds<'a>,
+    plans: Plans<'a>,
     /// No plan of the family takes less, in ns; `u64::MAX` where there is none.
     bound_ns: u64,
-    search: Option<PlanSearch<'a>>,
     /// Why nothing more is tried.
     stopped_by: Option<StoppedBy>,
+}
+
+/// The plans of a family.
+enum Plans<'a> {
+    /// A stage for each device or group.
+    Stages {
+        options: &'a Kinds<'a>,
+        search: Option<PlanSearch<'a>>,
+    },
+    /// Several for each.
+    Chunks {
+        options: &'a ChunkFamily<'a>,
+        runs: Option<ChunkRuns<'a>>,
+        /// The best plan of these, which need not be the best of all.
+        best: Option<Allocation>,
+    },
 }
 
 impl<'a> Family<'a> {
     fn new(options: &'a Kinds<'a>) -> Self {
         Self {
-            options,
             bound_ns: match options.is_line() {
                 true => simple_bound(options.pipeline()).1,
                 // Replicas work side by side: one micro-batch has to pass.
                 false => options.pipeline().work_ns(),
             },
-            search: None,
+            plans: Plans::Stages {
+                options,
+                search: None,
+            },
             stopped_by: None,
         }
     }
 
+    fn of_chunks(options: &'a ChunkFamily<'a>) -> Self {
+        Self {
+            bound_ns: options.bound_ns(),
+            plans: Plans::Chunks {
+                options,
+                runs: None,
+                best: None,
+            },
+            stopped_by: None,
+        }
+    }
+
+    /// What a plan of chunks may take if these are even, in ns; `None` where one was looked at.
+    fn estimate_ns(&self) -> Option<u64> {
+        match &self.plans {
+            Plans::Chunks {
+                options, runs: None, ..
+            } => Some(options.estimate_ns()),
+            Plans::Chunks { .. } | Plans::Stages { .. } => None,
+        }
+    }
+
     /// Looks at some more of its plans.
-    fn take_turn(&mut self, incumbent: &mut Incumbent) {
+    fn take_turn(&mut self, incumbent: &mut Incumbent, labels: &[String]) -> Result<(), SolverError> {
         let control = incumbent.control.elsewhere();
         let mut own = incumbent.under(&control);
         (own.lower_ns, own.source) = (0, BoundSource::None);
-        if self.search.is_none() {
-            if self.options.is_line() {
-                self.offer_quick_plans(&mut own, &control);
+        match &mut self.plans {
+            Plans::Stages { options, search } => {
+                if search.is_none() {
+                    if options.is_line() {
+                        offer_quick_plans(options, &mut own, &control);
+                    }
+                    match Relaxation::new(*options, &own) {
+                        Ok(relaxation) => *search = Some(PlanSearch::new(relaxation, *options, &own)),
+                        Err(stopped_by) => self.stopped_by = Some(stopped_by),
+                    }
+                }
+                if let Some(search) = search {
+                    let stopped_by = search.run(&mut own, NODES_OF_A_TURN);
+                    self.stopped_by = (stopped_by != StoppedBy::SizeLimit).then_some(stopped_by);
+                }
             }
-            match Relaxation::new(self.options, &own) {
-                Ok(relaxation) => self.search = Some(PlanSearch::new(relaxation, self.options, &own)),
-                Err(stopped_by) => self.stopped_by = Some(stopped_by),
+            Plans::Chunks { options, runs, best } => {
+                (own.upper_ns, own.plan) = (u64::MAX, None);
+                own.offer_some(best.take());
+                own.lower_ns = self.bound_ns;
+                if runs.is_none() {
+                    *runs = options.laid().map(ChunkRuns::new);
+                }
+                let Some(runs) = runs else {
+                    self.bound_ns = u64::MAX;
+                    return Ok(());
+                };
+                let limited = control.with_time(Some(runs.time(control.remaining())));
+                runs.take_turn(&mut own, incumbent.target_ns(), labels, &limited)?;
+                let is_closed = own.lower_ns > incumbent.target_ns() || own.is_over();
+                if runs.is_done() && !runs.begin_again(is_closed) {
+                    self.stopped_by = Some(StoppedBy::Completed);
+                }
+                best.clone_from(&own.plan);
             }
         }
-        if let Some(search) = &mut self.search {
-            let stopped_by = search.run(&mut own, NODES_OF_A_TURN);
-            self.bound_ns = self.bound_ns.max(own.lower_ns);
-            self.stopped_by = (stopped_by != StoppedBy::SizeLimit).then_some(stopped_by);
-        }
+        self.bound_ns = self.bound_ns.max(own.lower_ns);
         incumbent.statistics.nodes = own.statistics.nodes;
         if let Some(plan) = own.plan.filter(|_| own.upper_ns < incumbent.upper_ns) {
             incumbent.offer(plan);
         }
+        Ok(())
     }
+}
 
-    /// Takes the quick plans of the formula that comes near its iterations.
-    fn offer_quick_plans(&self, own: &mut Incumbent, control: &Control) {
-        let formula = self.options.pipeline().for_the_formula();
-        for assignment in homogeneous::quick_plans(&formula, control) {
-            if let Some(plan) = self.options.plan(assignment, &[]) {
-                own.offer(plan);
-            }
+/// Takes the quick plans of the formula that comes near the iterations of stages.
+fn offer_quick_plans(options: &Kinds, own: &mut Incumbent, control: &Control) {
+    let formula = options.pipeline().for_the_formula();
+    for assignment in homogeneous::quick_plans(&formula, control) {
+        if let Some(plan) = options.plan(assignment, &[]) {
+            own.offer(plan);
         }
     }
 }
 
 /// Looks through families, always the one that promises most, until none promises anything; `is_all` says that there are no other plans.
-fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> StoppedBy {
-    loop {
+fn search(
+    incumbent: &mut Incumbent,
+    (families, labels): (&mut [Family], &[String]),
+    is_all: bool,
+) -> Result<StoppedBy, SolverError> {
+    // Every other turn looks for first plans.
+    for turn in 0.. {
         let least = families
             .iter()
             .map(|family| family.bound_ns)
@@ -176,21 +273,21 @@ fn search(incumbent: &mut Incumbent, families: &mut [Family], is_all: bool) -> S
         }
         incumbent.report();
         if let Some(stopped_by) = incumbent.control.must_stop() {
-            return stopped_by;
+            return Ok(stopped_by);
         }
         let target_ns = incumbent.target_ns();
-        let is_open = |family: &&mut Family| family.stopped_by.is_none() && family.bound_ns <= target_ns;
-        let next = families
-            .iter_mut()
-            .filter(is_open)
-            .min_by_key(|family| family.bound_ns);
-        match next {
-            Some(family) => family.take_turn(incumbent),
+        let is_open = |family: &Family| family.stopped_by.is_none() && family.bound_ns <= target_ns;
+        let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
+        let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
+        let least = open().map(|(at, family)| (family.bound_ns, at)).min();
+        let next = new.min().filter(|_| turn % 2 == 0).or(least);
+        match next.map(|(_, at)| &mut families[at]) {
+            Some(family) => family.take_turn(incumbent, labels)?,
             None => break,
         }
     }
     let target_ns = incumbent.target_ns();
     let open = families.iter().filter(|family| family.bound_ns <= target_ns);
     let mut stopped = open.filter_map(|family| family.stopped_by);
-    stopped.next().unwrap_or(StoppedBy::Completed)
+    Ok(stopped.next().unwrap_or(StoppedBy::Completed))
 }

@@ -13,6 +13,7 @@ pub(in crate::exact) fn plan_of(
     let layers = held.flat_map(|item| &item.layers).map(|layer| layer.layer + 1);
     let mut assignment = vec![0; modes.items.len()];
     let mut chosen = Chosen {
+        virtual_stages: 1,
         layers: vec![0; layers.max().unwrap_or(0)],
         stages: stages.iter().map(|(_, mode)| *mode).collect(),
     };

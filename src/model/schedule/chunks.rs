@@ -42,6 +42,8 @@ pub struct Chunk {
     pub forward_transfer_ns: u64,
     /// From the end of its backward pass until the chunk before has what it needs.
     pub backward_transfer_ns: u64,
+    /// What its device does for it once, behind its last operation.
+    pub once_ns: u64,
     /// What a micro-batch in flight holds, from the start of the forward pass on.
     pub stash: u64,
     /// What is left of it between the two gradients; no more than `stash`.

@@ -23,6 +23,7 @@ pub(super) struct Asked {
     pub tensor: Degrees,
     pub replicas: Degrees,
     pub recompute: Recompute,
+    pub rounds: Degrees,
     /// Whether stages have modes.
     pub modal: bool,
     /// Whether they all have one.
@@ -36,6 +37,7 @@ impl Asked {
             tensor: options.tensor.clone().unwrap_or_else(one),
             replicas: options.replicas.clone().unwrap_or_else(one),
             recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
+            rounds: options.virtual_stages.clone().unwrap_or_else(one),
             modal: false,
             uniform: false,
         };
@@ -107,7 +109,7 @@ impl Settings {
             "`blocking` or `ignored`",
         );
         refuse(
-            !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe),
+            !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe) && !self.may_have_virtual_stages(),
             setting::SCHEDULE,
             format!("`{}`", self.schedule),
             "`1f1b` or `gpipe`",

@@ -108,7 +108,7 @@ impl Settings {
             words!("{}", setting::GROUPS.given("given")),
         );
         refuse(
-            self.has_virtual_stages() && !limits.takes_chunks,
+            self.may_have_virtual_stages() && !limits.takes_chunks,
             setting::VIRTUAL_STAGES.into(),
             "several chunks on a device",
             words!(
@@ -117,7 +117,7 @@ impl Settings {
             ),
         );
         refuse(
-            self.has_virtual_stages() && limits.takes_chunks && self.placement == Placement::V,
+            self.may_have_virtual_stages() && limits.takes_chunks && self.placement == Placement::V,
             setting::PLACEMENT.into(),
             "chunks in a V",
             words!("{}", setting::PLACEMENT.given("loop")),

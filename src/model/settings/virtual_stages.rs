@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
-use crate::model::options::{Cuts, Objective, PipelineOptions, Synchronization};
+use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, Schedule, Synchronization};
 use crate::model::schedule::Order;
 use crate::model::schedule::in_flight;
 use crate::model::schedule::rules::{Rule, Shape};
@@ -23,6 +23,56 @@ impl Settings {
     /// Whether devices hold several chunks each.
     pub fn has_virtual_stages(&self) -> bool {
         self.virtual_stages > 1
+    }
+
+    /// Whether some plan may have devices of several chunks.
+    pub fn may_have_virtual_stages(&self) -> bool {
+        self.has_virtual_stages() || self.rounds.is_some()
+    }
+
+    /// Whether plans may have so many chunks on every device.
+    pub fn allows_virtual_stages(&self, chunks: usize) -> bool {
+        match &self.rounds {
+            Some(rounds) => rounds.allows(chunks),
+            None => self.virtual_stages == chunks,
+        }
+    }
+
+    /// Whether no chunk may be empty: no framework is known to run one without layers.
+    pub fn fills_chunks(&self) -> bool {
+        self.all_stages || self.target.is_some()
+    }
+
+    /// What is asked of a plan of so many stages in a row that took so many chunks for each, where it had a choice of them or of the mode that
+    /// says how many stages there are.
+    pub fn with_chunks(&self, devices: usize, virtual_stages: usize) -> Self {
+        let is_row = virtual_stages > 1;
+        Self {
+            stages: if is_row { devices } else { self.stages },
+            all_stages: self.all_stages || (is_row && self.fills_chunks()),
+            virtual_stages,
+            rounds: None,
+            schedule: match (is_row, self.schedule) {
+                (false, Schedule::Interleaved) => Schedule::OneFOneB,
+                (_, schedule) => schedule,
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The same of one of so many replicas of all stages, which takes its part of the micro-batches as if it were alone.
+    pub fn of_replica(&self, replicas: usize) -> Self {
+        Self {
+            modal: false,
+            micro_batches: self.micro_batches.map(|all| all.div_ceil(replicas as u64)),
+            ..self.clone()
+        }
+    }
+
+    /// Whether devices of several chunks can run the schedule, and its order be listed.
+    pub(crate) fn has_order_of_chunks(&self) -> bool {
+        let is_few = self.virtual_stages <= MOST_OF_A_DEVICE && self.chunks() <= MOST_CHUNKS.max(self.stages);
+        is_few && self.fault_of_length().is_none() && self.fault_of_rule().is_none()
     }
 
     /// Chunks of all devices: as many as stages where each has one.
@@ -91,32 +141,33 @@ impl Settings {
 
     /// Options that virtual stages cannot be asked together with, and options that need virtual stages.
     pub(super) fn virtual_stage_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
-        if !(1..=MOST_OF_A_DEVICE).contains(&self.virtual_stages)
-            || self.chunks() > MOST_CHUNKS.max(self.stages)
-        {
+        let most = match &self.rounds {
+            Some(Degrees::Only(rounds)) => rounds.iter().copied().max().unwrap_or(1),
+            Some(Degrees::Choose) | None => self.virtual_stages,
+        };
+        if most > MOST_OF_A_DEVICE || (!self.modal && self.chunks() > MOST_CHUNKS.max(self.stages)) {
             return vec![Fault::new(
                 setting::VIRTUAL_STAGES,
                 FaultKind::BadNumber {
-                    found: self.virtual_stages as f64,
+                    found: most as f64,
                     expected: "a whole number from 1 to 1000, and no more than 10000 chunks on all devices",
                 },
             )];
         }
-        if !self.has_virtual_stages() {
+        if !self.may_have_virtual_stages() {
             return self.faults_of_one_chunk(options);
         }
-        if let Some(fault) = self.fault_of_length() {
+        if let Some(fault) = self.fault_of_length().filter(|_| !self.modal) {
             return vec![fault];
         }
         let mut faults = Vec::new();
-        let mut refuse = |is_wrong: bool, at: Setting, found: Words, expected: &str| {
+        let asked = options
+            .virtual_stages
+            .as_ref()
+            .map_or(String::new(), Degrees::to_string);
+        let mut refuse = |is_wrong: bool, at: Setting, found: Words, expected: Words| {
             if is_wrong {
-                let found = words!(
-                    "{} with {}",
-                    found,
-                    setting::VIRTUAL_STAGES.given(self.virtual_stages)
-                );
-                let expected = expected.into();
+                let found = words!("{} with {}", found, setting::VIRTUAL_STAGES.given(&asked));
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
@@ -125,40 +176,87 @@ impl Settings {
             setting::DEVICE_KINDS,
             "devices that differ or work as groups, resources, or workers that run both phases at once"
                 .into(),
-            "one kind of device without resource types, each alone and `sequential`",
+            "one kind of device without resource types, each alone and `sequential`".into(),
         );
         refuse(
-            self.modal,
-            setting::TENSOR,
-            words!(
-                "modes of stages ({}, {}, {}) or links of two levels",
-                setting::TENSOR,
-                setting::REPLICAS,
-                setting::RECOMPUTE
-            ),
-            "none of them",
-        );
-        refuse(
-            self.synchronization == Synchronization::Ring,
+            self.synchronization == Synchronization::Ring && !self.modal,
             setting::SYNCHRONIZATION,
             "`ring`".into(),
-            "`none`, as every device is alone",
+            "`none`, as every device is alone".into(),
         );
         refuse(
             self.cuts == Cuts::Separate,
             setting::CUTS,
             "`separate`".into(),
-            "`tied`",
+            "`tied`".into(),
         );
         refuse(
             !matches!(self.objective, Objective::Period | Objective::Iteration),
             setting::OBJECTIVE,
             format!("`{}`, which knows no order of chunks,", self.objective).into(),
-            "`iteration`, which runs the order of the schedule, or `period`",
+            "`iteration`, which runs the order of the schedule, or `period`".into(),
         );
-        if !self.heterogeneous && (self.mode.trains() || self.objective.is_of_iterations()) {
+        if self.rounds.is_some() || self.modal {
+            faults.extend(self.modal_chunk_faults(&asked));
+        } else if !self.heterogeneous && (self.mode.trains() || self.objective.is_of_iterations()) {
             faults.extend(self.fault_of_rule());
         }
+        faults
+    }
+
+    /// Whether all stages have one degree and one number of replicas.
+    fn is_alike(&self) -> bool {
+        let is_one = |degrees: &Degrees| degrees.only_one().is_some();
+        self.uniform || (is_one(&self.tensor) && is_one(&self.replicas))
+    }
+
+    /// What chunks of stages in modes cannot be asked together with. How many devices in a row there are, and so the micro-batches that fit, is a
+    /// matter of the mode.
+    fn modal_chunk_faults(&self, asked: &str) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut refuse = |is_wrong: bool, at: Setting, found: &str, expected: Words| {
+            if is_wrong {
+                let found = words!("{} with {}", found, setting::VIRTUAL_STAGES.given(asked));
+                faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
+            }
+        };
+        let modes = || {
+            words!(
+                "{}, {} or {}",
+                setting::TENSOR,
+                setting::REPLICAS,
+                setting::RECOMPUTE
+            )
+        };
+        refuse(
+            !self.modal,
+            setting::VIRTUAL_STAGES,
+            "no modes of stages",
+            words!("a number, or {} to choose from", modes()),
+        );
+        refuse(
+            self.modal && !self.is_alike(),
+            setting::UNIFORM,
+            "stages of several degrees or numbers of replicas",
+            words!(
+                "{}, as a device has one degree for all its chunks, or one {} and {}",
+                setting::UNIFORM,
+                setting::TENSOR,
+                setting::REPLICAS
+            ),
+        );
+        refuse(
+            self.modal && self.objective == Objective::Period,
+            setting::OBJECTIVE,
+            "`period` of stages in modes, which no order of chunks keeps,",
+            "`iteration`, which runs the order of the schedule".into(),
+        );
+        refuse(
+            self.modal && !matches!(self.schedule, Schedule::Interleaved | Schedule::Gpipe),
+            setting::SCHEDULE,
+            &format!("`{}`", self.schedule),
+            "`interleaved` or `gpipe`".into(),
+        );
         faults
     }
 

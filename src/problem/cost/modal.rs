@@ -2,53 +2,75 @@
 
 use super::allocation::Allocation;
 use super::keeps_order;
+use super::virtual_stages::fullest;
 use crate::model::options::Region;
 use crate::problem::Problem;
-use crate::problem::modes::{ModalStage, ModalStages, Modes, Moves};
+use crate::problem::modes::{Chosen, ModalStage, ModalStages, Modes, Moves};
 use crate::problem::pipeline::schedule::InFlight;
 use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::virtual_stages::VirtualStages;
 
 /// The objective in ticks: the longest period of a stage, not rounded, since replicas and micro-batches share out what it is made of; or the
-/// time of an iteration as it is simulated. `None` if it is no plan: order kept, no stage empty, as many as asked for, enough devices, memory held, tensor groups inside
-/// nodes.
+/// time of an iteration as it is simulated. `None` if it is no plan: order kept, no stage empty but chunks, as many as asked for, enough devices,
+/// memory held, tensor groups inside nodes.
 pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u64> {
-    let stages = modal_stages(modes, plan)?;
+    let chosen = plan.modes.as_ref()?;
+    let stages = modal_stages(problem, modes, plan)?;
+    let chunks = of_chunks(problem, chosen)?;
     let used = stages.stages.len();
     let mut held = vec![false; used];
     for &stage in &plan.assignment {
         *held.get_mut(stage)? = true;
     }
-    let fits = stages
-        .stages
-        .iter()
-        .all(|stage| stage.memory_bytes <= modes.memory_bytes);
-    let replicas = stages.stages.iter().map(|stage| stage.replicas);
-    let chosen = plan.modes.as_ref()?;
-    let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
     let settings = &problem.settings;
+    // Chunks may be empty, and keep their places.
+    let (may_be_empty, is_enough) = match chunks {
+        Some(_) => (!settings.fills_chunks(), true),
+        None => (false, !settings.all_stages || used == problem.stages()),
+    };
+    let bytes_of = |stages_of: &[usize]| {
+        stages_of
+            .iter()
+            .map(|&k| stages.stages[k].memory_bytes)
+            .sum::<u64>()
+    };
+    let fits = match chunks {
+        Some(of) => of.chunks_of.iter().all(|own| bytes_of(own) <= modes.memory_bytes),
+        None => (0..used).all(|k| bytes_of(&[k]) <= modes.memory_bytes),
+    };
+    let mut replicas = stages.stages.iter().map(|stage| stage.replicas);
+    let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
     let is_told = |region: Region| modes.can_be_told(region.limits().recomputation, &plan.assignment, chosen);
-    let is_plan = (is_alike || !settings.uniform)
+    let is_plan = (is_alike || !(settings.uniform || chunks.is_some()))
         && settings.target.is_none_or(is_told)
-        && !held.contains(&false)
-        && used <= problem.stages()
-        && (!problem.settings.all_stages || used == problem.stages())
+        && (may_be_empty || !held.contains(&false))
+        && (chunks.is_some() || used <= problem.stages())
+        && is_enough
         && keeps_order(problem, &plan.assignment)
         && stages.devices <= modes.devices
         && stages.groups_fit
         && fits
-        && replicas
-            .into_iter()
-            .all(|replicas| modes.replicas.contains(&replicas));
-    is_plan.then(|| match problem.settings.is_simulated() {
-        true => iteration_ns(problem, &stages),
-        false => stages.period(),
+        && replicas.all(|replicas| modes.replicas.contains(&replicas));
+    is_plan.then(|| match (chunks, settings.is_simulated()) {
+        (Some(of), _) => chunks_ns(problem, of, &stages),
+        (None, true) => iteration_ns(problem, &stages),
+        (None, false) => stages.period(),
     })
 }
 
-/// The time of an iteration of stages whose ticks are ns, with the schedule's own number of micro-batches in flight.
-fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
-    let settings = &problem.settings;
-    let trains = settings.mode.trains();
+/// The chunks of a plan, `Some(None)` where each device has one; `None` where devices may not have these.
+fn of_chunks<'a>(problem: &'a Problem, chosen: &Chosen) -> Option<Option<&'a VirtualStages>> {
+    match chosen.virtual_stages {
+        1 => problem.settings.allows_virtual_stages(1).then_some(None),
+        several => {
+            let of = problem.chunks_in(*chosen.stages.first()?, several)?;
+            (chosen.stages.len() == of.chunks()).then_some(Some(of))
+        }
+    }
+}
+
+/// Stages as they are run.
+fn pipeline(problem: &Problem, stages: &ModalStages) -> Pipeline {
     let phase = |moves: Moves, work_ns: u64| PhaseTimes {
         in_ns: moves.received,
         work_ns,
@@ -64,22 +86,68 @@ fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
             once_ns: stage.exchange_ns,
         }
     };
-    let pipeline = Pipeline {
+    Pipeline {
         stages: stages.stages.iter().map(stage).collect(),
-        trains,
+        trains: problem.settings.mode.trains(),
         channels: Channels::Shared,
         has_links: false,
-    };
-    let micro_batches = settings.run_micro_batches();
-    pipeline::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches)
+    }
 }
 
-/// What the stages of a plan cost; `None` where it says nothing of modes, or of modes that are not there.
-pub fn modal_stages(modes: &Modes, plan: &Allocation) -> Option<ModalStages> {
+/// The time of an iteration of stages whose ticks are ns, with the schedule's own number of micro-batches in flight.
+fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
+    let settings = &problem.settings;
+    let pipeline = pipeline(problem, stages);
+    let schedule = settings.with_chunks(stages.stages.len(), 1).schedule;
+    pipeline::iteration_ns(
+        &pipeline,
+        schedule,
+        InFlight::Standard,
+        settings.run_micro_batches(),
+    )
+}
+
+/// The time of an iteration of chunks whose ticks are ns: a replica of all of them runs its micro-batches in the order of the schedule, the others
+/// beside it theirs, and what a device has done they exchange behind its last operation, chunk by chunk.
+fn chunks_ns(problem: &Problem, of: &VirtualStages, stages: &ModalStages) -> u64 {
+    let chunks = pipeline::chunks_as_laid(&pipeline(problem, stages), of.devices, of.placement);
+    of.sequence
+        .as_ref()
+        .map_or(0, |sequence| sequence.makespan_ns(&chunks))
+}
+
+/// What the stages of a plan cost; `None` where it says nothing of modes, or of modes or chunks that are not there.
+pub fn modal_stages(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<ModalStages> {
     let chosen = plan.modes.as_ref()?;
     let is_known = |&stage: &usize| stage < chosen.stages.len();
     if !plan.assignment.iter().all(is_known) {
         return None;
     }
-    modes.stages(&plan.assignment, chosen)
+    let Some(of) = of_chunks(problem, chosen)? else {
+        return modes.stages(&plan.assignment, chosen);
+    };
+    let none = vec![0; of.chunks()];
+    let mut stages = modes.stages_on(&plan.assignment, chosen, (&of.device_of, &none))?;
+    take_memory(of, &mut stages.stages);
+    Some(stages)
+}
+
+/// Adds what chunks hold of micro-batches in flight when their device holds most. What is needed while a layer runs is needed for one of the chunks
+/// at a time: the one that needs most.
+fn take_memory(of: &VirtualStages, chunks: &mut [ModalStage]) {
+    for own in &of.chunks_of {
+        let most = own
+            .iter()
+            .copied()
+            .max_by_key(|&k| (chunks[k].workspace_bytes, std::cmp::Reverse(k)));
+        for &k in own.iter().filter(|&&k| Some(k) != most) {
+            chunks[k].memory_bytes -= chunks[k].workspace_bytes;
+        }
+    }
+    let base: Vec<u64> = chunks.iter().map(|chunk| chunk.memory_bytes).collect();
+    let stash: Vec<u64> = chunks.iter().map(|chunk| chunk.stash_bytes).collect();
+    let bytes = fullest(of, &base, &stash);
+    for (k, chunk) in chunks.iter_mut().enumerate() {
+        (chunk.memory_bytes, chunk.in_flight) = (bytes[k], of.most_of_chunk(k));
+    }
 }

@@ -3,7 +3,7 @@
 use super::{PhaseCost, Side, StageCost, costs_of_places, keeps_order, objective_ns};
 use crate::model::options::Communication;
 use crate::model::schedule::Chunk;
-use crate::problem::pipeline::{Channels, Moves, PhaseTimes, Pipeline, StageTimes, chunks_of_pipeline};
+use crate::problem::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes, chunks_as_laid};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem, Transfer};
 
@@ -82,12 +82,11 @@ pub(crate) fn pipeline(problem: &Problem, device_of: &[usize], assignment: &Assi
 
 /// The chunks of an assignment as they run.
 pub(crate) fn chunk_times(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> Vec<Chunk> {
-    let moves = Moves {
-        devices: Some(of.devices),
-        placement: of.placement,
-        weight_share: None,
-    };
-    chunks_of_pipeline(&pipeline(problem, &of.device_of, assignment), &moves, false).chunks
+    chunks_as_laid(
+        &pipeline(problem, &of.device_of, assignment),
+        of.devices,
+        of.placement,
+    )
 }
 
 /// The objective of an assignment in ns: the time of an iteration as its order runs, or the busiest device's.
@@ -101,8 +100,13 @@ pub(super) fn assignment_ns(problem: &Problem, of: &VirtualStages, assignment: &
 /// Bytes of every chunk when its device holds most, which add up to what the device needs: of several such times that at which the
 /// chunks before hold most.
 pub fn chunk_bytes(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> Vec<u64> {
-    let mut bytes = vec![0; of.chunks()];
     let [base, stash] = base_and_stash(problem, of, assignment);
+    fullest(of, &base, &stash)
+}
+
+/// The same of chunks that hold so many bytes for good, and for each micro-batch in flight.
+pub(super) fn fullest(of: &VirtualStages, base: &[u64], stash: &[u64]) -> Vec<u64> {
+    let mut bytes = vec![0; of.chunks()];
     for (chunks, in_flight) in of.chunks_of.iter().zip(&of.in_flight) {
         let held = |counts: &Vec<u64>| -> Vec<u64> {
             let both = chunks.iter().zip(counts);

@@ -1,5 +1,7 @@
 //! What the stages of a plan cost in their modes.
 
+use std::collections::BTreeMap;
+
 use crate::problem::modes::recomputation::bytes_of;
 use crate::problem::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
 
@@ -24,6 +26,10 @@ pub struct ModalStage {
     pub replicas: usize,
     /// Bytes on each device.
     pub memory_bytes: u64,
+    /// Of these, the bytes of a micro-batch in flight.
+    pub stash_bytes: u64,
+    /// Of these, the bytes that are needed while it runs.
+    pub workspace_bytes: u64,
     /// Micro-batches in flight in each replica.
     pub in_flight: u64,
 }
@@ -109,14 +115,26 @@ impl ModalStages {
 impl Modes {
     /// What the stages of a plan cost; `None` if some item has no mode of its stage's degree, or some layer no such way.
     pub fn stages(&self, assignment: &[usize], chosen: &Chosen) -> Option<ModalStages> {
-        let mut costs = self.placed(chosen);
+        let seats: Vec<usize> = (0..chosen.stages.len()).collect();
+        let mut in_flight = vec![0; seats.len()];
         let mut behind = 0;
         for (k, mode) in chosen.stages.iter().enumerate().rev() {
-            let cost = &mut costs.stages[k];
-            cost.in_flight = self.flight.of(mode.replicas, behind);
+            in_flight[k] = self.flight.of(mode.replicas, behind);
             behind += mode.replicas;
         }
+        self.stages_on(assignment, chosen, (&seats, &in_flight))
+    }
+
+    /// The same of stages that have such places in the row of devices, and so many micro-batches in flight: stages of one place are of one mode.
+    pub fn stages_on(
+        &self,
+        assignment: &[usize],
+        chosen: &Chosen,
+        (seats, in_flight): (&[usize], &[u64]),
+    ) -> Option<ModalStages> {
+        let mut costs = self.placed(chosen, seats);
         for (k, mode) in chosen.stages.iter().enumerate() {
+            costs.stages[k].in_flight = in_flight[k];
             let items = (0..assignment.len()).filter(|&item| assignment[item] == k);
             let items: Vec<usize> = items.collect();
             self.add_work(&items, mode, chosen, &mut costs.stages[k])?;
@@ -126,7 +144,7 @@ impl Modes {
             costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode.replicas, level);
             costs.stages[k].exchange_ns = self.exchange_ns(gradient_bytes, mode.replicas, level);
         }
-        self.add_crossings(assignment, chosen, &mut costs);
+        self.add_crossings(assignment, (chosen, seats), &mut costs);
         Some(costs)
     }
 
@@ -161,14 +179,15 @@ impl Modes {
         Some(layers)
     }
 
-    /// Stages of no cost on consecutive devices.
-    fn placed(&self, chosen: &Chosen) -> ModalStages {
+    /// Stages of no cost: places are consecutive devices, and each is known from its first stage on.
+    fn placed(&self, chosen: &Chosen, seats: &[usize]) -> ModalStages {
         let mut placed = ModalStages {
             groups_fit: true,
             ..ModalStages::default()
         };
-        for mode in &chosen.stages {
-            let start = placed.devices;
+        let mut start_of: BTreeMap<usize, usize> = BTreeMap::new();
+        for (mode, &seat) in chosen.stages.iter().zip(seats) {
+            let start = *start_of.entry(seat).or_insert(placed.devices);
             placed.starts.push(start);
             placed.stages.push(ModalStage {
                 replicas: mode.replicas,
@@ -177,7 +196,7 @@ impl Modes {
             placed.groups_fit &= self
                 .links
                 .groups_fit(start, self.degrees[mode.degree], mode.replicas);
-            placed.devices += self.devices_of(mode);
+            placed.devices = placed.devices.max(start + self.devices_of(mode));
         }
         placed
     }
@@ -204,36 +223,49 @@ impl Modes {
         }
         let shared_bytes = self.shared_bytes(items, mode)?;
         cost.memory_bytes = shared_bytes + bytes_of(&layers, &ways, cost.in_flight);
+        let ways = || layers.iter().zip(&ways).map(|(layer, &way)| &layer.ways[way]);
+        cost.stash_bytes = ways().map(|way| way.stash_bytes).sum();
+        cost.workspace_bytes = ways().map(|way| way.workspace_bytes).max().unwrap_or(0);
         Some(())
     }
 
-    /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and every other stage that
-    /// consumes it once. It goes between the last device of the stage that comes first in the pipeline and the first of the other: so do
+    /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and on every other place the first
+    /// stage that consumes it once. It goes between the last device of the place that comes first in the row and the first of the other: so do
     /// the tensors of an explicit backward graph, against the order of stages.
-    fn add_crossings(&self, assignment: &[usize], chosen: &Chosen, costs: &mut ModalStages) {
+    fn add_crossings(
+        &self,
+        assignment: &[usize],
+        (chosen, seats): (&Chosen, &[usize]),
+        costs: &mut ModalStages,
+    ) {
         for transfer in &self.transfers {
             let home = assignment[transfer.producer];
             let level_to = |stage: usize| {
-                let (one, other) = (home.min(stage), home.max(stage));
+                let (one, other) = match seats[home] < seats[stage] {
+                    true => (home, stage),
+                    false => (stage, home),
+                };
                 let last_device = costs.starts[one] + self.devices_of(&chosen.stages[one]) - 1;
                 self.links.level(last_device, costs.starts[other])
             };
             let ends = transfer.consumers.iter().enumerate();
-            let mut away: Vec<(usize, usize)> = ends.map(|(at, &to)| (assignment[to], at)).collect();
-            away.retain(|&(stage, _)| stage != home);
+            let mut away: Vec<(usize, usize, usize)> = ends
+                .map(|(at, &to)| (seats[assignment[to]], assignment[to], at))
+                .collect();
+            away.retain(|&(seat, ..)| seat != seats[home]);
             away.sort_unstable();
-            let Some(level) = away.iter().map(|&(stage, _)| level_to(stage)).max() else {
+            let Some(level) = away.iter().map(|&(_, stage, _)| level_to(stage)).max() else {
                 continue;
             };
             let leaving = &transfer.leaving[chosen.stages[home].degree];
-            let beside = away.iter().map(|&(_, at)| leaving[at][level]).max();
+            let beside = away.iter().map(|&(.., at)| leaving[at][level]).max();
             let paid = transfer.ticks[level] + beside.unwrap_or(0);
             costs.stages[home].add_transfer(transfer.passes, true, paid);
             for group in away.chunk_by(|one, other| one.0 == other.0) {
-                let stage = group[0].0;
+                let stage = group[0].1;
                 let entering = &transfer.entering[chosen.stages[stage].degree];
                 let level = level_to(stage);
-                let beside = group.iter().map(|&(_, at)| entering[at][level]).max();
+                let beside = group.iter().map(|&(.., at)| entering[at][level]).max();
                 let paid = transfer.ticks[level] + beside.unwrap_or(0);
                 costs.stages[stage].add_transfer(transfer.passes, false, paid);
             }

@@ -226,6 +226,8 @@ pub struct Chosen {
     pub stages: Vec<StageMode>,
     /// The mode of each layer of the network, by its position among the layer's own; 0 for layers that no item holds.
     pub layers: Vec<usize>,
+    /// How many stages each device has in turn, as its chunks: these have one mode then, all of them.
+    pub virtual_stages: usize,
 }
 
 impl Modes {

@@ -44,7 +44,8 @@ impl Modes {
         ways.map(|way| way.recompute.as_str()).collect()
     }
 
-    fn blocks_held(&self) -> usize {
+    /// Blocks that items hold; 0 where the network is no stack of these.
+    pub(crate) fn blocks_held(&self) -> usize {
         let blocks: BTreeSet<usize> = self.layers().filter_map(|layer| layer.block).collect();
         blocks.len()
     }

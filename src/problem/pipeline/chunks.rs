@@ -57,6 +57,7 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within
             } else {
                 0
             },
+            once_ns: times.once_ns,
             stash: 1,
             kept: 1,
         }
@@ -68,6 +69,16 @@ pub(crate) fn chunks_of_pipeline(pipeline: &Pipeline, moves: &Moves, pays_within
         may_split: moves.weight_share.is_some(),
         trains: pipeline.trains,
     }
+}
+
+/// The chunks of stages that have paid for nothing that is not moved between so many devices.
+pub(crate) fn chunks_as_laid(pipeline: &Pipeline, devices: usize, placement: Placement) -> Vec<Chunk> {
+    let moves = Moves {
+        devices: Some(devices),
+        placement,
+        weight_share: None,
+    };
+    chunks_of_pipeline(pipeline, &moves, false).chunks
 }
 
 /// What each of two neighbours pays for what goes from one to the other, forwards and backwards.

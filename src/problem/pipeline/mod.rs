@@ -12,9 +12,9 @@ mod streams;
 
 pub use crate::model::schedule::Phase;
 pub use chunks::Moves;
-pub(crate) use chunks::chunks_of_pipeline;
+pub(crate) use chunks::{chunks_as_laid, chunks_of_pipeline};
 pub(crate) use engine::{Run, Task, Turns, run, try_run};
-pub use operations::{Delay, Path, Sequence};
+pub use operations::{ChunkTimes, Delay, Path, Sequence};
 pub(crate) use schedule::Leads;
 pub(crate) use steady::{Pace, steady};
 pub use streams::{Activity, Resource};

@@ -131,29 +131,41 @@ impl Sequence {
         })
     }
 
-    /// When the last operation of these chunks ends, in ns. Time O(n) for n operations.
+    /// When the last device is done with these chunks, and with what it does once for each of them, in ns. Time O(n) for n operations.
     pub fn makespan_ns(&self, chunks: &[Chunk]) -> u64 {
         let duration_ns = |operation: Operation, _| chunks[operation.chunk].duration_ns(operation.phase);
         let delay_ns = |operation: Operation, delay| chunks[operation.chunk].delay_ns(delay == Delay::Ahead);
-        let ends = self.run(duration_ns, delay_ns).map(|(.., end_ns)| end_ns);
-        ends.max().unwrap_or(0)
+        let mut ends_ns = vec![0; self.devices];
+        for (device, _, _, end_ns) in self.run(duration_ns, delay_ns) {
+            ends_ns[device] = end_ns;
+        }
+        for chunk in chunks {
+            ends_ns[chunk.device] += chunk.once_ns;
+        }
+        ends_ns.into_iter().max().unwrap_or(0)
     }
 }
 
-/// What follows each other in a run: how often it has the forward pass of every chunk, the gradients of its input, and those of its weights.
+/// What a chunk takes: its forward pass, the gradients of its input, those of its weights, and what its device does for it once at the end.
+pub type ChunkTimes = [f64; PARTS + 1];
+
+/// What follows each other in a run: how often it has of every chunk what this takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     /// How long it is, in ns.
     pub length_ns: f64,
     /// By chunk.
-    pub often: Vec<[f64; PARTS]>,
+    pub often: Vec<ChunkTimes>,
 }
 
 impl Sequence {
-    /// For every device, the longest path to its last operation, where chunks take such times and transfers none. Time O(n) for each of the devices.
-    ///
-    /// * `times_ns`: of every chunk its forward pass, the gradients of its input, and those of its weights.
-    pub fn longest_paths(&self, times_ns: &[[f64; PARTS]]) -> Vec<Path> {
+    /// For every device, the longest path to its last operation and what it does once, where chunks take such times and transfers none. Time O(n)
+    /// for each of the devices.
+    pub fn longest_paths(&self, times_ns: &[ChunkTimes]) -> Vec<Path> {
+        let mut device_of = vec![0; self.places.chunks];
+        self.steps
+            .iter()
+            .for_each(|step| device_of[step.operation.chunk] = step.device);
         let mut ends = Vec::with_capacity(self.steps.len());
         let mut before: Vec<Option<usize>> = Vec::with_capacity(self.steps.len());
         let mut last: Vec<Option<usize>> = vec![None; self.devices];
@@ -169,7 +181,16 @@ impl Sequence {
             last[step.device] = Some(at);
         }
         let path = |end: usize| {
-            let mut often = vec![[0.0; PARTS]; self.places.chunks];
+            let device = self.steps[end].device;
+            let once = |chunk: usize| f64::from(u8::from(device_of[chunk] == device));
+            let mut often: Vec<ChunkTimes> = (0..self.places.chunks)
+                .map(|chunk| [0.0, 0.0, 0.0, once(chunk)])
+                .collect();
+            let once_ns: f64 = often
+                .iter()
+                .zip(times_ns)
+                .map(|(often, ns)| often[PARTS] * ns[PARTS])
+                .sum();
             let mut at = Some(end);
             while let Some(now) = at {
                 let step = &self.steps[now];
@@ -178,7 +199,7 @@ impl Sequence {
                 at = before[now];
             }
             Path {
-                length_ns: ends[end],
+                length_ns: ends[end] + once_ns,
                 often,
             }
         };

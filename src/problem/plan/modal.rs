@@ -18,7 +18,7 @@ pub(super) fn stages(
     modes: &Modes,
     plan: &Allocation,
 ) -> Vec<PlanStage> {
-    let (Some(costs), Some(chosen)) = (cost::modal_stages(modes, plan), &plan.modes) else {
+    let (Some(costs), Some(chosen)) = (cost::modal_stages(problem, modes, plan), &plan.modes) else {
         return Vec::new();
     };
     let lift = Lift {

@@ -9,9 +9,10 @@ mod shares;
 
 use crate::check::{self, Figures, Verdict, Violation};
 use crate::exact;
-use crate::model::fault::InputError;
+use crate::model::fault::{FaultKind, InputError};
 use crate::model::instance::Instance;
-use crate::model::options::{Cuts, PipelineOptions};
+use crate::model::options::{Cuts, Degrees, PipelineOptions};
+use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
@@ -47,7 +48,11 @@ pub fn settings(
     if settled.is_ok() || said.stages.is_some() {
         return settled;
     }
-    let chunks = said.virtual_stages.unwrap_or(1).max(1);
+    let chunks = said
+        .virtual_stages
+        .as_ref()
+        .and_then(Degrees::only_one)
+        .unwrap_or(1);
     let own = PipelineOptions {
         stages: Some(bare.stages.len().div_ceil(chunks).max(1)),
         ..PipelineOptions::default()
@@ -69,6 +74,13 @@ pub fn evaluate(
     problem: Option<&Problem>,
     bare: &BarePlan,
 ) -> Result<Evaluation, InputError> {
+    if settings.modal && settings.may_have_virtual_stages() {
+        let kind = FaultKind::Unsupported {
+            found: "stages in modes of which devices hold several".into(),
+            expected: "a stage for each; `check` takes plans with their devices".into(),
+        };
+        return Err(InputError::option(setting::VIRTUAL_STAGES, kind));
+    }
     let stages =
         form::stages(instance, settings, bare).map_err(|faults| InputError { path: None, faults })?;
     let mut plan = unknown(instance, settings, stages);

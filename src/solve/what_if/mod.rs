@@ -86,7 +86,7 @@ pub fn ask(
         let law = Law::new(question.parameter, instance, &all, [&ends[0], &ends[1]])?;
         let [_, settings] = ends;
         // Exactly so many stages are no plans of one more, and virtual ones lie elsewhere.
-        let is_apart = settings.all_stages || settings.has_virtual_stages();
+        let is_apart = settings.all_stages || settings.may_have_virtual_stages();
         let above = curves.last().filter(|_| !is_apart);
         let search = CurveSearch {
             prover: &mut prover,

@@ -113,7 +113,7 @@ impl Law {
             Parameter::Stages | Parameter::Devices => {
                 let is_fixed = parameter == Parameter::Devices && options.stages.is_some();
                 // Chunks lie elsewhere, and more micro-batches are in flight, where a pipeline has more devices.
-                let is_apart = to.all_stages || to.has_virtual_stages();
+                let is_apart = to.all_stages || to.may_have_virtual_stages();
                 let law = match is_apart && !is_fixed {
                     true => Self::Apart,
                     false => Self::Falling,

@@ -1,12 +1,18 @@
 //! Iterations of devices that hold several chunks: plans measured as the order of their schedule runs them, and what none of them beats.
 
 mod every;
+pub(super) mod kind;
 mod moves;
+mod options;
 mod paths;
 mod starts;
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use petgraph::Direction::Incoming;
 
+use self::options::{ChunkOptions, Plain};
 use self::paths::PathSearch;
 use super::super::incumbent::Incumbent;
 use super::super::method::Method;
@@ -22,6 +28,16 @@ use crate::problem::virtual_stages::VirtualStages;
 
 /// Moves take such a part of the time that is left, before and behind the programs.
 const SHARE_OF_MOVES: f64 = 0.1;
+/// A turn takes so long where there are other chunks, and twice as long two turns later.
+const TIME_OF_A_TURN: Duration = Duration::from_millis(60);
+/// Beyond so many rounds they take no longer.
+const MOST_ROUNDS: u32 = 8;
+/// When all come again, they take so many times as long.
+const LONGER_AGAIN: u32 = 4;
+/// A first look at paths.
+const SHARE_OF_FIRST_PATHS: f64 = 0.02;
+/// And items in parts such a one.
+const SHARE_OF_PARTS: f64 = 0.25;
 
 /// The same control with such a part of the time that is left, where that has an end.
 fn within<'a>(control: &Control<'a>, share: f64) -> Control<'a> {
@@ -49,23 +65,131 @@ pub(in crate::exact) fn solve(
     if method != Method::Exact {
         return Ok(incumbent.finish(StoppedBy::NoMethod));
     }
-    starts::offer(&mut incumbent, of);
-    if control.switches.exhaustive && every::applies(problem, of) {
-        let stopped_by = every::look_at_all(&mut incumbent, of);
-        return Ok(incumbent.finish(stopped_by));
+    let mut runs = ChunkRuns::new(Plain(problem, of));
+    while !runs.is_done() {
+        let share = runs.share();
+        runs.take_turn(&mut incumbent, u64::MAX, labels, &within(control, share))?;
     }
-    moves::improve(&mut incumbent, SHARE_OF_MOVES);
-    ask_period(&mut incumbent, of, labels)?;
-    let mut paths = PathSearch::new(problem, of).filter(|_| control.switches.program);
-    for is_whole in [false, true] {
-        if let Some(paths) = &mut paths {
-            paths.run(&mut incumbent, is_whole)?;
-            moves::improve(&mut incumbent, SHARE_OF_MOVES);
-        }
-    }
-    moves::improve(&mut incumbent, 1.0);
     let stopped_by = control.must_stop().unwrap_or(StoppedBy::Completed);
     Ok(incumbent.finish(stopped_by))
+}
+
+/// What is done for chunks, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Plans that people write down, and all where there are few.
+    Start,
+    /// Plans of heuristics for the period.
+    Heuristics,
+    /// Moves from the best.
+    Move,
+    /// The plan of the least period.
+    Period,
+    /// The program of critical paths, for items in parts, or whole ones; moves behind it.
+    Paths { is_whole: bool },
+}
+
+/// Each with the share of the time that is left.
+const TURNS: [(Turn, f64); 9] = [
+    (Turn::Start, 1.0),
+    (Turn::Paths { is_whole: false }, SHARE_OF_FIRST_PATHS),
+    (Turn::Heuristics, 1.0),
+    (Turn::Move, SHARE_OF_MOVES),
+    (Turn::Period, SHARE_OF_GUIDES),
+    (Turn::Paths { is_whole: false }, SHARE_OF_PARTS),
+    (Turn::Move, SHARE_OF_MOVES),
+    (Turn::Paths { is_whole: true }, 1.0),
+    (Turn::Move, 1.0),
+];
+
+/// How far plans of some chunks have been looked for.
+pub(super) struct ChunkRuns<'a> {
+    options: Rc<dyn ChunkOptions + 'a>,
+    paths: Option<PathSearch<'a>>,
+    next: usize,
+    /// How often all turns were taken, and whether some ended for lack of time since.
+    rounds: u32,
+    is_limited: bool,
+}
+
+impl<'a> ChunkRuns<'a> {
+    pub(super) fn new(options: impl ChunkOptions + 'a) -> Self {
+        let options: Rc<dyn ChunkOptions + 'a> = Rc::new(options);
+        Self {
+            paths: PathSearch::new(options.clone()),
+            options,
+            next: 0,
+            rounds: 0,
+            is_limited: false,
+        }
+    }
+
+    /// Whether nothing is left to try.
+    pub(super) fn is_done(&self) -> bool {
+        self.next >= TURNS.len()
+    }
+
+    /// What the next turn may take of the time that is left.
+    fn share(&self) -> f64 {
+        TURNS.get(self.next).map_or(0.0, |(_, share)| *share)
+    }
+
+    /// What the next turn may take where there are plans of other chunks to look for: little at first.
+    pub(super) fn time(&self, left: Option<Duration>) -> Duration {
+        let most = TIME_OF_A_TURN
+            * (1 << (self.next / 2))
+            * LONGER_AGAIN.saturating_pow(self.rounds.min(MOST_ROUNDS));
+        left.map_or(most, |left| most.min(left))
+    }
+
+    /// Takes the next turn, from the best plan of these chunks that is known.
+    ///
+    /// * `beat_ns`: plans that take longer are of no interest, and bounds above it say no more.
+    ///
+    /// # Errors
+    ///
+    /// [`SolverError`] where HiGHS breaks down.
+    pub(super) fn take_turn(
+        &mut self,
+        incumbent: &mut Incumbent,
+        beat_ns: u64,
+        labels: &[String],
+        within: &Control,
+    ) -> Result<(), SolverError> {
+        let (turn, options) = (TURNS[self.next].0, &*self.options);
+        self.next += 1;
+        let switches = &incumbent.control.switches;
+        match turn {
+            _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = TURNS.len(),
+            Turn::Start => {
+                starts::offer_even(incumbent, options);
+                let is_few = switches.exhaustive && every::applies(options);
+                if is_few && every::look_at_all(incumbent, options) == StoppedBy::Completed {
+                    self.next = TURNS.len();
+                }
+            }
+            Turn::Heuristics => starts::offer_quick(incumbent, options, within),
+            Turn::Move => moves::improve(incumbent, options, within),
+            Turn::Period => ask_period(incumbent, options, labels, within)?,
+            Turn::Paths { is_whole } => {
+                if let Some(paths) = self.paths.as_mut().filter(|_| switches.program) {
+                    paths.run(incumbent, is_whole, (beat_ns, within))?;
+                }
+            }
+        }
+        self.is_limited |= within.must_stop().is_some();
+        Ok(())
+    }
+
+    /// Begins again where all turns are taken and some had too little time; whether it did.
+    pub(super) fn begin_again(&mut self, is_closed: bool) -> bool {
+        let is_left = self.is_done() && self.is_limited && !is_closed;
+        if is_left {
+            (self.next, self.is_limited) = (1, false);
+            self.rounds += 1;
+        }
+        is_left
+    }
 }
 
 /// Lower bounds alone.
@@ -112,25 +236,31 @@ fn period_without_links(problem: &Problem) -> Problem {
 }
 
 /// Takes the plan of the least period, and what that says of iterations: some device is busy for as long with each micro-batch.
-fn ask_period(incumbent: &mut Incumbent, of: &VirtualStages, labels: &[String]) -> Result<(), SolverError> {
-    let (problem, control) = (incumbent.problem, incumbent.control);
-    let mut within = within(&control.elsewhere(), SHARE_OF_GUIDES);
+fn ask_period(
+    incumbent: &mut Incumbent,
+    options: &dyn ChunkOptions,
+    labels: &[String],
+    within: &Control,
+) -> Result<(), SolverError> {
+    let (row, of) = (options.row(), options.laid());
+    let mut within = within.elsewhere();
     within.gap = 0.0;
     if within.time_limit.is_none() {
         within = within.with_time(Some(TIME_OF_GUIDES));
     }
-    let guide = period_without_links(problem);
+    let guide = period_without_links(row);
     let period = virtual_stages::solve(&guide, of, Method::Exact, labels, &within)?;
     if let Some(plan) = period.allocation {
-        incumbent.offer(plan);
+        incumbent.offer_some(options.plan(plan.assignment));
     }
-    // What is infeasible is so under any objective.
+    // What is infeasible is so under any objective. Every device has so many chunks.
+    let rounds = (of.chunks() / of.devices) as u64;
     match period.bound_ns {
         u64::MAX => incumbent.raise(period.bound_source, u64::MAX),
-        bound_ns => incumbent.raise(
-            BoundSource::Period,
-            micro_batches(problem).saturating_mul(bound_ns),
-        ),
+        bound_ns => {
+            let busy_ns = bound_ns + rounds * options.beside_ns().unwrap_or(0);
+            incumbent.raise(BoundSource::Period, micro_batches(row).saturating_mul(busy_ns));
+        }
     }
     Ok(())
 }

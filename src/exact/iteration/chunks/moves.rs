@@ -4,9 +4,10 @@ use petgraph::Direction::{Incoming, Outgoing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::within;
+use super::options::ChunkOptions;
 use crate::exact::incumbent::Incumbent;
-use crate::problem::{Assignment, Problem, cost};
+use crate::problem::control::Control;
+use crate::problem::{Assignment, Problem};
 
 /// A plan may be as long as the one so many moves before.
 const MEMORY: usize = 400;
@@ -15,16 +16,15 @@ const MEMORY: usize = 400;
 const MOVES_IN_VAIN: usize = 400;
 const ROUNDS_IN_VAIN: u32 = 4;
 
-/// Moves items from the best plan on until a few rounds in a row find nothing better, or such a part of the time that is left is over.
+/// Moves items from the best plan on until a few rounds in a row find nothing better, or the control says so.
 ///
 /// Late acceptance (E. Burke and Y. Bykov, *The late acceptance hill-climbing heuristic*, European Journal of Operational Research 258, 2017).
-pub(super) fn improve(incumbent: &mut Incumbent, share: f64) {
-    let control = within(incumbent.control, share);
-    let mut copy = incumbent.under(&control);
+pub(super) fn improve(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
+    let mut copy = incumbent.under(control);
     let mut rng = ChaCha8Rng::seed_from_u64(control.seed);
     let mut in_vain = 0;
     while in_vain < ROUNDS_IN_VAIN && !copy.is_over() && control.must_stop().is_none() {
-        in_vain = match round(&mut copy, &mut rng) {
+        in_vain = match round(&mut copy, options, &mut rng) {
             true => 0,
             false => in_vain + 1,
         };
@@ -36,8 +36,8 @@ pub(super) fn improve(incumbent: &mut Incumbent, share: f64) {
 }
 
 /// A round of moves from the best plan on; whether it found a better one.
-fn round(incumbent: &mut Incumbent, rng: &mut ChaCha8Rng) -> bool {
-    let problem = incumbent.problem;
+fn round(incumbent: &mut Incumbent, options: &dyn ChunkOptions, rng: &mut ChaCha8Rng) -> bool {
+    let problem = options.row();
     let Some(plan) = &incumbent.plan else {
         return false;
     };
@@ -53,12 +53,16 @@ fn round(incumbent: &mut Incumbent, rng: &mut ChaCha8Rng) -> bool {
         for _ in 0..[1, 1, 2, 3][rng.random_range(0..4)] {
             shift(problem, &mut other, rng);
         }
-        if other == plan || !cost::is_feasible(problem, &other) {
+        let found = match other == plan {
+            true => None,
+            false => options.plan(other.clone()),
+        };
+        let measured = found.and_then(|found| Some((incumbent.measure(&found)?, found)));
+        let Some((other_ns, found)) = measured else {
             continue;
-        }
-        let other_ns = cost::assignment_ns(problem, &other);
+        };
         if other_ns < incumbent.upper_ns {
-            incumbent.offer(other.clone().into());
+            incumbent.offer(found);
             idle = 0;
         }
         if other_ns <= now_ns || other_ns < late[at] {

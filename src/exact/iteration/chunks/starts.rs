@@ -1,23 +1,30 @@
 //! Plans to begin with: what people write down by hand.
 
+use super::options::ChunkOptions;
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, orders};
 use crate::problem::Problem;
-use crate::problem::virtual_stages::VirtualStages;
+use crate::problem::control::Control;
 
 /// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
 const PARTS_OF_ENDS: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
 
-/// Offers the plans of quick heuristics for the period, and even chunks: by items and by work, with smaller ones at either end.
-pub(super) fn offer(incumbent: &mut Incumbent, of: &VirtualStages) {
-    let (problem, control) = (incumbent.problem, incumbent.control);
+/// Offers the plans of heuristics for the period, for as long as the control says.
+pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
     let must_stop = || control.must_stop().is_some();
-    let period = problem.for_the_period();
+    let period = options.row().for_the_period();
     for heuristic in heuristics::METHODS.iter().filter(|_| control.switches.incumbents) {
-        if let Some(plan) = heuristic.plan(&period, control.seed, &must_stop) {
-            incumbent.offer(plan);
-        }
+        let plan = match must_stop() {
+            true => return,
+            false => heuristic.plan(&period, control.seed, &must_stop),
+        };
+        incumbent.offer_some(plan.and_then(|plan| options.plan(plan.assignment)));
     }
+}
+
+/// Offers even chunks: by items and by work, with smaller ones at either end.
+pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) {
+    let (problem, of) = (options.row(), options.laid());
     let work = |item: usize| problem.items[item].work_ns() as f64;
     let order = orders::by_number(problem);
     for first in PARTS_OF_ENDS {
@@ -25,7 +32,7 @@ pub(super) fn offer(incumbent: &mut Incumbent, of: &VirtualStages) {
             let mut parts = vec![1.0; of.chunks()];
             (parts[0], parts[of.chunks() - 1]) = (first, last);
             for weigh in [&|_| 1.0, &work as &dyn Fn(usize) -> f64] {
-                incumbent.offer(shared_out(problem, &order, &parts, weigh).into());
+                incumbent.offer_some(options.plan(shared_out(problem, &order, &parts, weigh)));
             }
         }
     }

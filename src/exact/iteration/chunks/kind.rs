@@ -1,0 +1,304 @@
+//! Chunks whose stages are alike in a mode: a replica of all of them is a row of single devices of its own.
+
+use std::collections::BTreeMap;
+
+use super::super::kinds::{of_least, ring_levels};
+use super::options::ChunkOptions;
+use crate::model::recompute::{FULL, NONE};
+use crate::model::settings::Settings;
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::modal_chunks::ModalChunks;
+use crate::problem::modes::{
+    Chosen, Knapsack, LayerWays, ModalItem, Modes, StageMode, Way, fastest_within, smallest_way,
+};
+use crate::problem::virtual_stages::VirtualStages;
+use crate::problem::{Assignment, Problem};
+
+/// Plans with so many chunks for each device, all of one mode.
+pub(in crate::exact) struct ChunkKind<'a> {
+    modes: &'a Modes,
+    mode: StageMode,
+    of: &'a VirtualStages,
+    row: Problem,
+    /// What chunks compute again, where as many blocks of each do.
+    again: Option<Again>,
+    /// Whether every layer has one way to run.
+    has_one_way: bool,
+    /// Time of a byte of gradients that replicas exchange at least, in ns.
+    byte_ns: f64,
+}
+
+/// What so many blocks of each chunk save and take at least that compute all again.
+#[derive(Clone, Copy)]
+struct Again {
+    backward_ns: u64,
+    saved_bytes: u64,
+}
+
+/// The same before anything of it is laid out: there are many, and few are looked for.
+pub(in crate::exact) struct ChunkFamily<'a> {
+    problem: &'a Problem,
+    modes: &'a Modes,
+    chunks: &'a ModalChunks,
+    again: Option<Again>,
+    bound_ns: u64,
+}
+
+impl<'a> ChunkFamily<'a> {
+    /// All of a way to compute again, but for those that some item has no mode of, or that have too few blocks.
+    pub(in crate::exact) fn all(problem: &'a Problem, modes: &'a Modes) -> Vec<Self> {
+        let sums: Vec<Option<Sums>> = (0..modes.degrees.len())
+            .map(|degree| Sums::of(modes, degree))
+            .collect();
+        let family = |chunks: &'a ModalChunks| {
+            let settings = &chunks.settings;
+            if modes.most_stages().is_some_and(|most| most < settings.chunks()) {
+                return None;
+            }
+            let sums = sums[chunks.mode.degree]?;
+            let again = match modes.knapsack {
+                Knapsack::FirstBlocks(count) => Some(Again::of(modes, chunks.mode.degree, count)?),
+                Knapsack::Exact | Knapsack::Greedy => None,
+            };
+            Some(Self {
+                problem,
+                modes,
+                chunks,
+                again,
+                bound_ns: sums.bound_ns(settings, again),
+            })
+        };
+        problem.modal_chunks.iter().filter_map(family).collect()
+    }
+
+    /// No plan takes less, in ns, as far as that is seen at once; `u64::MAX` where there is none.
+    pub(in crate::exact) fn bound_ns(&self) -> u64 {
+        self.bound_ns
+    }
+
+    /// What a plan may take in which all chunks are alike, in ns: work and the bubble between the first micro-batches.
+    pub(in crate::exact) fn estimate_ns(&self) -> u64 {
+        let settings = &self.chunks.settings;
+        let passes = settings.micro_batches.unwrap_or(1) as f64 * settings.virtual_stages as f64;
+        let bubble = (settings.stages - 1) as f64 / passes;
+        (self.bound_ns as f64 * (1.0 + bubble)) as u64
+    }
+
+    /// Its plans; `None` where the schedule has no order for them.
+    pub(in crate::exact) fn laid(&self) -> Option<ChunkKind<'a>> {
+        let (modes, mode, of) = (self.modes, self.chunks.mode, self.chunks.laid()?);
+        let degree = mode.degree;
+        let row = self.problem.of_replica(mode.replicas, of.chunks());
+        let mut row = of_least(row, modes, &[mode])?.in_chunks(&self.chunks.settings, of);
+        for (item, of_degrees) in row.items.iter_mut().zip(&modes.items) {
+            let own = of_degrees[degree].as_ref()?;
+            let kept = |layer: &LayerWays| {
+                let way = layer.ways.iter().find(|way| way.recompute == NONE);
+                way.map_or(0, |way| way.stash_bytes)
+            };
+            item.base_bytes = least(own, |way| way.held_bytes) + own.shared_bytes / mode.replicas as u64;
+            item.parameter_bytes = own.gradient_bytes;
+            item.stash_bytes = match self.again {
+                Some(_) => own.layers.iter().map(kept).sum(),
+                None => least(own, |way| way.stash_bytes),
+            };
+        }
+        let layers = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
+        let mut ways = layers.flat_map(|item| &item.layers).map(|layer| layer.ways.len());
+        let levels = ring_levels(modes, modes.devices_of(&mode));
+        let rings = levels.filter_map(|level| modes.ring(mode.replicas, level));
+        let byte_ns = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
+        let all = self.problem.settings.micro_batches.unwrap_or(1);
+        let mut kind = ChunkKind {
+            modes,
+            mode,
+            of,
+            has_one_way: ways.all(|ways| ways == 1),
+            byte_ns: byte_ns.unwrap_or(0.0) * all as f64,
+            again: self.again,
+            row,
+        };
+        let spare_bytes = kind.spare_bytes_of_row();
+        let limit = &mut kind.row.settings.memory_limit;
+        *limit = limit.map(|limit| limit.saturating_add(spare_bytes));
+        Some(kind)
+    }
+}
+
+/// What all items of a degree come to at least.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    work_ns: u64,
+    largest_ns: u64,
+    held_bytes: u64,
+    stash_bytes: u64,
+}
+
+impl Sums {
+    /// `None` where some item has no mode of the degree.
+    fn of(modes: &Modes, degree: usize) -> Option<Self> {
+        let mut sums = Self::default();
+        for of_degrees in &modes.items {
+            let item = of_degrees[degree].as_ref()?;
+            let work_ns = least(item, |way| way.passes().iter().sum());
+            sums.work_ns += work_ns;
+            sums.largest_ns = sums.largest_ns.max(work_ns);
+            sums.held_bytes += least(item, |way| way.held_bytes);
+            sums.stash_bytes += least(item, |way| way.stash_bytes);
+        }
+        Some(sums)
+    }
+
+    /// No plan of so many devices and chunks takes less: some device has as much work as they have on average, and one has the largest item.
+    fn bound_ns(&self, settings: &Settings, again: Option<Again>) -> u64 {
+        // Every item holds something for a micro-batch in flight at some time.
+        let stash_bytes = if settings.mode.trains() {
+            self.stash_bytes
+        } else {
+            0
+        };
+        let most_bytes = settings.memory_limit.unwrap_or(u64::MAX);
+        if (self.held_bytes + stash_bytes) as f64 > most_bytes as f64 * settings.stages as f64 {
+            return u64::MAX;
+        }
+        let beside_ns = again.map_or(0, |again| again.backward_ns);
+        let of_chunks = |chunks: usize| chunks as u64 * beside_ns;
+        let average_ns = (self.work_ns + of_chunks(settings.chunks())).div_ceil(settings.stages as u64);
+        let busy_ns = average_ns.max(self.largest_ns + of_chunks(settings.virtual_stages));
+        self.work_ns.max(settings.micro_batches.unwrap_or(1) * busy_ns)
+    }
+}
+
+/// The least of all ways of each layer.
+fn least(item: &ModalItem, of: impl Fn(&Way) -> u64) -> u64 {
+    let of_layer = |layer: &LayerWays| layer.ways.iter().map(&of).min().unwrap_or(0);
+    item.layers.iter().map(of_layer).sum()
+}
+
+impl ChunkKind<'_> {
+    /// Ways of the layers of all chunks; `None` where they do not fit memory, as far as that is asked here.
+    fn choose(&self, members: &[Vec<usize>], chosen: &mut Chosen) -> Option<()> {
+        let mut note = |layers: &[&LayerWays], ways: &[usize]| {
+            for (layer, &way) in layers.iter().zip(ways) {
+                chosen.layers[layer.layer] = layer.ways[way].mode;
+            }
+        };
+        if self.has_one_way || self.again.is_some() {
+            for items in members {
+                let layers = self.modes.layers_of(items, self.mode.degree)?;
+                note(&layers, &self.modes.knapsack.within(&layers, 0, u64::MAX)?.ways);
+            }
+            return Some(());
+        }
+        for chunks in &self.of.chunks_of {
+            // A stash for each micro-batch of its chunk in flight.
+            let (mut layers, mut held) = (Vec::new(), Vec::new());
+            let mut room_bytes = self.modes.memory_bytes;
+            for &chunk in chunks {
+                let own = self.modes.layers_of(&members[chunk], self.mode.degree)?;
+                let shared_bytes = self.modes.shared_bytes(&members[chunk], &self.mode)?;
+                room_bytes = room_bytes.checked_sub(shared_bytes)?;
+                let in_flight = self.of.most_of_chunk(chunk);
+                held.extend(own.iter().map(|layer| with_stashes(layer, in_flight)));
+                layers.extend(own);
+            }
+            let held: Vec<&LayerWays> = held.iter().collect();
+            let ways = match fastest_within(&held, 1, room_bytes) {
+                Some(ways) => ways.ways,
+                // All counts are not reached at once, perhaps.
+                None => held.iter().map(|layer| smallest_way(layer, 1)).collect(),
+            };
+            note(&layers, &ways);
+        }
+        Some(())
+    }
+}
+
+impl ChunkOptions for ChunkKind<'_> {
+    fn row(&self) -> &Problem {
+        &self.row
+    }
+
+    fn laid(&self) -> &VirtualStages {
+        self.of
+    }
+
+    fn beside_ns(&self) -> Option<u64> {
+        self.again.map(|again| again.backward_ns)
+    }
+
+    fn once_ns(&self, item: usize) -> f64 {
+        self.byte_ns * self.row.items[item].parameter_bytes as f64
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.again.map_or(0, |again| again.saved_bytes)
+    }
+
+    fn spare_bytes_of_row(&self) -> u64 {
+        let in_flight = self.of.in_flight.iter().flatten();
+        let most = in_flight.map(|counts| counts.iter().sum::<u64>()).max();
+        most.unwrap_or(0).saturating_mul(self.spare_bytes())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_one_way || self.again.is_some()
+    }
+
+    fn plan(&self, assignment: Assignment) -> Option<Allocation> {
+        let mut members = vec![Vec::new(); self.of.chunks()];
+        for (item, &chunk) in assignment.iter().enumerate() {
+            members[chunk].push(item);
+        }
+        let layers = self
+            .modes
+            .items
+            .iter()
+            .flatten()
+            .flatten()
+            .flat_map(|item| &item.layers);
+        let last = layers.map(|layer| layer.layer + 1).max().unwrap_or(0);
+        let mut chosen = Chosen {
+            stages: vec![self.mode; self.of.chunks()],
+            layers: vec![0; last],
+            virtual_stages: self.of.chunks() / self.of.devices,
+        };
+        self.choose(&members, &mut chosen)?;
+        Some(Allocation {
+            modes: Some(chosen),
+            ..Allocation::from(assignment)
+        })
+    }
+}
+
+impl Again {
+    /// Of so many blocks at a degree; `None` where no layer of a block can.
+    fn of(modes: &Modes, degree: usize, count: usize) -> Option<Self> {
+        let mut of_block: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+        let items = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
+        for layer in items.flat_map(|item| &item.layers) {
+            let Some(block) = layer.block else { continue };
+            let way = |name: &str| layer.ways.iter().find(|way| way.recompute == name);
+            let [none, full] = [way(NONE), way(FULL)];
+            let sum = of_block.entry(block).or_default();
+            if let (Some(none), Some(full)) = (none, full) {
+                // Only what is computed again in the backward pass is more.
+                sum[0] += full.passes()[1].saturating_sub(none.passes()[1]);
+                sum[1] += none.stash_bytes.saturating_sub(full.stash_bytes);
+            }
+        }
+        let least_ns = of_block.values().map(|sum| sum[0]).min()?;
+        let most_bytes = of_block.values().map(|sum| sum[1]).max()?;
+        Some(Self {
+            backward_ns: count as u64 * least_ns,
+            saved_bytes: count as u64 * most_bytes,
+        })
+    }
+}
+
+/// A layer whose every way holds the stashes of so many micro-batches as one.
+fn with_stashes(layer: &LayerWays, in_flight: u64) -> LayerWays {
+    let mut layer = layer.clone();
+    layer.ways.iter_mut().for_each(|way| way.stash_bytes *= in_flight);
+    layer
+}

@@ -1,0 +1,59 @@
+//! What chunks of devices may hold, and which plan is meant by it.
+
+use crate::problem::cost::allocation::Allocation;
+use crate::problem::virtual_stages::VirtualStages;
+use crate::problem::{Assignment, Problem};
+
+/// Plans that lay items in chunks of devices in a row, as [`super::super::options::StageOptions`] does in stages.
+pub(in crate::exact) trait ChunkOptions {
+    /// The row of single devices that no plan is faster than: its items, transfers and micro-batches.
+    fn row(&self) -> &Problem;
+
+    /// The chunks of its devices.
+    fn laid(&self) -> &VirtualStages;
+
+    /// What the backward pass of every chunk takes beside its items at least, in ns; then no chunk is empty.
+    fn beside_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// What a device does once for an item at least, in ns.
+    fn once_ns(&self, _item: usize) -> f64 {
+        0.0
+    }
+
+    /// Bytes that a device may hold beside those of its items in the row, for every micro-batch of a chunk in flight.
+    fn spare_bytes(&self) -> u64 {
+        0
+    }
+
+    /// How much of that the row's limit of memory has already.
+    fn spare_bytes_of_row(&self) -> u64 {
+        0
+    }
+
+    /// Whether no other plan with the same chunks is faster: if not, what is proved of these stays a bound.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
+    /// The plan of an assignment, where there is one.
+    fn plan(&self, assignment: Assignment) -> Option<Allocation>;
+}
+
+/// Single devices, alike.
+pub(super) struct Plain<'a>(pub &'a Problem, pub &'a VirtualStages);
+
+impl ChunkOptions for Plain<'_> {
+    fn row(&self) -> &Problem {
+        self.0
+    }
+
+    fn laid(&self) -> &VirtualStages {
+        self.1
+    }
+
+    fn plan(&self, assignment: Assignment) -> Option<Allocation> {
+        Some(assignment.into())
+    }
+}

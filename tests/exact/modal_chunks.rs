@@ -1,0 +1,184 @@
+//! Iterations of devices that hold several chunks in modes, against brute force: every plan run operation by operation.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use stagecut::check;
+use stagecut::exact;
+use stagecut::instance::Instance;
+use stagecut::methods::{self, Method};
+use stagecut::options::{MemoryLimit, Objective, PipelineOptions, Region, Schedule};
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::schedule::rules::Shape;
+use stagecut::schedule::{Moves, Placement, chunks_that_run, run};
+use stagecut::settings::Settings;
+use stagecut::spec::InstanceSpec;
+
+use crate::oracles::modal_chunks::best_ns;
+
+/// Draws of which two in three are compared.
+const DRAWS: u64 = 1_600;
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    compared: usize,
+    without_plan: usize,
+    proved: usize,
+    replicated: usize,
+    chunked: usize,
+    again: usize,
+}
+
+/// Small problems of all that modes know, in numbers of chunks that are given and that are to be chosen.
+#[test]
+fn iterations_are_those_of_brute_force() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
+    let first = number("MODAL_CHUNKS_FIRST", 0);
+    let mut seen = Seen::default();
+    for seed in first..first + number("MODAL_CHUNKS", DRAWS) {
+        let mut spec = crate::common::modal::random_modal(seed);
+        let Some(options) = draw(&mut spec, seed) else {
+            continue;
+        };
+        let instance = Instance::from_spec(&spec).unwrap();
+        compare(seed, &instance, &options, &mut seen);
+    }
+    println!("{seen:?}");
+    let Seen {
+        compared,
+        without_plan,
+        proved,
+        replicated,
+        chunked,
+        again,
+    } = seen;
+    let draws = number("MODAL_CHUNKS", DRAWS) as usize;
+    assert!(
+        5 * compared > 3 * draws && 20 * without_plan > compared,
+        "{seen:?}"
+    );
+    assert!(10 * proved > 7 * compared && 4 * chunked > compared, "{seen:?}");
+    assert!(10 * replicated > compared && 10 * again > compared, "{seen:?}");
+}
+
+/// Equal blocks for Megatron, which runs no empty chunk and is told once for all what to compute again: every plan is exported.
+#[test]
+fn plans_for_megatron_are_those_of_brute_force_and_exported() {
+    let megatron = stagecut::export::find("megatron").unwrap();
+    let mut seen = Seen::default();
+    let mut rng = ChaCha8Rng::seed_from_u64(41);
+    for at in 0..150 {
+        let instance = Instance::from_spec(&super::modal_iteration::blocks(&mut rng)).unwrap();
+        let options = PipelineOptions {
+            objective: Some(Objective::Iteration),
+            target: Some(Region::Megatron),
+            virtual_stages: Some(["2", "1,2", "choose"][at as usize % 3].parse().unwrap()),
+            ..PipelineOptions::default()
+        };
+        let plan = compare(at, &instance, &options, &mut seen);
+        if let Some(plan) = plan.filter(|plan| !plan.stages.is_empty()) {
+            (megatron.write)(&instance, &plan).unwrap_or_else(|fault| panic!("{fault:?} {plan:#?}"));
+        }
+    }
+    println!("{seen:?}");
+    // Of these everything is proved.
+    assert!(seen.compared > 100 && seen.proved == seen.compared, "{seen:?}");
+    assert!(seen.chunked > 20 && seen.again > 20, "{seen:?}");
+}
+
+/// Chunks of a problem that has stages in modes; `None` where it would be too large to look at all plans.
+fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
+    let layers = spec.network.layers.iter().filter(|layer| !layer.backward).count();
+    let numbers = ["2", "1,2", "choose", "3", "2,3"];
+    let devices = spec.cluster.as_ref()?.device_kinds[0].count?;
+    if layers == 4 && devices > 3 {
+        return None;
+    }
+    spec.pipeline.schedule = spec
+        .pipeline
+        .schedule
+        .filter(|&schedule| schedule == Schedule::Gpipe);
+    // A device holds several chunks.
+    let limit = spec.pipeline.memory_limit.and_then(MemoryLimit::bytes);
+    spec.pipeline.memory_limit = limit.map(|bytes| MemoryLimit::Bytes(bytes + 15_000_000));
+    Some(PipelineOptions {
+        objective: Some(Objective::Iteration),
+        uniform: Some(true),
+        virtual_stages: Some(numbers[seed as usize % 5].parse().unwrap()),
+        ..PipelineOptions::default()
+    })
+}
+
+fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut Seen) -> Option<Plan> {
+    let settings = Settings::resolve(instance, options).ok()?;
+    let problem = Problem::new(instance, settings.clone()).ok()?;
+    let plan = Method::Exact(exact::Method::Exact)
+        .run(instance, &problem, &Default::default())
+        .unwrap();
+    let best_ns = best_ns(instance, &settings);
+    let context = || {
+        let told = (plan.status, plan.objective_ms, plan.bound_ms);
+        let problem = serde_json::to_string(&plan.problem).unwrap();
+        format!("seed {seed}: {told:?}, best {best_ns:?}: {problem}")
+    };
+    let violations = check::check(instance, &settings, &plan);
+    assert!(violations.is_empty(), "{violations:?} {}", context());
+    let ns = |ms: f64| (ms * 1e6).round() as u64;
+    let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+    let bound_ns = plan.bound_ms.map_or(u64::MAX, ns);
+    assert!(bound_ns <= best_ns.unwrap_or(u64::MAX), "{}", context());
+    match (plan.objective_ms.map(ns), best_ns) {
+        (Some(found), Some(best)) => assert!(found >= best && (!is_proved || found == best), "{}", context()),
+        (None, best) => assert!(!is_proved || best.is_none(), "{}", context()),
+        (Some(_), None) => panic!("{}", context()),
+    }
+    let bounded = methods::bounded(instance, &problem, &Default::default()).unwrap();
+    assert!(
+        bounded.bound_ms.map_or(u64::MAX, ns) <= best_ns.unwrap_or(u64::MAX),
+        "{}",
+        context()
+    );
+    if plan.virtual_stages().is_some() && !plan.stages.is_empty() {
+        assert_eq!(simulated_ns(&plan), plan.objective_ms.map(ns), "{}", context());
+        let mut wrong = plan.clone();
+        wrong.objective_ms = wrong.objective_ms.map(|ms| ms + 1e-6);
+        assert!(
+            !check::check(instance, &settings, &wrong).is_empty(),
+            "{}",
+            context()
+        );
+    }
+    let mode = |plan: &Plan| plan.stages.first().and_then(|stage| stage.mode.clone());
+    seen.compared += 1;
+    seen.without_plan += usize::from(best_ns.is_none());
+    seen.proved += usize::from(is_proved);
+    seen.replicated += usize::from(mode(&plan).is_some_and(|mode| mode.replicas > 1));
+    seen.chunked += usize::from(plan.virtual_stages().is_some() && !plan.stages.is_empty());
+    let again = |plan: &Plan| {
+        plan.stages
+            .iter()
+            .any(|stage| stage.mode.iter().any(|mode| !mode.recomputed.is_empty()))
+    };
+    seen.again += usize::from(again(&plan));
+    Some(plan)
+}
+
+/// The time that `simulate` says of a plan with virtual stages, in ns.
+fn simulated_ns(plan: &Plan) -> Option<u64> {
+    let moves = Moves {
+        devices: None,
+        placement: Placement::Loop,
+        weight_share: None,
+    };
+    let chunks = chunks_that_run(plan, &moves).expect("chunks");
+    let micro_batches = (plan.problem.micro_batches? as usize).div_ceil(plan.replicas_of_rows());
+    let shape = Shape::from_chunks(&chunks, micro_batches)?;
+    let order = plan.problem.schedule?.rule()?.order(&shape)?;
+    let order = if chunks.trains { order } else { order.ahead() };
+    Some(
+        run(&chunks, &order, micro_batches)
+            .expect("no deadlock")
+            .makespan_ns,
+    )
+}

@@ -1,0 +1,324 @@
+//! Devices of several chunks whose stages are alike in a mode, by brute force: every mode and number of chunks that the options allow, every
+//! assignment of layers to chunks, every choice of what these compute again. A replica runs its micro-batches operation by operation.
+
+use stagecut::instance::Instance;
+use stagecut::network::{LayerMode, Size, Tensor};
+use stagecut::options::{Degrees, Mode};
+use stagecut::schedule::rules::{RULES, Shape};
+use stagecut::schedule::{Operation, Phase, Placement};
+use stagecut::settings::Settings;
+
+use super::modes::{Run, Search, best_iteration_ns, can_be_told};
+
+/// The least time of an iteration in ns of all plans, those of one chunk a device among them where the options allow these; `None` where none fits.
+pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
+    let mut best = match settings.allows_virtual_stages(1) {
+        true => best_iteration_ns(instance, settings),
+        false => None,
+    };
+    let devices = settings
+        .count(&instance.cluster, settings.kind)
+        .unwrap_or(settings.stages);
+    let layers = instance.network.layers.iter().filter(|layer| !layer.backward);
+    let layers = layers.count();
+    for tensor in 1..=devices {
+        for replicas in 1..=devices / tensor {
+            let row = settings.stages.min(devices / (tensor * replicas));
+            for chunks in 2..=layers.max(3) {
+                let too_many =
+                    matches!(settings.rounds, Some(Degrees::Choose)) && (row == 1 || chunks * row > layers);
+                let rows = Rows::new(instance, settings, [tensor, replicas, row, chunks]);
+                if let Some(mut rows) = rows.filter(|_| !too_many && settings.allows_virtual_stages(chunks)) {
+                    rows.place();
+                    best = [best, rows.best_ns].into_iter().flatten().min();
+                }
+            }
+        }
+    }
+    best
+}
+
+struct Rows<'a> {
+    search: Search<'a>,
+    replicas: usize,
+    runs: Vec<Run>,
+    order: Vec<Vec<Operation>>,
+    micro_batches: usize,
+    /// Chunk of every layer so far.
+    chunk_of: Vec<usize>,
+    best_ns: Option<u64>,
+}
+
+impl<'a> Rows<'a> {
+    /// `None` where the schedule has no order for these, or the mode is not allowed.
+    fn new(
+        instance: &'a Instance,
+        settings: &'a Settings,
+        [tensor, replicas, row, chunks]: [usize; 4],
+    ) -> Option<Self> {
+        let search = Search::new(instance, settings, true);
+        let all = settings.micro_batches? as usize;
+        let shape = Shape {
+            devices: row,
+            virtual_stages: chunks,
+            placement: Placement::Loop,
+            micro_batches: all.div_ceil(replicas),
+        };
+        let name = settings.schedule.to_string();
+        let rule = RULES.iter().find(|rule| rule.name == name)?;
+        let mut order = rule.order(&shape)?.devices;
+        let trains = settings.mode == Mode::Training;
+        order
+            .iter_mut()
+            .for_each(|list| list.retain(|of| trains || of.phase == Phase::Forward));
+        let run = |chunk: usize| Run {
+            tensor,
+            replicas,
+            start: chunk % row * tensor * replicas,
+        };
+        let runs: Vec<Run> = (0..row * chunks).map(run).collect();
+        let is_allowed = runs.iter().all(|&run| search.may_run(run));
+        let is_whole = !settings.all_stages || row == settings.stages;
+        (is_allowed && is_whole).then_some(Self {
+            search,
+            replicas,
+            runs,
+            order,
+            micro_batches: shape.micro_batches,
+            chunk_of: Vec::new(),
+            best_ns: None,
+        })
+    }
+
+    fn place(&mut self) {
+        let network = &self.search.instance.network;
+        let at = self.chunk_of.len();
+        let Some(own) = network.layers.get(at) else {
+            let is_used = |chunk: usize| self.chunk_of.contains(&chunk);
+            if !self.search.settings.fills_chunks() || (0..self.runs.len()).all(is_used) {
+                self.take();
+            }
+            return;
+        };
+        let before = network
+            .tensors
+            .iter()
+            .filter(|tensor| !own.backward && tensor.consumers.contains(&at));
+        let first = before
+            .map(|tensor| self.chunk_of[tensor.producer])
+            .max()
+            .unwrap_or(0);
+        let tied = (0..at).find(|&other| own.backward && network.layers[other].tie == own.tie);
+        let chunks = match tied {
+            Some(other) => self.chunk_of[other]..self.chunk_of[other] + 1,
+            None => first..self.runs.len(),
+        };
+        for chunk in chunks {
+            self.chunk_of.push(chunk);
+            self.place();
+            self.chunk_of.pop();
+        }
+    }
+
+    /// Runs the chunks in every way that fits.
+    fn take(&mut self) {
+        let tensor = self.runs[0].tensor;
+        let choices: Vec<Vec<LayerMode>> = (0..self.chunk_of.len())
+            .map(|layer| self.search.modes(layer, tensor))
+            .collect();
+        if choices.iter().any(Vec::is_empty) {
+            return;
+        }
+        let moved: Vec<[f64; 2]> = (0..self.runs.len()).map(|chunk| self.moved(chunk)).collect();
+        let mut tried: Vec<Vec<[u64; 3]>> = Vec::new();
+        for mut code in 0..choices.iter().map(Vec::len).product::<usize>() {
+            let mut modes = Vec::new();
+            for choices in &choices {
+                modes.push(&choices[code % choices.len()]);
+                code /= choices.len();
+            }
+            let told = |chunk: usize| -> Vec<String> {
+                let own = modes.iter().zip(&self.chunk_of).filter(|(_, of)| **of == chunk);
+                own.map(|(mode, _)| mode.recompute.clone()).collect()
+            };
+            let told: Vec<Vec<String>> = (0..self.runs.len()).map(told).collect();
+            let told: Vec<&Vec<String>> = told.iter().collect();
+            let can_be_told = self.search.settings.target.is_none() || can_be_told(&told);
+            if !can_be_told || !self.fits(&modes) {
+                continue;
+            }
+            let times = self.times(&modes, &moved);
+            if !tried.contains(&times) {
+                let ns = self.run_ns(&times);
+                self.best_ns = Some(self.best_ns.map_or(ns, |best| best.min(ns)));
+                tried.push(times);
+            }
+        }
+    }
+
+    /// Whether no device ever holds too much.
+    fn fits(&self, modes: &[&LayerMode]) -> bool {
+        let Some(limit) = self.search.settings.memory_limit else {
+            return true;
+        };
+        let row = self.order.len();
+        let trains = self.search.settings.mode == Mode::Training;
+        (0..row).all(|device| {
+            let own = |chunk: usize| {
+                modes
+                    .iter()
+                    .zip(&self.chunk_of)
+                    .filter(move |(_, of)| **of == chunk)
+            };
+            let (mut held, mut workspace) = (0.0, 0);
+            for chunk in (device..self.runs.len()).step_by(row) {
+                let mut shared = 0.0;
+                for (mode, _) in own(chunk) {
+                    let [_, kept, _, part] = self.search.of_mode(mode, 0);
+                    held += kept;
+                    shared += part;
+                    workspace = workspace.max(mode.workspace_bytes);
+                }
+                held += (shared / self.replicas as f64).ceil();
+            }
+            let mut most = held;
+            for operation in self.order[device].iter().filter(|_| trains) {
+                let stash: u64 = own(operation.chunk).map(|(mode, _)| mode.stash_bytes).sum();
+                match operation.phase {
+                    Phase::Forward => held += stash as f64,
+                    _ => held -= stash as f64,
+                }
+                most = f64::max(most, held);
+            }
+            most + workspace as f64 <= limit as f64
+        })
+    }
+
+    /// Forward pass, backward pass and ring of every chunk in whole ns.
+    fn times(&self, modes: &[&LayerMode], moved: &[[f64; 2]]) -> Vec<[u64; 3]> {
+        let trains = self.search.settings.mode == Mode::Training;
+        let mut times: Vec<[f64; 3]> = moved.iter().map(|&[there, back]| [there, back, 0.0]).collect();
+        let mut gradients = vec![0.0; times.len()];
+        for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
+            let [forward, backward] = self.search.passes_of_mode(layer, mode);
+            times[chunk][0] += forward;
+            times[chunk][1] += if trains { backward } else { 0.0 };
+            gradients[chunk] += mode.gradient_bytes as f64;
+        }
+        let all = self.search.settings.micro_batches.unwrap() as f64;
+        for ((times, gradients), &run) in times.iter_mut().zip(gradients).zip(&self.runs) {
+            times[2] = (self.search.ring_ns(run, gradients) * all - 1e-6).ceil().max(0.0);
+        }
+        times.into_iter().map(|times| times.map(|ns| ns as u64)).collect()
+    }
+
+    /// What a chunk pays for all tensors, forwards and backwards: its device sends each once, as far as the farthest that reads it, and receives it
+    /// once, for the first of its chunks that does.
+    fn moved(&self, chunk: usize) -> [f64; 2] {
+        let network = &self.search.instance.network;
+        let is_explicit = network.layers.iter().any(|layer| layer.backward);
+        let trains = self.search.settings.mode == Mode::Training;
+        let mut moved = [0.0, 0.0];
+        for tensor in &network.tensors {
+            let is_back = network.layers[tensor.producer].backward;
+            if is_back && !trains {
+                continue;
+            }
+            let ns = self.moved_ns(tensor, chunk);
+            moved[usize::from(is_back)] += ns;
+            moved[1] += if trains && !is_explicit { ns } else { 0.0 };
+        }
+        moved
+    }
+
+    fn moved_ns(&self, tensor: &Tensor, chunk: usize) -> f64 {
+        let trains = self.search.settings.mode == Mode::Training;
+        let layers = &self.search.instance.network.layers;
+        let home = self.chunk_of[tensor.producer];
+        let start = |chunk: usize| self.runs[chunk].start;
+        let kept = |to: &usize| trains || !layers[*to].backward;
+        let away: Vec<usize> = (tensor.consumers.iter().copied())
+            .filter(|to| kept(to) && start(self.chunk_of[*to]) != start(home))
+            .collect();
+        if away.is_empty() || !self.search.settings.communication.takes_time() {
+            return 0.0;
+        }
+        let named = |bytes: &[(usize, u64)], other: usize| {
+            bytes
+                .iter()
+                .find(|(layer, _)| *layer == other)
+                .map_or(0, |(_, bytes)| *bytes)
+        };
+        let mode = |layer: usize| self.search.modes(layer, self.runs[0].tensor)[0].clone();
+        let ends = |to: usize| {
+            let (one, other) = (start(home).min(start(to)), start(home).max(start(to)));
+            let devices = self.runs[0].tensor * self.replicas;
+            [one + devices - 1, other]
+        };
+        let is_far = |to: usize| {
+            let [one, other] = ends(to);
+            !self.search.share_node(one, other)
+        };
+        let (end, beside) = if chunk == home {
+            let beside = away
+                .iter()
+                .map(|&to| named(&mode(tensor.producer).output_bytes, to))
+                .max();
+            let ends = away.iter().map(|&to| self.chunk_of[to]);
+            (ends.max_by_key(|&to| is_far(to)).unwrap(), beside.unwrap())
+        } else {
+            let here: Vec<usize> = (away.iter().copied())
+                .filter(|&to| start(self.chunk_of[to]) == start(chunk))
+                .collect();
+            if here.iter().map(|&to| self.chunk_of[to]).min() != Some(chunk) {
+                return 0.0;
+            }
+            let beside = here
+                .iter()
+                .map(|&to| named(&mode(to).input_bytes, tensor.producer))
+                .max();
+            (chunk, beside.unwrap())
+        };
+        let [one, other] = ends(end);
+        let link = self.search.link(one, other);
+        let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
+        match tensor.size {
+            Size::Bytes(bytes) if bytes + beside == 0 => 0.0,
+            Size::Bytes(bytes) => (ns(bytes) + link.latency_ns as f64).round() + ns(beside).round(),
+            Size::TransferNs(given_ns) => given_ns as f64 + ns(beside).round(),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    /// Devices do their operations one after the other, each as soon as what it waits for is there; then their rings.
+    fn run_ns(&self, times: &[[u64; 3]]) -> u64 {
+        let mut ends = vec![[None::<u64>; 2]; times.len() * self.micro_batches];
+        let mut free = vec![0; self.order.len()];
+        let mut next = vec![0; self.order.len()];
+        while (0..self.order.len()).any(|device| next[device] < self.order[device].len()) {
+            let before = next.clone();
+            for (device, list) in self.order.iter().enumerate() {
+                let Some(of) = list.get(next[device]) else {
+                    continue;
+                };
+                let at = |chunk: usize, way: usize| ends[chunk * self.micro_batches + of.micro_batch][way];
+                let (way, waits) = match of.phase {
+                    Phase::Forward if of.chunk == 0 => (0, Some(0)),
+                    Phase::Forward => (0, at(of.chunk - 1, 0)),
+                    _ if of.chunk + 1 == times.len() => (1, at(of.chunk, 0)),
+                    _ => (1, at(of.chunk + 1, 1)),
+                };
+                if let Some(waits) = waits {
+                    free[device] = free[device].max(waits) + times[of.chunk][way];
+                    ends[of.chunk * self.micro_batches + of.micro_batch][way] = Some(free[device]);
+                    next[device] += 1;
+                }
+            }
+            assert_ne!(before, next, "a deadlock");
+        }
+        for (chunk, times) in times.iter().enumerate() {
+            free[chunk % self.order.len()] += times[2];
+        }
+        free.into_iter().max().unwrap_or(0)
+    }
+}

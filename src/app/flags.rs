@@ -5,10 +5,12 @@ use crate::model::words::{Asked, Setting};
 
 /// An option's name on the command line.
 pub(crate) fn flag(setting: Setting) -> String {
-    match setting == setting::FOR {
+    match setting {
         // A word that programming languages keep for themselves.
-        true => "--for".to_owned(),
-        false => format!("--{}", setting.name().replace('_', "-")),
+        setting::FOR => "--for".to_owned(),
+        // Files alone say them.
+        setting::CONSTRAINTS => setting.name().to_owned(),
+        _ => format!("--{}", setting.name().replace('_', "-")),
     }
 }
 

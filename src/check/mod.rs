@@ -5,6 +5,7 @@
 //! not the plan: [`pose`].
 
 mod claims;
+mod constraints;
 mod costs;
 mod held;
 mod modes;
@@ -113,6 +114,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         check.order();
         check.order_of_ties();
         check.layout(plan);
+        check.constraints(plan);
         check.needless_order(plan);
         // An order says what every device does, be it with a stage or with several.
         let by_order = plan.order.is_some() && orders::may_say_order(settings);

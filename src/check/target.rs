@@ -23,13 +23,14 @@ impl Checker<'_> {
     }
 
     /// Forward layers and their stages.
-    fn forward(&self) -> Vec<(usize, usize)> {
+    pub(super) fn forward(&self) -> Vec<(usize, usize)> {
         let layers = 0..self.instance.network.layers.len();
         let forward = layers.filter(|&at| !self.layer(at).backward);
         forward.filter_map(|at| Some((at, self.own_stage(at)?))).collect()
     }
 
-    fn apart(&mut self, first: usize, second: usize, reason: &'static str) {
+    /// Two layers are to share a stage.
+    pub(super) fn apart(&mut self, first: usize, second: usize, reason: &'static str) {
         let [Some(one), Some(other)] = [first, second].map(|at| self.own_stage(at)) else {
             return;
         };
@@ -95,6 +96,17 @@ impl Checker<'_> {
                 let expected = "one layer's output, and no input of the network behind it";
                 self.wrong(format!("stages[{}].forward", cut - 1), found, expected);
             }
+        }
+    }
+
+    /// Every block shares a stage.
+    pub(super) fn blocks_whole(&mut self) {
+        let instance = self.instance;
+        let stack = instance.network.stack(|at| !instance.network.layers[at].backward);
+        for block in stack.iter().flat_map(|stack| stack.blocks.values()) {
+            block
+                .iter()
+                .for_each(|&at| self.apart(block[0], at, "their block"));
         }
     }
 

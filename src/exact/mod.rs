@@ -101,6 +101,9 @@ pub(crate) fn solve(
 
 /// Whether a method may prove what [`Method::Exact`] has left open.
 fn may_know_more(method: Method, problem: &Problem) -> bool {
+    if problem.confined.is_some() {
+        return false;
+    }
     match (&problem.modes, &problem.workers) {
         // Its dynamic program is that of `exact`.
         (Some(modes), _) => method == Method::Milp && modal_program::applies(problem, modes),

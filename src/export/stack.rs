@@ -60,7 +60,9 @@ pub(super) fn blocks_a_stage(
 fn between_blocks(instance: &Instance, unfit: Unfit) -> Fault {
     let at = match unfit {
         Unfit::BetweenBlocks(at) => format!("layer `{}`", instance.network.layers[at].id),
-        Unfit::NoStack | Unfit::UnlikeBlocks(_) | Unfit::NoModule(_) => "the network".into(),
+        Unfit::NoStack | Unfit::UnlikeBlocks(_) | Unfit::NoModule(_) | Unfit::NotInARow => {
+            "the network".into()
+        }
     };
     unsupported(
         at,

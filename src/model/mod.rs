@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod communication;
+pub(crate) mod constraint;
 pub mod degrees;
 pub mod fault;
 pub mod instance;

@@ -7,6 +7,7 @@ use crate::model::named_values::named_values;
 use crate::model::quantity;
 
 pub use crate::model::communication::Communication;
+pub use crate::model::constraint::{Constraint, NamedPlaces, Places};
 pub use crate::model::degrees::Degrees;
 pub use crate::model::objective::Objective;
 pub use crate::model::recompute::Recompute;
@@ -171,6 +172,11 @@ pub struct PipelineOptions {
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+
+    /// Constraints of one's own on where layers lie: in files and keywords alone
+    #[cfg_attr(feature = "cli", arg(skip))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constraints: Option<Vec<Constraint>>,
 }
 
 impl PipelineOptions {
@@ -204,6 +210,7 @@ impl PipelineOptions {
             target: self.target.or(fallback.target),
             virtual_stages: self.virtual_stages.or_else(|| fallback.virtual_stages.clone()),
             placement: self.placement.or(fallback.placement),
+            constraints: self.constraints.or_else(|| fallback.constraints.clone()),
         }
     }
 }

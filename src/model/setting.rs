@@ -40,6 +40,7 @@ settings! {
     FOR = "target",
     VIRTUAL_STAGES = "virtual_stages",
     PLACEMENT = "placement",
+    CONSTRAINTS = "constraints",
     CLUSTER = "cluster",
     EFFICIENCY = "efficiency",
     IN_FLIGHT = "in_flight",

@@ -1,5 +1,6 @@
 //! The problem that is asked, with every default decided.
 
+mod constraints;
 mod faults;
 mod modal;
 mod target;
@@ -13,7 +14,7 @@ use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor, Times};
 use crate::model::objective::Formula;
 use crate::model::options::{
-    Communication, Cuts, Degrees, Groups, KeptStates, MemoryLimit, Mode, Objective, Optimizer,
+    Communication, Constraint, Cuts, Degrees, Groups, KeptStates, MemoryLimit, Mode, Objective, Optimizer,
     OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision,
     Synchronization, WorkerMode,
 };
@@ -86,6 +87,8 @@ pub struct Settings {
     pub target: Option<Region>,
     /// Whether stages have [modes](crate::problem::modes): degrees or recomputation are asked for, or links have two levels.
     pub modal: bool,
+    /// Constraints of one's own. Default: none.
+    pub constraints: Vec<Constraint>,
     /// Chunks that every device holds; 1 as long as that is to be chosen. Default: 1.
     pub virtual_stages: usize,
     /// Which numbers of chunks a plan may choose from, where there are several; a plan says which it took.
@@ -171,6 +174,7 @@ impl Settings {
             recompute: asked.recompute,
             uniform: asked.uniform,
             target: options.target,
+            constraints: options.constraints.clone().unwrap_or_default(),
             modal: asked.modal,
             virtual_stages: asked.rounds.only_one().unwrap_or(1),
             rounds: Some(asked.rounds).filter(|rounds| rounds.only_one().is_none()),
@@ -231,6 +235,7 @@ impl Settings {
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
             uniform: self.uniform.then_some(true),
             target: self.target,
+            constraints: (!self.constraints.is_empty()).then(|| self.constraints.clone()),
             virtual_stages: match &self.rounds {
                 Some(rounds) => Some(rounds.clone()),
                 None => self

@@ -101,6 +101,8 @@ impl Problem {
         Self {
             settings,
             stages: 3,
+            // What holds of a stage holds of none that stands for several.
+            confined: None,
             ..self.clone()
         }
     }

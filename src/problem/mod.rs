@@ -3,6 +3,7 @@
 //! Formulations, heuristics and oracles work on this; layers come back only in the plan.
 
 pub mod bound_source;
+pub mod confined;
 pub mod control;
 pub mod cost;
 mod derived;
@@ -32,6 +33,7 @@ use crate::model::options::{Shares, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
+use crate::problem::confined::Confined;
 use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::Modes;
 pub use crate::problem::passes::Pair;
@@ -68,6 +70,8 @@ pub struct Problem {
     pub modes: Option<Modes>,
     /// Chunks of devices that have several; `None` where each has one, which is a stage.
     pub virtual_stages: Option<VirtualStages>,
+    /// What stages may hold beside their memory; `None` without such constraints, and in problems of other items.
+    pub confined: Option<Confined>,
     /// Where stages have modes, the chunks that devices may have several of.
     pub modal_chunks: Arc<[ModalChunks]>,
     /// For each layer of the network the rank of its block, where the network is a stack of equal blocks; empty elsewhere, and in
@@ -214,6 +218,7 @@ impl Problem {
             workers,
             pairs,
             ties,
+            confined: Confined::new(instance, &problem.settings, &problem.items),
             blocks: network.equal_blocks(),
             ..problem
         }
@@ -255,6 +260,7 @@ impl Problem {
             workers: None,
             modes: None,
             virtual_stages: None,
+            confined: None,
             modal_chunks: Arc::default(),
             blocks: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::model::instance::Instance;
 use crate::model::network::{LaidOut, Layer, Times};
-use crate::model::options::{Cuts, Region};
+use crate::model::options::Cuts;
 use crate::model::settings::Settings;
 use crate::model::units::transfer_ns;
 
@@ -57,8 +57,8 @@ pub(crate) struct Passes {
     pub backward_of: Vec<Option<usize>>,
     is_separate: bool,
     is_explicit: bool,
-    /// Layers as the framework takes them that plans are for.
-    laid_out: LaidOut,
+    /// Layers as the framework takes them that plans are for, and as constraints join them.
+    laid_out: Vec<LaidOut>,
 }
 
 impl Passes {
@@ -108,7 +108,7 @@ impl Passes {
     /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
     pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let mut ties = self.of_one_tie(instance, |node| self.is_separate && !node.forward);
-        for group in &self.laid_out.groups {
+        for group in self.laid_out.iter().flat_map(|laid_out| &laid_out.groups) {
             let nodes = group.iter().filter_map(|&layer| self.forward_of[layer]);
             let nodes: Vec<usize> = nodes.collect();
             ties.extend(nodes.windows(2).map(|two| (two[0], two[1])));
@@ -152,9 +152,9 @@ impl Passes {
         if self.is_separate && self.is_explicit {
             pairs.extend(self.backward_pairs(instance));
         }
-        if self.laid_out.in_a_row {
+        for laid_out in self.laid_out.iter().filter(|laid_out| laid_out.in_a_row) {
             let first = |group: &Vec<usize>| self.forward_of[group[0]];
-            let groups = self.laid_out.groups.windows(2);
+            let groups = laid_out.groups.windows(2);
             pairs.extend(groups.filter_map(|two| Some((first(&two[0])?, first(&two[1])?))));
         }
         pairs
@@ -276,10 +276,17 @@ impl Passes {
     }
 }
 
-/// Layers as the framework takes them that plans are for; a network that it does not take has been refused.
-fn laid_out(instance: &Instance, settings: &Settings) -> LaidOut {
-    let layout = |target: Region| instance.network.laid_out(target.limits().layout).ok();
-    settings.target.and_then(layout).unwrap_or_default()
+/// Layers as the framework takes them that plans are for, and as constraints join them; a network that cannot be so has been refused.
+fn laid_out(instance: &Instance, settings: &Settings) -> Vec<LaidOut> {
+    let network = &instance.network;
+    let of_target = settings
+        .target
+        .map(|target| network.laid_out(target.limits().layout));
+    let constraints = settings.constraints.iter();
+    let all = of_target
+        .into_iter()
+        .chain(constraints.map(|constraint| network.laid_out_by(constraint)));
+    all.filter_map(Result::ok).collect()
 }
 
 /// Time to move a layer's stash for one micro-batch, in ticks.

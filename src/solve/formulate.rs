@@ -122,6 +122,12 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         );
         return Err(Error::NoProgram { reason });
     }
+    if problem.confined.is_some() {
+        let reason = "it does not know what is to lie apart, and how many layers a stage may have";
+        return Err(Error::NoProgram {
+            reason: reason.into(),
+        });
+    }
     let has_choice = |modes: &Modes| modes.kinds().count() > 1 || problem.settings.target.is_some();
     let is_alike = problem.settings.uniform || problem.settings.target.is_some();
     if is_alike && problem.modes.as_ref().is_some_and(has_choice) {

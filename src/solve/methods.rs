@@ -126,6 +126,9 @@ impl Method {
             Self::Exact(exact::Method::Ideals) if !exact::has_ideals_of_chunks(problem) => {
                 Err("more than 64 devices have several chunks, and items are no chain".into())
             }
+            Self::Exact(exact::Method::Milp | exact::Method::Textbook) if problem.confined.is_some() => {
+                Err("it does not know what is to lie apart, and how many layers a stage may have".into())
+            }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
                     (Some(modes), _) => Ok(modal_program::too_large(problem, modes)?),

@@ -152,7 +152,9 @@ pub(crate) fn search(
 
 /// What may help, the mildest first.
 fn candidates(instance: &Instance, settings: &Settings) -> Vec<Remedy> {
-    let mut all: Vec<Remedy> = Vec::new();
+    let mut all: Vec<Remedy> = (0..settings.constraints.len())
+        .map(|at| without_constraint(settings, at))
+        .collect();
     let mut push = |candidate: Remedy| all.push(candidate);
     let choose = |setting: Setting| setting.given("choose");
     let replicas = PipelineOptions {
@@ -204,6 +206,21 @@ fn candidates(instance: &Instance, settings: &Settings) -> Vec<Remedy> {
         push(Remedy::new(setting::SCHEDULE.given(Schedule::OneFOneB), change));
     }
     all
+}
+
+/// All constraints but one.
+fn without_constraint(settings: &Settings, at: usize) -> Remedy {
+    let mut others = settings.constraints.clone();
+    let left_out = others.remove(at);
+    let change = PipelineOptions {
+        constraints: Some(others),
+        ..PipelineOptions::default()
+    };
+    let text = serde_json::to_string(&left_out).unwrap_or_default();
+    Remedy {
+        is_without: true,
+        ..Remedy::new(setting::CONSTRAINTS.given(text), change)
+    }
 }
 
 /// Stages may be groups that split layers.

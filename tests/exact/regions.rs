@@ -84,7 +84,7 @@ fn names(rng: &mut ChaCha8Rng, count: usize) -> Vec<String> {
 }
 
 /// A small problem with anything in it whose layers have such names, and are alike now and then.
-fn spec(seed: u64) -> InstanceSpec {
+pub(crate) fn spec(seed: u64) -> InstanceSpec {
     let scope = Scope {
         layers: [3, 5],
         chain: (seed / 8).is_multiple_of(2),
@@ -172,7 +172,7 @@ fn best_ms(instance: &Instance, settings: &Settings, target: &Target) -> Option<
 }
 
 /// Every plan, if they are not too many; of stacks those that keep the order of blocks.
-fn plans(instance: &Instance, settings: &Settings) -> Option<Vec<BarePlan>> {
+pub(crate) fn plans(instance: &Instance, settings: &Settings) -> Option<Vec<BarePlan>> {
     let layers = instance
         .network
         .layers
@@ -363,7 +363,7 @@ fn hold(spec: &InstanceSpec, region: Region, seen: &mut Seen) -> Option<Plan> {
 }
 
 /// Seeds that are looked at: so many, or those from `RANDOM_FROM` on.
-fn seeds(count: u64) -> std::ops::Range<u64> {
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let from = of("RANDOM_FROM").unwrap_or(0);
     from..from + of("RANDOM_CASES").unwrap_or(count)

@@ -92,6 +92,10 @@ impl Step {
 fn steps(method: Method, problem: &Problem) -> Vec<Step> {
     use Step::*;
     let is_period = problem.formula().is_bottleneck();
+    if problem.confined.is_some() {
+        // Other steps exchange items between stages, or join them.
+        return vec![Incumbents, Ideals(u64::MAX)];
+    }
     match method {
         Method::Exact if is_period && !problem.memory_is_joint() => steps_of_period(problem),
         Method::Exact => {

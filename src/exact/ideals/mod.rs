@@ -8,6 +8,7 @@ use crate::exact::bits;
 use crate::exact::busy_times::{BusyTimes, paid_by_sides};
 use crate::exact::joint_memory::{JointMemory, Ledger, Seen};
 use crate::exact::tuning::TUNING;
+use crate::problem::confined::{Confined, Held};
 use crate::problem::control::Control;
 use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
@@ -220,6 +221,8 @@ struct StageTally<'a, 'b> {
     /// What producers in the stages before it pay at least, in the same way: some consumer is in the stage or behind it.
     before_ns: [u64; 3],
     bytes: u64,
+    /// What it holds, as far as constraints care.
+    held: Option<Held>,
 }
 
 impl<'a, 'b> StageTally<'a, 'b> {
@@ -243,6 +246,7 @@ impl<'a, 'b> StageTally<'a, 'b> {
             committed_ns: [0; 3],
             before_ns: [0; 3],
             bytes: 0,
+            held: problem.confined.as_ref().map(Confined::nothing),
         };
         for t in growth.leaving() {
             plus(&mut tally.before_ns, &search.paid[t][Side::Producer as usize]);
@@ -260,6 +264,11 @@ impl<'a, 'b> StageTally<'a, 'b> {
         let [blocking, link_in, link_out] = self.before_ns;
         let load_ns = self.ideal_ns - self.work_ns + blocking;
         load_ns.max(link_in).max(link_out) <= self.capacity_ns
+    }
+
+    /// The constraints, and what the stage holds of them.
+    fn confined(&mut self) -> Option<(&Confined, &mut Held)> {
+        self.search.problem.confined.as_ref().zip(self.held.as_mut())
     }
 
     fn bytes_of(&self, item: usize) -> u64 {
@@ -282,16 +291,24 @@ impl Tally for StageTally<'_, '_> {
         let bytes = self.bytes + self.bytes_of(item);
         self.work_ns + problem.items[item].work_ns() <= self.limit_ns
             && problem.settings.memory_limit.is_none_or(|limit| bytes <= limit)
+            && (problem.confined.as_ref().zip(self.held.as_ref()))
+                .is_none_or(|(confined, held)| confined.admits(held, item))
     }
 
     fn add(&mut self, item: usize) {
         self.work_ns += self.search.problem.items[item].work_ns();
         self.bytes += self.bytes_of(item);
+        if let Some((confined, held)) = self.confined() {
+            confined.add(held, item);
+        }
     }
 
     fn remove(&mut self, item: usize) {
         self.work_ns -= self.search.problem.items[item].work_ns();
         self.bytes -= self.bytes_of(item);
+        if let Some((confined, held)) = self.confined() {
+            confined.remove(held, item);
+        }
     }
 
     fn pay(&mut self, transfer: usize, side: Side, is_inside: bool) {

@@ -64,6 +64,8 @@ pub fn refusal(settings: &Settings) -> Option<&'static str> {
         Some("devices that differ, or groups of them")
     } else if settings.cuts == Cuts::Separate {
         Some("separate cuts")
+    } else if !settings.constraints.is_empty() {
+        Some("constraints")
     } else {
         None
     }

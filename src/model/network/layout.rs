@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::{Network, Stack};
+use crate::model::constraint::{Constraint, NamedPlaces, Places};
 use crate::model::region::Layout;
 
 /// Layers as a framework takes them.
@@ -26,6 +27,8 @@ pub(crate) enum Unfit {
     BetweenBlocks(usize),
     /// A layer whose name is that of no module.
     NoModule(usize),
+    /// Layers of which none needs the other.
+    NotInARow,
 }
 
 impl Network {
@@ -67,6 +70,72 @@ impl Network {
                 Ok(in_a_row(groups))
             }
         }
+    }
+
+    /// Its forward layers as a constraint joins them.
+    pub(crate) fn laid_out_by(&self, constraint: &Constraint) -> Result<LaidOut, Unfit> {
+        let of_name = |name: &String| self.layers.iter().position(|layer| layer.id == *name);
+        let groups = match constraint {
+            Constraint::Apart(_) | Constraint::AtMost(_) => Vec::new(),
+            Constraint::Together(names) => vec![names.iter().filter_map(of_name).collect()],
+            Constraint::Cuts(Places::Named(NamedPlaces::Blocks)) => {
+                let stack = self
+                    .stack(|layer| !self.layers[layer].backward)
+                    .ok_or(Unfit::NoStack)?;
+                stack.blocks.into_values().collect()
+            }
+            Constraint::Cuts(Places::Behind(names)) => {
+                let behind: Vec<usize> = names.iter().filter_map(of_name).collect();
+                return Ok(LaidOut {
+                    groups: self.between(&behind)?,
+                    in_a_row: true,
+                });
+            }
+        };
+        Ok(LaidOut {
+            groups,
+            in_a_row: false,
+        })
+    }
+
+    /// What lies between places behind some layers, each with all that it needs: the layers before the first, and so on to those behind the last.
+    fn between(&self, behind: &[usize]) -> Result<Vec<Vec<usize>>, Unfit> {
+        let order = self.positions(|layer| !self.layers[layer].backward);
+        let mut left = vec![true; self.layers.len()];
+        let mut groups = Vec::new();
+        let places = order.iter().filter(|layer| behind.contains(layer));
+        let mut last = None;
+        for &place in places {
+            let needed = self.needed_by(place);
+            if last.is_some_and(|last: usize| !needed[last]) {
+                return Err(Unfit::NotInARow);
+            }
+            last = Some(place);
+            let own = order
+                .iter()
+                .copied()
+                .filter(|&layer| needed[layer] && left[layer]);
+            let own: Vec<usize> = own.collect();
+            own.iter().for_each(|&layer| left[layer] = false);
+            groups.push(own);
+        }
+        groups.push(order.into_iter().filter(|&layer| left[layer]).collect());
+        groups.retain(|group| !group.is_empty());
+        Ok(groups)
+    }
+
+    /// For each layer whether another needs it, itself included.
+    fn needed_by(&self, layer: usize) -> Vec<bool> {
+        let graph = self.graph();
+        let mut needed = vec![false; self.layers.len()];
+        let mut open = vec![layer];
+        while let Some(next) = open.pop() {
+            if !std::mem::replace(&mut needed[next], true) {
+                let before = graph.neighbors_directed((next as u32).into(), petgraph::Incoming);
+                open.extend(before.map(|from| from.index()));
+            }
+        }
+        needed
     }
 
     /// Positions of the layers that count, producers before consumers and among equals as in the file.

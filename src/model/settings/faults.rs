@@ -75,6 +75,7 @@ impl Settings {
         faults.extend(self.worker_faults(options));
         faults.extend(self.level_faults(instance));
         faults.extend(self.target_faults(instance));
+        faults.extend(self.constraint_faults(instance));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults
     }

@@ -39,7 +39,7 @@ impl Settings {
         let limits = target.limits();
         let (found, expected) = match network.laid_out(limits.layout) {
             Ok(_) => return Vec::new(),
-            Err(Unfit::NoStack) => (
+            Err(Unfit::NoStack | Unfit::NotInARow) => (
                 "no numbered blocks, or several kinds of them,".to_owned(),
                 "one stack of transformer blocks",
             ),

@@ -1,0 +1,249 @@
+//! Constraints of one's own: the best plan among those that keep them, beside whatever else is asked, like brute force; and what is
+//! refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::regions::{plans, seeds, spec};
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stagecut::evaluate;
+use stagecut::exact;
+use stagecut::instance::Instance;
+use stagecut::methods::{self, Method};
+use stagecut::options::{Constraint, Groups, NamedPlaces, PipelineOptions, Places, WorkerMode};
+use stagecut::plan::bare::BarePlan;
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::settings::Settings;
+use stagecut::spec::InstanceSpec;
+use stagecut::{Options, check};
+
+/// A constraint on some layers, of any kind.
+fn constraint(rng: &mut ChaCha8Rng, spec: &InstanceSpec) -> Constraint {
+    let layers = spec.network.layers.iter().filter(|layer| !layer.backward);
+    let names: Vec<String> = layers.map(|layer| layer.id.clone()).collect();
+    let count = rng.random_range(1..=3.min(names.len()));
+    let some: Vec<String> = names.sample(rng, count).cloned().collect();
+    match rng.random_range(0..5) {
+        0 => Constraint::Together(some),
+        1 => Constraint::Cuts(Places::Behind(some)),
+        2 => Constraint::Cuts(Places::Named(NamedPlaces::Blocks)),
+        3 => Constraint::Apart(some),
+        _ => Constraint::AtMost(rng.random_range(1..=names.len())),
+    }
+}
+
+/// All that a layer needs, itself included.
+fn needed(spec: &InstanceSpec, layer: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::from([layer.to_owned()]);
+    loop {
+        let before = spec.network.tensors.iter();
+        let before = before.filter(|tensor| tensor.consumers.iter().any(|to| all.contains(to)));
+        let more: BTreeSet<String> = before.map(|tensor| tensor.producer.clone()).collect();
+        if more.is_subset(&all) {
+            return all;
+        }
+        all.extend(more);
+    }
+}
+
+/// The number in the name of a block.
+fn block(layer: &str) -> Option<&str> {
+    layer.strip_prefix("b.")?.split('.').next()
+}
+
+/// Whether a plan keeps a constraint.
+fn keeps(spec: &InstanceSpec, plan: &BarePlan, constraint: &Constraint) -> bool {
+    let forward: BTreeSet<&str> = (spec.network.layers.iter().filter(|layer| !layer.backward))
+        .map(|layer| layer.id.as_str())
+        .collect();
+    let stages: Vec<Vec<&str>> = (plan.stages.iter())
+        .map(|stage| {
+            stage
+                .layers
+                .iter()
+                .map(String::as_str)
+                .filter(|id| forward.contains(id))
+                .collect()
+        })
+        .collect();
+    let of = |id: &str| stages.iter().position(|stage| stage.contains(&id)).unwrap();
+    match constraint {
+        Constraint::Together(names) => names.iter().all(|id| of(id) == of(&names[0])),
+        Constraint::Apart(names) => {
+            let apart: BTreeSet<usize> = names.iter().map(|id| of(id)).collect();
+            apart.len() == names.len()
+        }
+        Constraint::AtMost(most) => stages.iter().all(|stage| stage.len() <= *most),
+        Constraint::Cuts(Places::Named(_)) => forward.iter().all(|one| {
+            let other = |other: &&&str| block(one).is_some() && block(one) == block(other);
+            forward.iter().filter(other).all(|other| of(one) == of(other))
+        }),
+        Constraint::Cuts(Places::Behind(names)) => (1..stages.len()).all(|cut| {
+            let before: BTreeSet<String> = stages[..cut].iter().flatten().map(|&id| id.to_owned()).collect();
+            let is_end = before.is_empty() || before.len() == forward.len();
+            is_end || names.iter().any(|name| needed(spec, name) == before)
+        }),
+    }
+}
+
+/// The least that a plan which keeps all constraints comes to, in ms, and any plan; `None` where there are too many plans.
+fn best_ms(spec: &InstanceSpec, instance: &Instance, settings: &Settings) -> Option<[Option<f64>; 2]> {
+    let free = Settings {
+        constraints: Vec::new(),
+        ..settings.clone()
+    };
+    let problem = Problem::new(instance, free.clone()).ok();
+    let mut best = [f64::INFINITY; 2];
+    for bare in plans(instance, &free)? {
+        let Ok(found) = evaluate::evaluate(instance, &free, problem.as_ref(), &bare) else {
+            continue;
+        };
+        let Some(ms) = found.plan.objective_ms.filter(|_| found.violations.is_empty()) else {
+            continue;
+        };
+        best[1] = best[1].min(ms);
+        let kept = settings
+            .constraints
+            .iter()
+            .all(|constraint| keeps(spec, &bare, constraint));
+        // The checker says the same of it.
+        let mut plan = found.plan;
+        plan.problem = settings.to_options(instance);
+        let accepted = check::check(instance, settings, &plan).is_empty();
+        assert_eq!(
+            kept,
+            accepted,
+            "{} {bare:?}",
+            serde_json::to_string(spec).unwrap()
+        );
+        if kept {
+            best[0] = best[0].min(ms);
+        }
+    }
+    Some(best.map(|ms| ms.is_finite().then_some(ms)))
+}
+
+/// How often what came up.
+#[derive(Debug, Default)]
+struct Seen {
+    kinds: BTreeMap<String, usize>,
+    restricted: usize,
+    infeasible: usize,
+    refused: usize,
+}
+
+fn hold(spec: &InstanceSpec, seen: &mut Seen) -> Option<Plan> {
+    let instance = Instance::from_spec(spec).ok()?;
+    let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {
+        seen.refused += 1;
+        return None;
+    };
+    let is_enumerated = settings.groups != Groups::Assign
+        && instance.cluster.groups.is_empty()
+        && settings.worker != WorkerMode::Concurrent;
+    if !is_enumerated {
+        return None;
+    }
+    let [best, free] = best_ms(spec, &instance, &settings)?;
+    let context = || format!("{best:?} {}", serde_json::to_string(spec).unwrap());
+    let Ok(problem) = Problem::new(&instance, settings.clone()) else {
+        assert!(best.is_none(), "{}", context());
+        return None;
+    };
+    for method in methods::all() {
+        if method.applies(&problem).is_err() {
+            continue;
+        }
+        let plan = method.run(&instance, &problem, &Default::default()).unwrap();
+        let violations = check::check(&instance, &settings, &plan);
+        assert!(violations.is_empty(), "{method:?} {violations:?} {}", context());
+        let is_exact = matches!(method, Method::Exact(exact::Method::Exact));
+        let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+        assert!(!is_exact || is_proved, "open: {}", context());
+        assert!(
+            plan.bound_ms
+                .is_none_or(|ms| ms < best.unwrap_or(f64::INFINITY) + 1e-6),
+            "{method:?} {}",
+            context()
+        );
+        match plan.objective_ms {
+            Some(ms) => assert!(
+                ms > best.unwrap_or(f64::INFINITY) - 1e-6,
+                "{method:?} {ms} {}",
+                context()
+            ),
+            None => assert!(!is_proved || best.is_none(), "{method:?} {}", context()),
+        }
+        if is_proved && let (Some(ms), Some(best)) = (plan.objective_ms, best) {
+            assert!((ms - best).abs() < 1e-6, "{method:?} {ms} {}", context());
+        }
+        if is_exact {
+            for constraint in &settings.constraints {
+                let name = serde_json::to_value(constraint).unwrap();
+                let name = name.as_object().unwrap().keys().next().unwrap().clone();
+                *seen.kinds.entry(name).or_default() += 1;
+            }
+            seen.infeasible += usize::from(best.is_none() && free.is_some());
+            seen.restricted += usize::from(best.zip(free).is_some_and(|(best, free)| free < best - 1e-6));
+        }
+    }
+    None
+}
+
+#[test]
+fn constraints_are_kept_and_plans_are_those_of_brute_force() {
+    let mut seen = Seen::default();
+    for seed in seeds(300) {
+        let mut spec = spec(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        if rng.random_bool(0.7) {
+            spec.pipeline.objective = None;
+        }
+        let count = rng.random_range(1..=2);
+        let constraints = (0..count).map(|_| constraint(&mut rng, &spec)).collect();
+        spec.pipeline.constraints = Some(constraints);
+        hold(&spec, &mut seen);
+    }
+    println!("{seen:?}");
+    assert!(
+        seen.kinds.len() == 4 && seen.kinds.values().all(|&count| count > 8),
+        "{seen:?}"
+    );
+    assert!(seen.restricted > 8 && seen.infeasible > 3, "{seen:?}");
+}
+
+/// Three layers of 1, 2 and 3 ms on two devices: 3 and 3 where they are free.
+fn three_layers(constraints: Vec<Constraint>) -> Result<Plan, stagecut::Error> {
+    let layers = ["a", "b", "c"].into_iter().zip([1.0, 2.0, 3.0]);
+    let built = layers.fold(Instance::builder("three layers"), |built, (name, ms)| {
+        built.layer(name, ms, 0.0)
+    });
+    let built = built.tensor("a", ["b"], 8.0).tensor("b", ["c"], 8.0);
+    let instance = built.devices("gpu", 2, 1e12).link(1e18, 0.0).build().unwrap();
+    let pipeline = PipelineOptions {
+        constraints: Some(constraints),
+        ..PipelineOptions::default()
+    };
+    stagecut::solve(
+        &instance,
+        &Options {
+            pipeline,
+            ..Options::default()
+        },
+    )
+}
+
+#[test]
+fn three_layers_by_hand() {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let ms = |constraint| three_layers(vec![constraint]).unwrap().objective_ms;
+    assert_eq!(three_layers(Vec::new()).unwrap().objective_ms, Some(3.0));
+    assert_eq!(ms(Constraint::Together(names(&["b", "c"]))), Some(5.0));
+    assert_eq!(ms(Constraint::Apart(names(&["a", "b"]))), Some(5.0));
+    assert_eq!(ms(Constraint::Cuts(Places::Behind(names(&["a"])))), Some(5.0));
+    assert_eq!(ms(Constraint::AtMost(2)), Some(3.0));
+    assert_eq!(ms(Constraint::AtMost(1)), None);
+    assert!(three_layers(vec![Constraint::Together(names(&["a", "x"]))]).is_err());
+}

@@ -221,7 +221,7 @@ impl<'a> Family<'a> {
                 own.offer_some(best.take());
                 own.lower_ns = self.bound_ns;
                 if runs.is_none() {
-                    *runs = options.laid().map(ChunkRuns::new);
+                    *runs = options.laid().map(ChunkRuns::among_others);
                 }
                 let Some(runs) = runs else {
                     self.bound_ns = u64::MAX;

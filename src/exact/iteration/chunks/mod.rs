@@ -28,14 +28,12 @@ use crate::problem::virtual_stages::VirtualStages;
 
 /// Moves take such a part of the time that is left, before and behind the programs.
 const SHARE_OF_MOVES: f64 = 0.1;
-/// A turn takes so long where there are other chunks, and twice as long two turns later.
-const TIME_OF_A_TURN: Duration = Duration::from_millis(60);
+/// A turn takes so long where there are other chunks.
+const TIME_OF_A_TURN: Duration = Duration::from_millis(250);
 /// Beyond so many rounds they take no longer.
 const MOST_ROUNDS: u32 = 8;
 /// When all come again, they take so many times as long.
 const LONGER_AGAIN: u32 = 4;
-/// A first look at paths.
-const SHARE_OF_FIRST_PATHS: f64 = 0.02;
 /// And items in parts such a one.
 const SHARE_OF_PARTS: f64 = 0.25;
 
@@ -65,7 +63,7 @@ pub(in crate::exact) fn solve(
     if method != Method::Exact {
         return Ok(incumbent.finish(StoppedBy::NoMethod));
     }
-    let mut runs = ChunkRuns::new(Plain(problem, of));
+    let mut runs = ChunkRuns::alone(Plain(problem, of));
     while !runs.is_done() {
         let share = runs.share();
         runs.take_turn(&mut incumbent, u64::MAX, labels, &within(control, share))?;
@@ -90,9 +88,11 @@ enum Turn {
 }
 
 /// Each with the share of the time that is left.
-const TURNS: [(Turn, f64); 9] = [
+type Turns = &'static [(Turn, f64)];
+
+/// Where there are no other chunks: plans first.
+const ALONE: Turns = &[
     (Turn::Start, 1.0),
-    (Turn::Paths { is_whole: false }, SHARE_OF_FIRST_PATHS),
     (Turn::Heuristics, 1.0),
     (Turn::Move, SHARE_OF_MOVES),
     (Turn::Period, SHARE_OF_GUIDES),
@@ -102,10 +102,22 @@ const TURNS: [(Turn, f64); 9] = [
     (Turn::Move, 1.0),
 ];
 
+/// Where there are others: bounds first, which most of them do not survive.
+const AMONG_OTHERS: Turns = &[
+    (Turn::Start, 1.0),
+    (Turn::Paths { is_whole: false }, 1.0),
+    (Turn::Period, 1.0),
+    (Turn::Paths { is_whole: true }, 1.0),
+    (Turn::Move, 1.0),
+    (Turn::Heuristics, 1.0),
+    (Turn::Move, 1.0),
+];
+
 /// How far plans of some chunks have been looked for.
 pub(super) struct ChunkRuns<'a> {
     options: Rc<dyn ChunkOptions + 'a>,
     paths: Option<PathSearch<'a>>,
+    turns: Turns,
     next: usize,
     /// How often all turns were taken, and whether some ended for lack of time since.
     rounds: u32,
@@ -113,11 +125,20 @@ pub(super) struct ChunkRuns<'a> {
 }
 
 impl<'a> ChunkRuns<'a> {
-    pub(super) fn new(options: impl ChunkOptions + 'a) -> Self {
+    /// Those of a mode and number among others.
+    pub(super) fn among_others(options: impl ChunkOptions + 'a) -> Self {
+        Self {
+            turns: AMONG_OTHERS,
+            ..Self::alone(options)
+        }
+    }
+
+    fn alone(options: impl ChunkOptions + 'a) -> Self {
         let options: Rc<dyn ChunkOptions + 'a> = Rc::new(options);
         Self {
             paths: PathSearch::new(options.clone()),
             options,
+            turns: ALONE,
             next: 0,
             rounds: 0,
             is_limited: false,
@@ -126,19 +147,17 @@ impl<'a> ChunkRuns<'a> {
 
     /// Whether nothing is left to try.
     pub(super) fn is_done(&self) -> bool {
-        self.next >= TURNS.len()
+        self.next >= self.turns.len()
     }
 
     /// What the next turn may take of the time that is left.
     fn share(&self) -> f64 {
-        TURNS.get(self.next).map_or(0.0, |(_, share)| *share)
+        self.turns.get(self.next).map_or(0.0, |(_, share)| *share)
     }
 
     /// What the next turn may take where there are plans of other chunks to look for: little at first.
     pub(super) fn time(&self, left: Option<Duration>) -> Duration {
-        let most = TIME_OF_A_TURN
-            * (1 << (self.next / 2))
-            * LONGER_AGAIN.saturating_pow(self.rounds.min(MOST_ROUNDS));
+        let most = TIME_OF_A_TURN * LONGER_AGAIN.saturating_pow(self.rounds.min(MOST_ROUNDS));
         left.map_or(most, |left| most.min(left))
     }
 
@@ -156,16 +175,16 @@ impl<'a> ChunkRuns<'a> {
         labels: &[String],
         within: &Control,
     ) -> Result<(), SolverError> {
-        let (turn, options) = (TURNS[self.next].0, &*self.options);
+        let (turn, options) = (self.turns[self.next].0, &*self.options);
         self.next += 1;
         let switches = &incumbent.control.switches;
         match turn {
-            _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = TURNS.len(),
+            _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = self.turns.len(),
             Turn::Start => {
                 starts::offer_even(incumbent, options);
                 let is_few = switches.exhaustive && every::applies(options);
                 if is_few && every::look_at_all(incumbent, options) == StoppedBy::Completed {
-                    self.next = TURNS.len();
+                    self.next = self.turns.len();
                 }
             }
             Turn::Heuristics => starts::offer_quick(incumbent, options, within),

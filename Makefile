@@ -86,16 +86,16 @@ bench-two-builds: build ## Time another build (BEFORE=its program) and this one 
 bench-ablation: build ## Measure what each part of the exact engine is worth, two hours; ABLATION=--quick takes ten minutes; appends to benches/ABLATION.md
 	benches/ablation $(ABLATION)
 
-bench-law: build ## Hold the portfolio against the best of its parts; LAW='--limit 5 --every 3' is shorter; writes benches/LAW.md
+bench-law: build ## Hold the portfolio against the best of its parts; LAW='--every 1' takes three times as long; writes benches/LAW.md
 	benches/law $(LAW)
 
-bench-assembly-lines: build ## Prove lines from the literature, beside CP-SAT, hours; ASSEMBLY_LINES=--quick takes ten minutes and prints; writes benches/ASSEMBLY-LINES.md
+bench-assembly-lines: build ## Prove lines from the literature, beside CP-SAT; ASSEMBLY_LINES='--every 1 --limit 10,60' takes hours; writes benches/ASSEMBLY-LINES.md
 	benches/assembly-lines $(ASSEMBLY_LINES)
 
-bench-branching: build ## Hold plans and proofs of branching networks beside CP-SAT, an hour or two; BRANCHING='--every 12' is shorter; writes benches/BRANCHING.md
+bench-branching: build ## Hold plans and proofs of branching networks beside CP-SAT; BRANCHING='--every 1' takes an hour or two; writes benches/BRANCHING.md
 	benches/branching $(BRANCHING)
 
-bench-virtual-stages: build ## Prove plans with virtual stages, an hour; VIRTUAL_STAGES='--problems 20 --before PROGRAM' is shorter, and compares; writes benches/VIRTUAL-STAGES.md
+bench-virtual-stages: build ## Prove plans with virtual stages; VIRTUAL_STAGES='--before PROGRAM' compares; writes benches/VIRTUAL-STAGES.md
 	benches/virtual-stages $(VIRTUAL_STAGES)
 
 bench-online: setup ## Time a slot of hybrid parallelism; writes benches/ONLINE.md

@@ -50,7 +50,7 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_stages: Option<bool>,
 
-    /// What to minimise [default: period]
+    /// What to minimise [default: iteration where micro-batches are known, the schedule flushes and an iteration can be told, else period]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,

@@ -34,7 +34,7 @@ pub struct Settings {
     pub devices: Option<usize>,
     /// Whether every stage must be non-empty. Default: no, but for chunks that a framework runs.
     pub all_stages: bool,
-    /// What to minimise. Default: the period.
+    /// What to minimise. Default: the iteration where micro-batches are known, the schedule flushes and an iteration can be told, else the period.
     pub objective: Objective,
     /// Micro-batches of an iteration; given where objective or schedule need it.
     pub micro_batches: Option<u64>,
@@ -120,6 +120,26 @@ impl Settings {
     /// An unknown device kind, or else every option that is missing, out of range or contradicts the instance.
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
         let options = overrides.clone().or(&instance.pipeline);
+        // What runs is what counts, where it can be told.
+        if options.objective.is_none() && options.micro_batches.is_some() {
+            let iteration = Some(Objective::Iteration);
+            let options = PipelineOptions {
+                objective: iteration,
+                ..options.clone()
+            };
+            if let Ok(settings) = Self::decide(instance, overrides, options) {
+                return Ok(settings);
+            }
+        }
+        Self::decide(instance, overrides, options)
+    }
+
+    /// The same, with options that are complete but for defaults.
+    fn decide(
+        instance: &Instance,
+        overrides: &PipelineOptions,
+        options: PipelineOptions,
+    ) -> Result<Self, InputError> {
         // Mode, stages and memory have defaults that depend on the kind.
         let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
         let kind = kinds[0];

@@ -10,6 +10,7 @@ use crate::exact;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
+use crate::model::objective::Objective;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
 use crate::model::words::Words;
@@ -191,6 +192,14 @@ pub(crate) fn existence(
         ..control.clone()
     };
     let exact = Method::Exact(exact::Method::Exact);
+    // What fits is the same whatever is minimised, and a period is asked soonest.
+    let settings = match settings.objective {
+        Objective::Iteration => Settings {
+            objective: Objective::Period,
+            ..settings
+        },
+        _ => settings,
+    };
     let posed = Posed::with_settings(instance, settings).map_err(Error::from);
     match posed.and_then(|posed| posed.solve(exact, &control)) {
         Ok(plan) if !plan.stages.is_empty() => Ok(Existence::Plan(Box::new(plan))),

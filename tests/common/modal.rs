@@ -6,7 +6,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::Precision;
 use stagecut::options::{
-    Degrees, MemoryLimit, Mode, Optimizer, OptimizerSharding, PipelineOptions, Schedule, StatePrecision,
+    Degrees, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding, PipelineOptions, Schedule,
+    StatePrecision,
 };
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
@@ -241,6 +242,7 @@ impl Draw {
             recompute: Some(self.one_of(&names).parse().unwrap()),
             mode: self.may(0.1).then_some(Mode::Inference),
             schedule: self.may(0.2).then_some(Schedule::Gpipe),
+            objective: Some(Objective::Period),
             micro_batches: Some(self.one_of(&[1, 2, 4, 6])),
             memory_limit: self
                 .may(0.7)

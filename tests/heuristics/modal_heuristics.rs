@@ -11,7 +11,7 @@ use stagecut::heuristics::{METHODS, Run};
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::network::Times;
-use stagecut::options::{Degrees, MemoryLimit, OptimizerSharding, PipelineOptions, Schedule};
+use stagecut::options::{Degrees, MemoryLimit, Objective, OptimizerSharding, PipelineOptions, Schedule};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -143,6 +143,7 @@ impl Draw {
             }),
             recompute: Some("choose".parse().unwrap()),
             schedule: self.may(0.2).then_some(Schedule::Gpipe),
+            objective: Some(Objective::Period),
             micro_batches: Some([1, 2, 4, 6][self.up_to(3) as usize]),
             memory_limit: self.may(0.8).then(|| MemoryLimit::Bytes(10 + self.up_to(120))),
             all_stages: self.may(0.1).then_some(true),
@@ -232,6 +233,7 @@ fn blocks(count: usize, memory_bytes: u64) -> (Instance, Settings) {
         pipeline: PipelineOptions {
             stages: Some(2),
             devices: Some(2),
+            objective: Some(Objective::Period),
             micro_batches: Some(8),
             recompute: Some("choose".parse().unwrap()),
             memory_limit: Some(MemoryLimit::Bytes(memory_bytes)),
@@ -420,6 +422,7 @@ fn networks_without_modes_may_keep_inputs() {
         stages: Some(1),
         devices: Some(1),
         schedule: Some(Schedule::Gpipe),
+        objective: Some(Objective::Period),
         micro_batches: Some(micro_batches),
         recompute: Some("choose".parse().unwrap()),
         memory_limit: Some(MemoryLimit::Bytes(memory_bytes)),

@@ -334,6 +334,7 @@ fn equal_devices(seed: u64) -> Option<(Instance, Problem)> {
         mode: options.mode,
         stages: options.stages,
         all_stages: Some(seed.is_multiple_of(2)),
+        objective: Some(Objective::Period),
         micro_batches: options.micro_batches,
         communication: options.communication,
         groups: Some(Groups::Assign),

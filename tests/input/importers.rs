@@ -138,7 +138,7 @@ fn both_spellings_of_pipers_batch_field() {
 #[test]
 fn the_best_plan_of_a_piper_file() {
     let file = piper("\"mbsInBatch\": 48,");
-    let best = |options: &[&str]| solve("net.json", &file, options);
+    let best = |options: &[&str]| solve("net.json", &file, &[&["--objective", "period"], options].concat());
     assert_eq!(best(&["--stages", "2", "--communication", "ignored"]), 9.0);
     // Two tensors forth, their gradients back: 4 ms on either side of a cut.
     assert_eq!(best(&["--stages", "2", "--all-stages"]), 13.0);

@@ -215,7 +215,11 @@ fn programs_of_modes_mean_the_same_to_whoever_reads_them() {
         "--recompute",
         "choose",
     ];
-    let problem = [&["net.toml", "--micro-batches", "4"], &choose[..]].concat();
+    let problem = [
+        &["net.toml", "--micro-batches", "4", "--objective", "period"],
+        &choose[..],
+    ]
+    .concat();
     mean_the_same(&folder, &problem, "behind");
     let tight = ["--memory-limit", "8000090"];
     mean_the_same(&folder, &[&problem[..], &tight].concat(), "stage_memory");

@@ -12,7 +12,7 @@ use serde_json::Value;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::instance::Instance;
-use stagecut::options::PipelineOptions;
+use stagecut::options::{Objective, PipelineOptions};
 use stagecut::plan::{Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -140,7 +140,16 @@ fn curves_hold_at_every_value() {
             Err(error) => panic!("seed {seed}, {parameter}: {error}"),
         };
         let curve = &answer.curves[0].bounds;
-        assert_eq!(answer.stopped_by, StoppedBy::Completed, "seed {seed}");
+        // An iteration of chunks or of devices that differ has bounds, and no search that ends with a proof.
+        let ends = match settings.objective {
+            Objective::Iteration => vec![StoppedBy::Completed, StoppedBy::NoMethod],
+            _ => vec![StoppedBy::Completed],
+        };
+        assert!(
+            ends.contains(&answer.stopped_by),
+            "seed {seed}: {:?}",
+            answer.stopped_by
+        );
         // Tensors that skip stages over two levels of links are not always proved.
         let is_proved = curve.points.iter().all(Point::is_proved);
         assert!(
@@ -358,7 +367,7 @@ fn more_stages_are_better_where_brute_force_finds_them_better() {
 fn more_stages_may_be_better_at_one_value_alone() {
     let folder = Folder::with("net.json", include_str!("../cases/more-stages-at-one-value.json"));
     let args = "what-if net.json --stages 1..3 --mode training --communication blocking --schedule 1f1b \
-                --optimizer momentum --micro-batches 2 --memory-limit 6..59";
+                --optimizer momentum --micro-batches 2 --objective period --memory-limit 6..59";
     let text = folder.succeed(&args.split_whitespace().collect::<Vec<_>>());
     let told = "At 21 B alone, 3 stages are better than 2; elsewhere they gain at most 0.00 %.";
     assert!(text.contains(told), "{text}");

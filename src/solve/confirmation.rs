@@ -3,6 +3,7 @@
 use crate::exact;
 use crate::model::setting;
 use crate::model::words::{Words, words};
+use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::{Plan, Status, StoppedBy};
@@ -10,6 +11,9 @@ use crate::solve::error::Error;
 use crate::solve::methods::Method;
 use crate::solve::narrower;
 use crate::solve::posed::Posed;
+
+/// What is said where one method alone tells the objective.
+const NO_SECOND_METHOD: &str = "not confirmed: no second method proves this kind of problem";
 
 impl Posed<'_> {
     /// Proves a plan again with the other half of the engine, which is recorded in it, and looks for a better plan under narrower settings. The
@@ -29,30 +33,7 @@ impl Posed<'_> {
                 "nothing to confirm: the network and the options alone leave no plan".into(),
             ));
         };
-        let second = second(plan);
-        let again = second.run(self.instance, problem, &control.with_time(control.time_limit))?;
-        let note = match (is_proved(&again), again.stopped_by) {
-            (true, _) if again.status == plan.status && again.objective_ms == plan.objective_ms => {
-                plan.statistics.confirmed_by = Some(second.name().into());
-                None
-            }
-            (true, _) => {
-                let [own, other] = [&*plan, &again].map(|plan| {
-                    let found = format!("{} at {:?} ms", plan.status, plan.objective_ms);
-                    format!("`{}` finds {found}", plan.method)
-                });
-                return Err(Error::Contradiction(format!("{own}, {other}").into()));
-            }
-            (false, StoppedBy::NoMethod) => {
-                Some("not confirmed: no second method proves this kind of problem".into())
-            }
-            (false, stopped_by) => {
-                let method = second.name();
-                let why =
-                    format!("not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise ");
-                Some(words!("{}{}", why, setting::TIME_LIMIT))
-            }
-        };
+        let note = self.proved_again(plan, problem, control)?;
         let control = control.with_time(control.time_limit);
         match narrower::beaten(self.instance, problem, plan, &control)? {
             None => Ok(note),
@@ -69,6 +50,40 @@ impl Posed<'_> {
                 )
             ))),
         }
+    }
+
+    /// Proves a plan again, and records by what; why it is not, if so.
+    fn proved_again(
+        &self,
+        plan: &mut Plan,
+        problem: &Problem,
+        control: &Control,
+    ) -> Result<Option<Words>, Error> {
+        let second = second(plan);
+        if second.applies(problem).is_err() {
+            return Ok(Some(NO_SECOND_METHOD.into()));
+        }
+        let again = second.run(self.instance, problem, &control.with_time(control.time_limit))?;
+        Ok(match (is_proved(&again), again.stopped_by) {
+            (true, _) if again.status == plan.status && again.objective_ms == plan.objective_ms => {
+                plan.statistics.confirmed_by = Some(second.name().into());
+                None
+            }
+            (true, _) => {
+                let [own, other] = [&*plan, &again].map(|plan| {
+                    let found = format!("{} at {:?} ms", plan.status, plan.objective_ms);
+                    format!("`{}` finds {found}", plan.method)
+                });
+                return Err(Error::Contradiction(format!("{own}, {other}").into()));
+            }
+            (false, StoppedBy::NoMethod) => Some(NO_SECOND_METHOD.into()),
+            (false, stopped_by) => {
+                let method = second.name();
+                let why =
+                    format!("not confirmed: `{method}` stopped before it could tell ({stopped_by}); raise ");
+                Some(words!("{}{}", why, setting::TIME_LIMIT))
+            }
+        })
     }
 }
 

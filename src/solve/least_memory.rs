@@ -20,7 +20,7 @@ use crate::problem::too_large;
 use crate::solve::posed::{Existence, existence};
 
 /// How long a search may take at least and at most: it is an answer to a question that was not asked.
-const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
+const PATIENCE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(10)];
 
 /// How many times what the question itself took.
 const TIMES_THE_QUESTION: u32 = 10;

@@ -11,6 +11,7 @@ mod allocation_tied;
 mod boundary_chain;
 mod cases;
 mod chunk_iterations;
+mod compose;
 mod constraints;
 mod device_levels;
 mod dual_feasible;

@@ -153,7 +153,7 @@ fn plans_for_megatron_are_those_of_brute_force_and_exported() {
             ..PipelineOptions::default()
         };
         let of_periods = PipelineOptions {
-            objective: None,
+            objective: Some(Objective::Period),
             ..options.clone()
         };
         let iterations = compare(&instance, &options, true, &mut seen);

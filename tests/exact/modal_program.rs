@@ -6,7 +6,7 @@ use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{Degrees, MemoryLimit, PipelineOptions};
+use stagecut::options::{Degrees, MemoryLimit, Objective, PipelineOptions};
 use stagecut::plan::{Plan, Status};
 use stagecut::posed::Posed;
 use stagecut::problem::Problem;
@@ -90,6 +90,7 @@ fn choose(memory_bytes: u64) -> PipelineOptions {
     PipelineOptions {
         replicas: Some(Degrees::Choose),
         recompute: Some("choose".parse().unwrap()),
+        objective: Some(Objective::Period),
         micro_batches: Some(64),
         memory_limit: Some(MemoryLimit::Bytes(memory_bytes)),
         ..PipelineOptions::default()

@@ -73,7 +73,7 @@ fn equal_periods_take_the_plan_that_holds_least() {
     let text = format!(
         r#"{{"network": {{"layers": [{}], "tensors": [{}]}},
             "cluster": {{"device_kinds": [{{"name": "g", "count": 4}}], "link": {{"bandwidth_bytes_per_s": 1e9}}}},
-            "pipeline": {{"micro_batches": 8}}}}"#,
+            "pipeline": {{"objective": "period", "micro_batches": 8}}}}"#,
         layers.join(","),
         tensors.join(",")
     );

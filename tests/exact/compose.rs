@@ -1,0 +1,184 @@
+//! Every pair of features, asked together of one small network: what has a plan, and what is refused with which reason
+//! (`snapshots/plans/pairs.snap`). A pair that is asked is answered, and no feature is left out in silence: a plan records it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use stagecut::instance::Instance;
+use stagecut::options::PipelineOptions;
+use stagecut::plan::Status;
+use stagecut::settings::Settings;
+use stagecut::{Error, Options, solve};
+
+/// What is asked for besides, as what it adds to the file of an instance.
+fn features() -> Vec<(&'static str, Value)> {
+    let pipeline = |options: Value| json!({ "pipeline": options });
+    let node = json!({ "devices": 2, "link": { "bandwidth_bytes_per_s": 4e9 } });
+    let kinds = |more: Value| {
+        let mut kinds = json!([{ "name": "fast", "count": 2 }, { "name": "slow", "count": 2 }]);
+        kinds[0]
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({ "cluster": { "device_kinds": kinds }, "pipeline": { "device_kinds": ["fast", "slow"] } })
+    };
+    let core = json!({ "resources": [{ "name": "core", "forward_rate": 1.0, "backward_rate": 0.5 }] });
+    vec![
+        ("branching", json!({ "branch": true })),
+        ("memory", pipeline(json!({ "memory_limit": 900 }))),
+        ("recompute", pipeline(json!({ "recompute": "choose" }))),
+        ("tensor", pipeline(json!({ "tensor": "choose" }))),
+        ("replicas", pipeline(json!({ "replicas": "choose" }))),
+        ("uniform", pipeline(json!({ "uniform": true }))),
+        (
+            "two levels of links",
+            json!({ "cluster": { "link": { "nodes": node } } }),
+        ),
+        (
+            "virtual stages",
+            pipeline(json!({ "virtual_stages": 2, "stages": 2, "devices": 2 })),
+        ),
+        (
+            "a V",
+            pipeline(json!({ "virtual_stages": 2, "stages": 2, "devices": 2, "placement": "v" })),
+        ),
+        ("period", pipeline(json!({ "objective": "period" }))),
+        ("iteration", pipeline(json!({ "objective": "iteration" }))),
+        ("latency", pipeline(json!({ "objective": "latency" }))),
+        ("formula", pipeline(json!({ "objective": "formula" }))),
+        ("unlike devices", kinds(json!({}))),
+        ("groups", pipeline(json!({ "groups": "assign" }))),
+        (
+            "concurrent workers",
+            merged(&kinds(core), &pipeline(json!({ "worker": "concurrent" }))),
+        ),
+        ("separate cuts", pipeline(json!({ "cuts": "separate" }))),
+        ("overlapped", pipeline(json!({ "communication": "overlapped" }))),
+        ("gpipe", pipeline(json!({ "schedule": "gpipe" }))),
+        (
+            "zb-v",
+            pipeline(
+                json!({ "virtual_stages": 2, "stages": 2, "devices": 2, "placement": "v", "schedule": "zb-v" }),
+            ),
+        ),
+        ("pipedream", pipeline(json!({ "schedule": "pipedream" }))),
+        ("inference", pipeline(json!({ "mode": "inference" }))),
+        ("rings", pipeline(json!({ "synchronization": "ring" }))),
+        ("for megatron", pipeline(json!({ "target": "megatron" }))),
+    ]
+}
+
+/// Four layers in a row, each with tensor degrees 1 and 2, four micro-batches on four devices.
+fn base() -> Value {
+    let layer = |at: usize| {
+        let ms = [3.0, 2.0, 4.0, 2.0][at];
+        let mode = |tensor: usize| {
+            let part = 1.0 / tensor as f64;
+            let times = |share: f64| json!({ "forward_ms": ms * part * share, "backward_ms": 2.0 * ms * part * share });
+            json!({ "tensor": tensor, "times": { "fast": times(1.0), "slow": times(1.5) },
+                    "parameter_bytes": 40.0 * part, "stash_bytes": 30.0 * part })
+        };
+        let mut one = mode(1);
+        one["id"] = json!(format!("block.{at}"));
+        one["modes"] = json!([mode(1), mode(2)]);
+        one["operator"] = json!("transformer block");
+        one.as_object_mut().unwrap().remove("tensor");
+        one
+    };
+    let tensor = |from: usize, to: usize| json!({ "producer": format!("block.{from}"), "consumers": [format!("block.{to}")], "bytes": 1e5 });
+    json!({
+        "name": "pairs",
+        "network": { "layers": [layer(0), layer(1), layer(2), layer(3)], "tensors": [tensor(0, 1), tensor(1, 2), tensor(2, 3)] },
+        "cluster": { "device_kinds": [{ "name": "fast", "count": 4 }], "link": { "bandwidth_bytes_per_s": 1e9 } },
+        "pipeline": { "mode": "training", "stages": 4, "micro_batches": 4, "optimizer": "sgd" },
+    })
+}
+
+/// The one with what the other adds or says instead.
+fn merged(one: &Value, other: &Value) -> Value {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let mut all = one.clone();
+            for (key, value) in other {
+                let before = all.get(key).cloned().unwrap_or(Value::Null);
+                all.insert(key.clone(), merged(&before, value));
+            }
+            Value::Object(all)
+        }
+        _ => other.clone(),
+    }
+}
+
+fn instance(features: &[&Value]) -> Instance {
+    let mut file = features
+        .iter()
+        .fold(base(), |file, feature| merged(&file, feature));
+    if file.as_object_mut().unwrap().remove("branch").is_some() {
+        let skip = json!({ "producer": "block.0", "consumers": ["block.2"], "bytes": 2e5 });
+        file["network"]["tensors"].as_array_mut().unwrap().push(skip);
+    }
+    Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
+}
+
+/// What is said of the features together: the reasons, or how far the plan is proved.
+fn answer(features: &[&Value]) -> Result<String, String> {
+    let instance = instance(features);
+    let options = Options {
+        time_limit: Some(std::time::Duration::from_secs(20)),
+        ..Options::default()
+    };
+    match solve(&instance, &options) {
+        Ok(plan) => {
+            if plan.status == Status::Infeasible {
+                return Ok("infeasible".into());
+            }
+            let [found, bound] = [plan.objective_ms, plan.bound_ms].map(|ms| ms.unwrap_or(f64::NAN));
+            assert!(bound <= found * (1.0 + 1e-9), "{bound} above {found}");
+            let objective = Settings::resolve(&instance, &PipelineOptions::default())
+                .expect("it was solved")
+                .objective;
+            Ok(match plan.status {
+                Status::Optimal => format!("{objective} {found:.3} ms"),
+                _ => format!("{objective} {found:.3} ms, at least {bound:.3}"),
+            })
+        }
+        Err(Error::Input(error)) => {
+            let reason = |fault: &stagecut::fault::Fault| fault.to_string().replace('\n', " ");
+            Err(error.faults.iter().map(reason).collect::<Vec<_>>().join("; "))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn pairs_of_features_are_answered_or_refused_by_name() {
+    let features = features();
+    let (mut answers, mut refusals) = (String::new(), BTreeMap::<String, Vec<String>>::new());
+    let (mut asked, mut refused) = (0, 0);
+    for (at, (name, feature)) in features.iter().enumerate() {
+        let alone = answer(&[feature]);
+        writeln!(
+            answers,
+            "{name}: {}",
+            alone.as_deref().unwrap_or_else(|reason| reason)
+        )
+        .unwrap();
+        for (other, more) in &features[at + 1..] {
+            asked += 1;
+            let pair = format!("{name} + {other}");
+            match answer(&[feature, more]) {
+                Ok(said) => writeln!(answers, "{pair}: {said}").unwrap(),
+                Err(reason) => {
+                    refused += 1;
+                    refusals.entry(reason).or_default().push(pair);
+                }
+            }
+        }
+    }
+    let mut text = format!("{refused} of {asked} pairs are refused\n\n{answers}\nrefused\n");
+    for (reason, pairs) in refusals {
+        writeln!(text, "\n{reason}\n  {}", pairs.join("\n  ")).unwrap();
+    }
+    crate::common::command::snapshots("plans").bind(|| insta::assert_snapshot!("pairs", text));
+}

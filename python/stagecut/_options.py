@@ -34,7 +34,7 @@ class Problem(TypedDict, total=False):
     mode: Literal["training", "inference"]
     """Train (forward and backward) or only infer [default: training where backward times exist]"""
     objective: Literal["period", "iteration", "latency", "formula"]
-    """What to minimise [default: period]"""
+    """What to minimise [default: iteration where micro-batches are known, the schedule flushes and an iteration can be told, else period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
     optimizer_sharding: Literal["none", "zero1"]

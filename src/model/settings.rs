@@ -120,18 +120,18 @@ impl Settings {
     /// An unknown device kind, or else every option that is missing, out of range or contradicts the instance.
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
         let options = overrides.clone().or(&instance.pipeline);
-        // What runs is what counts, where it can be told.
-        if options.objective.is_none() && options.micro_batches.is_some() {
-            let iteration = Some(Objective::Iteration);
-            let options = PipelineOptions {
-                objective: iteration,
-                ..options.clone()
-            };
-            if let Ok(settings) = Self::decide(instance, overrides, options) {
-                return Ok(settings);
-            }
+        if options.objective.is_some() || options.micro_batches.is_none() {
+            return Self::decide(instance, overrides, options);
         }
-        Self::decide(instance, overrides, options)
+        // What runs is what counts, where it can be told.
+        let iteration = PipelineOptions {
+            objective: Some(Objective::Iteration),
+            ..options.clone()
+        };
+        Self::decide(instance, overrides, iteration).or_else(|error| {
+            let period = Self::decide(instance, overrides, options);
+            period.map_err(|other| std::cmp::min_by_key(error, other, |error| error.faults.len()))
+        })
     }
 
     /// The same, with options that are complete but for defaults.

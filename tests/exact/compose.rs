@@ -30,7 +30,10 @@ fn features() -> Vec<(&'static str, Value)> {
         ("recompute", pipeline(json!({ "recompute": "choose" }))),
         ("tensor", pipeline(json!({ "tensor": "choose" }))),
         ("replicas", pipeline(json!({ "replicas": "choose" }))),
-        ("uniform", pipeline(json!({ "uniform": true }))),
+        (
+            "uniform",
+            pipeline(json!({ "uniform": true, "tensor": "choose", "replicas": "choose" })),
+        ),
         (
             "two levels of links",
             json!({ "cluster": { "link": { "nodes": node } } }),

@@ -68,6 +68,14 @@ fn features() -> Vec<(&'static str, Value)> {
         ("pipedream", pipeline(json!({ "schedule": "pipedream" }))),
         ("inference", pipeline(json!({ "mode": "inference" }))),
         ("rings", pipeline(json!({ "synchronization": "ring" }))),
+        (
+            "constraints",
+            pipeline(json!({ "constraints": [{ "apart": ["block.0", "block.1"] }] })),
+        ),
+        (
+            "together",
+            pipeline(json!({ "constraints": [{ "together": ["block.1", "block.2"] }] })),
+        ),
         ("for megatron", pipeline(json!({ "target": "megatron" }))),
     ]
 }

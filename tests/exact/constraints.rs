@@ -11,7 +11,7 @@ use stagecut::evaluate;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::{Constraint, Groups, NamedPlaces, PipelineOptions, Places, WorkerMode};
+use stagecut::options::{Constraint, Groups, NamedPlaces, Objective, PipelineOptions, Places, WorkerMode};
 use stagecut::plan::bare::BarePlan;
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
@@ -199,7 +199,7 @@ fn constraints_are_kept_and_plans_are_those_of_brute_force() {
         let mut spec = spec(seed);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         if rng.random_bool(0.7) {
-            spec.pipeline.objective = None;
+            spec.pipeline.objective = Some(Objective::Period);
         }
         let count = rng.random_range(1..=2);
         let constraints = (0..count).map(|_| constraint(&mut rng, &spec)).collect();

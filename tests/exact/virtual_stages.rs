@@ -598,7 +598,10 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     refused("device_kinds", "virtual_stages=2 worker='concurrent'");
     refused("device_kinds", "virtual_stages=2 groups='assign'");
     refused("synchronization", "virtual_stages=2 synchronization='ring'");
-    refused("objective", "virtual_stages=2 replicas=2 micro_batches=4");
+    refused(
+        "objective",
+        "virtual_stages=2 replicas=2 micro_batches=4 objective='period'",
+    );
     refused(
         "virtual_stages",
         "virtual_stages='choose' objective='iteration' micro_batches=4",

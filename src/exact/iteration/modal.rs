@@ -21,7 +21,7 @@ use crate::problem::plan::{Outcome, StoppedBy};
 /// Partial plans of a family that are looked at in a turn.
 const NODES_OF_A_TURN: u64 = 5_000;
 
-/// What plans whose stages are alike may take of the time that is left, where others are allowed.
+/// What plans whose stages are alike, and those of one stage a device, may take of the time that is left, where others are allowed.
 const SHARE_OF_ALIKE: f64 = 0.5;
 
 /// Solves a problem with modes whose iterations are simulated, of which something may be known.
@@ -46,16 +46,13 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     // Devices of several chunks are alike.
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
     let is_all = others.is_none();
-    let limited;
-    let within = match control.remaining() {
-        Some(left) if !is_all => {
-            limited = control.with_time(Some(left.mul_f64(SHARE_OF_ALIKE)));
-            &limited
-        }
-        _ => control,
-    };
+    let share = share(control);
+    let within = share.as_ref().filter(|_| !is_all).unwrap_or(control);
     let mut restricted = incumbent.under(within);
     let mut families = families(&alike);
+    if !chunks.is_empty() {
+        search_stages_first(&mut restricted, (&mut families, labels))?;
+    }
     families.extend(chunks.iter().map(Family::of_chunks));
     let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
     incumbent.join(restricted);
@@ -63,6 +60,30 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         stopped_by = search(&mut incumbent, (&mut [Family::new(others)], labels), true)?;
     }
     Ok(incumbent.finish(stopped_by))
+}
+
+/// A part of the time that is left, if there is a limit.
+fn share<'a>(control: &'a Control) -> Option<Control<'a>> {
+    let left = control.remaining()?;
+    Some(control.with_time(Some(left.mul_f64(SHARE_OF_ALIKE))))
+}
+
+/// Looks through plans of one stage a device for a part of the time: they are fewer, and their best is what others have to beat.
+fn search_stages_first(
+    incumbent: &mut Incumbent,
+    (families, labels): (&mut [Family], &[String]),
+) -> Result<(), SolverError> {
+    let share = share(incumbent.control);
+    let mut first = incumbent.under(share.as_ref().unwrap_or(incumbent.control));
+    search(&mut first, (families, labels), false)?;
+    incumbent.join(first);
+    for family in families {
+        // They go on where there was too little time.
+        family
+            .stopped_by
+            .take_if(|stopped_by| *stopped_by == StoppedBy::TimeLimit);
+    }
+    Ok(())
 }
 
 /// Lower bounds alone.

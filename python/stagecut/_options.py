@@ -17,8 +17,6 @@ class Problem(TypedDict, total=False):
     """Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s"""
     communication: Literal["blocking", "overlapped", "ignored"]
     """How transfers between stages cost time [default: blocking]"""
-    constraints: Sequence[Mapping[str, object]]
-    """Constraints of one's own on where layers lie: in files and keywords alone"""
     cuts: Literal["tied", "separate"]
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]
@@ -34,7 +32,8 @@ class Problem(TypedDict, total=False):
     mode: Literal["training", "inference"]
     """Train (forward and backward) or only infer [default: training where backward times exist]"""
     objective: Literal["period", "iteration", "latency", "formula"]
-    """What to minimise [default: iteration where micro-batches are known, the schedule flushes and an iteration can be told, else period]"""
+    """What to minimise [default: iteration where micro-batches are known, the schedule flushes and an iteration can
+    be told, else period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
     optimizer_sharding: Literal["none", "zero1"]

@@ -263,3 +263,11 @@ def test_exports_and_programs(gpt2, small, tmp_path):
         stagecut.formulate(small, tmp_path / "chain.xyz", stages=2)
     with pytest.raises(stagecut.WriteError):
         stagecut.formulate(small, tmp_path / "nowhere" / "chain.lp", stages=2)
+
+
+def test_constraints_of_ones_own_hold(small):
+    free = stagecut.solve(small, stages=2)
+    names = [layer for stage in free.stages for layer in stage.layers]
+    apart = stagecut.solve(small, stages=2, constraints=[{"apart": names[:2]}])
+    assert apart.is_optimal and apart.objective_ms >= free.objective_ms
+    assert names[0] in apart.stages[0].layers and names[1] in apart.stages[1].layers

@@ -59,7 +59,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 27] = [
+pub(crate) const OF_PROBLEM: [Setting; 28] = [
     MODE,
     STAGES,
     DEVICES,
@@ -87,4 +87,5 @@ pub(crate) const OF_PROBLEM: [Setting; 27] = [
     FOR,
     VIRTUAL_STAGES,
     PLACEMENT,
+    CONSTRAINTS,
 ];

@@ -7,7 +7,7 @@ use stagecut::check;
 use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::PipelineOptions;
+use stagecut::options::{Objective, PipelineOptions};
 use stagecut::plan::{self, Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -29,7 +29,11 @@ fn instance() -> Instance {
 }
 
 fn settings(instance: &Instance) -> Settings {
-    Settings::resolve(instance, &PipelineOptions::default()).unwrap()
+    let period = PipelineOptions {
+        objective: Some(Objective::Period),
+        ..PipelineOptions::default()
+    };
+    Settings::resolve(instance, &period).unwrap()
 }
 
 fn planned(method: &str) -> Plan {
@@ -175,6 +179,13 @@ fn the_least_period_computes_eleven_blocks_again() {
     let plan = planned("exact");
     assert_eq!((plan.status, plan.objective_ms), (Status::Optimal, Some(1260.0)));
     assert_eq!(recomputed(&plan).iter().sum::<usize>(), 11);
+}
+
+/// What is asked for where nobody says an objective, since the file says its micro-batches.
+#[test]
+fn the_shortest_iteration_is_proved() {
+    let plan = stagecut::solve(&instance(), &stagecut::Options::default()).unwrap();
+    assert_eq!((plan.status, plan.objective_ms), (Status::Optimal, Some(35_820.0)));
 }
 
 /// The model as the source has it: blocks and recomputed ones of each stage are counted, stages may hold no block.

@@ -185,7 +185,10 @@ fn the_least_period_computes_eleven_blocks_again() {
 #[test]
 fn the_shortest_iteration_is_proved() {
     let plan = stagecut::solve(&instance(), &stagecut::Options::default()).unwrap();
-    assert_eq!((plan.status, plan.objective_ms), (Status::Optimal, Some(35_820.0)));
+    assert_eq!(
+        (plan.status, plan.objective_ms),
+        (Status::Optimal, Some(35_820.0))
+    );
 }
 
 /// The model as the source has it: blocks and recomputed ones of each stage are counted, stages may hold no block.

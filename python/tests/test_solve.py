@@ -269,5 +269,5 @@ def test_constraints_of_ones_own_hold(small):
     free = stagecut.solve(small, stages=2)
     names = [layer for stage in free.stages for layer in stage.layers]
     apart = stagecut.solve(small, stages=2, constraints=[{"apart": names[:2]}])
-    assert apart.is_optimal and apart.objective_ms >= free.objective_ms
+    assert apart.status == "optimal" and apart.objective_ms >= free.objective_ms
     assert names[0] in apart.stages[0].layers and names[1] in apart.stages[1].layers

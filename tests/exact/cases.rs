@@ -164,18 +164,18 @@ const CASES: &[Case] = &[
     // Where links inside nodes are the slower ones, the dynamic program ended without a proof.
     case(
         "modes-slow-inside.json",
-        "solve --stages 3 --micro-batches 2 --recompute choose --replicas 1",
+        "solve --stages 3 --objective period --micro-batches 2 --recompute choose --replicas 1",
         Expects::Optimal(12_000_000),
     ),
     case(
         "modes-slow-inside.json",
-        "solve --stages 3 --micro-batches 2 --recompute choose --replicas 1 --method ideals --confirm",
+        "solve --stages 3 --objective period --micro-batches 2 --recompute choose --replicas 1 --method ideals --confirm",
         Expects::Optimal(12_000_000),
     ),
     case(
         "modes-slow-inside-6.json",
-        "solve --mode training --stages 2 --communication blocking --schedule gpipe --optimizer momentum --micro-batches 1 \
-         --tensor choose --replicas choose --recompute choose --precision uniform --optimizer-sharding zero1",
+        "solve --mode training --stages 2 --communication blocking --schedule gpipe --optimizer momentum --objective period \
+         --micro-batches 1 --tensor choose --replicas choose --recompute choose --precision uniform --optimizer-sharding zero1",
         Expects::Optimal(252),
     ),
     // Times from 1 ns to 100 s in one small problem: the program's tolerance left it open.

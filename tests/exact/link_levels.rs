@@ -97,7 +97,8 @@ fn levels_count_or_are_refused() {
     ];
     let (mut refused, mut compared, mut other) = (0, 0, 0);
     for seed in 0..600 {
-        let spec = draws[seed as usize % 4](seed);
+        let mut spec = draws[seed as usize % 4](seed);
+        spec.pipeline.objective.get_or_insert(Objective::Period);
         let Some((flat, Ok(without))) = asked(&spec) else {
             continue;
         };

@@ -8,7 +8,7 @@ use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{Degrees, MemoryLimit, PipelineOptions};
+use stagecut::options::{Degrees, MemoryLimit, Objective, PipelineOptions};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -553,6 +553,7 @@ fn sapp_computes_eleven_blocks_again() {
     let options = PipelineOptions {
         stages: Some(16),
         devices: Some(16),
+        objective: Some(Objective::Period),
         micro_batches: file["micro_batches"].as_u64(),
         memory_limit: Some(MemoryLimit::Bytes(file["memory_limit"].as_u64().unwrap())),
         recompute: Some("choose".parse().unwrap()),
@@ -588,6 +589,7 @@ fn pipers_answers_are_proved() {
         let options = PipelineOptions {
             devices: row["devices"].parse().ok(),
             memory_limit: Some(row["memory"].parse().unwrap()),
+            objective: Some(Objective::Period),
             micro_batches: row["mbs"].parse().ok(),
             ..choose()
         };

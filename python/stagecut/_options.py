@@ -17,6 +17,8 @@ class Problem(TypedDict, total=False):
     """Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s"""
     communication: Literal["blocking", "overlapped", "ignored"]
     """How transfers between stages cost time [default: blocking]"""
+    constraints: Sequence[Mapping[str, object]]
+    """Constraints of one's own on where layers lie: in files and keywords alone"""
     cuts: Literal["tied", "separate"]
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]

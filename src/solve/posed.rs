@@ -10,6 +10,7 @@ use crate::exact;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
+#[cfg(feature = "cli")]
 use crate::model::objective::Objective;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;

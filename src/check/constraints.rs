@@ -62,7 +62,11 @@ impl Checker<'_> {
 
     /// What stages end with: one of these layers, which needs all that lies there and before and has all that it needs there.
     fn cut_behind(&mut self, plan: &Plan, names: &[String]) {
-        let places: Vec<BTreeSet<usize>> = self.named(names).iter().map(|&at| self.needs(at)).collect();
+        let places: Vec<BTreeSet<usize>> = self
+            .named(names)
+            .iter()
+            .map(|&at| self.needs(at).collect())
+            .collect();
         let forward = self.forward();
         for cut in 1..plan.stages.len() {
             let before: BTreeSet<usize> = forward
@@ -80,23 +84,18 @@ impl Checker<'_> {
         }
     }
 
-    /// A forward layer and all that it needs.
-    fn needs(&self, at: usize) -> BTreeSet<usize> {
-        let mut needed = BTreeSet::from([at]);
-        let mut open = vec![at];
-        while let Some(next) = open.pop() {
-            for tensor in self
-                .instance
-                .network
-                .tensors
-                .iter()
-                .filter(|tensor| tensor.consumers.contains(&next))
-            {
-                if needed.insert(tensor.producer) {
-                    open.push(tensor.producer);
-                }
-            }
-        }
-        needed
+    /// A layer and all that it needs, each once.
+    pub(super) fn needs(&self, at: usize) -> impl Iterator<Item = usize> {
+        let tensors = &self.instance.network.tensors;
+        let (mut seen, mut open) = (BTreeSet::from([at]), vec![at]);
+        std::iter::from_fn(move || {
+            let next = open.pop()?;
+            let read = tensors.iter().filter(|tensor| tensor.consumers.contains(&next));
+            open.extend(
+                read.map(|tensor| tensor.producer)
+                    .filter(|&from| seen.insert(from)),
+            );
+            Some(next)
+        })
     }
 }

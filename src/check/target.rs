@@ -153,7 +153,7 @@ impl Checker<'_> {
             .into_iter()
             .filter(|(at, _)| !of_blocks.contains(at))
         {
-            let expected = match self.reads_any(at, &of_blocks) {
+            let expected = match self.needs(at).any(|layer| of_blocks.contains(&layer)) {
                 true => (last, "all that comes after the blocks on the last stage"),
                 false => (0, "all that comes before the blocks on the first stage"),
             };
@@ -162,29 +162,6 @@ impl Checker<'_> {
                 self.wrong(format!("stages[{stage}].forward"), found, expected.1);
             }
         }
-    }
-
-    /// Whether a layer reads some of these, be it through others.
-    fn reads_any(&self, at: usize, of: &BTreeSet<usize>) -> bool {
-        let mut seen = BTreeSet::from([at]);
-        let mut open = vec![at];
-        while let Some(next) = open.pop() {
-            for tensor in self
-                .instance
-                .network
-                .tensors
-                .iter()
-                .filter(|tensor| tensor.consumers.contains(&next))
-            {
-                if of.contains(&tensor.producer) {
-                    return true;
-                }
-                if seen.insert(tensor.producer) {
-                    open.push(tensor.producer);
-                }
-            }
-        }
-        false
     }
 
     /// For a framework that can be told no more: nothing outside of blocks, and the same in all blocks, or all in the first so many of every stage.

@@ -90,9 +90,9 @@ fn search_stages_first(
 pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
     let variants = variants(incumbent.problem, modes);
-    let options = match incumbent.problem.settings.uniform {
+    let settings = &incumbent.problem.settings;
+    let options = match settings.uniform || settings.may_have_virtual_stages() {
         true => alike(incumbent.problem, &variants),
-        false if incumbent.problem.settings.may_have_virtual_stages() => alike(incumbent.problem, &variants),
         false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
             .into_iter()
             .collect(),

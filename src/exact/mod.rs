@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::formulations::partition::item_labels;
     use crate::model::instance::Instance;
-    use crate::model::options::{Cuts, Degrees, PipelineOptions, WorkerMode};
+    use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, WorkerMode};
     use crate::model::settings::Settings;
     use crate::problem::plan::Status;
 
@@ -272,6 +272,7 @@ mod tests {
         let plain = || PipelineOptions {
             stages: Some(2),
             micro_batches: Some(4),
+            objective: Some(Objective::Period),
             ..PipelineOptions::default()
         };
         [

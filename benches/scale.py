@@ -21,7 +21,8 @@ def measure(stagecut, sizes):
             _, _, usage = os.wait4(child.pid, 0)
             # Of the processor: whoever else is on the machine changes little.
             seconds = usage.ru_utime + usage.ru_stime
-            operators = int(plan["instance"].split("-")[1])
+            with open(instance) as file:
+                operators = len(json.load(file)["network"]["layers"])
             rows.append((operators, plan["statistics"]["items"], seconds, usage.ru_maxrss / 1024, plan["status"], plan["gap"]))
             print(rows[-1], flush=True)
     return rows

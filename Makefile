@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
 	profiles instances literature optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -122,6 +122,9 @@ study-what-ships: build ## What frameworks do unless told otherwise against the 
 
 study-schedules: build ## Published schedules against the best order, and cut and order together; writes studies/schedules
 	studies/schedules/run
+
+study-measured: build ## Predicted against measured iterations and memory; writes studies/measured
+	studies/measured/run
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run

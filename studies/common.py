@@ -1,12 +1,13 @@
 """What every study does: run stagecut, write CSV, find matplotlib."""
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGECUT = ROOT / "target/release/stagecut"
+STAGECUT = Path(os.environ.get("STAGECUT", ROOT / "target/release/stagecut"))
 
 
 def solve(problem, method, limit, patience=None):

@@ -10,6 +10,7 @@ mod cli;
 mod export;
 mod export_orders;
 mod exported_devices;
+mod measured;
 mod outputs;
 mod page;
 mod progress;

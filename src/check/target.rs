@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::modes::{FULL, NOTHING};
 use super::{Checker, Violation};
-use crate::model::network::{LayerMode, module_path};
+use crate::model::network::{LayerMode, module_path, predictor_of};
 use crate::model::options::{Layout, Recomputation};
 use crate::problem::plan::Plan;
 
@@ -18,7 +18,7 @@ impl Checker<'_> {
             Layout::Layers => {}
             Layout::ModuleTree => self.modules_whole(),
             Layout::ModuleList => self.one_output_each(plan),
-            Layout::Blocks { each, .. } => self.blocks_in_a_row(plan, each),
+            Layout::Blocks { each, predictors } => self.blocks_in_a_row(plan, each, predictors),
         }
     }
 
@@ -110,8 +110,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Every block shares a stage, blocks follow their numbers, and what lies outside is on the first and the last stage.
-    fn blocks_in_a_row(&mut self, plan: &Plan, each: bool) {
+    /// Every block shares a stage, blocks follow their numbers, and what lies outside is on the first and the last stage, but for `predictors`.
+    fn blocks_in_a_row(&mut self, plan: &Plan, each: bool, predictors: bool) {
         let instance = self.instance;
         let Some(stack) = instance.network.stack(|at| !instance.network.layers[at].backward) else {
             return;
@@ -148,12 +148,21 @@ impl Checker<'_> {
             );
         }
         let last = plan.stages.len() - 1;
-        for (at, stage) in self
-            .forward()
-            .into_iter()
-            .filter(|(at, _)| !of_blocks.contains(at))
-        {
-            let expected = match self.needs(at).any(|layer| of_blocks.contains(&layer)) {
+        let outside = self.forward().into_iter();
+        let outside: Vec<(usize, usize)> = outside.filter(|(at, _)| !of_blocks.contains(at)).collect();
+        let mut predicts = None;
+        for (at, stage) in outside {
+            let is_behind = self.needs(at).any(|layer| of_blocks.contains(&layer));
+            if predictors && is_behind && predictor_of(&self.layer(at).id).is_some() {
+                self.apart(*predicts.get_or_insert(at), at, "multi-token prediction");
+                if held.last().is_some_and(|&block| stage < block) {
+                    let found = format!("`{}`", self.layer(at).id);
+                    let expected = "no multi-token prediction before the last block";
+                    self.wrong(format!("stages[{stage}].forward"), found, expected);
+                }
+                continue;
+            }
+            let expected = match is_behind {
                 true => (last, "all that comes after the blocks on the last stage"),
                 false => (0, "all that comes before the blocks on the first stage"),
             };

@@ -8,7 +8,9 @@ mod deepspeed;
 mod devices;
 mod framework;
 mod json;
-mod megatron;
+pub(crate) mod megatron;
+#[doc(hidden)]
+pub mod megatron_layout;
 mod megatron_modes;
 mod megatron_states;
 mod onnx;
@@ -63,7 +65,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "megatron",
-        summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of equal transformer blocks",
+        summary: "Megatron's `--pipeline-model-parallel-layout`, for stacks of blocks of any kinds",
         extensions: &["txt"],
         write: megatron::write,
         write_ordered: Some(megatron::write_ordered),

@@ -14,12 +14,8 @@ pub(super) fn find(instance: &Instance, stages: &Stages, expected: &str) -> Resu
     })
 }
 
-/// How many blocks each stage takes, if each lies on one, the embedding on the first and the head on the last.
-pub(super) fn blocks_a_stage(
-    instance: &Instance,
-    stages: &Stages,
-    stack: &Stack,
-) -> Result<Vec<usize>, Fault> {
+/// How many blocks each stage takes, if each lies on one.
+pub(super) fn counts(instance: &Instance, stages: &Stages, stack: &Stack) -> Result<Vec<usize>, Fault> {
     let mut counts = vec![0; stages.count];
     let mut last = 0;
     for (number, members) in &stack.blocks {
@@ -34,8 +30,23 @@ pub(super) fn blocks_a_stage(
         last = stage;
         counts[stage] += 1;
     }
+    Ok(counts)
+}
+
+/// The layers of a plan before its blocks, and after them.
+pub(super) fn ends(instance: &Instance, stages: &Stages, stack: &Stack) -> Result<[Vec<usize>; 2], Fault> {
     let ends = stack.ends(&instance.network, |layer| stages.of_layer[layer].is_some());
-    let [before, after] = ends.map_err(|unfit| between_blocks(instance, unfit))?;
+    ends.map_err(|unfit| between_blocks(instance, unfit))
+}
+
+/// How many blocks each stage takes, if each lies on one, the embedding on the first and the head on the last.
+pub(super) fn blocks_a_stage(
+    instance: &Instance,
+    stages: &Stages,
+    stack: &Stack,
+) -> Result<Vec<usize>, Fault> {
+    let counts = counts(instance, stages, stack)?;
+    let [before, after] = ends(instance, stages, stack)?;
     for (layers, what, only) in [
         (&before, "the embedding", 0),
         (&after, "the head", stages.count - 1),
@@ -57,12 +68,10 @@ pub(super) fn blocks_a_stage(
 }
 
 /// A layer that lies neither in a block, nor before all, nor after all.
-fn between_blocks(instance: &Instance, unfit: Unfit) -> Fault {
+pub(super) fn between_blocks(instance: &Instance, unfit: Unfit) -> Fault {
     let at = match unfit {
         Unfit::BetweenBlocks(at) => format!("layer `{}`", instance.network.layers[at].id),
-        Unfit::NoStack | Unfit::UnlikeBlocks(_) | Unfit::NoModule(_) | Unfit::NotInARow => {
-            "the network".into()
-        }
+        Unfit::NoStack | Unfit::NoModule(_) | Unfit::NotInARow => "the network".into(),
     };
     unsupported(
         at,
@@ -72,7 +81,12 @@ fn between_blocks(instance: &Instance, unfit: Unfit) -> Fault {
 }
 
 /// The stage that holds all of these layers.
-fn one_stage(instance: &Instance, stages: &Stages, members: &[usize], what: &str) -> Result<usize, Fault> {
+pub(super) fn one_stage(
+    instance: &Instance,
+    stages: &Stages,
+    members: &[usize],
+    what: &str,
+) -> Result<usize, Fault> {
     let stage = |&layer: &usize| stages.of_layer[layer].unwrap_or(0);
     let first = members.first().map_or(0, stage);
     match members.iter().find(|layer| stage(layer) != first) {

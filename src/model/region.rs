@@ -59,10 +59,10 @@ pub enum Layout {
     ModuleList,
     /// Numbered blocks, in the order of their numbers, with all that comes before on the first stage and all that comes after on the last.
     Blocks {
-        /// Whether they have the same operators and parameters.
-        alike: bool,
         /// Whether every stage has one.
         each: bool,
+        /// Whether layers of multi-token prediction, which come behind them, lie together where they will, and not on the last stage.
+        predictors: bool,
     },
 }
 
@@ -150,8 +150,8 @@ impl Region {
             },
             Self::Megatron => Limits {
                 layout: Layout::Blocks {
-                    alike: true,
                     each: false,
+                    predictors: true,
                 },
                 staffing: Staffing::Replicated,
                 recomputation: Recomputation::Alike,
@@ -162,8 +162,8 @@ impl Region {
             },
             Self::Torchtitan => Limits {
                 layout: Layout::Blocks {
-                    alike: false,
                     each: false,
+                    predictors: false,
                 },
                 recomputation: Recomputation::AllBlocks,
                 infers: false,
@@ -173,8 +173,8 @@ impl Region {
             },
             Self::Vllm | Self::Sglang => Limits {
                 layout: Layout::Blocks {
-                    alike: false,
                     each: true,
+                    predictors: false,
                 },
                 staffing: Staffing::Tensor,
                 trains: false,

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "simulate",
     "schedule",
     "online",
+    "layout",
     "study",
     "export",
     "import",

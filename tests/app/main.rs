@@ -10,6 +10,7 @@ mod cli;
 mod export;
 mod export_orders;
 mod exported_devices;
+mod layouts;
 mod measured;
 mod outputs;
 mod page;

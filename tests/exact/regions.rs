@@ -72,10 +72,13 @@ fn names(rng: &mut ChaCha8Rng, count: usize) -> Vec<String> {
             let size = rng.random_range(1..=2);
             let before = rng.random_range(0..=1);
             let after = rng.random_range(0..=1);
+            // Multi-token prediction between the blocks and the head.
+            let predicting = usize::from(rng.random_bool(0.3));
             (0..count)
                 .map(|at| match at {
                     _ if at < before => format!("embed.{at}x"),
                     _ if at + after >= count => format!("head.{at}x"),
+                    _ if at + after + predicting >= count => format!("mtp.{at}x"),
                     _ => format!("b.{}.part{at}x", (at - before) / size),
                 })
                 .collect()

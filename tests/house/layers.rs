@@ -52,8 +52,9 @@ const ROOMS: &[Room] = &[
         // down from `export`.
         // 180 more for the number of chunks as a choice, and for chunks of stages in modes.
         // 210 and two files more for constraints of one's own.
-        lines: 8_710,
-        files: 56,
+        // 100 and a file more for frozen layers, and for multi-token prediction.
+        lines: 8_810,
+        files: 57,
     },
     // From files, and to them.
     Room {
@@ -134,8 +135,9 @@ const ROOMS: &[Room] = &[
         name: "export",
         floors: &[&[OWN]],
         // 200 more for the same; a template has 250 fewer.
-        lines: 2_300,
-        files: 16,
+        // 370 and a file more for layouts of Megatron: the grammar, and stages of them.
+        lines: 2_670,
+        files: 17,
     },
     // How one is found.
     Room {
@@ -194,8 +196,9 @@ const ROOMS: &[Room] = &[
         name: "app",
         floors: &[&["flags", "report"], &["study"], &["cli"], &["embedded"]],
         // One file more: how options are written on the command line.
-        lines: 19_800,
-        files: 113,
+        // 200 and a file more for layouts of Megatron.
+        lines: 20_000,
+        files: 114,
     },
 ];
 

@@ -21,8 +21,10 @@ fn row(region: Region) -> String {
         Layout::Layers => "anywhere",
         Layout::ModuleTree => "between modules; one that computes something itself is whole",
         Layout::ModuleList => "where one layer's output is all that is still needed",
-        Layout::Blocks { alike, each } => match (alike, each) {
-            (true, _) => "between equal blocks, in their order; the ends on the first and last stage",
+        Layout::Blocks { each, predictors } => match (predictors, each) {
+            (true, _) => {
+                "between blocks, in their order; the ends on the first and last stage, multi-token prediction whole behind the blocks"
+            }
             (false, true) => {
                 "between blocks, in their order, one on every stage; the ends on the first and last stage"
             }

@@ -1,5 +1,7 @@
 //! `check`.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::app::flags::as_flags;
@@ -19,7 +21,9 @@ use super::{CliError, Ending, output};
 
 /// Recomputes a plan and lists what is wrong with it.
 pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
-    let plan = plan::read(&args.plan)?;
+    // Only `evaluate` goes without one.
+    let path = args.plan.as_deref().unwrap_or(Path::new(""));
+    let plan = plan::read(path)?;
     let instance = args.problem.read_for(plan.cluster.as_ref(), args.quiet)?;
     let mut posed = pose(&instance, &args.problem.options, &plan)?;
     if args.problem.cluster.is_none() {
@@ -29,7 +33,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     }
     let verdict = verdict(&instance, &posed, &plan);
     let text = match args.format {
-        CheckFormat::Text => text(args, &instance, &plan, &posed, &verdict),
+        CheckFormat::Text => text(path, &instance, &plan, &posed, &verdict),
         CheckFormat::Json => json(&plan, &posed, &verdict, as_flags)?,
     };
     output::write(&text, None)?;
@@ -62,7 +66,7 @@ pub(crate) fn claimed_cluster(plan: &Plan) -> Option<Asked> {
 /// The most violations that people are shown; a plan with more has one cause.
 const MOST_SHOWN: usize = 30;
 
-fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &Verdict) -> String {
+fn text(path: &Path, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &Verdict) -> String {
     let mut lines = Vec::new();
     if !posed.claimed.is_empty() {
         let claimed: Vec<String> = posed.claimed.iter().map(as_flags).collect();
@@ -72,7 +76,7 @@ fn text(args: &CheckArgs, instance: &Instance, plan: &Plan, posed: &Posed, verdi
         ));
     }
     lines.extend(verdict.overruns.iter().map(|overrun| format!("note: {overrun}")));
-    let shown = args.plan.display();
+    let shown = path.display();
     let recomputed = match verdict.objective_ms {
         Some(ms) => format!("{ms:.6} ms"),
         None => "none, since not every stage has a time".into(),

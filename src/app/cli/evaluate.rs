@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::app::flags::as_flags;
 use crate::app::report;
+use crate::app::report::format::Digits;
+use crate::export::megatron;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{InputError, printable};
 use crate::model::instance::Instance;
@@ -28,12 +30,15 @@ use super::{CliError, Ending, output};
 /// Costs stages that somebody else chose, and lists what is wrong with them.
 pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
-    let (stages, carried) = bare::read_with_cluster(&args.plan)?;
-    let instance = args.problem.read_for(carried.as_ref(), args.quiet)?;
+    let Asked {
+        instance,
+        stages,
+        options,
+    } = Asked::read(args)?;
     let search = |problem: &Problem| bound(args, &instance, problem);
     let bounding: Option<Bounding> = if args.bound { Some(&search) } else { None };
-    let from_file = (&stages, Some(args.plan.as_path()));
-    let (evaluation, bound) = evaluated(&instance, &args.problem.options, from_file, bounding)?;
+    let from_file = (&stages, args.plan.as_deref());
+    let (evaluation, bound) = evaluated(&instance, &options, from_file, bounding)?;
     let passes = evaluation.violations.is_empty();
     let text = match args.format {
         CheckFormat::Text => text(args, &instance, &evaluation, bound.as_ref()),
@@ -47,6 +52,42 @@ pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
         output::write(&report::json(&evaluation.plan), Some(path))?;
     }
     Ok(Ending::Done)
+}
+
+/// Stages that are to be costed, and of what.
+struct Asked {
+    instance: Instance,
+    stages: BarePlan,
+    options: PipelineOptions,
+}
+
+impl Asked {
+    /// Reads them from a file, or takes those of a layout.
+    fn read(args: &CheckArgs) -> Result<Self, CliError> {
+        let options = &args.problem.options;
+        if let Some(layout) = &args.layout {
+            let instance = args.problem.read(args.quiet)?;
+            let (stages, options) = megatron::stages(&instance, layout, options)?;
+            return Ok(Self {
+                instance,
+                stages,
+                options,
+            });
+        }
+        let path = args.plan.as_deref().unwrap_or(Path::new(""));
+        let (stages, carried) = bare::read_with_cluster(path)?;
+        Ok(Self {
+            instance: args.problem.read_for(carried.as_ref(), args.quiet)?,
+            stages,
+            options: options.clone(),
+        })
+    }
+
+    /// What the stages are called.
+    fn name(args: &CheckArgs) -> String {
+        let file = args.plan.as_ref().map(|path| path.display().to_string());
+        args.layout.clone().or(file).unwrap_or_default()
+    }
 }
 
 /// Finds a bound of a problem.
@@ -119,7 +160,7 @@ fn contradiction(evaluation: &Evaluation, bound: &Plan) -> Result<(), CliError> 
 
 fn text(args: &CheckArgs, instance: &Instance, evaluation: &Evaluation, bound: Option<&Plan>) -> String {
     let Evaluation { plan, violations, .. } = evaluation;
-    let shown = args.plan.display().to_string();
+    let shown = Asked::name(args);
     let count = plan.stages.len();
     let plural = if count == 1 { "" } else { "s" };
     let objective = match plan.objective_ms {
@@ -141,6 +182,10 @@ fn text(args: &CheckArgs, instance: &Instance, evaluation: &Evaluation, bound: O
         lines.push(format!("objective if it could be run: {objective}"));
     }
     lines.extend(plan.stages.iter().map(stage));
+    if violations.is_empty() {
+        let digits = Digits::for_ms(plan.objective_ms.unwrap_or(0.0));
+        lines.extend(report::how_it_runs(plan, digits));
+    }
     if bound.is_some() {
         lines.push(bound_line(plan, violations.is_empty(), bound));
     }

@@ -15,6 +15,7 @@ pub(crate) mod export;
 mod formulate;
 mod given_order;
 mod joint;
+mod layout;
 mod online;
 mod output;
 pub(crate) mod plans;
@@ -110,6 +111,7 @@ fn run_command(command: Command) -> Result<Ending, CliError> {
         Command::WhatIf(args) => what_if::what_if(&args),
         Command::Check(args) if args.evaluate => evaluate::evaluate(&args),
         Command::Check(args) => check::check(&args),
+        Command::Layout(args) => layout::layout(&args),
         Command::Export(args) => export::export(&args),
         Command::Formulate(args) => formulate::formulate(&args),
         Command::Show(args) => show::show(&args),

@@ -45,8 +45,8 @@ pub(crate) use self::page::{BASE_SCRIPT, BASE_STYLE};
 pub(crate) use self::schedule::{schedule, schedule_csv, schedule_json, schedule_timeline};
 pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
-pub(crate) use self::text::in_short;
 pub use self::text::text;
+pub(crate) use self::text::{how_it_runs, in_short};
 pub(crate) use self::timeline::timeline;
 pub(crate) use self::what_if::{what_if, what_if_csv, what_if_json, what_if_svg};
 

@@ -257,7 +257,7 @@ pub(super) fn facts(
     if let Some(gap) = plan.gap {
         facts.push(("gap", percent(gap)));
     }
-    facts.extend(run(plan, digits).map(|run| ("run", run)));
+    facts.extend(how_it_runs(plan, digits).map(|run| ("run", run)));
     if let Some(ms) = plan.statistics.estimate_ms {
         let of = format!(
             "{} ms (what `{}` minimises, by its own model)",
@@ -294,7 +294,7 @@ pub(super) fn facts(
 }
 
 /// How it runs: what fill and drain are, and what is left of a second, so that a period is not taken for what runs.
-fn run(plan: &Plan, digits: Digits) -> Option<String> {
+pub(crate) fn how_it_runs(plan: &Plan, digits: Digits) -> Option<String> {
     let (run, m) = (plan.run?, plan.problem.micro_batches?);
     Some(format!(
         "an iteration of {} takes {} ms as simulated, {} of it fill and drain; one every {} ms between; {:.4} micro-batches a second",

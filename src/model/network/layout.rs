@@ -21,8 +21,6 @@ pub(crate) struct LaidOut {
 pub(crate) enum Unfit {
     /// It is no stack of blocks, or several.
     NoStack,
-    /// Blocks of these numbers have other operators or parameters.
-    UnlikeBlocks([u64; 2]),
     /// A layer that reads a block and is read by one.
     BetweenBlocks(usize),
     /// A layer whose name is that of no module.
@@ -49,12 +47,13 @@ impl Network {
                 })
             }
             Layout::ModuleList => Ok(in_a_row(self.module_list())),
-            Layout::Blocks { alike, each } => {
+            Layout::Blocks { each, predictors } => {
                 let stack = self.stack(forward).ok_or(Unfit::NoStack)?;
-                if let Some(numbers) = stack.unlike(self).filter(|_| alike) {
-                    return Err(Unfit::UnlikeBlocks(numbers));
-                }
                 let [before, after] = stack.ends(self, forward)?;
+                let (predicting, after) = match predictors {
+                    true => self.predictors(after),
+                    false => (BTreeMap::new(), after),
+                };
                 let mut groups: Vec<Vec<usize>> = stack.blocks.into_values().collect();
                 match each {
                     true => {
@@ -63,6 +62,7 @@ impl Network {
                     }
                     false => {
                         groups.insert(0, before);
+                        groups.push(predicting.into_values().flatten().collect());
                         groups.push(after);
                     }
                 }
@@ -211,22 +211,6 @@ pub(crate) fn module_path(id: &str) -> Option<Vec<&str>> {
 }
 
 impl Stack {
-    /// The numbers of the first block and of one with other operators or parameters, if there is one.
-    pub(crate) fn unlike(&self, network: &Network) -> Option<[u64; 2]> {
-        let make = |members: &[usize]| {
-            let layers = members.iter().map(|&at| &network.layers[at]);
-            let mut make: Vec<_> = layers
-                .map(|layer| (&layer.operator, layer.parameter_bytes))
-                .collect();
-            make.sort_unstable();
-            make
-        };
-        let mut blocks = self.blocks.iter();
-        let (first, model) = blocks.next()?;
-        let (other, _) = blocks.find(|(_, members)| make(members) != make(model))?;
-        Some([*first, *other])
-    }
-
     /// The layers that count, before the blocks and after them.
     pub(crate) fn ends(
         &self,

@@ -7,7 +7,7 @@ mod ties;
 
 pub(crate) use items::contract;
 pub(crate) use layout::{LaidOut, Open, Unfit, module_path};
-pub(crate) use stack::Stack;
+pub(crate) use stack::{Stack, predictor_of};
 #[cfg(feature = "cli")]
 pub(crate) use ties::Tied;
 

@@ -1,6 +1,7 @@
 //! Stacks: networks of numbered blocks, such as the layers of a transformer, which frameworks count and lay on stages whole.
 //!
-//! A block is known by a number in the names of its layers: `h.3.attn`, `encoder/layer.3/query`, `b3.norm1`.
+//! A block is known by a number in the names of its layers: `h.3.attn`, `encoder/layer.3/query`, `b3.norm1`. Layers of multi-token
+//! prediction are known by `mtp`: `mtp.0.attn`, `model.mtp/projection`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ impl Network {
     pub(crate) fn stack(&self, counts: impl Fn(usize) -> bool) -> Option<Stack> {
         let mut families: BTreeMap<String, BTreeMap<u64, Vec<usize>>> = BTreeMap::new();
         for (position, layer) in self.layers.iter().enumerate().filter(|(i, _)| counts(*i)) {
-            if let Some((family, number)) = block_of(&layer.id) {
+            let block = block_of(&layer.id).filter(|_| predictor_of(&layer.id).is_none());
+            if let Some((family, number)) = block {
                 let blocks = families.entry(family).or_default();
                 blocks.entry(number).or_default().push(position);
             }
@@ -28,6 +30,19 @@ impl Network {
         families.retain(|_, blocks| blocks.len() > 1);
         let (family, blocks) = families.pop_first()?;
         families.is_empty().then_some(Stack { family, blocks })
+    }
+
+    /// Of some layers those of multi-token prediction, by its layers, and the others.
+    pub(crate) fn predictors(&self, of: Vec<usize>) -> (BTreeMap<u64, Vec<usize>>, Vec<usize>) {
+        let mut predictors: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for at in of {
+            match predictor_of(&self.layers[at].id) {
+                Some(number) => predictors.entry(number).or_default().push(at),
+                None => others.push(at),
+            }
+        }
+        (predictors, others)
     }
 
     /// For each layer the rank of its block in the stack of forward layers; empty unless that is a stack of blocks with equally many
@@ -77,4 +92,23 @@ fn block_of(id: &str) -> Option<(String, u64)> {
         end += 1;
     }
     None
+}
+
+/// The number of the layer of multi-token prediction that a layer belongs to, 0 where its name has none: a part of the name begins with
+/// `mtp`, and no block's number stands before it.
+pub(crate) fn predictor_of(id: &str) -> Option<u64> {
+    let mut parts = id.split(['.', '/']);
+    let ends_in_digit = |part: &str| part.ends_with(|c: char| c.is_ascii_digit());
+    let begins = |part: &str| {
+        part.get(..3)
+            .is_some_and(|start| start.eq_ignore_ascii_case("mtp"))
+    };
+    let first = parts.find(|part| begins(part) || ends_in_digit(part));
+    let first = first.filter(|part| begins(part))?;
+    let own = first.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let number = match own.is_empty() {
+        false => own.parse().ok(),
+        true => parts.find_map(|part| part.parse().ok()),
+    };
+    Some(number.unwrap_or(0))
 }

@@ -43,10 +43,6 @@ impl Settings {
                 "no numbered blocks, or several kinds of them,".to_owned(),
                 "one stack of transformer blocks",
             ),
-            Err(Unfit::UnlikeBlocks([first, other])) => (
-                format!("block {other} with other operators or parameters than block {first}"),
-                "one stack of equal transformer blocks",
-            ),
             Err(Unfit::BetweenBlocks(at)) => (
                 format!("{} between two blocks", id(at)),
                 "layers in blocks, before all of them, or after all",

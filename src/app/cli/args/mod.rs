@@ -15,7 +15,7 @@ use super::study::StudyCommand;
 
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plans::{
-    BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, ShowArgs, SolveArgs,
+    BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs, ShowArgs, SolveArgs,
 };
 pub(super) use runs::{AskedOrder, OnlineArgs, SimulateArgs, SimulationFormat};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
@@ -60,10 +60,17 @@ stagecut compare net.toml --methods exact,slicing --format csv"
     #[command(
         after_help = "Example:\n  stagecut solve net.toml --format json --output plan.json\n  \
 stagecut check net.toml plan.json\n  \
-stagecut check --evaluate net.toml stages.csv --stages 4 --bound\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
+stagecut check --evaluate net.toml stages.csv --stages 4 --bound\n  \
+stagecut check --evaluate net.toml --layout 'Et*3|(tt|)*14,tL' --stages 8 --virtual-stages 2\n\nThe instance and these options decide the problem. What both leave open, the plan may say, except that devices \
 hold more or links are faster: give `--memory-limit` and `--bandwidth` here too."
     )]
     Check(CheckArgs),
+    /// Say what the stages of a layout of Megatron hold, or why Megatron refuses it
+    #[command(
+        after_help = "Example:\n  stagecut layout 'Et*3|(tt|)*29,m|L' --devices 16 --layers 61 --mtp 1\n\n`check --evaluate --layout` says \
+what a layout costs, `export --to megatron` writes that of a plan."
+    )]
+    Layout(LayoutArgs),
     /// Write the mixed-integer program as LP or MPS, with readable names
     #[command(
         after_help = "Examples:\n  stagecut formulate net.toml --stages 4 --output net.lp\n  \

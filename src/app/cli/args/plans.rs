@@ -87,12 +87,22 @@ pub struct CheckArgs {
     pub problem: ProblemArgs,
 
     /// Plan in JSON, as `solve --format json` writes it; with `--evaluate` stages in JSON or CSV
-    #[arg(help_heading = None::<&'static str>)]
-    pub plan: PathBuf,
+    #[arg(help_heading = None::<&'static str>, required_unless_present = "layout", conflicts_with = "layout")]
+    pub plan: Option<PathBuf>,
 
     /// Say what stages cost that somebody else chose: a list of stages with their layers, or CSV with the columns `layer,stage`
     #[arg(long, help_heading = "Stages alone")]
     pub evaluate: bool,
+
+    /// Those of a layout as Megatron takes it, such as `Et*3|(tt|)*29,m|L`, in place of a file: `E` is what lies before the blocks,
+    /// `t` a block, `m` a layer named `mtp` behind them, `L` the rest; stages beyond `--stages` are virtual stages
+    #[arg(
+        long,
+        value_name = "LAYOUT",
+        requires = "evaluate",
+        help_heading = "Stages alone"
+    )]
+    pub layout: Option<String>,
 
     /// Hold them against a lower bound too
     #[arg(long, requires = "evaluate", help_heading = "Stages alone")]
@@ -120,6 +130,33 @@ pub struct CheckArgs {
     /// No notes on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// `layout`.
+#[derive(Debug, Args)]
+pub struct LayoutArgs {
+    /// The layout, such as `Et*3|(tt|)*29,m|L`
+    pub layout: String,
+
+    /// Devices in a row: Megatron's `--pipeline-model-parallel-size`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub devices: u32,
+
+    /// Decoder layers of the model
+    #[arg(long, value_name = "N")]
+    pub layers: u32,
+
+    /// Layers of the model that predict further tokens
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub mtp: u32,
+
+    /// Virtual stages that are set beside the layout [default: those that it implies]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub virtual_stages: Option<u32>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
+    pub format: CheckFormat,
 }
 
 /// Formats of what a check found.

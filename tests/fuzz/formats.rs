@@ -453,6 +453,14 @@ pub const FORMATS: &[Format] = &[
         ..ALONE
     },
     Format {
+        name: "sailor",
+        file: "net.json",
+        commands: reads!("net.json"),
+        syntax: Syntax::Json,
+        seeds: &[include_str!("seeds/sailor.json")],
+        ..ALONE
+    },
+    Format {
         name: "pipedream",
         file: "graph.txt",
         commands: reads!("graph.txt"),

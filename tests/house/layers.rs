@@ -66,8 +66,9 @@ const ROOMS: &[Room] = &[
             &["generate", "read"],
         ],
         // 100 more for the same.
-        lines: 7_800,
-        files: 44,
+        // 180 and a file more for Sailor's layers.
+        lines: 7_980,
+        files: 45,
     },
     // What is to be cut, what a plan costs, and what it is.
     Room {

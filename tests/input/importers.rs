@@ -1,6 +1,8 @@
 //! Importers of other planners' files, on small hand-written ones: units, what is assumed, and plans that can be worked out
 //! by hand.
 
+use std::path::Path;
+
 use crate::common::command::Folder;
 use serde_json::Value;
 use stagecut::import::read_spec;
@@ -146,6 +148,91 @@ fn the_best_plan_of_a_piper_file() {
     // Two replicas of 6 ms, and once in 48 micro-batches a ring for 600 bytes; or computed again, at 9 s a layer.
     assert_eq!(best(&["--replicas", "2"]), 6.0000125);
     assert_eq!(best(&["--recompute", "full"]), 18004.0);
+}
+
+/// Three layers in a chain, of which two sequences take twice as long as one, and two devices half as long as one.
+const SAILOR: &str = include_str!("../fuzz/seeds/sailor.json");
+
+#[test]
+fn sailors_layers() {
+    let (spec, notes) = read("small.json", SAILOR);
+    let middle = layer(&spec, "layer1");
+    assert_eq!(middle.operator.as_deref(), Some("transformer"));
+    let modes = middle.modes.iter().map(|mode| {
+        let times = (mode.forward_ms, mode.backward_ms);
+        (mode.tensor, times, mode.parameter_bytes, mode.stash_bytes)
+    });
+    // Of two sequences; parameters do not depend on them.
+    assert!(modes.eq([
+        (Some(1), (Some(4.0), Some(8.0)), 80.0, 600.0),
+        (Some(2), (Some(2.0), Some(4.0)), 40.0, 320.0)
+    ]));
+    assert_eq!(
+        tensors(&spec),
+        [
+            ("layer0", vec!["layer1"], Some(2e6), None),
+            ("layer1", vec!["layer2"], Some(2e6), None)
+        ]
+    );
+    assert_eq!(
+        spec.cluster.as_ref().expect("a cluster").device_kinds[0].name,
+        "gpu"
+    );
+    assert!(notes.contains("micro-batches of 2 of the sizes 1, 2"), "{notes}");
+    // Without a word the least size is meant, which was measured on one device alone.
+    let (least, _) = read("small.json", SAILOR.replace("\"micro_batch_size\": 2,", ""));
+    let modes = &layer(&least, "layer1").modes;
+    assert_eq!(
+        (modes.len(), modes[0].forward_ms, modes[0].stash_bytes),
+        (1, Some(2.0), 300.0)
+    );
+}
+
+/// 26 ms of work: two stages of at least 8 + 6 ms, whose cut moves two megabytes forth and back.
+#[test]
+fn the_best_plan_of_sailors_layers() {
+    let best = |options: &[&str]| {
+        solve(
+            "small.json",
+            SAILOR,
+            &[&["--objective", "period", "--bandwidth", "1GB/s"], options].concat(),
+        )
+    };
+    assert_eq!(best(&["--stages", "2", "--communication", "ignored"]), 18.0);
+    assert_eq!(best(&["--stages", "2", "--all-stages"]), 22.0);
+    assert_eq!(best(&["--stages", "1", "--devices", "2", "--tensor", "2"]), 13.0);
+}
+
+/// What is written is what was read.
+#[test]
+fn sailors_layers_there_and_back() {
+    let folder = Folder::with("small.json", SAILOR);
+    folder.succeed(&["import", "small.json", "--output", "native.json"]);
+    let native = folder.succeed(&["import", "native.json"]);
+    let again = folder.succeed(&["import", "small.json"]);
+    assert_eq!(native, again);
+}
+
+/// The published profiles, where they are: a micro-batch of one sequence on four GPUs takes 39.4 ms forward.
+#[test]
+fn sailors_profile_of_opt() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../shared/data/measured-plans/profiles/opt-350.gh-96.json");
+    if !path.exists() {
+        eprintln!("skipped: no ../shared/data/measured-plans");
+        return;
+    }
+    let (spec, _) = read_spec(&path).expect("a profile");
+    let of_four = |layer: &LayerSpec| {
+        layer
+            .modes
+            .iter()
+            .find(|mode| mode.tensor == Some(4))
+            .and_then(|mode| mode.forward_ms)
+    };
+    let forward: f64 = spec.network.layers.iter().filter_map(of_four).sum();
+    assert_eq!(spec.network.layers.len(), 26);
+    assert!((forward - 39.372).abs() < 1e-9, "{forward}");
 }
 
 /// Two devices; operators 1 to 3 in a row, 5 and 6 the transfers between them.

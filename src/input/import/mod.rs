@@ -14,6 +14,7 @@ mod pipedream;
 mod piper;
 mod protobuf_text;
 mod reach;
+mod sailor;
 
 pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, given_cluster, read_cluster};
 pub use reach::{is_trusting, trusting};
@@ -74,6 +75,12 @@ pub const FORMATS: &[Format] = &[
         summary: "dnn-partitioning JSON (msr-fiddle, NeurIPS 2020): nodes, edges, maxFPGAs",
         detect: dnn_partitioning::detect,
         read: dnn_partitioning::read,
+    },
+    Format {
+        name: "sailor",
+        summary: "Sailor's layers in JSON (ETH Zurich, SOSP 2025): times_s by size and degree",
+        detect: sailor::detect,
+        read: sailor::read,
     },
     Format {
         name: "native-json",

@@ -322,6 +322,10 @@ impl Checker<'_> {
 
     /// The devices of a layer's stages can run it.
     fn able_devices(&mut self, at: usize, stages: [Option<usize>; 2]) {
+        // Which modes run on what is a matter of their costs.
+        if self.settings.modal {
+            return;
+        }
         let layer = &self.instance.network.layers[at];
         let distinct: BTreeSet<usize> = stages.into_iter().flatten().collect();
         for k in distinct {

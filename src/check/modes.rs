@@ -24,7 +24,9 @@ struct Placed {
     tensor: usize,
     /// Tensor groups.
     replicas: usize,
-    /// The first device, from 0, and the one behind the last.
+    /// The kind of its devices, by position in the cluster.
+    kind: usize,
+    /// The first device, from 0 over all kinds in play, and the one behind the last.
     devices: [usize; 2],
 }
 
@@ -146,7 +148,7 @@ impl Checker<'_> {
     /// The devices of every stage: consecutive ones, in tensor groups that lie inside nodes. `None` where that cannot be told.
     fn placed(&mut self, plan: &Plan) -> Option<Vec<Placed>> {
         let mut placed = Vec::with_capacity(plan.stages.len());
-        let mut next = 0;
+        let mut next: BTreeMap<usize, usize> = BTreeMap::new();
         for (k, stage) in plan.stages.iter().enumerate() {
             let Some(&PlanMode { tensor, replicas, .. }) = stage.mode.as_ref() else {
                 let expected = "its tensor degree and replicas";
@@ -180,17 +182,35 @@ impl Checker<'_> {
                 true => placed.get(self.device_of_chunk(k)),
                 false => None,
             };
-            let first = before.map_or(next, |before| before.devices[0]);
+            let kind = self.kind_of(stage);
+            let next = next.entry(kind).or_insert_with(|| self.first_of(kind));
+            let first = before.map_or(*next, |before| before.devices[0]);
             let stage_of = Placed {
                 tensor,
                 replicas,
+                kind,
                 devices: [first, first + devices],
             };
+            *next = (first + devices).max(*next);
             self.in_a_row((k, stage), &stage_of);
-            next = next.max(first + devices);
             placed.push(stage_of);
         }
         Some(placed)
+    }
+
+    /// The kind that a stage's first device names, else the first in play.
+    fn kind_of(&self, stage: &PlanStage) -> usize {
+        let name = stage.devices.first().and_then(|device| device.rsplit_once(':'));
+        let kind = name.and_then(|(name, _)| self.instance.cluster.kind(name));
+        kind.unwrap_or(self.settings.kind)
+    }
+
+    /// The number of the first device of a kind: kinds in play come one behind the other.
+    fn first_of(&self, kind: usize) -> usize {
+        let settings = self.settings;
+        let before = settings.kinds.iter().take_while(|&&other| other != kind);
+        let count = |&kind: &usize| settings.count(&self.instance.cluster, kind);
+        before.map(|kind| count(kind).unwrap_or(settings.stages)).sum()
     }
 
     fn allowed_degrees(&mut self, k: usize, tensor: usize, replicas: usize) {
@@ -227,14 +247,17 @@ impl Checker<'_> {
     /// Devices are numbered along the pipeline, and no tensor group spans nodes.
     fn in_a_row(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed) {
         let [first, behind] = placed.devices;
-        let numbers = stage.devices.iter().map(|device| {
-            let number = device.rsplit_once(':').map(|(_, number)| number.parse::<usize>());
-            number.and_then(Result::ok).unwrap_or(0)
+        let name = &self.instance.cluster.kinds[placed.kind].name;
+        let numbers = stage.devices.iter().map(|device| match device.rsplit_once(':') {
+            Some((own, number)) if own == name || self.settings.kinds.len() == 1 => number.parse().unwrap_or(0),
+            _ => 0,
         });
-        if !numbers.eq(first + 1..=behind) {
+        let before = self.first_of(placed.kind);
+        if !numbers.eq(first + 1 - before..=behind - before) {
             let expected = format!(
-                "devices {} to {behind}, which follow those of the stages before",
-                first + 1
+                "devices {} to {} of `{name}`, which follow those of the stages before",
+                first + 1 - before,
+                behind - before
             );
             self.wrong(format!("stages[{k}].devices"), "others".into(), &expected);
         }
@@ -276,6 +299,8 @@ impl Checker<'_> {
             };
             let name = named.get(&at).map_or(NOTHING, String::as_str);
             *mode = self.mode_of_layer(at, placed[k].tensor, name);
+            let runs = |mode: &LayerMode| mode.times[placed[k].kind].is_some();
+            *mode = mode.take().filter(runs);
             if mode.is_none() {
                 is_complete = false;
                 let found = format!(
@@ -327,7 +352,18 @@ impl Checker<'_> {
             name == NOTHING
         };
         let mode = of_degree.into_iter().find(|mode| mode.recompute == name)?;
-        (is_allowed && mode.times[self.settings.kind].is_some()).then_some(mode)
+        let runs = |&kind: &usize| mode.times[kind].is_some();
+        (is_allowed && self.settings.kinds.iter().any(runs)).then_some(mode)
+    }
+
+    /// How fast a device of a kind runs forward and backward passes.
+    fn rates_of(&self, kind: usize) -> [f64; 2] {
+        let resources = &self.instance.cluster.kinds[kind].resources;
+        let sum = |rates: &dyn Fn(usize) -> f64| (0..resources.len()).map(rates).sum::<f64>();
+        match resources.is_empty() {
+            true => [1.0; 2],
+            false => [sum(&|at| resources[at].forward_rate), sum(&|at| resources[at].backward_rate)],
+        }
     }
 
     fn modal_sums(&self, placed: &[Placed], modes: &[Option<LayerMode>]) -> Vec<Sum> {
@@ -339,10 +375,14 @@ impl Checker<'_> {
                 continue;
             };
             let sum = &mut sums[k];
-            let times = mode.times[settings.kind].unwrap_or_default();
-            sum.forward_ns += times.forward_ns as f64;
-            sum.backward_ns += if trains { times.backward_ns as f64 } else { 0.0 };
-            sum.weight_ns += if trains { times.weight_ns as f64 } else { 0.0 };
+            let times = mode.times[placed[k].kind].unwrap_or_default();
+            let [forward_rate, backward_rate] = self.rates_of(placed[k].kind);
+            let at_rate = |ns: u64, rate: f64| self.counted_ns(ns as f64 / rate);
+            sum.forward_ns += at_rate(times.forward_ns, forward_rate);
+            if trains {
+                sum.backward_ns += at_rate(times.backward_ns, backward_rate);
+                sum.weight_ns += at_rate(times.weight_ns, backward_rate);
+            }
             let group = mode.tensor as f64;
             let [first, _] = placed[k].devices;
             let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
@@ -394,10 +434,12 @@ impl Checker<'_> {
             let away: BTreeMap<usize, Vec<usize>> = by_place.into_values().collect();
             // From the last device of whichever stage comes first in the row to the first of the other.
             let ends = |stage: usize| {
-                let (one, other) = match start(home) < start(stage) {
-                    true => (home, stage),
-                    false => (stage, home),
+                // Chunks lie where their devices do, whatever their numbers.
+                let is_before = match self.settings.has_virtual_stages() {
+                    true => start(home) < start(stage),
+                    false => home < stage,
                 };
+                let (one, other) = if is_before { (home, stage) } else { (stage, home) };
                 [placed[one].devices[1] - 1, placed[other].devices[0]]
             };
             let link_to = |stage: usize| {

@@ -65,7 +65,7 @@ pub(super) fn staff(
     // Where workers are alike it is known what a stage runs on, whatever its devices are called.
     for staff in staff
         .iter_mut()
-        .filter(|staff| staff.is_empty() && !settings.heterogeneous)
+        .filter(|staff| staff.is_empty() && !settings.has_unlike_devices())
     {
         staff.insert(settings.kind, 1);
     }
@@ -103,7 +103,7 @@ fn groups(instance: &Instance, settings: &Settings, staff: &[Staff], violations:
 /// Bytes that each device of a stage may hold: those of the smallest.
 pub(super) fn memory_bytes(instance: &Instance, settings: &Settings, staff: &Staff) -> Option<u64> {
     let of_kind = |kind: &usize| instance.cluster.kinds[*kind].memory_bytes;
-    match settings.heterogeneous {
+    match settings.has_unlike_devices() {
         true => settings.memory_limit.or(staff.keys().filter_map(of_kind).min()),
         false => settings.memory_limit,
     }

@@ -218,7 +218,7 @@ impl ModalRuns<'_> {
     fn ways(&self, items: &[usize], mode: &StageMode, in_flight: u64) -> Option<Ways> {
         let layers = self.modes.layers_of(items, mode.degree)?;
         let shared_bytes = self.modes.shared_bytes(items, mode)?;
-        let room_bytes = self.modes.memory_bytes.checked_sub(shared_bytes)?;
+        let room_bytes = self.modes.memory_bytes(mode.degree).checked_sub(shared_bytes)?;
         self.modes.knapsack.within(&layers, in_flight, room_bytes)
     }
 

@@ -13,7 +13,7 @@ use crate::problem::plan::{Outcome, StoppedBy};
 /// Whether stages are to be alike in what they may differ, or layers in what they compute again.
 pub(super) fn applies(problem: &Problem, modes: &Modes) -> bool {
     let settings = &problem.settings;
-    (settings.uniform && modes.kinds().count() > 1) || settings.target.is_some()
+    (settings.uniform && modes.alike_kinds().len() > 1) || settings.target.is_some()
 }
 
 /// Solves a problem whose stages are to be alike, of which something may be known.
@@ -45,13 +45,16 @@ pub(super) fn solve(
         told.into_iter()
             .flat_map(|told| modes.recomputing_all_alike(told)),
     );
-    let of = |(at, modes): (usize, &Modes)| -> Vec<(bool, StageMode, Modes)> {
-        let kinds = modes.kinds();
+    let of = |(at, modes): (usize, &Modes)| -> Vec<(bool, Vec<StageMode>, Modes)> {
+        let kinds = modes.alike_kinds().into_iter();
         let is_bound = bounds == 0 || at < bounds;
-        kinds.map(|kind| (is_bound, kind, modes.only(kind))).collect()
+        kinds
+            .map(|alike| (is_bound, modes.only(&alike), alike))
+            .map(|(is_bound, only, alike)| (is_bound, alike, only))
+            .collect()
     };
-    let kinds: Vec<(bool, StageMode, Modes)> = variants.iter().enumerate().flat_map(of).collect();
-    for (at, (is_bound, kind, only)) in kinds.iter().enumerate() {
+    let kinds: Vec<(bool, Vec<StageMode>, Modes)> = variants.iter().enumerate().flat_map(of).collect();
+    for (at, (is_bound, alike, only)) in kinds.iter().enumerate() {
         let own = problem.in_modes(only.clone());
         // Whoever comes later has what the others have left.
         let share = control.remaining().map(|left| left / (kinds.len() - at) as u32);
@@ -62,7 +65,7 @@ pub(super) fn solve(
         let outcome = of_kind(&own, &within, (incumbent.upper_ns, method), labels)?;
         if let Some(mut plan) = outcome.allocation {
             if let Some(chosen) = &mut plan.modes {
-                chosen.stages.iter_mut().for_each(|stage| *stage = *kind);
+                chosen.stages.iter_mut().for_each(|stage| *stage = alike[stage.degree]);
             }
             incumbent.offer(plan);
         }

@@ -145,7 +145,7 @@ impl<'a> Model<'a> {
             let time: u64 = layers.iter().map(|layer| layer.ways[0].time()).sum();
             before.push(before[before.len() - 1] + time);
         }
-        let most = problem.stages().min(modes.devices / modes.devices_of(&mode));
+        let most = problem.stages().min(modes.most_of(&mode));
         let least = if problem.settings.all_stages {
             problem.stages()
         } else {
@@ -298,7 +298,7 @@ impl<'a> Model<'a> {
         let StageMode { degree, replicas } = self.mode;
         let layers = self.modes.layers_of(items, degree)?;
         let shared_bytes = self.modes.shared_bytes(items, &self.mode)?;
-        let limit_bytes = self.modes.memory_bytes.checked_sub(shared_bytes)?;
+        let limit_bytes = self.modes.memory_bytes(degree).checked_sub(shared_bytes)?;
         let in_flight = self.modes.flight.of(replicas, replicas * behind);
         fastest_within(&layers, in_flight, limit_bytes).map(|ways| ways.time)
     }

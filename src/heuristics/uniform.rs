@@ -103,7 +103,7 @@ pub(super) fn best_filled(
             continue;
         };
         let work: u64 = layers.iter().map(|layer| layer.ways[0].time()).sum();
-        let stages = problem.stages().min(modes.devices / modes.devices_of(&mode));
+        let stages = problem.stages().min(modes.most_of(&mode));
         let (mut least, mut limit) = (work / (stages * mode.replicas) as u64, modes.longest());
         for _ in 0..=FILLINGS {
             if best.is_some() && must_stop() {
@@ -141,7 +141,7 @@ fn filled(
     (order, mode): (&[usize], StageMode),
     limit: u64,
 ) -> Option<Assignment> {
-    let stages = problem.stages().min(modes.devices / modes.devices_of(&mode));
+    let stages = problem.stages().min(modes.most_of(&mode));
     let mut from_end = vec![0; order.len()];
     let mut end = order.len();
     for behind in 0..stages {
@@ -150,7 +150,7 @@ fn filled(
             let items = &order[start..end];
             let room_bytes = modes
                 .shared_bytes(items, &mode)
-                .and_then(|bytes| modes.memory_bytes.checked_sub(bytes))?;
+                .and_then(|bytes| modes.memory_bytes(mode.degree).checked_sub(bytes))?;
             let layers = modes.layers_of(items, mode.degree)?;
             let ways = modes::greedy_within(&layers, in_flight, room_bytes)?;
             (ways.time.div_ceil(mode.replicas as u64) <= limit).then_some(())
@@ -203,7 +203,7 @@ pub(super) fn stage_modes(modes: &Modes, stages: usize) -> impl Iterator<Item = 
         let replicas = modes.replicas.iter();
         replicas.map(move |&replicas| StageMode { degree, replicas })
     });
-    all.filter(move |mode| stages * modes.devices_of(mode) <= modes.devices)
+    all.filter(move |mode| stages <= modes.most_of(mode))
 }
 
 /// The plan of a cut whose stages all have one mode; `None` where some layer lacks the degree, or the rule finds nothing that fits.
@@ -216,7 +216,7 @@ pub(super) fn plan(modes: &Modes, assignment: Assignment, mode: StageMode, rule:
         Some(StageLayers {
             layers: modes.layers_of(&items, mode.degree)?,
             in_flight: modes.flight.of(mode.replicas, mode.replicas * (used - 1 - stage)),
-            limit_bytes: modes.memory_bytes.checked_sub(shared_bytes)?,
+            limit_bytes: modes.memory_bytes(mode.degree).checked_sub(shared_bytes)?,
         })
     };
     let stages: Vec<StageLayers> = (0..used).map(of_stage).collect::<Option<_>>()?;

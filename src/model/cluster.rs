@@ -52,6 +52,15 @@ pub struct DeviceKind {
 }
 
 impl DeviceKind {
+    /// How fast a device runs forward and backward passes that have it to themselves: its resources work together.
+    pub(crate) fn rates(&self) -> [f64; 2] {
+        let sum = |of: fn(&Resource) -> f64| match self.resources.is_empty() {
+            true => 1.0,
+            false => self.resources.iter().map(of).sum(),
+        };
+        [sum(|resource| resource.forward_rate), sum(|resource| resource.backward_rate)]
+    }
+
     /// Whether it is the host itself: it is called so, or pays for no transfers.
     pub(crate) fn is_cpu(&self) -> bool {
         let name = self.name.to_ascii_lowercase();

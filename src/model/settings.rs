@@ -64,7 +64,7 @@ pub struct Settings {
     /// How the devices of a group keep their weights equal. Default: at no cost.
     pub synchronization: Synchronization,
     /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
-    /// on one device like any other.
+    /// on one device like any other, or has modes, of which each says the kind of its devices.
     pub heterogeneous: bool,
     /// The optimiser. Default: Adam.
     pub optimizer: Optimizer,
@@ -155,7 +155,9 @@ impl Settings {
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
             || in_play(&|kind| has_resources(&instance.cluster, kind, worker));
-        let asked = Asked::new(&options, &instance.cluster, heterogeneous);
+        let is_alone = !is_concurrent && groups == Groups::Given && instance.cluster.groups.is_empty();
+        let asked = Asked::new(&options, &instance.cluster, heterogeneous && !is_alone);
+        let heterogeneous = heterogeneous && !(asked.modal && is_alone);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);
         let communication = schedule.default_communication();
@@ -176,7 +178,7 @@ impl Settings {
             },
             link: link(instance, &options),
             kind,
-            memory_limit: memory_limit(instance, &options, kind, heterogeneous),
+            memory_limit: memory_limit(instance, &options, kind, heterogeneous || kinds.len() > 1),
             cuts: options.cuts.unwrap_or(Cuts::Tied),
             worker,
             shares: options.shares.unwrap_or(Shares::Best),
@@ -232,7 +234,7 @@ impl Settings {
                     .map(|&k| instance.cluster.kinds[k].name.clone())
                     .collect(),
             ),
-            memory_limit: match (self.heterogeneous, self.memory_limit) {
+            memory_limit: match (self.has_unlike_devices(), self.memory_limit) {
                 // Each device's own, unless the option says that there is none.
                 (true, None) => None,
                 (true, Some(u64::MAX)) => Some(MemoryLimit::from(None)),
@@ -269,6 +271,17 @@ impl Settings {
     /// Devices of a kind in play: as many as are asked for, else its count; `None` where nothing says how many there are.
     pub fn count(&self, cluster: &Cluster, kind: usize) -> Option<usize> {
         self.devices.or(cluster.kinds[kind].count)
+    }
+
+    /// Whether devices may differ: each has its own memory where no limit is given.
+    pub fn has_unlike_devices(&self) -> bool {
+        self.heterogeneous || self.kinds.len() > 1
+    }
+
+    /// Memory of a device of a kind in bytes, if it is limited.
+    pub fn device_bytes(&self, cluster: &Cluster, kind: usize) -> Option<u64> {
+        let own = cluster.kinds[kind].memory_bytes;
+        self.memory_limit.or(own.filter(|_| self.has_unlike_devices()))
     }
 
     /// Whether the layer is part of the work: backward operators are not, in inference.

@@ -544,7 +544,11 @@ fn unplaceable(instance: &Instance, settings: &Settings, workers: Option<&Worker
         .layers
         .iter()
         .filter(|layer| settings.includes(layer));
-    let runs = |layer: &&Layer| settings.kinds.iter().any(|&kind| layer.times[kind].is_some());
+    let runs_on = |layer: &Layer, kind: usize| match settings.modal {
+        true => layer.modes().iter().any(|mode| mode.times[kind].is_some()),
+        false => layer.times[kind].is_some(),
+    };
+    let runs = |layer: &&Layer| settings.kinds.iter().any(|&kind| runs_on(layer, kind));
     let fault = |layer: &str, kind| Fault::new(format!("layer `{layer}`"), kind);
     let idle = layers.filter(|layer| !runs(layer)).map(|layer| {
         let reason = format!("it has no time on `{names}`");

@@ -62,7 +62,7 @@ impl ModalChunks {
             blocks => blocks,
         };
         for mode in modes.kinds() {
-            let row = settings.stages.min(modes.devices / modes.devices_of(&mode));
+            let row = settings.stages.min(modes.most_of(&mode));
             let is_short = settings.all_stages && row < settings.stages;
             let numbers: Vec<usize> = match &settings.rounds {
                 _ if row == 0 || is_short => Vec::new(),

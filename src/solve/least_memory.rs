@@ -63,7 +63,7 @@ pub(crate) fn search(
     let largest = alone.iter().map(|layer| layer.needs_bytes).max().unwrap_or(0);
     let refused = least_limit(instance, settings).map_or(0, |limit| limit.saturating_add(1));
     known.at_least_bytes = largest.max(refused);
-    if settings.heterogeneous && settings.memory_limit.is_none() {
+    if settings.has_unlike_devices() && settings.memory_limit.is_none() {
         return by_kind(instance, (settings, unlimited), (control, &left), known);
     }
     let mut limit = unlimited;
@@ -172,7 +172,7 @@ fn held_bytes(plan: &Plan) -> u64 {
 /// The same problem with this limit for every stage; `u64::MAX` is none.
 fn limited(settings: &Settings, bytes: u64) -> Settings {
     Settings {
-        memory_limit: match (settings.heterogeneous, bytes) {
+        memory_limit: match (settings.has_unlike_devices(), bytes) {
             (false, u64::MAX) => None,
             (_, bytes) => Some(bytes),
         },
@@ -182,7 +182,7 @@ fn limited(settings: &Settings, bytes: u64) -> Settings {
 
 /// The least memory of any device that a stage may run on; `None` if some have no limit.
 pub(crate) fn least_limit(instance: &Instance, settings: &Settings) -> Option<u64> {
-    match (settings.memory_limit, settings.heterogeneous) {
+    match (settings.memory_limit, settings.has_unlike_devices()) {
         (Some(limit), _) => Some(limit).filter(|&limit| limit < u64::MAX),
         (None, false) => None,
         (None, true) => {

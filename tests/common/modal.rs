@@ -11,7 +11,7 @@ use stagecut::options::{
 };
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
-    TensorSpec,
+    ResourceSpec, TensorSpec, TimesSpec,
 };
 
 /// A small problem with anything in it that modes know.
@@ -58,6 +58,68 @@ pub fn random_modal_slow_inside(seed: u64) -> InstanceSpec {
         }
     }
     spec
+}
+
+/// The same on devices of two or three kinds, some slower, some with less memory, some that not all layers run on.
+pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x5eed));
+    let kinds = if draw.may(0.2) { 3 } else { 2 };
+    let cluster = spec.cluster.as_mut().expect("drawn problems have a cluster");
+    let first = cluster.device_kinds[0].clone();
+    cluster.device_kinds = (0..kinds)
+        .map(|at| DeviceKindSpec {
+            name: format!("kind{at}"),
+            count: Some(1 + draw.up_to(2) as usize),
+            memory_bytes: draw.may(0.6).then(|| 5e6 + 1e6 * draw.up_to(40) as f64),
+            resources: match draw.up_to(3) {
+                0 => vec![rate(draw.one_of(&[0.5, 0.4]), 0.5)],
+                1 => vec![rate(1.0, 0.5), rate(1.0, 1.5)],
+                _ => Vec::new(),
+            },
+            ..first.clone()
+        })
+        .collect();
+    if draw.may(0.6) {
+        spec.pipeline.memory_limit = None;
+    }
+    let names: Vec<String> = cluster.device_kinds.iter().map(|kind| kind.name.clone()).collect();
+    for layer in &mut spec.network.layers {
+        // Modes of a degree are on the same kinds.
+        let longer: Vec<Vec<Option<f64>>> = (0..=3)
+            .map(|_| {
+                let is_told = draw.may(0.4);
+                let runs = names.iter().map(|_| draw.may(0.9).then(|| draw.up_to(3) as f64));
+                if is_told { runs.collect() } else { Vec::new() }
+            })
+            .collect();
+        for mode in &mut layer.modes {
+            let longer = &longer[mode.tensor.unwrap_or(1)];
+            if longer.is_empty() {
+                continue;
+            }
+            let own = [mode.forward_ms.take(), mode.backward_ms.take(), mode.weight_ms.take()];
+            let times = |(name, longer): (&String, &Option<f64>)| {
+                let more = (*longer)?;
+                let own = TimesSpec {
+                    forward_ms: own[0].map(|ms| ms + more),
+                    backward_ms: own[1].map(|ms| ms + more),
+                    weight_ms: own[2],
+                };
+                Some((name.clone(), own))
+            };
+            mode.times = names.iter().zip(longer).filter_map(times).collect();
+        }
+    }
+    spec
+}
+
+fn rate(forward_rate: f64, backward_rate: f64) -> ResourceSpec {
+    ResourceSpec {
+        name: format!("r{forward_rate}-{backward_rate}"),
+        forward_rate,
+        backward_rate: Some(backward_rate),
+        ..ResourceSpec::default()
+    }
 }
 
 /// A draw of whole numbers.

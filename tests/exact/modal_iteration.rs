@@ -28,7 +28,10 @@ fn iterations_are_those_of_brute_force() {
     let first = number("MODAL_ITERATIONS_FIRST", 0);
     let mut seen = Seen::default();
     for seed in first..first + number("MODAL_ITERATIONS", 1_500) {
-        let mut spec = crate::common::modal::random_modal(seed);
+        let mut spec = match seed % 5 {
+            0 => crate::common::modal::random_modal_slow_inside(seed),
+            _ => crate::common::modal::random_modal(seed),
+        };
         // What a layer computes again it computes again in the backward pass: then all is proved.
         let is_usual = seed % 4 > 0;
         if is_usual {
@@ -66,6 +69,53 @@ fn iterations_are_those_of_brute_force() {
         proved * 10 >= compared * 9 && replicated * 10 > compared,
         "{seen:?}"
     );
+}
+
+/// Devices of several kinds, each with its times, memory and places in nodes: every plan is no better than brute force says, bounds hold, and
+/// what has links of one level, or is a chain, is proved.
+#[test]
+fn unlike_devices_in_modes_are_those_of_brute_force() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
+    let first = number("UNLIKE_MODES_FIRST", 0);
+    let mut seen = Seen::default();
+    let mut mixed = 0;
+    for seed in first..first + number("UNLIKE_MODES", 600) {
+        let mut spec = match seed % 5 {
+            0 => crate::common::modal::random_modal_slow_inside(seed),
+            _ => crate::common::modal::random_modal(seed),
+        };
+        let is_usual = seed % 4 > 0;
+        if is_usual {
+            make_usual(&mut spec);
+        }
+        let spec = crate::common::modal::on_unlike_devices(spec, seed);
+        if std::env::var("DUMP").is_ok() { std::fs::write(format!("/tmp/seed{}.json", std::env::var("DUMP").unwrap()), serde_json::to_string(&spec).unwrap()).unwrap(); eprintln!("seed {seed}"); }
+        // Some layer may run nowhere.
+        let Ok(instance) = Instance::from_spec(&spec) else {
+            continue;
+        };
+        let has_levels = instance.cluster.nodes.is_some();
+        for objective in [Objective::Period, Objective::Iteration, Objective::Latency] {
+            let options = PipelineOptions {
+                objective: Some(objective),
+                micro_batches: Some(spec.pipeline.micro_batches.unwrap_or(4)),
+                uniform: (seed % 6 == 5).then_some(true),
+                ..PipelineOptions::default()
+            };
+            let is_proved = match objective {
+                Objective::Period => !has_levels,
+                _ => is_usual,
+            };
+            let plan = compare(&instance, &options, is_proved, &mut seen);
+            let kinds = plan.iter().flat_map(|plan| &plan.stages).flat_map(|stage| &stage.devices);
+            let mut kinds: Vec<&str> = kinds.map(|device| &device[..5]).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            mixed += usize::from(kinds.len() > 1);
+        }
+    }
+    println!("{seen:?}, {mixed} on several kinds");
+    assert!(seen.proved * 10 >= seen.compared * 9 && mixed * 10 > seen.compared, "{seen:?}, {mixed}");
 }
 
 /// Gives all modes of a degree the same forward time.

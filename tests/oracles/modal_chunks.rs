@@ -72,6 +72,7 @@ impl<'a> Rows<'a> {
             .iter_mut()
             .for_each(|list| list.retain(|of| trains || of.phase == Phase::Forward));
         let run = |chunk: usize| Run {
+            kind: settings.kind,
             tensor,
             replicas,
             start: chunk % row * tensor * replicas,
@@ -122,9 +123,9 @@ impl<'a> Rows<'a> {
 
     /// Runs the chunks in every way that fits.
     fn take(&mut self) {
-        let tensor = self.runs[0].tensor;
+        let run = self.runs[0];
         let choices: Vec<Vec<LayerMode>> = (0..self.chunk_of.len())
-            .map(|layer| self.search.modes(layer, tensor))
+            .map(|layer| self.search.modes(layer, run))
             .collect();
         if choices.iter().any(Vec::is_empty) {
             return;
@@ -174,7 +175,7 @@ impl<'a> Rows<'a> {
             for chunk in (device..self.runs.len()).step_by(row) {
                 let mut shared = 0.0;
                 for (mode, _) in own(chunk) {
-                    let [_, kept, _, part] = self.search.of_mode(mode, 0);
+                    let [_, kept, _, part] = self.search.of_mode(mode, self.runs[0].kind, 0);
                     held += kept;
                     shared += part;
                     workspace = workspace.max(mode.workspace_bytes);
@@ -200,7 +201,7 @@ impl<'a> Rows<'a> {
         let mut times: Vec<[f64; 3]> = moved.iter().map(|&[there, back]| [there, back, 0.0]).collect();
         let mut gradients = vec![0.0; times.len()];
         for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
-            let [forward, backward] = self.search.passes_of_mode(layer, mode);
+            let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0].kind);
             times[chunk][0] += forward;
             times[chunk][1] += if trains { backward } else { 0.0 };
             gradients[chunk] += mode.gradient_bytes as f64;
@@ -249,7 +250,7 @@ impl<'a> Rows<'a> {
                 .find(|(layer, _)| *layer == other)
                 .map_or(0, |(_, bytes)| *bytes)
         };
-        let mode = |layer: usize| self.search.modes(layer, self.runs[0].tensor)[0].clone();
+        let mode = |layer: usize| self.search.modes(layer, self.runs[0])[0].clone();
         let ends = |to: usize| {
             let (one, other) = (start(home).min(start(to)), start(home).max(start(to)));
             let devices = self.runs[0].tensor * self.replicas;

@@ -28,16 +28,18 @@ fn best_ns(instance: &Instance, settings: &Settings, of_iterations: bool) -> Opt
 pub(super) struct Search<'a> {
     pub(super) instance: &'a Instance,
     pub(super) settings: &'a Settings,
-    devices: usize,
+    /// Of each kind in play its position, the number of its first device, and how many there are.
+    rows: Vec<[usize; 3]>,
     /// Whether iterations are asked for.
     of_iterations: bool,
     stage_of: Vec<usize>,
     best_ns: f64,
 }
 
-/// Degree and replicas of a stage, and its first device.
+/// Kind, degree and replicas of a stage, and its first device.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
+    pub(super) kind: usize,
     pub(super) tensor: usize,
     pub(super) replicas: usize,
     pub(super) start: usize,
@@ -51,12 +53,18 @@ impl Run {
 
 impl<'a> Search<'a> {
     pub(super) fn new(instance: &'a Instance, settings: &'a Settings, of_iterations: bool) -> Self {
+        let mut first = 0;
+        let mut row = |&kind: &usize| {
+            let count = settings
+                .count(&instance.cluster, kind)
+                .unwrap_or(settings.stages);
+            first += count;
+            [kind, first - count, count]
+        };
         Self {
             instance,
             settings,
-            devices: settings
-                .count(&instance.cluster, settings.kind)
-                .unwrap_or(settings.stages),
+            rows: settings.kinds.iter().map(&mut row).collect(),
             of_iterations,
             stage_of: Vec::new(),
             best_ns: f64::INFINITY,
@@ -110,18 +118,23 @@ impl<'a> Search<'a> {
             self.best_ns = self.best_ns.min(ns);
             return;
         }
-        let start = runs.last().map_or(0, |run| run.last() + 1);
-        for tensor in 1..=self.devices - start.min(self.devices) {
-            for replicas in 1..=(self.devices - start) / tensor {
-                let run = Run {
-                    tensor,
-                    replicas,
-                    start,
-                };
-                if self.may_run(run) {
-                    runs.push(run);
-                    self.run(stages, runs);
-                    runs.pop();
+        for &[kind, first, count] in &self.rows.clone() {
+            let before = runs.iter().rev().find(|run| run.kind == kind);
+            let start = before.map_or(first, |run| run.last() + 1);
+            let left = first + count - start;
+            for tensor in 1..=left {
+                for replicas in 1..=left / tensor {
+                    let run = Run {
+                        kind,
+                        tensor,
+                        replicas,
+                        start,
+                    };
+                    if self.may_run(run) {
+                        runs.push(run);
+                        self.run(stages, runs);
+                        runs.pop();
+                    }
                 }
             }
         }
@@ -132,6 +145,7 @@ impl<'a> Search<'a> {
             tensor,
             replicas,
             start,
+            ..
         } = run;
         let divides = match (self.settings.mode, self.settings.micro_batches) {
             (Mode::Training, Some(all)) => all % replicas as u64 == 0,
@@ -193,7 +207,7 @@ impl<'a> Search<'a> {
     fn iteration_ns(&self, runs: &[Run]) -> f64 {
         let micro_batches = self.settings.micro_batches.unwrap() as usize;
         let trains = self.settings.mode == Mode::Training;
-        let runs_somehow = |(layer, &k): (usize, &usize)| !self.modes(layer, runs[k].tensor).is_empty();
+        let runs_somehow = |(layer, &k): (usize, &usize)| !self.modes(layer, runs[k]).is_empty();
         if !self.stage_of.iter().enumerate().all(runs_somehow) {
             return f64::INFINITY;
         }
@@ -258,7 +272,7 @@ impl<'a> Search<'a> {
     ) -> Vec<([f64; 3], Vec<String>)> {
         let choices: Vec<Vec<LayerMode>> = layers
             .iter()
-            .map(|&layer| self.modes(layer, run.tensor))
+            .map(|&layer| self.modes(layer, run))
             .collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut ways: Vec<([f64; 3], Vec<String>)> = Vec::new();
@@ -270,8 +284,8 @@ impl<'a> Search<'a> {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
                 names.push(mode.recompute.clone());
-                let [_, kept, gradient, shared] = self.of_mode(mode, in_flight);
-                let [there, back] = self.passes_of_mode(layers[at], mode);
+                let [_, kept, gradient, shared] = self.of_mode(mode, run.kind, in_flight);
+                let [there, back] = self.passes_of_mode(layers[at], mode, run.kind);
                 forward += there;
                 backward += back;
                 bytes += kept;
@@ -281,11 +295,7 @@ impl<'a> Search<'a> {
             }
             let part_bytes = (shared_bytes / run.replicas as f64).ceil();
             let bytes = bytes + part_bytes + workspace as f64;
-            if self
-                .settings
-                .memory_limit
-                .is_none_or(|limit| bytes <= limit as f64)
-            {
+            if self.fits(run.kind, bytes) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
                 let ring = self.ring_ns(run, gradients) * micro_batches;
@@ -305,11 +315,13 @@ impl<'a> Search<'a> {
     }
 
     /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
-    pub(super) fn passes_of_mode(&self, layer: usize, mode: &LayerMode) -> [f64; 2] {
+    pub(super) fn passes_of_mode(&self, layer: usize, mode: &LayerMode, kind: usize) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;
-        let [time, ..] = self.of_mode(mode, 0);
-        let times = mode.times[self.settings.kind].unwrap();
-        let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }].map(|ns| ns as f64);
+        let [time, ..] = self.of_mode(mode, kind, 0);
+        let times = mode.times[kind].unwrap();
+        let rates = self.rates(kind);
+        let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
+        let own = [0, 1].map(|pass| (own[pass] as f64 / rates[pass]).round());
         let collective = (time - own[0] - own[1]).round();
         // Half of the least that is reduced at the degree is so in forward propagation.
         let layer = &self.instance.network.layers[layer];
@@ -335,9 +347,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The modes of a layer at a degree that the options allow.
-    pub(super) fn modes(&self, layer: usize, tensor: usize) -> Vec<LayerMode> {
-        let modes = self.instance.network.layers[layer].modes().into_owned();
+    /// The modes of a layer at the degree of a stage, on its devices, that the options allow.
+    pub(super) fn modes(&self, layer: usize, run: Run) -> Vec<LayerMode> {
+        let mut modes = self.instance.network.layers[layer].modes().into_owned();
+        let tensor = run.tensor;
+        modes.retain(|mode| mode.times[run.kind].is_some());
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let asked = |mode: &&LayerMode| self.settings.recompute.names(&mode.recompute);
         match of_degree.iter().any(|mode| asked(&mode)) {
@@ -353,7 +367,7 @@ impl<'a> Search<'a> {
     fn work_ns(&self, layers: &[usize], run: Run, in_flight: u64) -> Option<(f64, f64)> {
         let choices: Vec<Vec<LayerMode>> = layers
             .iter()
-            .map(|&layer| self.modes(layer, run.tensor))
+            .map(|&layer| self.modes(layer, run))
             .collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
@@ -364,22 +378,39 @@ impl<'a> Search<'a> {
             for choices in &choices {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
-                let add = self.of_mode(mode, in_flight);
+                let add = self.of_mode(mode, run.kind, in_flight);
                 shared_bytes += add[3];
                 (0..3).for_each(|at| sums[at] += add[at]);
                 workspace = workspace.max(mode.workspace_bytes);
             }
             let part_bytes = (shared_bytes / run.replicas as f64).ceil();
             let bytes = sums[1] + part_bytes + workspace as f64;
-            let fits = self
-                .settings
-                .memory_limit
-                .is_none_or(|limit| bytes <= limit as f64);
+            let fits = self.fits(run.kind, bytes);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
                 best = Some((sums[0], sums[2]));
             }
         }
         best
+    }
+
+    /// How fast a device of a kind runs forward and backward passes.
+    fn rates(&self, kind: usize) -> [f64; 2] {
+        let resources = &self.instance.cluster.kinds[kind].resources;
+        match resources.as_slice() {
+            [] => [1.0; 2],
+            all => [
+                all.iter().map(|resource| resource.forward_rate).sum(),
+                all.iter().map(|resource| resource.backward_rate).sum(),
+            ],
+        }
+    }
+
+    /// Whether so many bytes fit a device of a kind.
+    fn fits(&self, kind: usize, bytes: f64) -> bool {
+        let own = self.instance.cluster.kinds[kind].memory_bytes;
+        let own = own.filter(|_| self.settings.kinds.len() > 1 || self.settings.heterogeneous);
+        let limit = self.settings.memory_limit.or(own);
+        limit.is_none_or(|limit| bytes <= limit as f64)
     }
 
     /// Bytes that a parameter takes beside those in the file, of weight and gradient and of the optimiser's state: per byte in the file.
@@ -403,8 +434,13 @@ impl<'a> Search<'a> {
     }
 
     /// Time in ns, bytes kept, bytes of gradients and bytes that replicas share out of a layer in a mode.
-    pub(super) fn of_mode(&self, mode: &LayerMode, in_flight: u64) -> [f64; 4] {
-        let times = mode.times[self.settings.kind].unwrap();
+    pub(super) fn of_mode(&self, mode: &LayerMode, kind: usize, in_flight: u64) -> [f64; 4] {
+        let times = mode.times[kind].unwrap();
+        let rates = self.rates(kind);
+        let at_rate = |ns: u64, rate: f64| match self.of_iterations {
+            true => (ns as f64 / rate).round(),
+            false => ns as f64 / rate,
+        };
         let trains = self.settings.mode == Mode::Training;
         let group = mode.tensor as f64;
         let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
@@ -418,7 +454,7 @@ impl<'a> Search<'a> {
         };
         let kept = (mode.resident_bytes + in_flight * mode.stash_bytes) as f64;
         [
-            times.forward_ns as f64 + backward_ns as f64 + collective_ns,
+            at_rate(times.forward_ns, rates[0]) + at_rate(backward_ns, rates[1]) + collective_ns,
             kept + own,
             mode.gradient_bytes as f64,
             shared,
@@ -443,7 +479,7 @@ impl<'a> Search<'a> {
                 .find(|(layer, _)| *layer == other)
                 .map_or(0, |(_, bytes)| *bytes)
         };
-        let mode = |layer: usize, stage: usize| self.modes(layer, runs[stage].tensor)[0].clone();
+        let mode = |layer: usize, stage: usize| self.modes(layer, runs[stage])[0].clone();
         // Between the last device of the stage that comes first and the first of the other, whichever way the tensor goes.
         let ends = |other: usize| {
             let (one, other) = (home.min(other), home.max(other));

@@ -28,7 +28,10 @@ impl<'a> Kinds<'a> {
             [mode] => modes.devices_of(mode),
             _ => 1,
         };
-        let units = modes.devices / unit;
+        let units = match list.as_slice() {
+            [mode] => modes.most_of(mode),
+            _ => modes.devices,
+        };
         // Without a choice units are stages.
         let units = match list.len() {
             1 => units
@@ -61,7 +64,7 @@ impl<'a> Kinds<'a> {
     /// What a stage of these items takes to exchange its gradients, at least, in ns.
     fn once_ns(&self, members: &[usize], mode: &StageMode) -> u64 {
         let bytes = self.modes.gradient_bytes(members, mode.degree).unwrap_or(0);
-        let levels = ring_levels(self.modes, self.modes.devices_of(mode));
+        let levels = ring_levels(self.modes, mode, self.is_one());
         let ns = levels.map(|level| self.modes.exchange_ns(bytes, mode.replicas, level));
         ns.min().unwrap_or(0)
     }
@@ -70,7 +73,7 @@ impl<'a> Kinds<'a> {
     fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<[u64; 2]> {
         let (modes, mode) = (self.modes, stage.mode);
         let in_flight = modes.flight.of(mode.replicas, behind);
-        let room_bytes = modes.memory_bytes.checked_sub(stage.shared_bytes)?;
+        let room_bytes = modes.memory_bytes(mode.degree).checked_sub(stage.shared_bytes)?;
         let ways = modes.knapsack.within(&stage.layers, in_flight, room_bytes)?;
         let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied());
         // Where ways differ in their backward passes alone, that is what the ways take; else no way takes less in either.
@@ -226,11 +229,15 @@ fn has_one_forward(layer: &LayerWays) -> bool {
     (1..layer.ways.len()).all(|at| forward(at) == forward(0))
 }
 
-/// The levels that the ring of a stage of so many devices may lie at.
-pub(super) fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item = usize> {
+/// The levels that the ring of a stage of a mode may lie at; where all stages are of it, each begins behind as many devices of the others.
+pub(super) fn ring_levels(modes: &Modes, mode: &StageMode, is_only: bool) -> impl Iterator<Item = usize> {
+    let (devices, first) = (modes.devices_of(mode), modes.row(mode.degree).first);
     let levels = match modes.links.node {
         None => [true, false],
-        Some(node) => [devices <= node, !node.is_multiple_of(devices)],
+        Some(node) => [
+            devices <= node,
+            devices > 1 && !(is_only && node.is_multiple_of(devices) && first.is_multiple_of(devices)),
+        ],
     };
     [INSIDE, BETWEEN]
         .into_iter()
@@ -240,7 +247,11 @@ pub(super) fn ring_levels(modes: &Modes, devices: usize) -> impl Iterator<Item =
 
 /// What a transfer costs at least where it crosses a boundary.
 fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Transfer {
-    let all_between = |node: usize| list.len() == 1 && modes.devices_of(&list[0]).is_multiple_of(node);
+    let is_aligned = |mode: &StageMode, node: usize| {
+        let first = modes.row(mode.degree).first;
+        modes.devices_of(mode).is_multiple_of(node) && first.is_multiple_of(node)
+    };
+    let all_between = |node: usize| list.len() == 1 && is_aligned(&list[0], node);
     let levels: &[usize] = match modes.links.node {
         None => &[INSIDE],
         // Boundaries lie where nodes end.

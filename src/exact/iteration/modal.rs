@@ -35,10 +35,13 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let mut incumbent = known;
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
+    if modes.rows.len() > 1 {
+        offer_plan_of_period(&mut incumbent, modes);
+    }
     let variants = variants(problem, modes);
     let alike = alike(problem, &variants);
     let chunks = chunks(problem, &variants);
-    let is_uniform = problem.settings.uniform || modes.kinds().count() == 1;
+    let is_uniform = problem.settings.uniform || modes.alike_kinds().len() == 1;
     let others = match is_uniform || problem.settings.target.is_some() {
         true => None,
         false => Kinds::new(problem, modes, modes.kinds().collect()),
@@ -60,6 +63,15 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         stopped_by = search(&mut incumbent, (&mut [Family::new(others)], labels), true)?;
     }
     Ok(incumbent.finish(stopped_by))
+}
+
+/// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
+fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
+    let problem = incumbent.problem.for_the_period();
+    let control = incumbent.control.elsewhere();
+    let share = share(&control);
+    let own = Incumbent::new(&problem, share.as_ref().unwrap_or(&control));
+    incumbent.offer_some(modal::solve(own, modes).allocation);
 }
 
 /// A part of the time that is left, if there is a limit.
@@ -136,9 +148,8 @@ fn alike<'a>(problem: &Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
         return Vec::new();
     }
     let of = |modes: &'a Modes| {
-        modes
-            .kinds()
-            .map(move |mode| Kinds::new(problem, modes, vec![mode]))
+        let sets = modes.alike_kinds().into_iter();
+        sets.map(move |alike| Kinds::new(problem, modes, alike))
     };
     variants.iter().flat_map(of).flatten().collect()
 }

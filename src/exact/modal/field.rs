@@ -2,7 +2,9 @@
 
 use crate::exact::modal::ahead::Ahead;
 use crate::exact::modal::behind::Behind;
+use crate::exact::modal::items::Work;
 use crate::exact::modal::round::Round;
+use crate::exact::modal::rows::RowPass;
 use crate::exact::modal::search::{ModalAnswer, Question};
 use crate::exact::modal::space::Space;
 use crate::exact::modal::stages::{Bar, Stage, Stages};
@@ -22,12 +24,15 @@ pub(super) struct Field<'a> {
     /// What is behind takes at least, in any plan of at most `ceiling`.
     behind: Behind,
     ceiling: u64,
+    /// What ideals take at least, where devices differ.
+    work: Option<Work>,
 }
 
 impl<'a> Field<'a> {
     /// All stages of a lattice.
-    pub(super) fn new(problem: &'a Problem, space: Space<'a>) -> Self {
+    pub(super) fn new(problem: &'a Problem, space: Space<'a>, work: Option<&Work>) -> Self {
         Self {
+            work: work.map(|work| work.of_ideals(space.lattice.sums(work.least()))),
             problem,
             stages: Stages::new(&space),
             behind: Behind::unknown(&space),
@@ -38,7 +43,7 @@ impl<'a> Field<'a> {
 
     /// Leaves out what no plan of at most `ceiling` can have: stages that leave too few devices for what is ahead of them and behind.
     pub(super) fn narrow(&mut self, ceiling: u64) -> Result<(), StoppedBy> {
-        if ceiling >= self.ceiling || !self.space.control.switches.modal_windows {
+        if ceiling >= self.ceiling || !self.space.control.switches.modal_windows || self.work.is_some() {
             return Ok(());
         }
         let (space, stages) = (&self.space, &mut self.stages);
@@ -69,6 +74,16 @@ impl<'a> Field<'a> {
             limit: question.limit,
             next: question.ceiling,
         };
+        if let Some(work) = &self.work {
+            let mut pass = RowPass::new(self.problem, &self.space, work, question.least_again);
+            let found = pass.run(&mut self.stages, &mut bar)?;
+            let is_kept = |plan| !question.least_again || self.keeps(plan, bar);
+            return Ok(match found {
+                Some(plan) if is_kept(&plan) => Answer::Plan(plan),
+                Some(_) => Answer::Undecided,
+                None => Answer::NoPlan { next_limit: bar.next },
+            });
+        }
         let mut ahead = None;
         if self.space.control.switches.modal_ahead {
             let found = Ahead::new(&self.space, &mut self.stages, &self.behind, bar)?;

@@ -118,6 +118,75 @@ pub(super) fn sums(modes: &Modes) -> Vec<Vec<Sum>> {
     modes.items.iter().map(of_item).collect()
 }
 
+/// What work takes at least of devices that differ.
+pub(super) struct Work {
+    /// By item or ideal, the least time of all devices together on those that are fastest for each item, in ticks.
+    least: Vec<u64>,
+    /// By row, the largest part of that which one of its devices does in a tick.
+    speeds: Vec<f64>,
+}
+
+/// Parts of sums of floats that are not trusted.
+const ROUNDING: f64 = 1e-9;
+
+impl Work {
+    /// The work of each item; `None` where no degree runs one of them.
+    pub(super) fn of_items(modes: &Modes, sums: &[Vec<Sum>]) -> Option<Self> {
+        let least = device_times(modes, sums);
+        let on_row = |row: usize, item: usize| {
+            let own = (0..modes.degrees.len()).filter(|&degree| modes.row_of[degree] == row);
+            let able = own.filter(|&degree| sums[item][degree].missing == 0);
+            able.map(|degree| sums[item][degree].time * modes.degrees[degree] as u64).min()
+        };
+        let speed = |row: usize| {
+            let able = (0..least.len()).filter_map(|item| Some((least[item], on_row(row, item)?)));
+            let parts = able.filter(|&(least, _)| least > 0);
+            parts.map(|(least, own)| least as f64 / own as f64).fold(0.0, f64::max)
+        };
+        let speeds = (0..modes.rows.len()).map(speed).collect();
+        let runs = least.iter().all(|&least| least < u64::MAX);
+        runs.then_some(Self { least, speeds })
+    }
+
+    /// The same of sets of items, of which each takes so much.
+    pub(super) fn of_ideals(&self, least: Vec<u64>) -> Self {
+        Self {
+            least,
+            speeds: self.speeds.clone(),
+        }
+    }
+
+    /// Of each item.
+    pub(super) fn least(&self) -> &[u64] {
+        &self.least
+    }
+
+    /// No plan on so many devices of each row has a shorter period: what they do in a tick is no more than their speeds say.
+    pub(super) fn least_period(&self, devices: impl Iterator<Item = usize>) -> u64 {
+        let all: u64 = self.least.iter().sum();
+        let speed = self.speed(devices);
+        match speed > 0.0 {
+            true => (all as f64 * (1.0 - ROUNDING) / speed).floor() as u64,
+            false => 0,
+        }
+    }
+
+    /// No limit below this lets so many free devices of each row run an ideal.
+    pub(super) fn least_within(&self, ideal: usize, free: &[usize]) -> u64 {
+        let speed = self.speed(free.iter().copied());
+        match (self.least[ideal], speed > 0.0) {
+            (0, _) => 0,
+            (least, true) => (least as f64 * (1.0 - ROUNDING) / speed).floor() as u64,
+            (_, false) => u64::MAX,
+        }
+    }
+
+    fn speed(&self, devices: impl Iterator<Item = usize>) -> f64 {
+        let speeds = devices.zip(&self.speeds);
+        speeds.map(|(devices, speed)| devices as f64 * speed).sum()
+    }
+}
+
 /// The least time that each item takes of all devices together, in ticks: at any degree, on all devices of a tensor group; `u64::MAX`
 /// where no degree runs it.
 pub(super) fn device_times(modes: &Modes, sums: &[Vec<Sum>]) -> Vec<u64> {

@@ -9,6 +9,7 @@ mod labels;
 mod lattice;
 mod plans;
 mod round;
+mod rows;
 mod search;
 mod space;
 mod stages;

@@ -85,7 +85,7 @@ impl<'s, 'a> Round<'s, 'a> {
             least_again,
             stages: problem.stages(),
             all_stages,
-            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.memory_bytes < u64::MAX,
+            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.limits_memory(),
             counts_stages: all_stages || problem.stages() < modes.devices,
             reached: Reached::new(
                 space.lattice.len(),

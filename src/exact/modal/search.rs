@@ -2,7 +2,7 @@
 
 use crate::exact::ideals::growth;
 use crate::exact::modal::field::Field;
-use crate::exact::modal::items::{self, Sum};
+use crate::exact::modal::items::{self, Sum, Work};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::Space;
 use crate::problem::control::Control;
@@ -36,6 +36,8 @@ pub(super) struct ModalSearch<'a> {
     sums: Vec<Vec<Sum>>,
     /// The least time that each item takes of all devices together.
     device_times: Vec<u64>,
+    /// What work takes of devices that differ.
+    work: Option<Work>,
     predecessors: Vec<Vec<usize>>,
     /// The passes over ideals along the numbering of the items, and over all, once they are asked for.
     fields: [Option<Field<'a>>; 2],
@@ -49,6 +51,7 @@ impl<'a> ModalSearch<'a> {
             modes,
             control,
             device_times: items::device_times(modes, &sums),
+            work: (modes.rows.len() > 1).then(|| Work::of_items(modes, &sums)).flatten(),
             sums,
             predecessors: growth::predecessors(problem),
             fields: [None, None],
@@ -59,7 +62,11 @@ impl<'a> ModalSearch<'a> {
     pub(super) fn least(&self) -> Option<u64> {
         let mut times = self.device_times.iter();
         let all = times.try_fold(0u64, |sum, &time| (time < u64::MAX).then(|| sum + time))?;
-        Some(all.div_ceil(self.modes.devices as u64))
+        let devices = self.modes.rows.iter().map(|row| row.devices);
+        match &self.work {
+            Some(work) => Some(work.least_period(devices)),
+            None => Some(all.div_ceil(self.modes.devices as u64)),
+        }
     }
 
     /// Every plan takes at most this.
@@ -119,7 +126,7 @@ impl<'a> ModalSearch<'a> {
             None => {
                 let lattice = Lattice::new(&self.predecessors, question.in_order, self.control)?;
                 let space = Space::new(self.modes, self.control, lattice, self.sums.clone());
-                own.insert(Field::new(self.problem, space))
+                own.insert(Field::new(self.problem, space, self.work.as_ref()))
             }
         };
         field.narrow(question.ceiling.min(most))?;

@@ -84,9 +84,12 @@ impl<'a> Space<'a> {
     /// What a stage pays at least for a transfer of so many ticks, by the level of the boundary that it crosses: a tensor may go between
     /// nodes though the boundary lies inside one.
     pub(super) fn paid_at_least(&self, transfer: usize, ticks: [u64; 2]) -> [u64; 2] {
-        match self.may_be_cheaper[transfer] {
-            true => [ticks[INSIDE].min(ticks[BETWEEN]), ticks[BETWEEN]],
-            false => ticks,
+        let least = ticks[INSIDE].min(ticks[BETWEEN]);
+        match (self.may_be_cheaper[transfer], self.modes.rows.len()) {
+            (true, 1) => [least, ticks[BETWEEN]],
+            // Its ends may share a node though the stages between them lie elsewhere.
+            (true, _) => [least; 2],
+            (false, _) => ticks,
         }
     }
 
@@ -104,7 +107,7 @@ impl<'a> Space<'a> {
             mode: StageMode { degree, replicas },
             devices: tensor * replicas,
         });
-        runs.take_while(|run| run.devices <= modes.devices)
+        runs.take_while(move |run| run.devices <= modes.row(degree).devices)
     }
 
     /// No fewer devices run an ideal within a limit: all of them share its work evenly.
@@ -163,7 +166,7 @@ fn may_be_cheaper(modes: &Modes, lattice: &Lattice) -> Vec<bool> {
     };
     let transfers = 0..modes.transfers.len();
     transfers
-        .map(|t| modes.transfers[t].may_be_slower_inside() && skips(t))
+        .map(|t| (modes.rows.len() > 1 || modes.transfers[t].may_be_slower_inside()) && skips(t))
         .collect()
 }
 

@@ -106,7 +106,7 @@ impl Stage {
         in_flight: u64,
     ) -> Option<u64> {
         let modes = space.modes;
-        let limit = match self.sum.room(modes.memory_bytes, mode.replicas, in_flight) {
+        let limit = match self.sum.room(modes.memory_bytes(mode.degree), mode.replicas, in_flight) {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };
@@ -330,7 +330,7 @@ impl Walk {
 /// Whether the layers and memory of a stage leave it a chance, in front of nothing and with as many replicas as may be. A larger stage has
 /// no better one.
 fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
-    let room = modes.devices / modes.degrees[stage.degree];
+    let room = modes.row(stage.degree).devices / modes.degrees[stage.degree];
     let mut replicas = modes.replicas.iter().rev();
     let Some(&replicas) = replicas.find(|&&replicas| replicas <= room) else {
         return false;
@@ -338,7 +338,7 @@ fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     let sum = &stage.sum;
     let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
     let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
-    if sum.missing > 0 || least_bytes + shared_bytes > modes.memory_bytes {
+    if sum.missing > 0 || least_bytes + shared_bytes > modes.memory_bytes(stage.degree) {
         return false;
     }
     bar.keeps(sum.time.div_ceil(replicas as u64))

@@ -135,7 +135,7 @@ impl<'a> Space<'a> {
         let least = stages * modes.replicas.iter().min().unwrap_or(&1);
         let most = self.most_behind(k, devices);
         let mut flights: Vec<(u64, usize)> = Vec::new();
-        if devices > modes.devices {
+        if devices > modes.row(mode.degree).devices {
             return flights;
         }
         for behind in least..=most {
@@ -162,6 +162,10 @@ impl<'a> Space<'a> {
         };
         let choice = |&level: &usize| {
             let tensor = modes.degrees[mode.degree];
+            let on = match modes.rows.len() {
+                1 => String::new(),
+                _ => format!(",{}", modes.name_of_row(modes.row_of[mode.degree])),
+            };
             let is_split = levels.len() > 1;
             let side = match (is_split, level) {
                 (false, _) => "",
@@ -174,7 +178,7 @@ impl<'a> Space<'a> {
                 most_behind: 0,
                 level,
                 is_split,
-                name: format!("{},{tensor},{},{in_flight}{side}", k + 1, mode.replicas),
+                name: format!("{},{tensor},{},{in_flight}{side}{on}", k + 1, mode.replicas),
             }
         };
         levels.iter().map(choice).collect()
@@ -204,7 +208,7 @@ impl<'a> Space<'a> {
         };
         let shared = item.shared_bytes.div_ceil(choice.mode.replicas as u64);
         let held: u64 = item.layers.iter().map(least).sum();
-        !self.is_limited || held.saturating_add(shared) <= self.modes.memory_bytes
+        !self.is_limited || held.saturating_add(shared) <= self.modes.memory_bytes(choice.mode.degree)
     }
 }
 
@@ -215,7 +219,7 @@ pub(super) fn node(modes: &Modes) -> Option<usize> {
 
 /// Whether all items together fit, however they run and how many micro-batches may be in flight.
 fn memory_never_binds(modes: &Modes) -> bool {
-    let limit = modes.memory_bytes;
+    let limit = modes.rows.iter().map(|row| row.memory_bytes).min().unwrap_or(u64::MAX);
     if limit == u64::MAX {
         return true;
     }
@@ -323,6 +327,9 @@ fn places(program: &mut Program, modes: &Modes, choices: &[Choice], (k, node): (
 ///
 /// That it is.
 pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
+    if modes.rows.len() > 1 && modes.links.node.is_some() {
+        return Err("its devices differ and its links have two levels, of which a program of modes knows one kind of device alone");
+    }
     let space = Space::new(problem, modes);
     let ways = |item: &ModalItem| -> usize {
         let columns = item.layers.iter().map(|layer| match space.ways(layer).len() {

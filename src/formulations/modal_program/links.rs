@@ -167,7 +167,10 @@ impl Builder<'_> {
         let paid = variable().min(0.0).name(format!("{column}[{t},{}]", k + 1));
         let paid = self.program.declare(paid);
         paid.add_to(&mut self.busy[k], 1.0);
-        paid.add_to(&mut self.devices_busy, 1.0);
+        // Of several rows it is not known which one pays.
+        if let [busy] = self.devices_busy.as_mut_slice() {
+            paid.add_to(busy, 1.0);
+        }
         for at in 0..transfer.consumers.len() {
             let payer = Payer {
                 side,
@@ -367,6 +370,7 @@ impl Builder<'_> {
         };
         let scale = self.program.scale_ns;
         let devices = self.modes.devices_of(&choice.mode) as f64;
+        let row = self.modes.row_of[choice.mode.degree];
         let mut reduces: Option<Column> = None;
         for (item, label) in self.labels.iter().enumerate() {
             let own = self.modes.items[item][choice.mode.degree].as_ref();
@@ -376,7 +380,7 @@ impl Builder<'_> {
             };
             let ticks = ring.byte_ticks * bytes as f64 / scale;
             ran.on.add_to(&mut self.busy[k], ticks);
-            ran.on.add_to(&mut self.devices_busy, ticks * devices);
+            ran.on.add_to(&mut self.devices_busy[row], ticks * devices);
             if ring.start_ticks == 0.0 {
                 continue;
             }

@@ -69,8 +69,8 @@ struct Builder<'a> {
     stages: Vec<StageColumns<'a>>,
     /// What each stage takes for a micro-batch, in units of the scale.
     busy: Vec<Expression>,
-    /// What all devices take together, at least.
-    devices_busy: Expression,
+    /// What the devices of each row take together, at least.
+    devices_busy: Vec<Expression>,
 }
 
 impl ModalProgram {
@@ -97,7 +97,7 @@ impl ModalProgram {
             period,
             most,
             busy: vec![Expression::default(); stages.len()],
-            devices_busy: Expression::default(),
+            devices_busy: vec![Expression::default(); modes.rows.len()],
             stages,
         };
         builder.staging();
@@ -142,10 +142,12 @@ impl Builder<'_> {
     /// Families `one_mode`, `in_front`, `filled` and `devices`: a stage runs in one mode or is empty, empty stages come first, and all
     /// devices are there.
     fn choices(&mut self) {
-        let mut devices = Expression::default();
+        let mut devices = vec![Expression::default(); self.modes.rows.len()];
         for k in 0..self.stages.len() {
             let used = self.stages[k].sum(|_| 1.0);
-            devices += self.stages[k].sum(|choice| self.modes.devices_of(&choice.mode) as f64);
+            for (row, devices) in devices.iter_mut().enumerate() {
+                *devices += self.stages[k].sum(|choice| self.devices_of(choice, row) as f64);
+            }
             self.program
                 .add_row(format!("one_mode[{}]", k + 1), used.clone(), 1.into());
             if let Some(next) = self.stages.get(k + 1) {
@@ -159,10 +161,21 @@ impl Builder<'_> {
             }
             self.program.add_row(format!("filled[{}]", k + 1), used, held);
         }
-        let all = Expression::from(self.modes.devices as f64);
-        self.program.add_row("devices[all]".into(), devices, all);
+        for (row, devices) in devices.into_iter().enumerate() {
+            let all = Expression::from(self.modes.rows[row].devices as f64);
+            let name = format!("devices[{}]", self.modes.name_of_row(row));
+            self.program.add_row(name, devices, all);
+        }
         for k in 0..self.stages.len() {
             self.add_behind(k);
+        }
+    }
+
+    /// Devices that a choice takes of a row.
+    fn devices_of(&self, choice: &choices::Choice, row: usize) -> usize {
+        match self.modes.row_of[choice.mode.degree] == row {
+            true => self.modes.devices_of(&choice.mode),
+            false => 0,
         }
     }
 
@@ -224,7 +237,7 @@ impl Builder<'_> {
                     let each = time / mode.replicas as f64;
                     column.add_to(&mut self.busy[k], each);
                     column.add_to(&mut of_choices[c], each);
-                    column.add_to(&mut self.devices_busy, time * degree);
+                    column.add_to(&mut self.devices_busy[self.modes.row_of[mode.degree]], time * degree);
                 }
             }
             for (c, busy) in of_choices.into_iter().enumerate() {
@@ -236,15 +249,17 @@ impl Builder<'_> {
         }
     }
 
-    /// Families `load` and `capacity`: no stage takes longer than the period, and all devices together no longer than as many periods.
+    /// Families `load` and `capacity`: no stage takes longer than the period, and the devices of a row together no longer than as many periods.
     fn load(&mut self) {
         for (k, busy) in self.busy.iter().enumerate() {
             let name = format!("load[{}]", k + 1);
             self.program.add_row(name, busy.clone(), self.period.expression());
         }
-        let all = self.modes.devices as f64 * self.period.expression();
-        self.program
-            .add_row("capacity[all]".into(), self.devices_busy.clone(), all);
+        for (row, busy) in self.devices_busy.iter().enumerate() {
+            let all = self.modes.rows[row].devices as f64 * self.period.expression();
+            let name = format!("capacity[{}]", self.modes.name_of_row(row));
+            self.program.add_row(name, busy.clone(), all);
+        }
     }
 }
 

@@ -22,7 +22,10 @@ impl Builder<'_> {
 
     /// The same for one choice of a stage.
     fn memory_of(&mut self, k: usize, c: usize) {
-        let limit = self.modes.memory_bytes;
+        let limit = self.modes.memory_bytes(self.stages[k].choices[c].mode.degree);
+        if limit == u64::MAX {
+            return;
+        }
         // Units of the limit let the rows' numbers lie near 1; a limit of 0 bytes keeps bytes.
         let unit = limit.max(1) as f64;
         let stage = &self.stages[k];

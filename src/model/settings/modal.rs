@@ -31,7 +31,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn new(options: &PipelineOptions, cluster: &Cluster, heterogeneous: bool) -> Self {
+    /// What options ask for, on workers that `share` their work or each have a stage to themselves.
+    pub(super) fn new(options: &PipelineOptions, cluster: &Cluster, share: bool) -> Self {
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
@@ -42,7 +43,7 @@ impl Asked {
             uniform: false,
         };
         let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
-        let modal = chooses || (cluster.nodes.is_some() && !heterogeneous);
+        let modal = chooses || (cluster.nodes.is_some() && !share);
         let as_target = modal && options.target.is_some();
         Self {
             modal,
@@ -87,8 +88,15 @@ impl Settings {
         refuse(
             self.heterogeneous,
             setting::DEVICE_KINDS,
-            "devices that differ, resources or groups".into(),
-            "one kind of device",
+            "groups, or workers that run both phases at once".into(),
+            "devices that are each alone and sequential",
+        );
+        let pays = |&kind: &usize| instance.cluster.kinds[kind].pays_communication;
+        refuse(
+            self.kinds.iter().any(pays) && !self.kinds.iter().all(pays) && self.communication.takes_time(),
+            setting::DEVICE_KINDS,
+            "kinds that pay for transfers, and others that do not,".into(),
+            "kinds that all pay, or transfers that take no time",
         );
         refuse(
             self.cuts == Cuts::Separate,

@@ -152,7 +152,7 @@ impl Settings {
         let mut kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
         let is_limited = match self.memory_limit {
             Some(limit) => limit < u64::MAX,
-            None => self.heterogeneous && kinds.any(|kind| kind.memory_bytes.is_some()),
+            None => self.has_unlike_devices() && kinds.any(|kind| kind.memory_bytes.is_some()),
         };
         let kept = target.limits().states;
         let unlike = kept.unlike(self.optimizer, self.precision, instance.network.precision);

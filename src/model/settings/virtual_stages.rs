@@ -172,7 +172,7 @@ impl Settings {
             }
         };
         refuse(
-            self.heterogeneous,
+            self.has_unlike_devices(),
             setting::DEVICE_KINDS,
             "devices that differ or work as groups, resources, or workers that run both phases at once"
                 .into(),

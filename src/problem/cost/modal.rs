@@ -34,12 +34,13 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .map(|&k| stages.stages[k].memory_bytes)
             .sum::<u64>()
     };
+    let room_bytes = |stage: usize| modes.memory_bytes(chosen.stages[stage].degree);
     let fits = match chunks {
-        Some(of) => of.chunks_of.iter().all(|own| bytes_of(own) <= modes.memory_bytes),
-        None => (0..used).all(|k| bytes_of(&[k]) <= modes.memory_bytes),
+        Some(of) => of.chunks_of.iter().all(|own| bytes_of(own) <= room_bytes(own[0])),
+        None => (0..used).all(|k| bytes_of(&[k]) <= room_bytes(k)),
     };
     let mut replicas = stages.stages.iter().map(|stage| stage.replicas);
-    let is_alike = chosen.stages.iter().all(|mode| *mode == chosen.stages[0]);
+    let is_alike = chosen.stages.iter().all(|mode| modes.are_alike(mode, &chosen.stages[0]));
     let is_told = |region: Region| modes.can_be_told(region.limits().recomputation, &plan.assignment, chosen);
     let is_plan = (is_alike || !(settings.uniform || chunks.is_some()))
         && settings.target.is_none_or(is_told)
@@ -47,7 +48,7 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         && (chunks.is_some() || used <= problem.stages())
         && is_enough
         && keeps_order(problem, &plan.assignment)
-        && stages.devices <= modes.devices
+        && modes.rows.iter().zip(&stages.devices).all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
         && fits
         && replicas.all(|replicas| modes.replicas.contains(&replicas));

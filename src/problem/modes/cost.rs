@@ -97,10 +97,10 @@ impl ModalStage {
 pub struct ModalStages {
     /// What each costs, in pipeline order.
     pub stages: Vec<ModalStage>,
-    /// The first device of each, from 0.
+    /// The number of the first device of each, from 0.
     pub starts: Vec<usize>,
-    /// Devices that all of them take.
-    pub devices: usize,
+    /// Devices that they take of each [row](Modes::rows).
+    pub devices: Vec<usize>,
     /// Whether every tensor group lies inside a node.
     pub groups_fit: bool,
 }
@@ -179,15 +179,18 @@ impl Modes {
         Some(layers)
     }
 
-    /// Stages of no cost: places are consecutive devices, and each is known from its first stage on.
+    /// Stages of no cost: places are consecutive devices of a row, and each is known from its first stage on.
     fn placed(&self, chosen: &Chosen, seats: &[usize]) -> ModalStages {
         let mut placed = ModalStages {
             groups_fit: true,
+            devices: vec![0; self.rows.len()],
             ..ModalStages::default()
         };
         let mut start_of: BTreeMap<usize, usize> = BTreeMap::new();
         for (mode, &seat) in chosen.stages.iter().zip(seats) {
-            let start = *start_of.entry(seat).or_insert(placed.devices);
+            let row = self.row_of[mode.degree];
+            let next = self.rows[row].first + placed.devices[row];
+            let start = *start_of.entry(seat).or_insert(next);
             placed.starts.push(start);
             placed.stages.push(ModalStage {
                 replicas: mode.replicas,
@@ -196,7 +199,8 @@ impl Modes {
             placed.groups_fit &= self
                 .links
                 .groups_fit(start, self.degrees[mode.degree], mode.replicas);
-            placed.devices = placed.devices.max(start + self.devices_of(mode));
+            let end = start + self.devices_of(mode) - self.rows[row].first;
+            placed.devices[row] = placed.devices[row].max(end);
         }
         placed
     }

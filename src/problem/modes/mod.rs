@@ -22,12 +22,14 @@ use crate::model::settings::Settings;
 pub struct Modes {
     /// Most devices of all stages together.
     pub devices: usize,
-    /// Degrees of tensor parallelism that stages may have, ascending.
+    /// The kinds of these devices, of each as many in a row as there are.
+    pub rows: Vec<Row>,
+    /// Degrees of tensor parallelism that stages may have, row by row ascending.
     pub degrees: Vec<usize>,
+    /// The row of each degree's devices, by position in `rows`.
+    pub row_of: Vec<usize>,
     /// Replicas that stages may have, ascending.
     pub replicas: Vec<usize>,
-    /// Memory of a device in bytes; `u64::MAX` without a limit.
-    pub memory_bytes: u64,
     /// For each item and degree, what runs it; `None` where some layer has no mode of that degree.
     pub items: Vec<Vec<Option<ModalItem>>>,
     /// Tensors between items, none of them free.
@@ -47,6 +49,47 @@ pub struct Modes {
     /// Micro-batches of an iteration; 1 where it does not matter.
     micro_batches: u64,
     ticks_per_ns: u64,
+}
+
+/// Devices of one kind, numbered behind those of the rows before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Position of the kind in the cluster.
+    pub kind: usize,
+    /// The number of its first device, from 0.
+    pub first: usize,
+    /// How many there are.
+    pub devices: usize,
+    /// Memory of a device in bytes; `u64::MAX` without a limit.
+    pub memory_bytes: u64,
+    /// How fast a device runs forward and backward passes: times are divided by it.
+    rates: [f64; 2],
+}
+
+impl Row {
+    /// The rows of the kinds in play.
+    fn all(cluster: &Cluster, settings: &Settings) -> Vec<Self> {
+        let mut first = 0;
+        let row = |&kind: &usize| {
+            let of = &cluster.kinds[kind];
+            let devices = settings.count(cluster, kind).unwrap_or(settings.stages);
+            let start = first;
+            first += devices;
+            Self {
+                kind,
+                first: start,
+                devices,
+                memory_bytes: settings.device_bytes(cluster, kind).unwrap_or(u64::MAX),
+                rates: of.rates(),
+            }
+        };
+        settings.kinds.iter().map(row).collect()
+    }
+
+    /// What a backward pass takes on a device that takes so many ticks at rate 1.
+    pub(crate) fn backward(&self, ticks: u64) -> u64 {
+        at_rate(ticks, self.rates[1])
+    }
 }
 
 /// An item at a tensor degree.
@@ -234,24 +277,30 @@ impl Modes {
     /// The modes of a problem whose items hold these layers.
     pub(crate) fn new(instance: &Instance, settings: &Settings, items: &[Vec<usize>]) -> Self {
         let network = &instance.network;
-        let devices = settings
-            .count(&instance.cluster, settings.kind)
-            .unwrap_or(settings.stages);
+        let rows = Row::all(&instance.cluster, settings);
+        let devices = rows.iter().map(|row| row.devices).sum();
         let listed = network
             .layers
             .iter()
             .flat_map(|layer| degrees_of(layer, settings));
-        let degrees: BTreeSet<usize> = listed.filter(|&degree| degree <= devices).collect();
+        let listed: BTreeSet<usize> = listed.collect();
+        let of_row = |(at, row): (usize, &Row)| {
+            let fits = listed.range(..=row.devices);
+            fits.map(|&degree| (degree, at)).collect::<Vec<_>>()
+        };
+        let (degrees, row_of): (Vec<usize>, Vec<usize>) = rows.iter().enumerate().flat_map(of_row).unzip();
+        let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
         let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all % *d as u64 == 0,
             _ => true,
         };
-        let allowed = (1..=devices).filter(|&d| settings.replicas.allows(d));
+        let allowed = (1..=most).filter(|&d| settings.replicas.allows(d));
         let mut modes = Self {
             devices,
-            degrees: degrees.into_iter().collect(),
+            rows,
+            degrees,
+            row_of,
             replicas: allowed.filter(divides).collect(),
-            memory_bytes: settings.memory_limit.unwrap_or(u64::MAX),
             items: Vec::new(),
             transfers: Vec::new(),
             transfers_of: vec![Vec::new(); items.len()],
@@ -266,9 +315,9 @@ impl Modes {
             ticks_per_ns: settings.ticks_per_ns,
         };
         let at_degrees = |layers: &Vec<usize>| {
-            let degrees = modes.degrees.iter();
+            let degrees = 0..modes.degrees.len();
             degrees
-                .map(|&t| modes.item(instance, settings, layers, t))
+                .map(|degree| modes.item(instance, settings, layers, degree))
                 .collect()
         };
         modes.items = items.iter().map(at_degrees).collect();
@@ -276,6 +325,40 @@ impl Modes {
             modes.add_transfers(instance, settings, items);
         }
         modes
+    }
+
+    /// The row of a degree's devices.
+    pub fn row(&self, degree: usize) -> &Row {
+        &self.rows[self.row_of[degree]]
+    }
+
+    /// Memory of a device of a degree in bytes; `u64::MAX` without a limit.
+    pub fn memory_bytes(&self, degree: usize) -> u64 {
+        self.row(degree).memory_bytes
+    }
+
+    /// What rows of a program call a row: `all` where there is one.
+    pub(crate) fn name_of_row(&self, row: usize) -> String {
+        match self.rows.len() {
+            1 => "all".into(),
+            _ => format!("row {}", row + 1),
+        }
+    }
+
+    /// How many stages of a mode its devices are enough for.
+    pub fn most_of(&self, mode: &StageMode) -> usize {
+        self.row(mode.degree).devices / self.devices_of(mode)
+    }
+
+    /// Whether memory limits anything.
+    pub fn limits_memory(&self) -> bool {
+        self.rows.iter().any(|row| row.memory_bytes < u64::MAX)
+    }
+
+    /// Whether two modes are alike but for the kind of device.
+    pub(crate) fn are_alike(&self, one: &StageMode, other: &StageMode) -> bool {
+        let of = |mode: &StageMode| (self.degrees[mode.degree], mode.replicas);
+        of(one) == of(other)
     }
 
     /// Every mode that a stage may have.
@@ -287,21 +370,35 @@ impl Modes {
         })
     }
 
-    /// The same where all stages have one mode, the only one that is left.
-    pub(crate) fn only(&self, mode: StageMode) -> Self {
-        let at = mode.degree;
+    /// The modes of [`Modes::kinds`] that are alike but for the kind of device, set by set.
+    pub(crate) fn alike_kinds(&self) -> Vec<Vec<StageMode>> {
+        let mut sets: Vec<Vec<StageMode>> = Vec::new();
+        for mode in self.kinds() {
+            match sets.iter_mut().find(|set| self.are_alike(&set[0], &mode)) {
+                Some(set) => set.push(mode),
+                None => sets.push(vec![mode]),
+            }
+        }
+        sets
+    }
+
+    /// The same where stages have one of these modes of so many replicas all, the only ones that are left.
+    pub(crate) fn only(&self, alike: &[StageMode]) -> Self {
+        let of = |all: &[Vec<[u64; 2]>]| alike.iter().map(|mode| all[mode.degree].clone()).collect();
         let transfer = |transfer: &ModalTransfer| ModalTransfer {
-            leaving: vec![transfer.leaving[at].clone()],
-            entering: vec![transfer.entering[at].clone()],
+            leaving: of(&transfer.leaving),
+            entering: of(&transfer.entering),
             ..transfer.clone()
         };
+        let degrees = || alike.iter().map(|mode| mode.degree);
         Self {
-            degrees: vec![self.degrees[at]],
-            replicas: vec![mode.replicas],
+            degrees: degrees().map(|at| self.degrees[at]).collect(),
+            row_of: degrees().map(|at| self.row_of[at]).collect(),
+            replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
             items: self
                 .items
                 .iter()
-                .map(|degrees| vec![degrees[at].clone()])
+                .map(|of_degrees| degrees().map(|at| of_degrees[at].clone()).collect())
                 .collect(),
             transfers: self.transfers.iter().map(transfer).collect(),
             ..self.clone()
@@ -319,12 +416,12 @@ impl Modes {
         instance: &Instance,
         settings: &Settings,
         layers: &[usize],
-        tensor: usize,
+        degree: usize,
     ) -> Option<ModalItem> {
         let mut item = ModalItem::default();
         for &at in layers {
             let layer = &instance.network.layers[at];
-            let ways = self.ways(layer, settings, tensor);
+            let ways = self.ways(layer, settings, degree);
             let mode = ways.first()?.mode;
             // Modes of a degree have the same weights.
             let weights = &layer.modes()[mode];
@@ -341,8 +438,9 @@ impl Modes {
 
     /// The ways to run a layer at a tensor degree, the fastest first: those of the names that are asked for, else those that keep
     /// everything.
-    fn ways(&self, layer: &Layer, settings: &Settings, tensor: usize) -> Vec<Way> {
+    fn ways(&self, layer: &Layer, settings: &Settings, degree: usize) -> Vec<Way> {
         let modes = layer.modes();
+        let (tensor, row) = (self.degrees[degree], self.row(degree));
         let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
         let least_bytes = modes
             .iter()
@@ -360,14 +458,21 @@ impl Modes {
         let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
         let allowed = of_degree.filter(|(_, mode)| is_allowed(mode));
         let mut ways: Vec<Way> = allowed
-            .filter_map(|(at, mode)| self.way(settings, (at, mode), least_bytes.unwrap_or(0)))
+            .filter_map(|(at, mode)| self.way(settings, (at, mode), (row, least_bytes.unwrap_or(0))))
             .collect();
         ways.sort_by_key(|way| (way.time(), way.mode));
         ways
     }
 
-    fn way(&self, settings: &Settings, (at, mode): (usize, &LayerMode), least_bytes: u64) -> Option<Way> {
-        let times = mode.times[settings.kind]?;
+    fn way(
+        &self,
+        settings: &Settings,
+        (at, mode): (usize, &LayerMode),
+        (row, least_bytes): (&Row, u64),
+    ) -> Option<Way> {
+        let times = mode.times[row.kind]?;
+        let [forward, backward] = [times.forward_ns, times.backward_ns]
+            .map(|ns| ns * self.ticks_per_ns);
         let trains = settings.mode.trains();
         let own_bytes =
             settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);
@@ -382,12 +487,8 @@ impl Modes {
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
-            forward: times.forward_ns * self.ticks_per_ns,
-            backward: if trains {
-                times.backward_ns * self.ticks_per_ns
-            } else {
-                0
-            },
+            forward: at_rate(forward, row.rates[0]),
+            backward: if trains { row.backward(backward) } else { 0 },
             collective,
             // What is computed again is reduced again in the backward pass.
             collective_back: if trains {
@@ -565,6 +666,14 @@ impl ModalTransfer {
             .flatten()
             .for_each(|ticks| *ticks *= 2);
         self
+    }
+}
+
+/// What takes so many ticks at rate 1.
+fn at_rate(ticks: u64, rate: f64) -> u64 {
+    match rate == 1.0 {
+        true => ticks,
+        false => (ticks as f64 / rate).round() as u64,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::model::units::ns_to_ms;
 use crate::problem::Problem;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{Chosen, ModalStage, Modes, Moves};
+use crate::problem::modes::{Chosen, ModalStage, Modes, Moves, Row};
 
 /// The stages of a plan; none where it is not one.
 pub(super) fn stages(
@@ -46,7 +46,9 @@ impl Lift<'_> {
     fn stage(&self, k: usize, start: usize, cost: &ModalStage, items: &[usize]) -> PlanStage {
         let settings = &self.problem.settings;
         let mode = &self.chosen.stages[k];
-        let kind = &self.instance.cluster.kinds[settings.kind].name;
+        let row = self.modes.row(mode.degree);
+        let kind = &self.instance.cluster.kinds[row.kind].name;
+        let start = start - row.first;
         let devices = start..start + self.modes.devices_of(mode);
         // Replicas take turns.
         let shared = |ticks: u64| settings.ms(ticks) / mode.replicas as f64;
@@ -83,7 +85,7 @@ impl Lift<'_> {
             load_ms,
             forward_ms: shared(forward_ticks),
             backward_ms: shared(backward_ticks),
-            weight_ms: weights::are_told(self.instance, settings).then(|| shared(self.weight_ticks(&all))),
+            weight_ms: weights::are_told(self.instance, settings).then(|| shared(self.weight_ticks(&all, row))),
             communication_ms: shared(cost.transfers()) + ring_ms,
             transfers: transfers(cost.moved, shared),
             synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),
@@ -99,13 +101,13 @@ impl Lift<'_> {
     }
 
     /// Gradients of weights of these layers on a replica, in their modes.
-    fn weight_ticks(&self, layers: &[usize]) -> u64 {
+    fn weight_ticks(&self, layers: &[usize], row: &Row) -> u64 {
         let settings = &self.problem.settings;
         let of = |&layer: &usize| {
             let modes = self.instance.network.layers[layer].modes();
-            modes[self.chosen.layers[layer]].times[settings.kind].map_or(0, |times| times.weight_ns)
+            modes[self.chosen.layers[layer]].times[row.kind].map_or(0, |times| times.weight_ns)
         };
-        settings.ticks_per_ns * layers.iter().map(of).sum::<u64>()
+        row.backward(settings.ticks_per_ns * layers.iter().map(of).sum::<u64>())
     }
 
     fn names(&self, layers: &[usize]) -> Vec<String> {

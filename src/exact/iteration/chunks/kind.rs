@@ -105,7 +105,7 @@ impl<'a> ChunkFamily<'a> {
         }
         let layers = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
         let mut ways = layers.flat_map(|item| &item.layers).map(|layer| layer.ways.len());
-        let levels = ring_levels(modes, modes.devices_of(&mode));
+        let levels = ring_levels(modes, &mode, true);
         let rings = levels.filter_map(|level| modes.ring(mode.replicas, level));
         let byte_ns = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
         let all = self.problem.settings.micro_batches.unwrap_or(1);
@@ -193,7 +193,7 @@ impl ChunkKind<'_> {
         for chunks in &self.of.chunks_of {
             // A stash for each micro-batch of its chunk in flight.
             let (mut layers, mut held) = (Vec::new(), Vec::new());
-            let mut room_bytes = self.modes.memory_bytes;
+            let mut room_bytes = self.modes.memory_bytes(self.mode.degree);
             for &chunk in chunks {
                 let own = self.modes.layers_of(&members[chunk], self.mode.degree)?;
                 let shared_bytes = self.modes.shared_bytes(&members[chunk], &self.mode)?;

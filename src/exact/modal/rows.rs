@@ -1,0 +1,303 @@
+//! A pass over the ideals from the end where devices differ: labels say how many of each row of devices are taken.
+//!
+//! Stages of a row take its devices in pipeline order, and rows may alternate. A stage knows the place of its devices in their nodes from the
+//! place where its row ends, which is chosen when the first stage of the row is taken off; the boundary ahead of it depends on what comes
+//! there, so that a label says which levels of it keep the limit. Between rows that share a node, and for tensors that may skip a stage, the
+//! cheaper level counts: then a plan may take longer than the limit, and what is proved stays a bound.
+
+use std::collections::HashMap;
+
+use crate::exact::modal::items::Work;
+use crate::exact::modal::plans::plan_of;
+use crate::exact::modal::space::{Placement, Run, Space};
+use crate::exact::modal::stages::{Bar, Stage, Stages};
+use crate::problem::modes::{BETWEEN, Chosen, Flight, INSIDE, StageMode};
+use crate::problem::plan::StoppedBy;
+use crate::problem::{Assignment, Problem};
+
+/// Memory is looked at once in so many labels.
+const LOOK: usize = 1 << 16;
+
+/// A place of a node that is not known yet: no stage of the row was taken off.
+const UNKNOWN: u16 = u16::MAX;
+
+/// What the stages behind an ideal have taken, in one way to get there.
+#[derive(Clone, Debug)]
+struct RowLabel {
+    /// Devices of each row.
+    taken: Box<[u16]>,
+    /// For each row, the place in its node of the first device that is taken.
+    places: Box<[u16]>,
+    /// Replicas of all these stages, where memory depends on them; else 0.
+    replicas: usize,
+    /// Stages, where they are limited; else 0.
+    stages: usize,
+    /// Time that is computed again, where that is asked for; else 0.
+    again: u64,
+    /// Whether the first of these stages keeps the limit if the boundary ahead of it lies at a level.
+    keeps: [bool; 2],
+    /// The mode of the first of these stages.
+    mode: StageMode,
+    /// Position of the label that it was taken from.
+    before: usize,
+    /// The ideal ahead.
+    ideal: usize,
+}
+
+impl RowLabel {
+    /// Whether whatever can be ahead of the other label, of the same places, can be ahead of this one at no more cost.
+    fn dominates(&self, other: &Self, all_stages: bool) -> bool {
+        self.taken.iter().zip(&other.taken).all(|(one, other)| one <= other)
+            && self.replicas <= other.replicas
+            && self.stages <= other.stages
+            && self.again <= other.again
+            && (!all_stages || self.stages == other.stages)
+            && (0..2).all(|level| self.keeps[level] || !other.keeps[level])
+    }
+}
+
+/// What labels of an ideal have in common that can dominate each other: the row of the first stage, and places of nodes.
+type Place = (usize, Box<[u16]>);
+
+/// A pass for one limit.
+pub(super) struct RowPass<'s, 'a> {
+    space: &'s Space<'a>,
+    /// What each ideal takes at least.
+    work: &'s Work,
+    least_again: bool,
+    /// The most stages of a plan.
+    stages: usize,
+    all_stages: bool,
+    counts_replicas: bool,
+    counts_stages: bool,
+    labels: Vec<RowLabel>,
+    /// By ideal, the labels that none dominates.
+    own: Vec<HashMap<Place, Vec<usize>>>,
+}
+
+impl<'s, 'a> RowPass<'s, 'a> {
+    /// Nothing reached yet.
+    pub(super) fn new(
+        problem: &Problem,
+        space: &'s Space<'a>,
+        work: &'s Work,
+        least_again: bool,
+    ) -> Self {
+        let modes = space.modes;
+        let all = space.lattice.all();
+        let rows = modes.rows.len();
+        let start = RowLabel {
+            taken: vec![0; rows].into(),
+            places: vec![UNKNOWN; rows].into(),
+            replicas: 0,
+            stages: 0,
+            again: 0,
+            keeps: [true; 2],
+            mode: StageMode {
+                degree: 0,
+                replicas: 0,
+            },
+            before: usize::MAX,
+            ideal: all,
+        };
+        let mut own = vec![HashMap::new(); space.lattice.len()];
+        own[all].insert((rows, start.places.clone()), vec![0]);
+        Self {
+            space,
+            work,
+            least_again,
+            stages: problem.stages(),
+            all_stages: problem.settings.all_stages,
+            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.limits_memory(),
+            counts_stages: problem.settings.all_stages || problem.stages() < modes.devices,
+            labels: vec![start],
+            own,
+        }
+    }
+
+    /// Takes stages off ideals, the largest first; a plan that keeps the limit, if levels are what they count as.
+    pub(super) fn run(
+        &mut self,
+        stages: &mut Stages,
+        bar: &mut Bar,
+    ) -> Result<Option<(Assignment, Chosen)>, StoppedBy> {
+        let space = self.space;
+        let mut looked = 0;
+        for behind in (1..space.lattice.len()).rev() {
+            let mut ends: Vec<usize> = self.own[behind].values().flatten().copied().collect();
+            if ends.is_empty() {
+                continue;
+            }
+            ends.sort_unstable();
+            stages.each(space, behind, bar, &mut |stage, bar| {
+                self.take_off((stage, behind), &ends, bar)
+            })?;
+            if self.labels.len() > looked + LOOK {
+                looked = self.labels.len();
+                let bytes = looked * (size_of::<RowLabel>() + 16 * space.modes.rows.len() + 64);
+                if bytes > space.control.room_bytes() {
+                    return Err(StoppedBy::MemoryLimit);
+                }
+            }
+            if !self.least_again && self.ending().is_some() {
+                break;
+            }
+        }
+        Ok(self.ending().and_then(|label| self.plan(label)))
+    }
+
+    /// Of the labels ahead of which nothing is left, the one that computes least again.
+    fn ending(&self) -> Option<usize> {
+        let labels = self.own[0].values().flatten().copied();
+        let ends = |&at: &usize| !self.all_stages || self.labels[at].stages == self.stages;
+        labels.filter(ends).min_by_key(|&at| (self.labels[at].again, at))
+    }
+
+    /// Takes a stage off ahead of every label, with every number of replicas and at every place that its devices may have.
+    fn take_off(&mut self, (stage, behind): (&mut Stage, usize), ends: &[usize], bar: &mut Bar) {
+        let space = self.space;
+        let row = space.modes.row_of[stage.degree];
+        for run in space.runs(stage.degree) {
+            if !bar.keeps(space.least_time(stage, &run)) {
+                continue;
+            }
+            for &at in ends {
+                let label = self.labels[at].clone();
+                if !self.leaves_enough(&label, (stage.ahead, row), run.devices, bar) {
+                    continue;
+                }
+                let in_flight = space.modes.flight.of(run.mode.replicas, label.replicas);
+                let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
+                    continue;
+                };
+                let places = match label.places[row] {
+                    UNKNOWN => 0..space.node,
+                    place => usize::from(place)..usize::from(place) + 1,
+                };
+                for end in places {
+                    let placement = space.placement(&run, end);
+                    if placement.fits {
+                        self.extend((at, &label), (stage, row), (&run, &placement, work), bar);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a stage on so many devices of a row leaves devices and stages to what is ahead of it.
+    fn leaves_enough(
+        &self,
+        label: &RowLabel,
+        (ideal, row): (usize, usize),
+        devices: usize,
+        bar: &mut Bar,
+    ) -> bool {
+        let free = |at: usize| {
+            let used = usize::from(label.taken[at]) + if at == row { devices } else { 0 };
+            self.space.modes.rows[at].devices.checked_sub(used)
+        };
+        let free: Option<Vec<usize>> = (0..label.taken.len()).map(free).collect();
+        let stages = label.stages + 1 + usize::from(ideal > 0);
+        stages <= self.stages && free.is_some_and(|free| bar.keeps(self.work.least_within(ideal, &free)))
+    }
+
+    /// The levels at which the boundary between a stage of a row and the stages behind it may lie; the cheaper one counts where both may be.
+    fn levels(&self, label: &RowLabel, row: usize) -> [bool; 2] {
+        let modes = self.space.modes;
+        let Some(node) = modes.links.node.filter(|_| label.before != usize::MAX) else {
+            return [true, false];
+        };
+        let other = modes.row_of[label.mode.degree];
+        if other == row {
+            let begins_node = label.places[row] == 0;
+            return [!begins_node, begins_node];
+        }
+        let nodes = |at: usize| {
+            let row = &modes.rows[at];
+            row.first / node..=(row.first + row.devices - 1) / node
+        };
+        let (one, other) = (nodes(row), nodes(other));
+        [one.start() <= other.end() && other.start() <= one.end(), true]
+    }
+
+    /// Takes a stage off ahead of a label in a mode that its layers take so long in.
+    fn extend(
+        &mut self,
+        (at, label): (usize, &RowLabel),
+        (stage, row): (&Stage, usize),
+        (run, placement, work): (&Run, &Placement, u64),
+        bar: &mut Bar,
+    ) {
+        let space = self.space;
+        let may_be = self.levels(label, row);
+        let behind = (INSIDE..=BETWEEN).filter(|&level| may_be[level] && label.keeps[level]);
+        let behind: Vec<usize> = behind.collect();
+        let time = |ahead: usize, behind: usize| {
+            let own = Placement {
+                ahead,
+                behind,
+                ..*placement
+            };
+            space.time(stage, run, &own, work)
+        };
+        // With one level only the first counts.
+        let levels = if space.modes.links.node.is_some() { 2 } else { 1 };
+        let mut keeps = [false; 2];
+        for (ahead, keeps) in keeps.iter_mut().enumerate().take(levels) {
+            let least = behind.iter().map(|&behind| time(ahead, behind)).min();
+            *keeps = least.is_some_and(|least| bar.keeps(least));
+        }
+        if keeps == [false; 2] {
+            return;
+        }
+        let mut next = RowLabel {
+            keeps,
+            replicas: label.replicas + if self.counts_replicas { run.mode.replicas } else { 0 },
+            stages: label.stages + usize::from(self.counts_stages),
+            again: label.again + if self.least_again { work - stage.sum.time } else { 0 },
+            mode: run.mode,
+            before: at,
+            ideal: stage.ahead,
+            ..label.clone()
+        };
+        next.taken[row] += run.devices as u16;
+        next.places[row] = placement.start as u16;
+        // Nothing is ahead of the first of a row's devices.
+        let begins = |(row, &place): (usize, &u16)| {
+            let first = space.modes.rows[row].first % space.node;
+            place == UNKNOWN || usize::from(place) == first
+        };
+        if stage.ahead > 0 || next.places.iter().enumerate().all(begins) {
+            self.add(row, next);
+        }
+    }
+
+    /// Adds a label, unless another dominates it.
+    fn add(&mut self, row: usize, label: RowLabel) {
+        let place: Place = match self.space.modes.links.node {
+            Some(_) => (row, label.places.clone()),
+            None => (0, Box::default()),
+        };
+        let own = self.own[label.ideal].entry(place).or_default();
+        let (labels, all_stages) = (&self.labels, self.all_stages);
+        if own.iter().any(|&at| labels[at].dominates(&label, all_stages)) {
+            return;
+        }
+        own.retain(|&at| !label.dominates(&labels[at], all_stages));
+        own.push(self.labels.len());
+        self.labels.push(label);
+    }
+
+    /// The plan that a label ends.
+    fn plan(&self, label: usize) -> Option<(Assignment, Chosen)> {
+        let mut stages = Vec::new();
+        let mut at = label;
+        while self.labels[at].before != usize::MAX {
+            let own = &self.labels[at];
+            let items = self.space.lattice.stage(own.ideal, self.labels[own.before].ideal);
+            stages.push((items, own.mode));
+            at = own.before;
+        }
+        plan_of(self.space.modes, &stages)
+    }
+}

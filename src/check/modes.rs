@@ -249,7 +249,9 @@ impl Checker<'_> {
         let [first, behind] = placed.devices;
         let name = &self.instance.cluster.kinds[placed.kind].name;
         let numbers = stage.devices.iter().map(|device| match device.rsplit_once(':') {
-            Some((own, number)) if own == name || self.settings.kinds.len() == 1 => number.parse().unwrap_or(0),
+            Some((own, number)) if own == name || self.settings.kinds.len() == 1 => {
+                number.parse().unwrap_or(0)
+            }
             _ => 0,
         });
         let before = self.first_of(placed.kind);
@@ -362,7 +364,10 @@ impl Checker<'_> {
         let sum = |rates: &dyn Fn(usize) -> f64| (0..resources.len()).map(rates).sum::<f64>();
         match resources.is_empty() {
             true => [1.0; 2],
-            false => [sum(&|at| resources[at].forward_rate), sum(&|at| resources[at].backward_rate)],
+            false => [
+                sum(&|at| resources[at].forward_rate),
+                sum(&|at| resources[at].backward_rate),
+            ],
         }
     }
 

@@ -65,7 +65,10 @@ pub(super) fn solve(
         let outcome = of_kind(&own, &within, (incumbent.upper_ns, method), labels)?;
         if let Some(mut plan) = outcome.allocation {
             if let Some(chosen) = &mut plan.modes {
-                chosen.stages.iter_mut().for_each(|stage| *stage = alike[stage.degree]);
+                chosen
+                    .stages
+                    .iter_mut()
+                    .for_each(|stage| *stage = alike[stage.degree]);
             }
             incumbent.offer(plan);
         }

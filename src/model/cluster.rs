@@ -58,7 +58,10 @@ impl DeviceKind {
             true => 1.0,
             false => self.resources.iter().map(of).sum(),
         };
-        [sum(|resource| resource.forward_rate), sum(|resource| resource.backward_rate)]
+        [
+            sum(|resource| resource.forward_rate),
+            sum(|resource| resource.backward_rate),
+        ]
     }
 
     /// Whether it is the host itself: it is called so, or pays for no transfers.

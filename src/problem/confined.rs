@@ -4,7 +4,7 @@
 use crate::model::instance::Instance;
 use crate::model::options::Constraint;
 use crate::model::settings::Settings;
-use crate::problem::Item;
+use crate::problem::{Item, Problem};
 
 /// Constraints on the items of a stage, whichever stage it is. Whatever they forbid, they forbid with more items too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,29 @@ pub struct Confined {
     most_layers: Option<usize>,
     /// Whether some item breaks a constraint by itself: there is no plan.
     is_broken: bool,
+}
+
+impl Problem {
+    /// Whether every stage of a plan keeps what stages are confined to.
+    pub(crate) fn admits(&self, assignment: &[usize]) -> bool {
+        let confined = self.confined.as_ref();
+        confined.is_none_or(|confined| confined.allows(assignment))
+    }
+
+    /// Whether some items may share a stage.
+    pub(crate) fn admits_together(&self, items: &[usize]) -> bool {
+        let Some(confined) = &self.confined else {
+            return true;
+        };
+        let mut held = confined.nothing();
+        items.iter().all(|&item| {
+            let is_admitted = confined.admits(&held, item);
+            if is_admitted {
+                confined.add(&mut held, item);
+            }
+            is_admitted
+        })
+    }
 }
 
 /// What a stage holds, as far as these constraints care.

@@ -82,7 +82,11 @@ pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
     if draw.may(0.6) {
         spec.pipeline.memory_limit = None;
     }
-    let names: Vec<String> = cluster.device_kinds.iter().map(|kind| kind.name.clone()).collect();
+    let names: Vec<String> = cluster
+        .device_kinds
+        .iter()
+        .map(|kind| kind.name.clone())
+        .collect();
     for layer in &mut spec.network.layers {
         // Modes of a degree are on the same kinds.
         let longer: Vec<Vec<Option<f64>>> = (0..=3)
@@ -97,7 +101,11 @@ pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
             if longer.is_empty() {
                 continue;
             }
-            let own = [mode.forward_ms.take(), mode.backward_ms.take(), mode.weight_ms.take()];
+            let own = [
+                mode.forward_ms.take(),
+                mode.backward_ms.take(),
+                mode.weight_ms.take(),
+            ];
             let times = |(name, longer): (&String, &Option<f64>)| {
                 let more = (*longer)?;
                 let own = TimesSpec {

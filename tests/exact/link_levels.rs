@@ -170,24 +170,31 @@ const SAYS_NOTHING: &str = "{ name = \"rtx4090\", count = 4, memory_bytes = \"24
 const UNLIKE: &str = "{ name = \"rtx4090\", count = 2, resources = [{ name = \"gpu\", forward_rate = 1.0 }] }, \
      { name = \"rtx3060\", count = 2, resources = [{ name = \"gpu\", forward_rate = 0.4 }] }";
 
+/// 7, 6, 5 and 6 layers where devices are alike; 9, 8, 3 and 4 where two of them take 2.5 times as long.
 #[test]
-fn resources_that_say_nothing_leave_levels_as_they_are() {
-    for kinds in [PLAIN, SAYS_NOTHING] {
+fn levels_count_whatever_the_devices_are() {
+    let inside_ms = 4.0 / 24.0;
+    let half = SAYS_NOTHING.replace("1.0", "0.5");
+    for (kinds, expected_ms) in [
+        (PLAIN, 14.0 + inside_ms),
+        (SAYS_NOTHING, 14.0 + inside_ms),
+        // Six each: 24 ms, and both links where nodes meet.
+        (&half, 24.0 + 3.2 + inside_ms),
+        (UNLIKE, 20.0 + inside_ms),
+        (&UNLIKE.replace("0.4", "1.0"), 14.0 + inside_ms),
+    ] {
         let run =
             Folder::with("net.toml", two_machines(kinds)).run(&["solve", "net.toml", "--format", "json"]);
         let plan: serde_json::Value = serde_json::from_str(&run.stdout).expect("a plan");
         assert_eq!(plan["status"], "optimal", "{}", run.stderr);
         let ms = plan["objective_ms"].as_f64().expect("a plan");
-        assert!((ms - (14.0 + 4.0 / 24.0)).abs() < 1e-6, "{ms}");
+        assert!((ms - expected_ms).abs() < 1e-6, "{kinds}: {ms}");
     }
 }
 
 #[test]
 fn what_knows_nothing_of_levels_is_refused_by_name() {
     let cases = [
-        (UNLIKE, "", "--device-kinds"),
-        (&UNLIKE.replace("0.4", "1.0"), "", "--device-kinds"),
-        (&SAYS_NOTHING.replace("1.0", "0.5"), "", "cluster.device_kinds"),
         (PLAIN, "--groups assign", "--groups"),
         (
             PLAIN,

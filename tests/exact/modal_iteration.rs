@@ -89,7 +89,6 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
             make_usual(&mut spec);
         }
         let spec = crate::common::modal::on_unlike_devices(spec, seed);
-        if std::env::var("DUMP").is_ok() { std::fs::write(format!("/tmp/seed{}.json", std::env::var("DUMP").unwrap()), serde_json::to_string(&spec).unwrap()).unwrap(); eprintln!("seed {seed}"); }
         // Some layer may run nowhere.
         let Ok(instance) = Instance::from_spec(&spec) else {
             continue;
@@ -107,7 +106,10 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
                 _ => is_usual,
             };
             let plan = compare(&instance, &options, is_proved, &mut seen);
-            let kinds = plan.iter().flat_map(|plan| &plan.stages).flat_map(|stage| &stage.devices);
+            let kinds = plan
+                .iter()
+                .flat_map(|plan| &plan.stages)
+                .flat_map(|stage| &stage.devices);
             let mut kinds: Vec<&str> = kinds.map(|device| &device[..5]).collect();
             kinds.sort_unstable();
             kinds.dedup();
@@ -115,7 +117,10 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
         }
     }
     println!("{seen:?}, {mixed} on several kinds");
-    assert!(seen.proved * 10 >= seen.compared * 9 && mixed * 10 > seen.compared, "{seen:?}, {mixed}");
+    assert!(
+        seen.proved * 10 >= seen.compared * 9 && mixed * 10 > seen.compared,
+        "{seen:?}, {mixed}"
+    );
 }
 
 /// Gives all modes of a degree the same forward time.

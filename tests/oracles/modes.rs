@@ -55,9 +55,7 @@ impl<'a> Search<'a> {
     pub(super) fn new(instance: &'a Instance, settings: &'a Settings, of_iterations: bool) -> Self {
         let mut first = 0;
         let mut row = |&kind: &usize| {
-            let count = settings
-                .count(&instance.cluster, kind)
-                .unwrap_or(settings.stages);
+            let count = settings.count(&instance.cluster, kind).unwrap_or(settings.stages);
             first += count;
             [kind, first - count, count]
         };
@@ -270,10 +268,7 @@ impl<'a> Search<'a> {
         in_flight: u64,
         moved: [f64; 2],
     ) -> Vec<([f64; 3], Vec<String>)> {
-        let choices: Vec<Vec<LayerMode>> = layers
-            .iter()
-            .map(|&layer| self.modes(layer, run))
-            .collect();
+        let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut ways: Vec<([f64; 3], Vec<String>)> = Vec::new();
         for mut code in 0..count {
@@ -365,10 +360,7 @@ impl<'a> Search<'a> {
 
     /// The least work of a stage that fits, and the bytes of its gradients.
     fn work_ns(&self, layers: &[usize], run: Run, in_flight: u64) -> Option<(f64, f64)> {
-        let choices: Vec<Vec<LayerMode>> = layers
-            .iter()
-            .map(|&layer| self.modes(layer, run))
-            .collect();
+        let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
         for mut code in 0..count {

@@ -10,6 +10,7 @@ use crate::problem::{Assignment, Problem, Transfer};
 
 /// Plans whose stages have some of these modes.
 pub(super) struct Kinds<'a> {
+    problem: &'a Problem,
     modes: &'a Modes,
     /// The modes.
     list: Vec<StageMode>,
@@ -23,7 +24,7 @@ pub(super) struct Kinds<'a> {
 impl<'a> Kinds<'a> {
     /// All plans whose stages are of these modes. What depends on where in its node a stage lies counts at the least that it may be. `None` where
     /// some item has no mode of them, or devices are too few.
-    pub(super) fn new(problem: &Problem, modes: &'a Modes, list: Vec<StageMode>) -> Option<Self> {
+    pub(super) fn new(problem: &'a Problem, modes: &'a Modes, list: Vec<StageMode>) -> Option<Self> {
         let unit = match list.as_slice() {
             [mode] => modes.devices_of(mode),
             _ => 1,
@@ -49,6 +50,7 @@ impl<'a> Kinds<'a> {
         pipeline.settings.all_stages &= list.len() == 1;
         let mut items = modes.items.iter().flatten().flatten();
         Some(Self {
+            problem,
             modes,
             list,
             unit,
@@ -172,6 +174,9 @@ impl StageOptions for Kinds<'_> {
 
     fn options(&self, members: &[usize]) -> Vec<StageOption> {
         let mut options = Vec::new();
+        if !self.problem.admits_together(members) {
+            return options;
+        }
         for tag in 0..self.list.len() {
             self.add_options(members, tag, &mut options);
         }

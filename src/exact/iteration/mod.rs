@@ -62,7 +62,9 @@ pub(crate) fn solve(
     }
     let (bound, bound_ns) = simple_bound(problem);
     incumbent.raise(bound.source, bound_ns);
-    let formula = problem.for_the_formula();
+    let mut formula = problem.for_the_formula();
+    // What it proves without constraints holds with them; of its plans those count that keep them.
+    formula.confined = None;
     for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
         incumbent.offer(plan.into());
     }

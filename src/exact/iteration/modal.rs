@@ -143,7 +143,7 @@ fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
 }
 
 /// Plans whose stages are alike, by their mode.
-fn alike<'a>(problem: &Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
+fn alike<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
     if !problem.settings.allows_virtual_stages(1) {
         return Vec::new();
     }

@@ -71,7 +71,8 @@ impl StageOptions for Alike<'_> {
             once_ns: 0,
             tag: 0,
         };
-        most_from_end(self.0, members).map(option).into_iter().collect()
+        let most = most_from_end(self.0, members).filter(|_| self.0.admits_together(members));
+        most.map(option).into_iter().collect()
     }
 
     fn plan(&self, assignment: Assignment, _tags: &[u32]) -> Option<Allocation> {

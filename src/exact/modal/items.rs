@@ -136,12 +136,15 @@ impl Work {
         let on_row = |row: usize, item: usize| {
             let own = (0..modes.degrees.len()).filter(|&degree| modes.row_of[degree] == row);
             let able = own.filter(|&degree| sums[item][degree].missing == 0);
-            able.map(|degree| sums[item][degree].time * modes.degrees[degree] as u64).min()
+            able.map(|degree| sums[item][degree].time * modes.degrees[degree] as u64)
+                .min()
         };
         let speed = |row: usize| {
             let able = (0..least.len()).filter_map(|item| Some((least[item], on_row(row, item)?)));
             let parts = able.filter(|&(least, _)| least > 0);
-            parts.map(|(least, own)| least as f64 / own as f64).fold(0.0, f64::max)
+            parts
+                .map(|(least, own)| least as f64 / own as f64)
+                .fold(0.0, f64::max)
         };
         let speeds = (0..modes.rows.len()).map(speed).collect();
         let runs = least.iter().all(|&least| least < u64::MAX);

@@ -47,7 +47,10 @@ struct RowLabel {
 impl RowLabel {
     /// Whether whatever can be ahead of the other label, of the same places, can be ahead of this one at no more cost.
     fn dominates(&self, other: &Self, all_stages: bool) -> bool {
-        self.taken.iter().zip(&other.taken).all(|(one, other)| one <= other)
+        self.taken
+            .iter()
+            .zip(&other.taken)
+            .all(|(one, other)| one <= other)
             && self.replicas <= other.replicas
             && self.stages <= other.stages
             && self.again <= other.again
@@ -77,12 +80,7 @@ pub(super) struct RowPass<'s, 'a> {
 
 impl<'s, 'a> RowPass<'s, 'a> {
     /// Nothing reached yet.
-    pub(super) fn new(
-        problem: &Problem,
-        space: &'s Space<'a>,
-        work: &'s Work,
-        least_again: bool,
-    ) -> Self {
+    pub(super) fn new(problem: &Problem, space: &'s Space<'a>, work: &'s Work, least_again: bool) -> Self {
         let modes = space.modes;
         let all = space.lattice.all();
         let rows = modes.rows.len();
@@ -252,9 +250,19 @@ impl<'s, 'a> RowPass<'s, 'a> {
         }
         let mut next = RowLabel {
             keeps,
-            replicas: label.replicas + if self.counts_replicas { run.mode.replicas } else { 0 },
+            replicas: label.replicas
+                + if self.counts_replicas {
+                    run.mode.replicas
+                } else {
+                    0
+                },
             stages: label.stages + usize::from(self.counts_stages),
-            again: label.again + if self.least_again { work - stage.sum.time } else { 0 },
+            again: label.again
+                + if self.least_again {
+                    work - stage.sum.time
+                } else {
+                    0
+                },
             mode: run.mode,
             before: at,
             ideal: stage.ahead,

@@ -51,7 +51,9 @@ impl<'a> ModalSearch<'a> {
             modes,
             control,
             device_times: items::device_times(modes, &sums),
-            work: (modes.rows.len() > 1).then(|| Work::of_items(modes, &sums)).flatten(),
+            work: (modes.rows.len() > 1)
+                .then(|| Work::of_items(modes, &sums))
+                .flatten(),
             sums,
             predecessors: growth::predecessors(problem),
             fields: [None, None],
@@ -125,7 +127,8 @@ impl<'a> ModalSearch<'a> {
             Some(field) => field,
             None => {
                 let lattice = Lattice::new(&self.predecessors, question.in_order, self.control)?;
-                let space = Space::new(self.modes, self.control, lattice, self.sums.clone());
+                let known = (self.modes, self.problem.confined.as_ref());
+                let space = Space::new(known, self.control, lattice, self.sums.clone());
                 own.insert(Field::new(self.problem, space, self.work.as_ref()))
             }
         };

@@ -5,12 +5,15 @@ use crate::exact::modal::items::{self, Sum};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::stages::{Crossing, Stage};
 use crate::exact::modal::watched::Watched;
+use crate::problem::confined::Confined;
 use crate::problem::control::Control;
 use crate::problem::modes::{BETWEEN, INSIDE, Modes, StageMode};
 
 /// A lattice and what its stages are made of.
 pub(super) struct Space<'a> {
     pub modes: &'a Modes,
+    /// What stages may hold beside their memory.
+    pub confined: Option<&'a Confined>,
     pub control: &'a Control<'a>,
     pub lattice: Lattice,
     /// What each item adds to a stage, by degree.
@@ -56,7 +59,7 @@ pub(super) struct Run {
 impl<'a> Space<'a> {
     /// The space of a lattice.
     pub(super) fn new(
-        modes: &'a Modes,
+        (modes, confined): (&'a Modes, Option<&'a Confined>),
         control: &'a Control<'a>,
         lattice: Lattice,
         sums: Vec<Vec<Sum>>,
@@ -70,6 +73,7 @@ impl<'a> Space<'a> {
         }
         Self {
             modes,
+            confined,
             control,
             device_times: lattice.sums(&items::device_times(modes, &sums)),
             sums,

@@ -3,6 +3,7 @@
 use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
+use crate::problem::confined::{Confined, Held};
 use crate::problem::modes::{ModalTransfer, Modes, StageMode};
 use crate::problem::plan::StoppedBy;
 
@@ -106,7 +107,10 @@ impl Stage {
         in_flight: u64,
     ) -> Option<u64> {
         let modes = space.modes;
-        let limit = match self.sum.room(modes.memory_bytes(mode.degree), mode.replicas, in_flight) {
+        let limit = match self
+            .sum
+            .room(modes.memory_bytes(mode.degree), mode.replicas, in_flight)
+        {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };
@@ -219,6 +223,8 @@ impl Stages {
 struct Walk {
     /// Its items.
     inside: Box<[u64]>,
+    /// What they are, as far as stages are confined.
+    held: Option<Held>,
     /// Sums and crossings of the first so many items, by degree.
     taken: Vec<(Sum, Crossing)>,
     /// For each ideal, the walk that met it last.
@@ -235,6 +241,7 @@ impl Walk {
         let items = space.sums.len();
         Self {
             inside: bits::from_members(bits::words(items), []),
+            held: space.confined.map(Confined::nothing),
             taken: vec![(Sum::default(), Crossing::default()); space.modes.degrees.len()],
             met: vec![0; space.lattice.len()],
             walks: 0,
@@ -277,6 +284,9 @@ impl Walk {
             if self.visits.is_multiple_of(LOOK) {
                 space.control.check_limits()?;
             }
+            if !self.is_admitted(space, item) {
+                continue;
+            }
             self.push(space, item, ahead);
             let degrees = space.modes.degrees.len();
             let first = self.taken.len() - degrees;
@@ -297,8 +307,17 @@ impl Walk {
             }
             self.taken.truncate(first);
             bits::remove(&mut self.inside, item);
+            if let Some((confined, held)) = space.confined.zip(self.held.as_mut()) {
+                confined.remove(held, item);
+            }
         }
         Ok(())
+    }
+
+    /// Whether an item may join the stage: if not, no larger one holds it.
+    fn is_admitted(&self, space: &Space, item: usize) -> bool {
+        let confined = space.confined.zip(self.held.as_ref());
+        confined.is_none_or(|(confined, held)| confined.admits(held, item))
     }
 
     /// Adds an item off the end of an ideal.
@@ -324,6 +343,9 @@ impl Walk {
             self.taken.push((sum.plus(&space.sums[item][degree]), crossing));
         }
         bits::insert(&mut self.inside, item);
+        if let Some((confined, held)) = space.confined.zip(self.held.as_mut()) {
+            confined.add(held, item);
+        }
     }
 }
 

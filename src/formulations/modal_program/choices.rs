@@ -219,7 +219,12 @@ pub(super) fn node(modes: &Modes) -> Option<usize> {
 
 /// Whether all items together fit, however they run and how many micro-batches may be in flight.
 fn memory_never_binds(modes: &Modes) -> bool {
-    let limit = modes.rows.iter().map(|row| row.memory_bytes).min().unwrap_or(u64::MAX);
+    let limit = modes
+        .rows
+        .iter()
+        .map(|row| row.memory_bytes)
+        .min()
+        .unwrap_or(u64::MAX);
     if limit == u64::MAX {
         return true;
     }
@@ -328,7 +333,9 @@ fn places(program: &mut Program, modes: &Modes, choices: &[Choice], (k, node): (
 /// That it is.
 pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
     if modes.rows.len() > 1 && modes.links.node.is_some() {
-        return Err("its devices differ and its links have two levels, of which a program of modes knows one kind of device alone");
+        return Err(
+            "its devices differ and its links have two levels, of which a program of modes knows one kind of device alone",
+        );
     }
     let space = Space::new(problem, modes);
     let ways = |item: &ModalItem| -> usize {

@@ -237,7 +237,10 @@ impl Builder<'_> {
                     let each = time / mode.replicas as f64;
                     column.add_to(&mut self.busy[k], each);
                     column.add_to(&mut of_choices[c], each);
-                    column.add_to(&mut self.devices_busy[self.modes.row_of[mode.degree]], time * degree);
+                    column.add_to(
+                        &mut self.devices_busy[self.modes.row_of[mode.degree]],
+                        time * degree,
+                    );
                 }
             }
             for (c, busy) in of_choices.into_iter().enumerate() {

@@ -50,14 +50,14 @@ impl Settings {
             if self.cuts == Cuts::Separate {
                 refuse("separate cuts".into(), words!("{}", setting::CUTS.given("tied")));
             }
-            if !constraint.joins() && !self.is_plain() {
+            if !constraint.joins() && !self.knows_confined_stages() {
                 refuse(
                     words!(
-                        "it with {}, modes of stages, virtual stages, or devices that differ or work as groups",
-                        setting::OBJECTIVE.given("iteration")
+                        "it with {}, virtual stages, or workers that differ or are groups",
+                        setting::OBJECTIVE.given("formula")
                     ),
                     words!(
-                        "{}, on devices of one kind, each alone: other searches do not know it",
+                        "{}, or an iteration or latency that is simulated, of devices that are each alone, of one kind or in modes: other searches do not know it",
                         setting::OBJECTIVE.given("period")
                     ),
                 );
@@ -66,10 +66,10 @@ impl Settings {
         faults
     }
 
-    /// Whether stages are compared by their busiest, on devices that are alike and hold one stage each.
-    fn is_plain(&self) -> bool {
-        self.objective == Objective::Period
-            && !self.modal
+    /// Whether the searches that apply ask what a stage may hold: those of periods over ideals, and those of iterations over stages, on devices
+    /// that hold one stage each.
+    fn knows_confined_stages(&self) -> bool {
+        (self.objective == Objective::Period || self.is_simulated())
             && !self.heterogeneous
             && !self.may_have_virtual_stages()
     }

@@ -73,7 +73,12 @@ impl Settings {
     /// Work of a layer at its slowest, in ns.
     fn most_work_ns(&self, layer: &Layer) -> f64 {
         let both = |times: Times| times.forward_ns as f64 + times.backward_ns as f64;
-        let on_kinds = |mode: &LayerMode| self.kinds.iter().filter_map(|&kind| mode.times[kind]).collect::<Vec<_>>();
+        let on_kinds = |mode: &LayerMode| {
+            self.kinds
+                .iter()
+                .filter_map(|&kind| mode.times[kind])
+                .collect::<Vec<_>>()
+        };
         let of_modes = layer.modes.iter().flat_map(on_kinds);
         of_modes.map(both).fold(both(self.longest_times(layer)), f64::max)
     }
@@ -104,7 +109,9 @@ impl Settings {
             true => 2.0 * self.most_devices(instance),
             false => 0.0,
         };
-        self.most_work_ns(layer) * self.slowest(instance) + moved + messages * self.longest_latency_ns(instance)
+        self.most_work_ns(layer) * self.slowest(instance)
+            + moved
+            + messages * self.longest_latency_ns(instance)
     }
 
     /// What a tensor takes at most if every stage pays for it that may, there and back, in ns.

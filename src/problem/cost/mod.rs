@@ -327,11 +327,5 @@ pub fn is_feasible(problem: &Problem, assignment: &Assignment) -> bool {
             .all(|bytes| bytes <= limit)
     });
     let in_range = assignment.iter().all(|&stage| stage < problem.stages());
-    let is_allowed = || {
-        problem
-            .confined
-            .as_ref()
-            .is_none_or(|confined| confined.allows(assignment))
-    };
-    in_range && keeps_order(problem, assignment) && enough && fits && is_allowed()
+    in_range && keeps_order(problem, assignment) && enough && fits && problem.admits(assignment)
 }

@@ -40,7 +40,10 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         None => (0..used).all(|k| bytes_of(&[k]) <= room_bytes(k)),
     };
     let mut replicas = stages.stages.iter().map(|stage| stage.replicas);
-    let is_alike = chosen.stages.iter().all(|mode| modes.are_alike(mode, &chosen.stages[0]));
+    let is_alike = chosen
+        .stages
+        .iter()
+        .all(|mode| modes.are_alike(mode, &chosen.stages[0]));
     let is_told = |region: Region| modes.can_be_told(region.limits().recomputation, &plan.assignment, chosen);
     let is_plan = (is_alike || !(settings.uniform || chunks.is_some()))
         && settings.target.is_none_or(is_told)
@@ -48,7 +51,12 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         && (chunks.is_some() || used <= problem.stages())
         && is_enough
         && keeps_order(problem, &plan.assignment)
-        && modes.rows.iter().zip(&stages.devices).all(|(row, &used)| used <= row.devices)
+        && problem.admits(&plan.assignment)
+        && modes
+            .rows
+            .iter()
+            .zip(&stages.devices)
+            .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
         && fits
         && replicas.all(|replicas| modes.replicas.contains(&replicas));

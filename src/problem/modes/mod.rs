@@ -471,8 +471,7 @@ impl Modes {
         (row, least_bytes): (&Row, u64),
     ) -> Option<Way> {
         let times = mode.times[row.kind]?;
-        let [forward, backward] = [times.forward_ns, times.backward_ns]
-            .map(|ns| ns * self.ticks_per_ns);
+        let [forward, backward] = [times.forward_ns, times.backward_ns].map(|ns| ns * self.ticks_per_ns);
         let trains = settings.mode.trains();
         let own_bytes =
             settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);

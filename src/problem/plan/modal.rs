@@ -85,7 +85,8 @@ impl Lift<'_> {
             load_ms,
             forward_ms: shared(forward_ticks),
             backward_ms: shared(backward_ticks),
-            weight_ms: weights::are_told(self.instance, settings).then(|| shared(self.weight_ticks(&all, row))),
+            weight_ms: weights::are_told(self.instance, settings)
+                .then(|| shared(self.weight_ticks(&all, row))),
             communication_ms: shared(cost.transfers()) + ring_ms,
             transfers: transfers(cost.moved, shared),
             synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),

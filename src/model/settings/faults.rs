@@ -288,7 +288,7 @@ impl Settings {
         let fault = |(_, at, with): (bool, Piece, String)| {
             let kind = FaultKind::Conflict {
                 found: format!("{with} with links of two levels").into(),
-                expected: "stages of one kind of device, each alone, at rate 1 and sequential, or links of one level".into(),
+                expected: "devices that are each alone and sequential, or links of one level".into(),
                 remedy: "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than it says \
                          where those inside are faster"
                     .into(),

@@ -8,7 +8,7 @@ mod totals;
 mod virtual_stages;
 
 use self::modal::Asked;
-use crate::model::cluster::{Cluster, DeviceKind, Link, Resource};
+use crate::model::cluster::{Cluster, DeviceKind, Link};
 use crate::model::fault::{FaultKind, InputError, closest};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor, Times};
@@ -154,7 +154,7 @@ impl Settings {
             || is_concurrent
             || groups == Groups::Assign
             || !instance.cluster.groups.is_empty()
-            || in_play(&|kind| has_resources(&instance.cluster, kind, worker));
+            || in_play(&|kind| !kind.resources.is_empty());
         let is_alone = !is_concurrent && groups == Groups::Given && instance.cluster.groups.is_empty();
         let asked = Asked::new(&options, &instance.cluster, heterogeneous && !is_alone);
         let heterogeneous = heterogeneous && !(asked.modal && is_alone);
@@ -442,18 +442,6 @@ impl Settings {
     pub fn base_bytes(&self, layer: &Layer) -> u64 {
         layer.resident_bytes + self.state_bytes.all(layer.parameter_bytes)
     }
-}
-
-/// Whether the resources of a kind say something. Where links have two levels, which plans for unlike workers know nothing of, one type of
-/// resource that runs everything at rate 1 says nothing.
-fn has_resources(cluster: &Cluster, kind: &DeviceKind, worker: WorkerMode) -> bool {
-    let is_plain = |resource: &Resource| resource.forward_rate == 1.0 && resource.backward_rate == 1.0;
-    let says_nothing = match &kind.resources[..] {
-        [] => true,
-        [resource] => cluster.nodes.is_some() && worker == WorkerMode::Sequential && is_plain(resource),
-        _ => false,
-    };
-    !says_nothing
 }
 
 fn resolve_kinds(instance: &Instance, wanted: Option<&[String]>) -> Result<Vec<usize>, InputError> {

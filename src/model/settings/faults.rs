@@ -1,7 +1,6 @@
 //! What is wrong with options: what is missing, out of range, or contradicts the instance or another option.
 
 use super::{Settings, has_bytes, workers};
-use crate::model::cluster::DeviceKind;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Size, Tensor};
@@ -235,34 +234,13 @@ impl Settings {
         ))
     }
 
-    /// Names of the kinds in play whose resources say something.
-    fn kinds_with_resources(&self, instance: &Instance) -> Vec<String> {
-        let kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
-        let says_something = |kind: &&DeviceKind| super::has_resources(&instance.cluster, kind, self.worker);
-        kinds
-            .filter(says_something)
-            .map(|kind| format!("`{}`", kind.name))
-            .collect()
-    }
-
-    /// Links of two levels where workers differ, or can: nothing that plans for these knows which devices share a node.
+    /// Links of two levels where devices share a stage's work: nothing that plans for these knows which of them share a node.
     fn level_faults(&self, instance: &Instance) -> Vec<Fault> {
         let cluster = &instance.cluster;
         if cluster.nodes.is_none() || !self.heterogeneous || !self.communication.takes_time() {
             return Vec::new();
         }
-        let names = |kinds: Vec<String>| kinds.join(", ");
-        let in_play = self
-            .kinds
-            .iter()
-            .map(|&kind| format!("`{}`", cluster.kinds[kind].name));
-        let with_resources = self.kinds_with_resources(instance);
         let reasons = [
-            (
-                self.kinds.len() > 1,
-                setting::DEVICE_KINDS.into(),
-                format!("the kinds {}", names(in_play.collect())),
-            ),
             (
                 self.worker == WorkerMode::Concurrent,
                 setting::WORKER.into(),
@@ -277,11 +255,6 @@ impl Settings {
                 self.groups == Groups::Given && !cluster.groups.is_empty(),
                 "cluster.groups".into(),
                 "groups of devices".into(),
-            ),
-            (
-                !with_resources.is_empty(),
-                "cluster.device_kinds".into(),
-                format!("resources of {}", names(with_resources)),
             ),
         ];
         let reasons = reasons.into_iter().filter(|(is_one, ..)| *is_one);

@@ -150,14 +150,11 @@ impl Settings {
             .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
         let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
-        let heterogeneous = kinds.len() > 1
-            || is_concurrent
-            || groups == Groups::Assign
-            || !instance.cluster.groups.is_empty()
-            || in_play(&|kind| !kind.resources.is_empty());
-        let is_alone = !is_concurrent && groups == Groups::Given && instance.cluster.groups.is_empty();
-        let asked = Asked::new(&options, &instance.cluster, heterogeneous && !is_alone);
-        let heterogeneous = heterogeneous && !(asked.modal && is_alone);
+        let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
+        let share = is_concurrent || has_groups;
+        let asked = Asked::new(&options, &instance.cluster, share);
+        let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
+        let heterogeneous = share || (differ && !asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);
         let communication = schedule.default_communication();

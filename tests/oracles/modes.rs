@@ -120,19 +120,18 @@ impl<'a> Search<'a> {
             let before = runs.iter().rev().find(|run| run.kind == kind);
             let start = before.map_or(first, |run| run.last() + 1);
             let left = first + count - start;
-            for tensor in 1..=left {
-                for replicas in 1..=left / tensor {
-                    let run = Run {
-                        kind,
-                        tensor,
-                        replicas,
-                        start,
-                    };
-                    if self.may_run(run) {
-                        runs.push(run);
-                        self.run(stages, runs);
-                        runs.pop();
-                    }
+            let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
+            let run = |(tensor, replicas): (usize, usize)| Run {
+                kind,
+                tensor,
+                replicas,
+                start,
+            };
+            for run in degrees.map(run) {
+                if self.may_run(run) {
+                    runs.push(run);
+                    self.run(stages, runs);
+                    runs.pop();
                 }
             }
         }

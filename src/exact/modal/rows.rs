@@ -168,15 +168,13 @@ impl<'s, 'a> RowPass<'s, 'a> {
                 let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
                     continue;
                 };
-                let places = match label.places[row] {
+                let ends = match label.places[row] {
                     UNKNOWN => 0..space.node,
                     place => usize::from(place)..usize::from(place) + 1,
                 };
-                for end in places {
-                    let placement = space.placement(&run, end);
-                    if placement.fits {
-                        self.extend((at, &label), (stage, row), (&run, &placement, work), bar);
-                    }
+                let placements = ends.map(|end| space.placement(&run, end));
+                for placement in placements.filter(|placement| placement.fits) {
+                    self.extend((at, &label), (stage, row), (&run, &placement, work), bar);
                 }
             }
         }

@@ -10,4 +10,5 @@ pub(crate) mod read;
 #[cfg(feature = "cli")]
 pub(crate) mod sealed;
 pub mod source;
+pub(crate) mod transformer;
 pub(crate) mod whole;

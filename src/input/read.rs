@@ -83,7 +83,7 @@ impl Instance {
 }
 
 /// The file's name without folders and extension.
-fn stem(path: &Path) -> String {
+pub(crate) fn stem(path: &Path) -> String {
     path.file_stem()
         .map_or_else(|| "instance".into(), |stem| stem.to_string_lossy().into_owned())
 }

@@ -52,6 +52,8 @@ settings! {
     HEADS = "heads",
     KEY_VALUE_HEADS = "key_value_heads",
     HIDDEN = "hidden",
+    SEQUENCE = "sequence",
+    CONTEXT = "context",
     TIME_LIMIT = "time_limit",
     TOLERANCE = "tolerance",
     OUTPUT = "output",

@@ -99,6 +99,20 @@ pub fn given_cluster(name_or_path: &str) -> Result<GivenCluster, InputError> {
     })
 }
 
+/// A preset without limits of memory: what a network needs is seen first, and a limit comes with the cluster that is asked for.
+///
+/// # Errors
+///
+/// An unknown name.
+pub(crate) fn unlimited_cluster(preset: &str) -> Result<ClusterSpec, InputError> {
+    let mut cluster = read_cluster(preset)?;
+    cluster
+        .device_kinds
+        .iter_mut()
+        .for_each(|kind| kind.memory_bytes = None);
+    Ok(cluster)
+}
+
 /// Neither a preset nor a file: what looks like a path was meant as one.
 fn no_cluster(name: &str, error: &std::io::Error) -> InputError {
     let path = Path::new(name);

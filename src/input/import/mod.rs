@@ -4,6 +4,7 @@
 mod assembly_line;
 mod caffe_csv;
 mod clusters;
+pub mod config;
 mod cost_graph;
 mod dnn_partitioning;
 mod moirai;
@@ -16,6 +17,7 @@ mod protobuf_text;
 mod reach;
 mod sailor;
 
+pub(crate) use clusters::unlimited_cluster;
 pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, given_cluster, read_cluster};
 pub use reach::{is_trusting, trusting};
 
@@ -81,6 +83,12 @@ pub const FORMATS: &[Format] = &[
         summary: "Sailor's layers in JSON (ETH Zurich, SOSP 2025): times_s by size and degree",
         detect: sailor::detect,
         read: sailor::read,
+    },
+    Format {
+        name: "hugging-face",
+        summary: "configuration of a language model (config.json of Hugging Face), by its `model_type`",
+        detect: config::detect,
+        read: config::read,
     },
     Format {
         name: "native-json",
@@ -273,6 +281,11 @@ fn unknown_format() -> Fault {
 fn has_json_field(source: &Source, fields: &[&str]) -> bool {
     let top: Option<HashMap<String, IgnoredAny>> = serde_json::from_slice(source.bytes).ok();
     top.is_some_and(|top| fields.iter().any(|field| top.contains_key(*field)))
+}
+
+/// Whether a file may be a JSON object.
+fn is_object(source: &Source) -> bool {
+    starts_with(source, b'{')
 }
 
 fn starts_with(source: &Source, first: u8) -> bool {

@@ -7,8 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::shared::unknown;
 use crate::export::{self, TARGETS, Target};
 use crate::input::generate::random::Random;
-use crate::input::generate::transformer::Transformer;
+use crate::input::generate::transformer::{AT_LEAST_ONE, Attention, Granularity, Precision, Transformer};
 use crate::input::import::FORMATS;
+use crate::input::import::config::Asked;
 
 const TRANSFORMER_EXAMPLES: &str = "Examples:\n  stagecut generate transformer --preset llama3-8b --output llama3.json\n  \
 stagecut generate transformer --layers 96 --hidden 12288 --sequence 2048 --granularity block --output net.toml";
@@ -19,7 +20,8 @@ pub(super) fn import_help() -> String {
         .map(|f| format!("  {:<21} {}", f.name, f.summary))
         .collect();
     format!(
-        "Formats, detected by extension and content:\n{}\n\nExample:\n  stagecut import graph.txt --output vgg16.toml",
+        "Formats, detected by extension and content:\n{}\n\nExamples:\n  stagecut import graph.txt --output vgg16.toml\n  \
+stagecut import config.json --sequence 8192 --output qwen3.json\n  stagecut import config.json --summary",
         lines.join("\n")
     )
 }
@@ -86,9 +88,103 @@ pub struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// What the model of a configuration has, instead of an instance: parameters, bytes kept of a token, layers by kind
+    #[arg(long)]
+    pub summary: bool,
+
+    /// How that is written
+    #[arg(long, value_name = "FORMAT", requires = "summary", default_value = "text")]
+    pub format: SummaryFormat,
+
+    /// How the model of a configuration is run
+    #[command(flatten)]
+    pub model: ModelArgs,
+
     /// No notes on stderr
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Formats of `import --summary`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// How the model of a configuration is run.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Configurations of models")]
+pub struct ModelArgs {
+    /// Tokens of a sequence [default: 4096, or as many as the model has positions for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub sequence: Option<u32>,
+
+    /// Tokens before these whose keys and values are in a cache: inference, forward alone
+    #[arg(long, value_name = "N", conflicts_with = "micro_batches", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub context: Option<u32>,
+
+    /// Sequences of a micro-batch [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batch: Option<u32>,
+
+    /// Numbers to compute with, which decides the rates of the device [default: bf16]
+    #[arg(long)]
+    pub precision: Option<Precision>,
+
+    /// How attention is computed [default: flash]
+    #[arg(long)]
+    pub attention: Option<Attention>,
+
+    /// Degrees of tensor parallelism to write modes for, which divide the heads of keys and values [default: those of 1,2,4,8 for blocks,
+    /// 1 for operators]
+    #[arg(long, value_name = "DEGREES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub tensor: Option<Vec<u32>>,
+
+    /// Let tensor groups split by sequence what they do not split by width
+    #[arg(long)]
+    pub sequence_parallel: bool,
+
+    /// What a layer of the instance is [default: block]
+    #[arg(long)]
+    pub granularity: Option<Granularity>,
+
+    /// Micro-batches of an iteration, as an option of the file: each takes its part of the optimiser's step
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub micro_batches: Option<u32>,
+}
+
+impl ModelArgs {
+    /// Whether any of them is given: other files than configurations have none.
+    pub fn any(&self) -> bool {
+        self.sequence.is_some()
+            || self.context.is_some()
+            || self.micro_batch.is_some()
+            || self.precision.is_some()
+            || self.attention.is_some()
+            || self.tensor.is_some()
+            || self.sequence_parallel
+            || self.granularity.is_some()
+            || self.micro_batches.is_some()
+    }
+
+    /// The same without the command line.
+    pub fn asked(&self) -> Asked {
+        Asked {
+            sequence: self.sequence,
+            context: self.context,
+            micro_batch: self.micro_batch,
+            precision: self.precision,
+            attention: self.attention.unwrap_or_default(),
+            tensor: self.tensor.clone(),
+            sequence_parallel: self.sequence_parallel,
+            granularity: self.granularity,
+            micro_batches: self.micro_batches,
+        }
+    }
 }
 
 /// `generate`.

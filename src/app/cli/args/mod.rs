@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 
 use super::study::StudyCommand;
 
-pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
+pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs, SummaryFormat};
 pub(super) use plans::{
     BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs, ShowArgs, SolveArgs,
 };

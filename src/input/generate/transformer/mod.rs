@@ -1,37 +1,26 @@
-//! Training graphs of transformers: operator by operator, with backward operators and the optimiser's updates, or a layer a
-//! block.
-//!
-//! A block is that of A. Vaswani et al., *Attention is all you need*, NeurIPS 2017, with normalisation first (R. Xiong et al.,
-//! *On layer normalization in the transformer architecture*, ICML 2020); key and value heads may be fewer than query heads
-//! (J. Ainslie et al., *GQA*, EMNLP 2023), and the MLP may be gated (N. Shazeer, *GLU variants improve transformer*, 2020).
-//!
-//! Layers carry work, so that a cluster with rates times them. FLOPs are those of the operators, and bytes what these read and write:
-//! inputs, outputs and parameters, once a pass, as `roofline` has it. Where asked, both are spread by a seeded factor, so that
-//! no two operators are quite alike. An optimiser's step belongs to an iteration: operators have a layer for it, blocks take their part
-//! of it where the micro-batches of an iteration are given. Behind a cache of keys and values there is a forward pass alone.
-//!
-//! Layers have [modes](crate::problem::modes) where there is more than one way to run them: the tensor degrees asked for, and what can be
-//! computed again. Attention is that of T. Dao et al., *FlashAttention*, NeurIPS 2022, unless its matrices are asked for.
+//! Training graphs of transformers: operator by operator, with backward operators and the optimiser's updates, or a layer a block. Sizes are
+//! those of a published model or one's own; [`crate::input::transformer`] builds the network.
 
-mod block;
-mod graph;
-mod modes;
 mod presets;
+mod shape;
 
 pub use presets::{PRESETS, Preset};
+
+pub use crate::input::transformer::{Attention, Granularity, Precision};
 
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::input::import::read_cluster;
+use crate::input::import::unlimited_cluster;
+use crate::input::transformer::network;
 use crate::model::fault::InputError;
 use crate::model::options::PipelineOptions;
-use crate::model::spec::{InstanceSpec, MicroBatchSpec, NetworkSpec, SCHEMA};
+use crate::model::spec::{InstanceSpec, SCHEMA};
 
-use block::Shape;
-use graph::Builder;
+use shape::Shape;
 
-const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+/// What counts.
+pub(crate) const AT_LEAST_ONE: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 
 /// What to generate. What is not given is the preset's, or else the default.
 #[derive(Clone, Debug, Deserialize, clap::Args)]
@@ -176,66 +165,6 @@ pub enum Mlp {
     Swiglu,
 }
 
-/// How attention is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Attention {
-    /// In tiles: the matrix of all pairs of tokens is neither kept nor moved through memory.
-    #[default]
-    Flash,
-    /// The matrix of all pairs of tokens is written, and kept for the backward pass.
-    Materialised,
-}
-
-/// Numbers to compute with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// Four bytes, without tensor cores.
-    #[default]
-    Fp32,
-    /// Two bytes, on tensor cores.
-    Bf16,
-}
-
-/// What a layer of the instance is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Granularity {
-    /// An operator, forward or backward, or an update.
-    #[default]
-    Operator,
-    /// A block, both ways.
-    Block,
-}
-
-impl From<Precision> for crate::model::precision::Precision {
-    fn from(precision: Precision) -> Self {
-        match precision {
-            Precision::Fp32 => Self::Fp32,
-            Precision::Bf16 => Self::Bf16,
-        }
-    }
-}
-
-impl Precision {
-    /// Bytes of a number.
-    fn bytes(self) -> f64 {
-        match self {
-            Self::Fp32 => 4.0,
-            Self::Bf16 => 2.0,
-        }
-    }
-
-    /// The preset of the cluster that the instance is written with.
-    fn cluster(self) -> &'static str {
-        match self {
-            Self::Fp32 => "a100",
-            Self::Bf16 => "a100-bf16",
-        }
-    }
-}
-
 /// Whether it can be built, without doing so.
 pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
     let shape = Shape::new(asked);
@@ -251,39 +180,15 @@ pub(super) fn check(asked: &Transformer) -> Result<(), InputError> {
 /// Heads or degrees that do not come out even.
 pub fn transformer(asked: &Transformer) -> Result<InstanceSpec, InputError> {
     let shape = Shape::new(asked).map_err(|faults| InputError { path: None, faults })?;
-    let mut builder = Builder::new(asked);
-    match asked.granularity {
-        Granularity::Operator => builder.operators(&shape),
-        Granularity::Block => builder.blocks(&shape),
-    }
-    let (layers, tensors) = (builder.layers, builder.tensors);
-    let mut cluster = read_cluster(shape.precision.cluster())?;
-    // What a network needs is seen first; a limit comes with the cluster that is asked for.
-    cluster
-        .device_kinds
-        .iter_mut()
-        .for_each(|kind| kind.memory_bytes = None);
-    let model_flops = graph::model_flops(&shape);
     Ok(InstanceSpec {
         schema: Some(SCHEMA.into()),
         name: Some(match asked.preset {
             Some(preset) => preset.name.into(),
-            None => format!("transformer-{}", shape.blocks),
+            None => format!("transformer-{}", shape.model.blocks.len()),
         }),
         provenance: Some(format!("generated: {}", shape.in_words(asked))),
-        network: NetworkSpec {
-            precision: Some(shape.precision.into()),
-            micro_batch: Some(MicroBatchSpec {
-                tokens: shape.tokens(),
-                forward_flops: Some(model_flops),
-                // A product for each of the two operands of every product.
-                backward_flops: shape.trains.then_some(2.0 * model_flops),
-            }),
-            layers,
-            tensors,
-            ..NetworkSpec::default()
-        },
-        cluster: Some(cluster),
+        network: network(&shape.model, &shape.run),
+        cluster: Some(unlimited_cluster(shape.run.precision.cluster())?),
         pipeline: PipelineOptions {
             stages: asked.stages.map(|stages| stages as usize),
             micro_batches: asked.micro_batches.map(u64::from),

@@ -5,33 +5,10 @@ use std::collections::HashMap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::Transformer;
-use super::block::{Operator, Shape};
+use super::Run;
 use super::modes::{Again, Pass, Pieces};
+use super::parts::Part;
 use crate::model::spec::{LayerSpec, ModeSpec, TensorSpec};
-
-/// A part of the model: its name, which its layers begin with, and its operators.
-type Part = (String, Vec<Operator>);
-
-/// FLOPs that the model asks for, of a forward pass: its matrix products.
-pub(super) fn model_flops(shape: &Shape) -> f64 {
-    let parts = parts(shape);
-    let operators = parts.iter().flat_map(|(_, operators)| operators);
-    operators.map(|op| op.model_flops).sum()
-}
-
-/// The parts of a model, in order.
-fn parts(shape: &Shape) -> Vec<Part> {
-    let blocks = (0..shape.blocks).map(|number| (format!("b{number}"), shape.block()));
-    match shape.vocabulary {
-        None => blocks.collect(),
-        Some(words) => {
-            let embedding = ("embedding".into(), shape.embedding(words));
-            let head = ("head".into(), shape.head(words));
-            [embedding].into_iter().chain(blocks).chain([head]).collect()
-        }
-    }
-}
 
 /// A graph in the making.
 pub(super) struct Builder {
@@ -48,13 +25,13 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Nothing yet.
-    pub(super) fn new(asked: &Transformer) -> Self {
+    pub(super) fn new(run: &Run) -> Self {
         Self {
-            spread: asked.spread,
-            update: asked
+            spread: run.spread,
+            update: run
                 .micro_batches
                 .map(|micro_batches| 1.0 / f64::from(micro_batches)),
-            rng: ChaCha8Rng::seed_from_u64(asked.seed),
+            rng: ChaCha8Rng::seed_from_u64(run.seed),
             layers: Vec::new(),
             tensors: Vec::new(),
             tensor_of: HashMap::new(),
@@ -62,56 +39,54 @@ impl Builder {
     }
 
     /// A layer for every operator, forward and, in training, backward, and every update.
-    pub(super) fn operators(&mut self, shape: &Shape) {
-        let parts = parts(shape);
+    pub(super) fn operators(&mut self, run: &Run, parts: &[Part]) {
         for at in 0..parts.len() {
-            self.forward(shape, &parts, at);
+            self.forward(run, parts, at);
         }
-        if shape.trains {
+        if run.trains() {
             for at in (0..parts.len()).rev() {
-                self.backward(shape, &parts, at);
+                self.backward(run, parts, at);
             }
         }
         // The loss of a head, and the gradients of what reads nothing, have no readers.
         self.tensors.retain(|tensor| !tensor.consumers.is_empty());
     }
 
-    /// A layer for every block, and one each for embedding and head.
-    pub(super) fn blocks(&mut self, shape: &Shape) {
-        let parts = parts(shape);
-        for (at, (name, operators)) in parts.iter().enumerate() {
-            let mut pieces = Pieces::new(shape, operators);
-            for op in operators {
+    /// A layer for every block, and one each for what stands around them.
+    pub(super) fn blocks(&mut self, run: &Run, parts: &[Part]) {
+        for part in parts {
+            let mut pieces = Pieces::new(run, part);
+            for op in &part.operators {
                 pieces.add(op, Pass::Forward, self.factor());
-                if !shape.trains {
+                if !run.trains() {
                     continue;
                 }
                 pieces.add(op, Pass::Backward, self.factor());
-                if let Some(part) = self.update.filter(|_| op.parameter_bytes > 0.0) {
-                    pieces.add(op, Pass::Update, part);
+                if let Some(share) = self.update.filter(|_| op.parameters.held > 0.0) {
+                    pieces.add(op, Pass::Update, share);
                 }
             }
-            let operator = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            let is_block = operator == "b";
-            let most = if is_block { Again::Full } else { Again::Core };
+            let most = if part.is_block { Again::Full } else { Again::Core };
             self.layers.push(LayerSpec {
-                id: name.clone(),
-                operator: Some(if is_block { "block" } else { operator }.into()),
+                id: part.name.clone(),
+                operator: Some(part.kind.into()),
                 ..layer(&pieces, most)
             });
-            if let Some((next, _)) = parts.get(at + 1) {
-                let last = operators.last().map_or(0.0, |op| op.output_bytes);
-                self.produce(name.clone(), last);
-                self.flow(name.clone(), next.clone());
+            for from in part.inputs.iter().filter_map(|input| input.from) {
+                self.flow(parts[from].name.clone(), part.name.clone());
             }
+            let last = part.operators.last().map_or(0.0, |op| op.output_bytes);
+            self.produce(part.name.clone(), last);
         }
+        // The head's output has no reader.
+        self.tensors.retain(|tensor| !tensor.consumers.is_empty());
     }
 
-    fn forward(&mut self, shape: &Shape, parts: &[Part], at: usize) {
-        let (part, operators) = &parts[at];
-        for op in operators {
-            let id = format!("{part}.{}", op.name);
-            let mut pieces = Pieces::new(shape, operators);
+    fn forward(&mut self, run: &Run, parts: &[Part], at: usize) {
+        let part = &parts[at];
+        for op in &part.operators {
+            let id = format!("{}.{}", part.name, op.name);
+            let mut pieces = Pieces::new(run, part);
             pieces.add(op, Pass::Forward, self.factor());
             self.layers.push(LayerSpec {
                 id: id.clone(),
@@ -119,7 +94,7 @@ impl Builder {
                 tie: Some(id.clone()),
                 ..layer(&pieces, Again::Core)
             });
-            for &read in op.reads {
+            for &read in &op.reads {
                 if let Some(from) = source(parts, at, read) {
                     self.flow(from, id.clone());
                 }
@@ -129,12 +104,12 @@ impl Builder {
     }
 
     /// Backward operators read the gradients of what consumed their output, and what they kept; the updates follow.
-    fn backward(&mut self, shape: &Shape, parts: &[Part], at: usize) {
-        let (part, operators) = &parts[at];
-        for op in operators.iter().rev() {
-            let tie = format!("{part}.{}", op.name);
+    fn backward(&mut self, run: &Run, parts: &[Part], at: usize) {
+        let part = &parts[at];
+        for op in part.operators.iter().rev() {
+            let tie = format!("{}.{}", part.name, op.name);
             let id = format!("{tie}.grad");
-            let mut pieces = Pieces::new(shape, operators);
+            let mut pieces = Pieces::new(run, part);
             pieces.add(op, Pass::Backward, self.factor());
             self.layers.push(LayerSpec {
                 id: id.clone(),
@@ -144,19 +119,22 @@ impl Builder {
                 ..layer(&pieces, Again::Core)
             });
             self.flow(tie.clone(), id.clone());
-            let readers = operators.iter().filter(|reader| reader.reads.contains(&op.name));
+            let readers = part
+                .operators
+                .iter()
+                .filter(|reader| reader.reads.contains(&op.name));
             for reader in readers {
-                self.flow(format!("{part}.{}.grad", reader.name), id.clone());
+                self.flow(format!("{}.{}.grad", part.name, reader.name), id.clone());
             }
-            if let Some((next, readers)) = parts.get(at + 1).filter(|_| op.name == "output") {
-                for reader in readers.iter().filter(|reader| reader.reads.contains(&"input")) {
-                    self.flow(format!("{next}.{}.grad", reader.name), id.clone());
+            if op.name == "output" {
+                for (part, reader) in readers_of(parts, at) {
+                    self.flow(format!("{part}.{reader}.grad"), id.clone());
                 }
             }
             self.produce(id.clone(), op.output_bytes);
-            if op.parameter_bytes > 0.0 {
+            if op.parameters.held > 0.0 {
                 let update = format!("{tie}.update");
-                let mut pieces = Pieces::new(shape, operators);
+                let mut pieces = Pieces::new(run, part);
                 pieces.add(op, Pass::Update, self.update.unwrap_or(1.0));
                 self.layers.push(LayerSpec {
                     id: update.clone(),
@@ -218,11 +196,25 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
     }
 }
 
-/// The layer that an operator reads; the first part reads the network's input, which is none.
+/// The layer that an operator reads; the network's own input is none.
 fn source(parts: &[Part], at: usize, read: &str) -> Option<String> {
-    match (read, at) {
-        ("input", 0) => None,
-        ("input", _) => Some(format!("{}.output", parts[at - 1].0)),
-        _ => Some(format!("{}.{read}", parts[at].0)),
+    let part = &parts[at];
+    match part.inputs.iter().find(|input| input.name == read) {
+        Some(input) => Some(format!("{}.output", parts[input.from?].name)),
+        None => Some(format!("{}.{read}", part.name)),
     }
+}
+
+/// The operators of later parts that read the output of a part.
+fn readers_of(parts: &[Part], at: usize) -> impl Iterator<Item = (&str, &str)> {
+    parts[at + 1..].iter().flat_map(move |part| {
+        let names = part.inputs.iter().filter(move |input| input.from == Some(at));
+        names.flat_map(move |input| {
+            let readers = part
+                .operators
+                .iter()
+                .filter(move |op| op.reads.contains(&input.name));
+            readers.map(move |reader| (part.name.as_str(), reader.name))
+        })
+    })
 }

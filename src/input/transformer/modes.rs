@@ -15,7 +15,9 @@
 //! (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Table 1), all of an embedding's, and the updates, which wait for
 //! nothing else. Attention has no weights, and scales of normalisations go with the gradients of their inputs.
 
-use super::block::{Group, Kind, Operator, Shape};
+use super::Run;
+use super::operator::{Group, Kind, Operator};
+use super::parts::Part;
 use crate::model::recompute;
 use crate::model::roofline::{Traffic, UPDATE_FLOPS, UPDATE_NUMBERS};
 use crate::model::spec::{ModeSpec, WorkSpec};
@@ -44,9 +46,9 @@ pub(super) enum Pass {
 
 /// The passes of operators that a layer stands for.
 pub(super) struct Pieces<'a> {
-    shape: &'a Shape,
-    /// All operators of the part that these are from.
-    part: &'a [Operator],
+    run: &'a Run,
+    /// The part that these are from.
+    part: &'a Part,
     /// With the factor by which work is spread.
     passes: Vec<(&'a Operator, Pass, f64)>,
 }
@@ -62,9 +64,9 @@ struct Taken {
 
 impl<'a> Pieces<'a> {
     /// None yet.
-    pub(super) fn new(shape: &'a Shape, part: &'a [Operator]) -> Self {
+    pub(super) fn new(run: &'a Run, part: &'a Part) -> Self {
         Self {
-            shape,
+            run,
             part,
             passes: Vec::new(),
         }
@@ -87,7 +89,7 @@ impl<'a> Pieces<'a> {
             .into_iter()
             .filter(|(again, _, differs)| *differs && *again <= most)
             // Where nothing goes back, nothing is kept.
-            .filter(|(again, ..)| self.shape.trains || *again == Again::Nothing);
+            .filter(|(again, ..)| self.run.trains() || *again == Again::Nothing);
         let at_degree = |&degree: &u32| {
             named.clone().map(move |(again, name, _)| ModeSpec {
                 tensor: Some(degree as usize),
@@ -95,7 +97,7 @@ impl<'a> Pieces<'a> {
                 ..self.mode(degree, again)
             })
         };
-        self.shape.degrees.iter().flat_map(at_degree).collect()
+        self.run.degrees.iter().flat_map(at_degree).collect()
     }
 
     /// What a device of a group takes.
@@ -123,7 +125,7 @@ impl<'a> Pieces<'a> {
                     work.weight_bytes += weight;
                 }
                 Pass::Update => {
-                    let numbers = factor * taken.parameter_bytes / self.shape.precision_bytes;
+                    let numbers = factor * taken.parameter_bytes / self.run.precision.bytes();
                     let flops = UPDATE_FLOPS * numbers;
                     let bytes = UPDATE_NUMBERS * factor * taken.parameter_bytes;
                     work.backward_flops += flops;
@@ -136,12 +138,12 @@ impl<'a> Pieces<'a> {
         let [kept_bytes, again_bytes] =
             [false, true].map(|is| self.sum(degree, |op| is_again(op, again) == is));
         // The input of a block, which is as large as its output, is there in either case.
-        let input_bytes = match (again, self.part.last()) {
+        let input_bytes = match (again, self.part.operators.last()) {
             (Again::Full, Some(output)) => self.taken(output, degree).output_bytes,
             _ => 0.0,
         };
         let taken = || self.forward().map(|op| self.taken(op, degree));
-        let kept_bytes = if self.shape.trains {
+        let kept_bytes = if self.run.trains() {
             kept_bytes + input_bytes
         } else {
             0.0
@@ -171,7 +173,7 @@ impl<'a> Pieces<'a> {
 
     fn taken(&self, op: &Operator, degree: u32) -> Taken {
         let part = 1.0 / f64::from(degree);
-        let by_sequence = if self.shape.sequence_parallel { part } else { 1.0 };
+        let by_sequence = if self.run.sequence_parallel { part } else { 1.0 };
         let (work, output, parameters) = match op.group {
             Group::Whole => (by_sequence, by_sequence, 1.0),
             Group::Split => (part, part, part),
@@ -180,10 +182,11 @@ impl<'a> Pieces<'a> {
         let inputs: f64 = op
             .reads
             .iter()
-            .map(|&name| self.read(op, name, [part, by_sequence]))
+            .map(|name| self.read(op, name, [part, by_sequence]))
             .sum();
-        let parameter_bytes = op.parameter_bytes * parameters;
-        let cache_bytes = op.cache_bytes * part;
+        let bytes = |numbers: f64| numbers * self.run.precision.bytes() * parameters;
+        let parameter_bytes = bytes(op.parameters.held);
+        let cache_bytes = op.cache.bytes * if op.cache.is_whole { 1.0 } else { part };
         let outputs = op.output_bytes
             * match op.group {
                 Group::Whole | Group::Split => output,
@@ -201,7 +204,7 @@ impl<'a> Pieces<'a> {
                     Kind::LookUp => op.output_bytes * part,
                     _ => inputs + cache_bytes,
                 },
-                parameters: parameter_bytes,
+                parameters: bytes(op.parameters.read),
                 outputs,
             },
         }
@@ -209,8 +212,12 @@ impl<'a> Pieces<'a> {
 
     /// Bytes that a device reads of what another operator, or the part before, made.
     fn read(&self, reader: &Operator, name: &str, [part, by_sequence]: [f64; 2]) -> f64 {
-        let producer = self.part.iter().find(|op| op.name == name);
-        let bytes = producer.map_or(self.shape.state(), |op| op.output_bytes);
+        let producer = self.part.operators.iter().find(|op| op.name == name);
+        let input = || self.part.inputs.iter().find(|input| input.name == name);
+        let bytes = match producer {
+            Some(op) => op.output_bytes,
+            None => input().map_or(0.0, |input| input.bytes),
+        };
         let is_split = producer.is_some_and(|op| op.group == Group::Split);
         bytes
             * match reader.group {
@@ -227,14 +234,18 @@ impl<'a> Pieces<'a> {
         let times = if again == Again::Full { 2.0 } else { 1.0 };
         let of_pass = |&(op, pass, _): &(&Operator, Pass, f64)| match (pass, op.group) {
             (Pass::Forward, Group::Reduced) => times * op.output_bytes,
-            (Pass::Backward, Group::Whole) if self.is_read_split(op) => op.output_bytes,
+            (Pass::Backward, Group::Whole) if self.is_read_split(op) => op.output_bytes / op.copies,
             _ => 0.0,
         };
         self.passes.iter().map(of_pass).sum()
     }
 
     fn is_read_split(&self, op: &Operator) -> bool {
-        let mut readers = self.part.iter().filter(|reader| reader.reads.contains(&op.name));
+        let mut readers = self
+            .part
+            .operators
+            .iter()
+            .filter(|reader| reader.reads.contains(&op.name));
         readers.any(|reader| reader.group != Group::Whole)
     }
 }

@@ -1,7 +1,7 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
-	profiles instances literature optima test-study test-html test-slurm bench-study study-heuristics clean
+	profiles instances literature models optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
 
@@ -145,6 +145,9 @@ instances: setup ## Write the tables of instances/README.md from the files
 
 regions: setup ## Write the table of docs/frameworks.md from the code
 	WRITE_TABLES=1 cargo test --release --locked --test house regions::
+
+models: setup ## Write the tables of docs/models.md from the code
+	WRITE_TABLES=1 cargo test --release --locked --test house models::
 
 literature: setup ## Write the list of docs/literature.md from references.bib
 	WRITE_TABLES=1 cargo test --release --locked --test house literature::

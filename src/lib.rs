@@ -91,6 +91,7 @@
 //! | what a program that uses the library calls | [`planning`]; its items stand in the root |
 //! | an instance that is built in code | [`instance`], `builder` |
 //! | a file format | [`import`]: one file and one row of [`import::FORMATS`] |
+//! | a kind of published model | [`import::config`]: a row of its table, and `input::transformer` where it computes what no other does |
 //! | what a file may say | [`spec`]; `make schema` writes its JSON Schema |
 //! | what an input may get wrong | [`fault`] |
 //! | units that people write | `model::quantity` |

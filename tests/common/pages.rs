@@ -142,6 +142,7 @@ impl Page {
             ("console", excuse) => self.console(&body, excuse.as_deref()),
             (_, Some(_)) | ("math" | "text", None) => {}
             ("toml" | "csv" | "yaml" | "python", None) if body.starts_with("# ") => self.file(&body),
+            ("json", None) if body.starts_with("# ") => self.bare_file(&body),
             ("python" | "python torch", None) => self.python(&kind),
             // Such lines stand in the library's own examples, which `cargo test --doc` compiles.
             ("rust", None) => body
@@ -149,6 +150,13 @@ impl Page {
                 .for_each(|line| assert!(is_shown_by_the_library(line), "{}: {line}", self.name)),
             _ => panic!("{}: nobody runs a block of `{kind}`", self.name),
         }
+    }
+
+    /// A file in a language without comments: its name is no part of it.
+    fn bare_file(&mut self, body: &str) {
+        let (first, rest) = body.split_once('\n').expect("lines");
+        let name = first.strip_prefix("# ").expect("the name of the file");
+        self.files.push((name.to_owned(), rest.to_owned()));
     }
 
     fn file(&mut self, body: &str) {

@@ -504,6 +504,30 @@ pub const FORMATS: &[Format] = &[
         ..ALONE
     },
     Format {
+        name: "hugging-face",
+        file: "config.json",
+        commands: &[
+            &["import", "config.json", "--quiet"],
+            &["import", "config.json", "--summary", "--quiet"],
+            &[
+                "import",
+                "config.json",
+                "--sequence",
+                "16",
+                "--granularity",
+                "operator",
+                "--quiet",
+            ],
+        ],
+        syntax: Syntax::Json,
+        seeds: &[
+            include_str!("seeds/config-experts.json"),
+            include_str!("seeds/config-pattern.json"),
+            include_str!("seeds/config-vision.json"),
+        ],
+        ..ALONE
+    },
+    Format {
         name: "csv",
         file: "net.csv",
         companions: &[("net.edges.csv", EDGES)],

@@ -11,5 +11,6 @@ mod formulations;
 mod layers;
 mod library;
 mod literature;
+mod models;
 mod package;
 mod regions;

@@ -8,6 +8,7 @@ mod oracles;
 mod assumptions;
 mod broken;
 mod broken_files;
+mod configurations;
 mod corpus;
 mod extremes;
 mod formats;

@@ -32,7 +32,7 @@ pub(crate) fn model(summary: &Summary, name: &str) -> String {
     out += "\n";
     let cells = |cell: fn(&LayerRun) -> String| summary.layers.iter().map(cell).collect::<Vec<_>>();
     let columns = [
-        Column::words("layers", cells(|run| numbered(run))),
+        Column::words("layers", cells(numbered)),
         Column::words("kind", cells(|run| run.kind.to_owned())),
         Column::numbers("parameters", "each", cells(|run| grouped(run.parameters))),
         Column::numbers("active", "each", cells(|run| grouped(run.active_parameters))),

@@ -92,17 +92,17 @@ pub struct ImportArgs {
     #[arg(long)]
     pub summary: bool,
 
-    /// How that is written
+    /// How the summary is written
     #[arg(long, value_name = "FORMAT", requires = "summary", default_value = "text")]
     pub format: SummaryFormat,
-
-    /// How the model of a configuration is run
-    #[command(flatten)]
-    pub model: ModelArgs,
 
     /// No notes on stderr
     #[arg(long, short)]
     pub quiet: bool,
+
+    /// How the model of a configuration is run
+    #[command(flatten)]
+    pub model: ModelArgs,
 }
 
 /// Formats of `import --summary`.

@@ -479,6 +479,107 @@ pub(super) const ARCHITECTURES: &[Architecture] = &[
     },
 ];
 
+/// A row in words, for documents.
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// Values of `model_type`.
+    pub types: &'static [&'static str],
+    /// What mixes tokens, with its biases, norms of queries and keys, and windows.
+    pub attention: String,
+    /// What works on each token: an MLP, experts.
+    pub feed_forward: String,
+    /// Norms of a block.
+    pub norms: &'static str,
+    /// Whether the head is the table of words where nothing is said.
+    pub is_tied: bool,
+}
+
+/// Every row, in words.
+pub fn described() -> Vec<Described> {
+    let row = |row: &Architecture| Described {
+        name: row.name,
+        types: row.types,
+        attention: row.attention_in_words(),
+        feed_forward: row.feed_forward_in_words(),
+        norms: match (row.norm, row.place) {
+            (Norm::Layer, NormPlace::Before) => "before, with a shift",
+            (_, NormPlace::Before) => "before",
+            (_, NormPlace::Behind) => "behind",
+            (_, NormPlace::Both) => "before and behind",
+        },
+        is_tied: row.is_tied,
+    };
+    ARCHITECTURES.iter().map(row).collect()
+}
+
+impl Architecture {
+    fn attention_in_words(&self) -> String {
+        let stack = match self.stack {
+            Stack::Heads => "heads",
+            Stack::Latent => "latent",
+            Stack::Pattern => "heads in some layers, a Mamba-2 state space in others",
+            Stack::Configured => "heads in some layers, as many as each says",
+            Stack::Crossing => "heads, in some layers over what a tower saw",
+        };
+        let [inputs, output, _] = &self.biases;
+        let biases = match (inputs, output) {
+            (Bias::Absent, _) => String::new(),
+            (Bias::Present, Bias::Present) => ", biases".into(),
+            (Bias::Present, _) => ", biases of queries, keys and values".into(),
+            (Bias::Field(name, _), Bias::Absent) => {
+                format!(", biases of queries, keys and values by `{name}`")
+            }
+            (Bias::Field(name, _), _) => format!(", biases by `{name}`"),
+        };
+        let norms = match self.head_norms {
+            NormOfHeads::Always(HeadNorms::Absent) => String::new(),
+            NormOfHeads::Always(HeadNorms::Shared) => ", queries and keys normed by head".into(),
+            NormOfHeads::Always(HeadNorms::Whole) => ", queries and keys normed whole".into(),
+            NormOfHeads::Field(name) => format!(", queries and keys normed by `{name}`"),
+        };
+        let sinks = if self.has_sinks { ", sinks" } else { "" };
+        let windows = match self.windows {
+            Windows::Absent => String::new(),
+            Windows::All => ", `sliding_window`".into(),
+            Windows::Behind => ", `sliding_window` from a layer on".into(),
+            Windows::AllBut(_, every) => format!(", `sliding_window` in all but one of {every} layers"),
+            Windows::Chunks => ", chunks in all but one of 4 layers".into(),
+        };
+        format!("{stack}{biases}{norms}{sinks}{windows}")
+    }
+
+    fn feed_forward_in_words(&self) -> String {
+        let mlp = match (self.is_gated, &self.biases[2]) {
+            (true, Bias::Field(..)) => "gated, biases by `mlp_bias`",
+            (true, _) => "gated",
+            (false, Bias::Present) => "two matrices, biases",
+            (false, _) => "two matrices",
+        };
+        let Some(form) = &self.experts else {
+            return mlp.into();
+        };
+        let layers = match form.layers {
+            ExpertLayers::All => "",
+            ExpertLayers::FromFirst => " behind `first_k_dense_replace` layers",
+            ExpertLayers::Step => " in every `decoder_sparse_step` layers",
+            ExpertLayers::Interleaved => " in every `interleave_moe_layer_step` layers",
+        };
+        let shared = match (&form.shared, form.has_shared_gate) {
+            (Shared::Absent, _) => "",
+            (_, false) => ", shared ones",
+            (_, true) => ", a shared one with a gate",
+        };
+        let router = match form.router {
+            Router::Plain => "",
+            Router::Biased => ", biases in experts and router",
+            Router::Corrected => ", a correction for each",
+            Router::CorrectedIfSaid => ", a correction for each by `topk_method`",
+        };
+        format!("{mlp}; experts{layers}{shared}{router}")
+    }
+}
+
 /// The architecture of a `model_type`.
 pub(super) fn of_type(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|known| known.types.contains(&name))

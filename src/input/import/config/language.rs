@@ -278,7 +278,7 @@ impl Language<'_> {
             }
             ExpertLayers::Step => {
                 let (step, dense) = (every("decoder_sparse_step"), self.numbers("mlp_only_layers"));
-                let has = |layer: usize| !dense.contains(&layer) && (layer + 1) % step == 0;
+                let has = |layer: usize| !dense.contains(&layer) && (layer + 1).is_multiple_of(step);
                 (0..layers).map(has).collect()
             }
             ExpertLayers::Interleaved => match fields.has("moe_layers") {

@@ -27,6 +27,7 @@ use crate::model::spec::InstanceSpec;
 use crate::model::words::{Words, words};
 
 use architectures::{ARCHITECTURES, Architecture};
+pub use architectures::{Described, described};
 use fields::Fields;
 use language::Language;
 use towers::SEEING;
@@ -81,6 +82,11 @@ pub(super) fn detect(source: &Source) -> bool {
         let object = source.text().ok().and_then(|text| json::object(text).ok());
         object.is_none_or(|object| object.contains_key("model_type") || object.contains_key("architectures"))
     }
+}
+
+/// What sees images: values of `model_type` of the whole.
+pub fn seeing() -> Vec<&'static str> {
+    SEEING.iter().map(|form| form.name).collect()
 }
 
 /// Reads a configuration as a network, in the way that is run where nothing is asked.
@@ -254,7 +260,7 @@ fn known(source: &Source) -> Result<Known, Vec<Fault>> {
         (None, None) => {}
     }
     if model.tower.is_none() && model.blocks.iter().any(Block::crosses) {
-        fields.fault("vision_config", missing("vision_config"));
+        faults.push(Fault::new("vision_config", missing("vision_config")));
     }
     faults.extend(fields.faults());
     if faults.is_empty() {

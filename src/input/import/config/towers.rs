@@ -182,6 +182,7 @@ struct Blocks {
     norm: Norm,
     heads: f64,
     mlp: Mlp,
+    /// Of attention.
     has_biases: bool,
 }
 
@@ -413,7 +414,10 @@ fn mllama(fields: &Fields, width: f64) -> Tower {
             .list("supported_aspect_ratios")
             .map_or(8.0, |ratios| ratios.len() as f64);
     let vectors = patches(fields) + 1.0;
-    let form = Blocks::classic(fields, own, inner);
+    let form = Blocks {
+        has_biases: false,
+        ..Blocks::classic(fields, own, inner)
+    };
     let mut blocks = form.build(fields.layers("num_hidden_layers"));
     let mut global = form.build(fields.layers("num_global_layers"));
     global.iter_mut().for_each(|block| block.has_gates = true);

@@ -20,6 +20,8 @@ gradients accumulate, as over the micro-batches of an iteration. Parameters that
 weight_ms    The part of a layer's backward time that is gradients of weights, for which no other layer waits: what is left of it without
              the gradients of the layer's inputs, which sweeps of their own measure (torch.autograd.grad), and all of it where no input
              has one. As the difference of two medians it is kept from 0 to the whole. Layers without parameters have none.
+frozen       Layers whose parameters have `requires_grad` off, all of them, and with some parameter of the model so those without parameters
+             that have no backward pass: nothing before them is trained.
 stash_bytes  What autograd saves in the layer, without parameters and buffers. A tensor that several layers save, such as
              the input of one that is the output of another, counts once, at the first of them; where a cut parts
              the two, both stages hold it, and the later one's copy is not counted.
@@ -319,6 +321,11 @@ class Layer:
         """Whether it has parameters, and a backward pass."""
         return bool(self.backward_ms) and any(parameter.requires_grad for parameter in self.part.module.parameters())
 
+    def is_frozen(self):
+        """Whether training leaves all its parameters as they are; of a layer without parameters, whether nothing flows back through it."""
+        learns = [parameter.requires_grad for parameter in self.part.module.parameters()]
+        return not any(learns) if learns else not self.backward_ms
+
     def can_run_again(self):
         """Whether running it twice gives the same, and there is something to gain."""
         return not self.part.overwritten and self.input_bytes < self.stash_bytes
@@ -543,6 +550,7 @@ def instance(name, provenance, kind, layers, graph_module, training):
             if node in home:
                 consumers[node].append(layer.name)
     written, owner, tie_of = [], {}, {}
+    freezes = training and not all(parameter.requires_grad for layer in layers for parameter in layer.part.module.parameters())
     for layer in layers:
         phases = ("forward", "backward") if training and layer.backward_ms else ("forward",)
         milliseconds = {"forward": layer.forward_ms, "backward": layer.backward_ms}
@@ -577,6 +585,8 @@ def instance(name, provenance, kind, layers, graph_module, training):
                 "resident_bytes": sum(tensor_bytes(buffer) for buffer in layer.part.module.buffers()),
             }
         )
+        if freezes and layer.is_frozen():
+            written[-1]["frozen"] = True
         if layer.again_ms:
             written[-1]["modes"] = modes(layer, written[-1], kind)
         # A layer that reads no other reads the model's input anyway.

@@ -410,7 +410,7 @@ impl Checker<'_> {
                 charge(phase, &[home], &away, ticks);
             }
         }
-        let has_gradient = self.settings.mode.trains() && !self.has_explicit_backward;
+        let has_gradient = self.has_gradient(tensor);
         if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
             let back = kept().filter_map(|&to| self.stage_of[BACKWARD][to]).collect();
             let away = elsewhere(home, back);

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use costs::{Load, charge};
 
 use crate::model::instance::Instance;
-use crate::model::network::Layer;
+use crate::model::network::{Layer, Tensor};
 use crate::model::options::{Cuts, WorkerMode};
 use crate::model::settings::Settings;
 use crate::problem::plan::{Overrun, Plan, PlanRun, PlanStage, SCHEMA, Transfers};
@@ -178,6 +178,12 @@ const FORWARD: usize = 0;
 const BACKWARD: usize = 1;
 
 impl Checker<'_> {
+    /// Whether the gradient of a tensor moves back: not before anything is trained, nor where it is a tensor of its own.
+    fn has_gradient(&self, tensor: &Tensor) -> bool {
+        let moves = self.settings.mode.trains() && !self.has_explicit_backward;
+        moves && self.layer(tensor.producer).returns
+    }
+
     fn layer(&self, at: usize) -> &Layer {
         &self.instance.network.layers[at]
     }

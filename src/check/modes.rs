@@ -398,7 +398,8 @@ impl Checker<'_> {
             let modes = self.layer(at).modes();
             let of_degree = modes.iter().filter(|other| other.tensor == mode.tensor);
             let least_ns = group_ns(of_degree.map(|mode| mode.collective_bytes).min().unwrap_or(0));
-            sum.group_forward_ns += match (trains, settings.ticks_per_ns) {
+            let returns = trains && self.layer(at).returns;
+            sum.group_forward_ns += match (returns, settings.ticks_per_ns) {
                 (false, _) => group_ns(mode.collective_bytes),
                 (true, 1) => least_ns - (least_ns / 2.0).floor(),
                 (true, _) => least_ns / 2.0,
@@ -418,8 +419,8 @@ impl Checker<'_> {
         if !self.settings.communication.takes_time() {
             return;
         }
-        let has_gradients = self.settings.mode.trains() && !self.has_explicit_backward;
         for tensor in &self.instance.network.tensors {
+            let has_gradient = self.has_gradient(tensor);
             let Some(home) = self
                 .own_stage(tensor.producer)
                 .filter(|_| self.kept(tensor.producer))
@@ -467,13 +468,13 @@ impl Checker<'_> {
                     .iter()
                     .map(|&to| own(to, |mode| &mode.input_bytes, tensor.producer));
                 let ns = self.moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
-                sums[stage].add_moved(pass, RECEIVED, ns, has_gradients);
+                sums[stage].add_moved(pass, RECEIVED, ns, has_gradient);
             }
             if let Some(&farthest) = away.keys().find(|stage| !is_near(stage)).or(away.keys().next()) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
                 let ns = self.moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
-                sums[home].add_moved(pass, SENT, ns, has_gradients);
+                sums[home].add_moved(pass, SENT, ns, has_gradient);
             }
         }
     }

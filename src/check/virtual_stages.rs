@@ -157,7 +157,7 @@ impl Checker<'_> {
                 charge(phase, &[home], &away, ticks);
             }
         }
-        let has_gradient = self.settings.mode.trains() && !self.has_explicit_backward;
+        let has_gradient = self.has_gradient(tensor);
         if let Some(home) = self.stage_of[BACKWARD][tensor.producer].filter(|_| has_gradient) {
             let chunks = consumers().filter_map(|&to| self.stage_of[BACKWARD][to]);
             let away = self.first_on_other_devices(home, chunks);

@@ -126,7 +126,7 @@ fn transfers<'a>(instance: &'a Instance, plan: &Plan, mode: Mode) -> Vec<Transfe
         let consumers = || tensor.consumers.iter().copied();
         let pair = |to: usize| Some((own(tensor.producer)?, own(to)?));
         moved(Kind::Tensor, consumers().filter_map(pair).collect());
-        if mode.trains() && !explicit {
+        if mode.trains() && !explicit && layers[tensor.producer].returns {
             let back = |from: usize| Some((place(&backward, from)?, place(&backward, tensor.producer)?));
             moved(Kind::Gradient, consumers().filter_map(back).collect());
         }

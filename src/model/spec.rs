@@ -113,6 +113,10 @@ pub struct LayerSpec {
     /// Layers of one tie share a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<String>,
+    /// True for a layer whose weights training leaves as they are: they have no gradient and no state of an optimiser. Where all layers before
+    /// it are frozen too, nothing flows back through it: no backward work, no stash, no gradients of what it makes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub frozen: bool,
     /// True for a layer that reads the network's own input beside other layers; one that reads no layer reads the input anyway.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reads_input: bool,

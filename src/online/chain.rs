@@ -53,7 +53,8 @@ pub(super) fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
         let Size::Bytes(bytes) = tensor.size else { continue };
         let last = tensor.consumers.iter().map(|&layer| position[layer]).max();
         // In training the gradient comes back over every boundary that the tensor passed.
-        let ways = if trains { 2.0 } else { 1.0 };
+        let returns = trains && network.layers[tensor.producer].returns;
+        let ways = if returns { 2.0 } else { 1.0 };
         let first = position[tensor.producer] + 1;
         for boundary in first..last.map_or(0, |last| last + 1) {
             cut_bytes[boundary] += bytes as f64 * ways;

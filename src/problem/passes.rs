@@ -226,7 +226,8 @@ impl Passes {
             let is_backward = instance.network.layers[tensor.producer].backward;
             let way = if is_backward { [0, ns, 0] } else { [ns, 0, 0] };
             moved.add(node(tensor.producer), consumers, way);
-            if settings.mode.trains() && !self.is_explicit {
+            let returns = instance.network.layers[tensor.producer].returns;
+            if settings.mode.trains() && !self.is_explicit && returns {
                 let consumers = tensor.consumers.iter().filter_map(|&to| self.backward_of[to]);
                 moved.add(self.backward_of[tensor.producer], consumers, [0, 0, ns]);
             }

@@ -50,7 +50,25 @@ pub fn draw(name: String, seed: u64, scope: Scope) -> InstanceSpec {
     if seed.is_multiple_of(2) {
         add_weights(&mut spec.network.layers);
     }
+    if spec.pipeline.cuts != Some(Cuts::Separate) {
+        freeze(&mut spec.network.layers, seed);
+    }
     spec
+}
+
+/// Freezes some layers of every fifth problem: the first ones of the network, so that nothing is trained before them, and now and then one
+/// more. They are not drawn, so that problems are the same without them.
+pub fn freeze(layers: &mut [LayerSpec], seed: u64) {
+    if seed % 5 != 3 {
+        return;
+    }
+    let mut forward: Vec<&mut LayerSpec> = layers.iter_mut().filter(|layer| !layer.backward).collect();
+    forward.sort_by(|one, other| one.id.cmp(&other.id));
+    let first = (seed / 5) as usize % forward.len();
+    let more = (seed / 35) as usize % (2 * forward.len());
+    for (at, layer) in forward.into_iter().enumerate() {
+        layer.frozen = at < first || at == more;
+    }
 }
 
 /// Gradients of weights: none of a backward pass, a part, or all of it. They are not drawn, so that problems are the same without them.

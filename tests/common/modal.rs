@@ -20,6 +20,7 @@ pub fn random_modal(seed: u64) -> InstanceSpec {
     if seed.is_multiple_of(2) {
         super::draw::add_weights(&mut spec.network.layers);
     }
+    super::draw::freeze(&mut spec.network.layers, seed);
     spec
 }
 

@@ -16,6 +16,7 @@ mod constraints;
 mod device_levels;
 mod dual_feasible;
 mod exact;
+mod frozen;
 mod ideal_pairs;
 mod ideal_tree;
 mod idle_items;

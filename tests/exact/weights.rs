@@ -16,10 +16,10 @@ use stagecut::spec::{InstanceSpec, LayerSpec, TimesSpec, WorkSpec};
 use stagecut::units::ns_to_ms;
 use stagecut::{PipelineOptions, evaluate, plan};
 
-/// The same without a word of weights.
+/// The same without a word of weights that are trained: frozen layers leave theirs out of their backward passes.
 fn without_weights(spec: &InstanceSpec) -> InstanceSpec {
     let mut spec = spec.clone();
-    for layer in &mut spec.network.layers {
+    for layer in spec.network.layers.iter_mut().filter(|layer| !layer.frozen) {
         layer.weight_ms = None;
         layer.times.values_mut().for_each(|times| times.weight_ms = None);
         layer.modes.iter_mut().for_each(|mode| mode.weight_ms = None);

@@ -24,3 +24,19 @@ pub mod runs;
 mod shares;
 pub mod two_chains;
 pub mod virtual_stages;
+
+use stagecut::network::Network;
+
+/// Whether a layer is trained, or some layer whose output reaches it: then gradients flow back through it.
+pub fn is_behind_trained(network: &Network, layer: usize) -> bool {
+    let mut reached: Vec<bool> = network.layers.iter().map(|layer| !layer.frozen).collect();
+    // As often as the longest path has layers.
+    for _ in 0..network.layers.len() {
+        for tensor in &network.tensors {
+            for &to in &tensor.consumers {
+                reached[to] |= reached[tensor.producer];
+            }
+        }
+    }
+    reached[layer]
+}

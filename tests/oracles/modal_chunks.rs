@@ -227,7 +227,12 @@ impl<'a> Rows<'a> {
             }
             let ns = self.moved_ns(tensor, chunk);
             moved[usize::from(is_back)] += ns;
-            moved[1] += if trains && !is_explicit { ns } else { 0.0 };
+            let returns = super::is_behind_trained(network, tensor.producer);
+            moved[1] += if trains && !is_explicit && returns {
+                ns
+            } else {
+                0.0
+            };
         }
         moved
     }

@@ -309,7 +309,7 @@ impl<'a> Search<'a> {
     }
 
     /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
-    pub(super) fn passes_of_mode(&self, layer: usize, mode: &LayerMode, kind: usize) -> [f64; 2] {
+    pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, kind: usize) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;
         let [time, ..] = self.of_mode(mode, kind, 0);
         let times = mode.times[kind].unwrap();
@@ -318,7 +318,7 @@ impl<'a> Search<'a> {
         let own = [0, 1].map(|pass| (own[pass] as f64 / rates[pass]).round());
         let collective = (time - own[0] - own[1]).round();
         // Half of the least that is reduced at the degree is so in forward propagation.
-        let layer = &self.instance.network.layers[layer];
+        let layer = &self.instance.network.layers[at];
         let of_degree = layer.modes().into_owned().into_iter();
         let of_degree = of_degree.filter(|other| other.tensor == mode.tensor);
         let least_bytes = of_degree.map(|mode| mode.collective_bytes).min().unwrap();
@@ -326,8 +326,18 @@ impl<'a> Search<'a> {
         let around = 2.0 * (group - 1.0) / group * least_bytes as f64;
         let least = (around / self.link(0, 0).bandwidth_bytes_per_s * 1e9).round();
         let there = least - (least / 2.0).floor();
-        let back = if trains { collective - there } else { 0.0 };
+        let returns = super::is_behind_trained(&self.instance.network, at);
+        let back = if trains && returns {
+            collective - there
+        } else {
+            0.0
+        };
         [own[0] + collective - back, own[1] + back]
+    }
+
+    /// Whether the gradient of a tensor moves back.
+    fn returns(&self, tensor: &Tensor) -> bool {
+        super::is_behind_trained(&self.instance.network, tensor.producer)
     }
 
     /// What a stage pays for a tensor in forward and in backward propagation.
@@ -335,7 +345,7 @@ impl<'a> Search<'a> {
         let ns = self.moved_ns(tensor, stage, runs);
         let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
         match (self.settings.mode, is_explicit) {
-            (Mode::Training, false) => [ns / 2.0; 2],
+            (Mode::Training, false) if self.returns(tensor) => [ns / 2.0; 2],
             (Mode::Training, true) if self.instance.network.layers[tensor.producer].backward => [0.0, ns],
             _ => [ns, 0.0],
         }
@@ -501,7 +511,7 @@ impl<'a> Search<'a> {
         let [one, other] = ends(end);
         let link = self.link(one, other);
         let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
-        let ways = if self.settings.mode == Mode::Training && !is_explicit {
+        let ways = if self.settings.mode == Mode::Training && !is_explicit && self.returns(tensor) {
             2.0
         } else {
             1.0

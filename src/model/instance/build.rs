@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{analytic, rates};
+use super::{analytic, frozen, rates};
 use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
@@ -291,6 +291,7 @@ impl Checks {
             micro_batch: self.micro_batch(spec),
         };
         analytic::recomputation(&mut network);
+        frozen::leave_as_they_are(&mut network);
         if let Some(cycle) = find_cycle(&network.graph()) {
             let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
             self.add("network.tensors", FaultKind::Cycle { path });

@@ -27,6 +27,16 @@ impl Checks {
                 },
             );
         }
+        if spec.backward && spec.frozen {
+            self.add(
+                format!("{at}.frozen"),
+                FaultKind::Contradiction {
+                    found: "a frozen backward operator".into(),
+                    expected: "`frozen` of layers that have weights; leave out operators that are not run"
+                        .into(),
+                },
+            );
+        }
         if let Some(work) = &spec.work {
             self.work(&format!("{at}.work"), work);
         }
@@ -54,6 +64,8 @@ impl Checks {
             stash_bytes: bytes[1],
             resident_bytes: bytes[2],
             tie: spec.tie.clone(),
+            frozen: spec.frozen,
+            returns: true,
             reads_input: spec.reads_input,
             backward: spec.backward,
             modes: Vec::new(),

@@ -3,6 +3,7 @@
 mod analytic;
 mod build;
 mod builder;
+mod frozen;
 mod layers;
 mod modes;
 mod rates;

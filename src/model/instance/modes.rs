@@ -39,6 +39,7 @@ fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
         times: mode.times.clone(),
         work: mode.work.clone(),
         tie: spec.tie.clone(),
+        frozen: spec.frozen,
         reads_input: spec.reads_input,
         backward: spec.backward,
         ..LayerSpec::default()

@@ -68,6 +68,12 @@ pub struct Layer {
     pub resident_bytes: u64,
     /// Layers of one tie share a stage.
     pub tie: Option<String>,
+    /// Whether training leaves its weights as they are. Bytes and times of the layer and its modes are then those that this leaves: see
+    /// [`crate::model::instance`].
+    pub frozen: bool,
+    /// Whether gradients flow back through it in training, so that those of its tensors move over what these cross: not where it and all
+    /// before it are frozen.
+    pub returns: bool,
     /// True for a layer that reads the network's own input beside other layers.
     pub reads_input: bool,
     /// True for an operator of an explicit backward graph.

@@ -458,7 +458,13 @@ impl Modes {
         let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
         let allowed = of_degree.filter(|(_, mode)| is_allowed(mode));
         let mut ways: Vec<Way> = allowed
-            .filter_map(|(at, mode)| self.way(settings, (at, mode), (row, least_bytes.unwrap_or(0))))
+            .filter_map(|(at, mode)| {
+                self.way(
+                    (settings, layer.returns),
+                    (at, mode),
+                    (row, least_bytes.unwrap_or(0)),
+                )
+            })
             .collect();
         ways.sort_by_key(|way| (way.time(), way.mode));
         ways
@@ -466,13 +472,13 @@ impl Modes {
 
     fn way(
         &self,
-        settings: &Settings,
+        (settings, returns): (&Settings, bool),
         (at, mode): (usize, &LayerMode),
         (row, least_bytes): (&Row, u64),
     ) -> Option<Way> {
         let times = mode.times[row.kind]?;
         let [forward, backward] = [times.forward_ns, times.backward_ns].map(|ns| ns * self.ticks_per_ns);
-        let trains = settings.mode.trains();
+        let trains = settings.mode.trains() && returns;
         let own_bytes =
             settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);
         // A ring all-reduce sends each byte around twice, but for the device's own part.
@@ -530,8 +536,9 @@ impl Modes {
             if transfer.is_free() {
                 continue;
             }
-            let is_backward = instance.network.layers[tensor.producer].backward;
-            let transfer = match (has_gradients, is_backward) {
+            let made_by = &instance.network.layers[tensor.producer];
+            let (is_backward, has_gradient) = (made_by.backward, has_gradients && made_by.returns);
+            let transfer = match (has_gradient, is_backward) {
                 (true, _) => transfer.and_gradient(),
                 (false, true) => ModalTransfer {
                     passes: Passes::Backward,

@@ -119,6 +119,7 @@
 //! | an order of somebody else | [`schedule::read_order`] reads it, [`export::Ordered`] holds it against a plan |
 //! | data and model parallelism of one slot | [`hybrid`] |
 //! | the same over time: scenarios, policies, yardsticks | [`online`] |
+//! | machines that serve together: files, placements, their flow | [`problem::placement`], `exact::placement`, `check::placement` |
 //! | a report | `report`; the page of a plan in its `page`, script and style as files beside it |
 //! | a framework that runs plans | [`export`]: one file and one row of [`export::TARGETS`] |
 //! | studies of many instances and methods | `study`; commands of somebody else as methods in its `outside`, and what ends them |
@@ -203,7 +204,8 @@ pub use crate::model::{communication, degrees, instance, objective, recompute, s
 pub use crate::problem::plan;
 #[doc(hidden)]
 pub use crate::problem::{
-    bound_source, control, cost, hybrid, modes, pipeline, shares, switches, virtual_stages, workers,
+    bound_source, control, cost, hybrid, modes, pipeline, placement, shares, switches, virtual_stages,
+    workers,
 };
 pub use crate::schedule::simulate;
 #[doc(hidden)]

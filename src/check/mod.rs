@@ -11,6 +11,7 @@ mod held;
 mod modes;
 mod orders;
 mod passes;
+mod placement;
 mod problem;
 mod states;
 mod target;
@@ -18,6 +19,7 @@ mod violation;
 mod virtual_stages;
 mod workers;
 
+pub use placement::placement_fault;
 pub use problem::{Posed, pose};
 pub use violation::Violation;
 

@@ -54,6 +54,7 @@ pub mod labelled_ideals;
 mod method;
 mod modal;
 mod modal_program;
+pub mod placement;
 mod portfolio;
 pub mod presolve;
 mod program_runs;

@@ -16,6 +16,7 @@ pub(crate) mod load;
 pub(crate) mod memory;
 pub mod modal_program;
 pub mod partition;
+pub mod placement;
 pub(crate) mod pools;
 pub mod solver;
 pub(crate) mod splits;

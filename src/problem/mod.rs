@@ -13,6 +13,7 @@ pub mod modal_chunks;
 pub mod modes;
 pub(crate) mod passes;
 pub mod pipeline;
+pub mod placement;
 pub mod plan;
 pub mod shares;
 pub mod switches;

@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "schedule",
     "online",
     "layout",
+    "place",
     "study",
     "export",
     "import",

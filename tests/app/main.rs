@@ -14,6 +14,7 @@ mod layouts;
 mod measured;
 mod outputs;
 mod page;
+mod place;
 mod progress;
 mod report;
 mod study;

@@ -34,6 +34,7 @@ mod modal_program;
 mod modes;
 mod optimal_plans;
 mod oracles_agree;
+mod placement;
 mod random;
 mod regions;
 mod runs;

@@ -19,6 +19,7 @@ pub mod modal_chunks;
 pub mod modes;
 pub mod orders;
 pub mod patterns;
+pub mod placements;
 pub mod replicas;
 pub mod runs;
 mod shares;

@@ -18,6 +18,7 @@ mod joint;
 mod layout;
 mod online;
 mod output;
+mod place;
 pub(crate) mod plans;
 mod progress;
 mod schedule;
@@ -118,6 +119,7 @@ fn run_command(command: Command) -> Result<Ending, CliError> {
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Schedule(args) => schedule::schedule(&args),
         Command::Online(args) => online::online(&args),
+        Command::Place(args) => place::place(&args),
         Command::Import(args) => convert::import(&args),
         Command::Generate(args) => convert::generate(&args),
         Command::Study { command } => study::study(&command),

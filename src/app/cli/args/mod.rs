@@ -17,7 +17,9 @@ pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs, 
 pub(super) use plans::{
     BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs, ShowArgs, SolveArgs,
 };
-pub(super) use runs::{AskedOrder, OnlineArgs, SimulateArgs, SimulationFormat};
+pub(super) use runs::{
+    AskedOrder, OnlineArgs, PlaceArgs, PlaceFormat, PlaceMethod, SimulateArgs, SimulationFormat,
+};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
 pub(super) use shared::{Format, OutputArgs, SearchArgs, read_instance};
 pub(super) use what_if::{Varied, WhatIfArgs, WhatIfFormat};
@@ -92,6 +94,9 @@ stagecut show net.toml --plan plan.json --format dot | dot -Tpdf > net.pdf"
     /// Plan hybrid parallelism slot by slot as speeds, links and prices change, under budgets
     #[command(after_help = runs::ONLINE_EXAMPLES)]
     Online(OnlineArgs),
+    /// Place layers on machines that serve requests together, for most tokens a second, and prove it
+    #[command(after_help = runs::PLACE_EXAMPLES)]
+    Place(PlaceArgs),
     /// Run many methods on many instances, and report how good they are
     #[command(after_help = STUDY_EXAMPLES)]
     Study {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::shared::unknown;
+use super::shared::{seconds, unknown};
 use crate::model::options::Schedule;
 use crate::online::policies::{self, POLICIES, Policy};
 use crate::schedule::rules::{RULES, Rule};
@@ -24,6 +24,56 @@ pub(super) const ONLINE_EXAMPLES: &str = "Examples:\n  stagecut online instances
 stagecut online instances/online/stragglers.toml --policies tentative,static --output run.jsonl\n  \
 stagecut online instances/online/stragglers.toml --policies tentative,static --output run.jsonl --resume\n\n\
 A line of JSON for each slot as it is decided, then a summary of each policy, then what no policy can beat.";
+
+pub(super) const PLACE_EXAMPLES: &str = "Examples:\n  stagecut place machines.json\n  \
+stagecut place machines.json --time-limit 60 --output placement.json\n\n\
+Machines hold runs of layers, which may overlap; tokens go from a machine to one that starts where it ends. \
+The most that passes is a maximum flow. docs/serving.md describes the file.";
+
+/// `place`.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// Layers, machines by kind, and tokens a second by the number of layers held, in JSON or TOML
+    pub problem: PathBuf,
+
+    /// How to look for placements
+    #[arg(long, value_enum, default_value_t = PlaceMethod::Sweep, help_heading = "Search")]
+    pub method: PlaceMethod,
+
+    /// Stop after so many seconds with the best placement so far
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Search")]
+    pub time_limit: Option<f64>,
+
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Format of the result [default: by the extension of --output, else text]
+    #[arg(long, value_enum, help_heading = "Output")]
+    pub format: Option<PlaceFormat>,
+
+    /// No notes and no progress on stderr
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// Methods of placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlaceMethod {
+    /// Boundary by boundary, with what may have passed by then.
+    Sweep,
+    /// The mixed-integer program alone.
+    Program,
+}
+
+/// Formats of placements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlaceFormat {
+    /// Tables, for people.
+    Text,
+    /// All of it, for programs.
+    Json,
+}
 
 /// `simulate`.
 #[derive(Debug, Args)]

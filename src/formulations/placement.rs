@@ -1,0 +1,259 @@
+//! Replicated placement by intervals, without big M.
+#![doc = include_str!("../../formulations/placement.md")]
+
+use good_lp::{Expression, variable};
+
+use super::{Column, Program};
+use crate::problem::placement::{Held, Serving};
+
+/// What is asked: placements that carry at least so much.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// The least rate that is of interest.
+    pub least: u64,
+    /// No placement carries more; rates are divided by it.
+    pub most: u64,
+    /// The price of a machine of each kind, and what any set of machines costs at least that carries `least` past a layer; a machine pays in
+    /// equal parts for its layers.
+    pub prices: (&'a [f64], f64),
+}
+
+/// The program, and what its columns mean.
+pub struct Intervals {
+    /// The program. Its objective is 1 less the rate in units of the most.
+    pub program: Program,
+    holds: Vec<Holding>,
+}
+
+/// Machines of a group that hold the same layers.
+struct Holding {
+    group: usize,
+    held: Held,
+    /// `z`, how many do.
+    count: Column,
+    /// `f`, what passes through all of them.
+    flow: Column,
+}
+
+/// Machines that are told apart by nothing: a kind, or one machine where links bind.
+#[derive(Clone, Copy)]
+struct Group {
+    kind: usize,
+    count: usize,
+}
+
+/// Whether a link between machines carries less than both of its ends may, up to a rate.
+pub fn links_bind(serving: &Serving, most: u64) -> bool {
+    let fastest = |kind: usize| {
+        serving.kinds[kind]
+            .rates
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or(0)
+            .min(most)
+    };
+    let kinds = 0..serving.kinds.len();
+    let binds = |from: usize, to: usize| {
+        let others = serving.kinds[to].count > usize::from(from == to);
+        others && serving.kinds[from].count > 0 && serving.between[from][to] < fastest(from).min(fastest(to))
+    };
+    kinds.clone().any(|from| kinds.clone().any(|to| binds(from, to)))
+}
+
+/// Entries of the program's rows, about: what it takes grows with them.
+pub fn entries(serving: &Serving, most: u64) -> usize {
+    let layers = serving.layers;
+    let of_a_machine =
+        |kind: usize| serving.kinds[kind].rates.iter().filter(|&&rate| rate > 0).count() * layers * 8;
+    let machines = serving.machines();
+    match links_bind(serving, most) {
+        true => {
+            let all = (0..serving.kinds.len()).map(|kind| serving.kinds[kind].count * of_a_machine(kind));
+            all.sum::<usize>() + 3 * machines * machines * layers
+        }
+        false => (0..serving.kinds.len()).map(of_a_machine).sum(),
+    }
+}
+
+impl Intervals {
+    /// Builds the program: over kinds with counts where links carry everything, else over machines.
+    pub fn build(serving: &Serving, asked: &Asked) -> Self {
+        let binds = links_bind(serving, asked.most);
+        let groups: Vec<Group> = (0..serving.kinds.len())
+            .flat_map(|kind| match (binds, serving.kinds[kind].count) {
+                (true, count) => vec![Group { kind, count: 1 }; count],
+                (false, count) => vec![Group { kind, count }; count.min(1)],
+            })
+            .collect();
+        let mut own = Self {
+            program: Program::new(1.0),
+            holds: Vec::new(),
+        };
+        for (group, &of) in groups.iter().enumerate() {
+            own.declare(serving, (group, of), asked.most);
+        }
+        own.count(&groups);
+        own.rate(asked);
+        match binds {
+            true => own.links(serving, &groups, asked.most),
+            false => own.boundaries(serving.layers),
+        }
+        own.cover(serving.layers, asked);
+        own.order(&groups);
+        own
+    }
+
+    /// What machines hold by column values.
+    pub fn held(&self, values: &[f64]) -> Vec<Held> {
+        let held = self.holds.iter().flat_map(|own| {
+            let count = own.count.value(values).round() as usize;
+            vec![own.held; count]
+        });
+        held.collect()
+    }
+
+    /// `z` and `f` of a group, with `carry`: a machine passes what it can if it is there.
+    fn declare(&mut self, serving: &Serving, (group, of): (usize, Group), most: u64) {
+        for start in 0..serving.layers {
+            for layers in 1..=serving.layers - start {
+                let held = Held {
+                    kind: of.kind,
+                    start,
+                    layers,
+                };
+                let rate = serving.usable(&held).min(most) as f64 / most as f64;
+                if rate == 0.0 {
+                    continue;
+                }
+                let label = format!("{group},{start},{}", held.end());
+                let count = variable().integer().min(0).max(of.count as f64);
+                let count = self.program.declare(count.name(format!("holds[{label}]")));
+                let flow = variable().min(0.0).max(1.0);
+                let flow = self.program.declare(flow.name(format!("flow[{label}]")));
+                let mut carried = Expression::default();
+                count.add_to(&mut carried, rate);
+                self.program
+                    .add_row(format!("carry[{label}]"), flow.expression(), carried);
+                self.holds.push(Holding {
+                    group,
+                    held,
+                    count,
+                    flow,
+                });
+            }
+        }
+    }
+
+    /// `once`: a machine holds one interval at most.
+    fn count(&mut self, groups: &[Group]) {
+        for (group, of) in groups.iter().enumerate() {
+            let mut held = Expression::default();
+            let own = self.holds.iter().filter(|own| own.group == group);
+            own.for_each(|own| own.count.add_to(&mut held, 1.0));
+            self.program
+                .add_row(format!("once[{group}]"), held, (of.count as f64).into());
+        }
+    }
+
+    /// The objective, and `better`: what starts at the first layer is of interest.
+    fn rate(&mut self, asked: &Asked) {
+        let mut rate = Expression::default();
+        let first = self.holds.iter().filter(|own| own.held.start == 0);
+        first.for_each(|own| own.flow.add_to(&mut rate, 1.0));
+        let least = asked.least as f64 / asked.most as f64;
+        self.program
+            .add_row("better[]".into(), least.into(), rate.clone());
+        self.program.add_row("most[]".into(), rate.clone(), 1.0.into());
+        self.program.objective = Expression::from(1.0) - rate;
+    }
+
+    /// `pass`: what ends at a boundary starts there again.
+    fn boundaries(&mut self, layers: usize) {
+        for at in 1..layers {
+            let (mut ended, mut started) = (Expression::default(), Expression::default());
+            for own in &self.holds {
+                match own.held.end() == at {
+                    true => own.flow.add_to(&mut ended, 1.0),
+                    false if own.held.start == at => own.flow.add_to(&mut started, 1.0),
+                    false => {}
+                }
+            }
+            self.program.add_equality(format!("pass[{at}]"), ended, started);
+        }
+    }
+
+    /// `out`, `into` and `link`: what ends at a boundary goes over links to machines that start there.
+    fn links(&mut self, serving: &Serving, groups: &[Group], most: u64) {
+        let pairs = || (0..groups.len()).flat_map(|from| (0..groups.len()).map(move |to| (from, to)));
+        let mut sent: Vec<Expression> = vec![Expression::default(); groups.len() * groups.len()];
+        for at in 1..serving.layers {
+            let mut out = vec![Expression::default(); groups.len()];
+            let mut into = vec![Expression::default(); groups.len()];
+            for (from, to) in pairs().filter(|(from, to)| from != to) {
+                let flow = variable()
+                    .min(0.0)
+                    .max(1.0)
+                    .name(format!("sent[{from},{to},{at}]"));
+                let flow = self.program.declare(flow);
+                flow.add_to(&mut out[from], 1.0);
+                flow.add_to(&mut into[to], 1.0);
+                flow.add_to(&mut sent[from * groups.len() + to], 1.0);
+            }
+            let mut ended = vec![Expression::default(); groups.len()];
+            let mut started = vec![Expression::default(); groups.len()];
+            for own in &self.holds {
+                match own.held.end() == at {
+                    true => own.flow.add_to(&mut ended[own.group], 1.0),
+                    false if own.held.start == at => own.flow.add_to(&mut started[own.group], 1.0),
+                    false => {}
+                }
+            }
+            let sides = [("out", out, ended), ("into", into, started)];
+            for (family, links, machines) in sides {
+                for (group, (links, machine)) in links.into_iter().zip(machines).enumerate() {
+                    self.program
+                        .add_equality(format!("{family}[{group},{at}]"), links, machine);
+                }
+            }
+        }
+        for ((from, to), sent) in pairs().zip(sent) {
+            let carries = serving.between[groups[from].kind][groups[to].kind].min(most) as f64 / most as f64;
+            self.program
+                .add_row(format!("link[{from},{to}]"), sent, carries.into());
+        }
+    }
+
+    /// `cover`: a layer is held by machines that pay for it at prices at which any set of machines does that carries enough.
+    fn cover(&mut self, layers: usize, asked: &Asked) {
+        let (prices, least) = asked.prices;
+        for layer in 0..layers {
+            let mut paid = Expression::default();
+            for own in &self.holds {
+                if (own.held.start..own.held.end()).contains(&layer) {
+                    own.count
+                        .add_to(&mut paid, prices[own.held.kind] / own.held.layers as f64);
+                }
+            }
+            self.program
+                .add_row(format!("cover[{layer}]"), least.into(), paid);
+        }
+    }
+
+    /// `order`: of machines that are alike, those that stand farther on come later.
+    fn order(&mut self, groups: &[Group]) {
+        let place = |group: usize| {
+            let mut place = Expression::default();
+            let own = self.holds.iter().filter(|own| own.group == group);
+            own.for_each(|own| own.count.add_to(&mut place, (own.held.start + 1) as f64));
+            place
+        };
+        let alike = (1..groups.len()).filter(|&group| groups[group].kind == groups[group - 1].kind);
+        let rows: Vec<(usize, Expression, Expression)> = alike
+            .map(|group| (group, place(group - 1), place(group)))
+            .collect();
+        for (group, earlier, later) in rows {
+            self.program.add_row(format!("order[{group}]"), earlier, later);
+        }
+    }
+}

@@ -61,6 +61,34 @@ pub fn links_bind(serving: &Serving, most: u64) -> bool {
     kinds.clone().any(|from| kinds.clone().any(|to| binds(from, to)))
 }
 
+/// The linear program of the best prices of machines: `set`, every set of machines that carries a rate costs 1 at least a layer, where it takes such
+/// parts of machines of each kind; all machines together have the least. With the column of each kind.
+pub(crate) fn machine_prices(sets: &[Vec<f64>], machines: &[usize], layers: usize) -> (Program, Vec<Column>) {
+    let mut program = Program::new(1.0);
+    // No set takes less of a machine than one that holds all layers.
+    let definition = |kind: usize| {
+        variable()
+            .min(0.0)
+            .max(layers as f64)
+            .name(format!("price[{kind}]"))
+    };
+    let columns: Vec<Column> = (0..machines.len())
+        .map(|kind| program.declare(definition(kind)))
+        .collect();
+    for (column, &machines) in columns.iter().zip(machines) {
+        column.add_to(&mut program.objective, machines as f64);
+    }
+    for (i, set) in sets.iter().enumerate() {
+        let mut cost = Expression::default();
+        columns
+            .iter()
+            .zip(set)
+            .for_each(|(column, &part)| column.add_to(&mut cost, part));
+        program.add_row(format!("set[{i}]"), 1.0.into(), cost);
+    }
+    (program, columns)
+}
+
 /// Entries of the program's rows, about: what it takes grows with them.
 pub fn entries(serving: &Serving, most: u64) -> usize {
     let layers = serving.layers;

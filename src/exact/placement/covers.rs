@@ -4,9 +4,7 @@
 //! costs that carries the rate. Where all layers together cost more than all machines have, no placement carries the rate. The best prices are
 //! those of a linear program, whose rows are sets that were cheapest. See `formulations/placement.md`.
 
-use good_lp::{Expression, variable};
-
-use crate::formulations::Program;
+use crate::formulations::placement::machine_prices;
 use crate::formulations::solver::{self, SolverError};
 use crate::problem::control::Control;
 use crate::problem::placement::{Held, Serving};
@@ -187,28 +185,7 @@ impl<'a> Covers<'a> {
 
     /// Prices at which every set costs 1 at least and all machines have the least.
     fn next(&self, sets: &[Vec<f64>], control: &Control) -> Result<Option<(Vec<f64>, f64)>, SolverError> {
-        let mut program = Program::new(1.0);
-        // No set takes less of a machine than one that holds all layers.
-        let definition = |kind: usize| {
-            variable()
-                .min(0.0)
-                .max(self.serving.layers as f64)
-                .name(format!("price[{kind}]"))
-        };
-        let columns: Vec<_> = (0..self.serving.kinds.len())
-            .map(|kind| program.declare(definition(kind)))
-            .collect();
-        for (column, machines) in columns.iter().zip(self.machines()) {
-            column.add_to(&mut program.objective, machines as f64);
-        }
-        for (i, set) in sets.iter().enumerate() {
-            let mut cost = Expression::default();
-            columns
-                .iter()
-                .zip(set)
-                .for_each(|(column, &part)| column.add_to(&mut cost, part));
-            program.add_row(format!("set[{i}]"), 1.0.into(), cost);
-        }
+        let (program, columns) = machine_prices(sets, &self.machines(), self.serving.layers);
         let solved = solver::solve(program, None, None, control, &|_| {})?;
         let prices = solved.values.map(|values| {
             let prices: Vec<f64> = columns

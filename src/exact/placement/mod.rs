@@ -9,6 +9,7 @@ mod sweep;
 
 use self::covers::Covers;
 use self::sweep::{Answer, Sweep};
+use crate::formulations::placement::links_bind;
 use crate::formulations::solver::SolverError;
 use crate::problem::control::Control;
 use crate::problem::placement::{Held, Placement, Proof, Serving};
@@ -51,7 +52,7 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn is_proved(&self) -> bool {
-        self.bound - self.best.rate <= self.best.rate / program::PART
+        self.bound.saturating_sub(self.best.rate) <= self.best.rate / program::PART
     }
 
     /// Takes a placement, if it carries more than the best, and says what it carries.
@@ -67,7 +68,7 @@ impl Known<'_> {
 
     fn lower(&mut self, bound: u64) {
         if bound < self.bound {
-            self.bound = bound.max(self.best.rate);
+            self.bound = bound;
             (self.watch)(self.best.rate, self.bound);
         }
     }
@@ -113,6 +114,12 @@ pub fn solve(
         if method == Method::Program || stopped_by == StoppedBy::SizeLimit {
             stopped_by = program::run(&covers, &mut known, control)?;
         }
+    }
+    if known.best.rate > known.bound {
+        return Err(SolverError {
+            doing: "bounding placements",
+            what: format!("{} pass, and {} at most", known.best.rate, known.bound),
+        });
     }
     let proof = match (known.best.rate, known.bound) {
         (0, 0) => Proof::Infeasible,
@@ -172,7 +179,17 @@ fn ask(
         known.lower(rate - 1);
         return Ok(Answer::None);
     }
-    let answer = Sweep::new(covers, known.serving, (rate, prices), control).run(steps, width);
+    let sweep = |prices| Sweep::new(covers, known.serving, (rate, prices), control);
+    let is_refuted = width == usize::MAX
+        && links_bind(known.serving, rate)
+        && matches!(
+            sweep(prices.clone()).without_links().run(steps, width),
+            Answer::None
+        );
+    let answer = match is_refuted {
+        true => Answer::None,
+        false => sweep(prices).run(steps, width),
+    };
     if let Answer::None = answer {
         known.lower(rate - 1);
     }

@@ -49,7 +49,11 @@ pub(super) fn petals(serving: &Serving) -> Vec<Held> {
 ///
 /// Source: M. Ryabinin et al., *SWARM Parallelism* (2023); as `swarm_layout.py` of Helix's artifact has it.
 pub(super) fn swarm(serving: &Serving) -> Vec<Held> {
-    let fits = |layers: usize| machines(serving).iter().all(|&kind| serving.kinds[kind].rate(layers) > 0);
+    let fits = |layers: usize| {
+        machines(serving)
+            .iter()
+            .all(|&kind| serving.kinds[kind].rate(layers) > 0)
+    };
     let even = (1..=serving.layers).filter(|&stages| serving.layers.is_multiple_of(stages));
     let stages = even.into_iter().find(|stages| fits(serving.layers / stages));
     stages.map_or_else(Vec::new, |stages| filled(serving, stages))

@@ -187,6 +187,12 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// The same search as if links between machines carried everything: what it refutes is refuted.
+    pub(super) fn without_links(mut self) -> Self {
+        self.binds = false;
+        self
+    }
+
     /// Searches for so many steps at most, and so many states behind each, those first that leave most over.
     pub(super) fn run(&mut self, steps: u64, width: usize) -> Answer {
         (self.steps, self.width) = (steps, width);

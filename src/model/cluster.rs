@@ -40,6 +40,8 @@ pub struct DeviceKind {
     pub flops_per_s: Option<f64>,
     /// Part of its peak rates at which times from work are taken; 1 for peaks.
     pub efficiency: f64,
+    /// Whether times of some layers come from their work and its rates.
+    pub is_roofline: bool,
     /// Numbers for which its rates hold, where times come from them and the instance says so.
     pub precision: Option<Precision>,
     /// False where transfers are free, such as for a host CPU.

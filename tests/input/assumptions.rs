@@ -503,6 +503,28 @@ fn presets_of_another_precision_are_refused() {
     );
 }
 
+/// Reports say of which kind the times are that they are made of.
+#[test]
+fn times_are_peak_calibrated_or_measured() {
+    let folder = roofline(r#"precision = "bf16""#, r#", precision = "bf16""#);
+    let measured = folder
+        .read("net.toml")
+        .replace("work = {", "forward_ms = 1, backward_ms = 2, work = {");
+    folder.write("measured.toml", measured);
+    let asked = ["solve", "--stages", "2", "--mode", "training"];
+    let cases: [(&[&str], &str); 3] = [
+        (&["net.toml"], "peak: rooflines at the rates of `gpu`"),
+        (
+            &["net.toml", "--efficiency", "0.5"],
+            "calibrated: rooflines at 0.5 of the rates of `gpu`",
+        ),
+        (&["measured.toml"], "measured, or what else the file gives"),
+    ];
+    for (file, said) in cases {
+        assert_says(&folder.run(&[&asked[..], file].concat()), 0, &[said]);
+    }
+}
+
 /// A part of peak rates, of arithmetic and of memory: the option, and the key of a device kind, make every roofline longer by the same.
 #[test]
 fn an_efficiency_may_be_asked_for() {
@@ -535,7 +557,10 @@ fn an_efficiency_may_be_asked_for() {
         slower.is_some_and(|times| (1.99..2.01).contains(&times)),
         "{slower:?}"
     );
-    let said = ["rates of `a100` are 0.5 of the peaks of bf16"];
+    let said = [
+        "rates of `a100` are 0.5 of the peaks of bf16",
+        "calibrated: rooflines at 0.5 of the rates of `a100`",
+    ];
     assert_says(
         &folder.run(&[&["solve", "--stages", "2"][..], &cluster[..]].concat()),
         0,

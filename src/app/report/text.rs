@@ -270,6 +270,7 @@ pub(super) fn facts(
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(instance, plan)));
+    facts.extend(times(instance, plan).map(|times| ("times", times)));
     facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
     facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
@@ -322,6 +323,27 @@ fn region(plan: &Plan) -> String {
         _ => used,
     };
     format!("ordered: the quotient graph is acyclic and stage order is a topological order of it{used}")
+}
+
+/// Of which of three kinds the times of layers are, on each kind of device: a proof is worth no more than they are.
+fn times(instance: &Instance, plan: &Plan) -> Option<String> {
+    let names = plan.problem.device_kinds.iter().flatten();
+    let kinds = names.filter_map(|name| instance.cluster.kind(name).map(|at| &instance.cluster.kinds[at]));
+    let mut words: Vec<String> = kinds
+        .map(|kind| match (kind.is_roofline, kind.efficiency < 1.0) {
+            (true, false) => format!(
+                "peak: rooflines at the rates of `{}`, which no kernel reaches",
+                kind.name
+            ),
+            (true, true) => format!(
+                "calibrated: rooflines at {} of the rates of `{}`",
+                kind.efficiency, kind.name
+            ),
+            (false, _) => "measured, or what else the file gives".into(),
+        })
+        .collect();
+    words.dedup();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 fn problem(instance: &Instance, plan: &Plan) -> String {

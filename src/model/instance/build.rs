@@ -186,9 +186,8 @@ impl Checks {
             rates
                 .memory_bytes_per_s
                 .push(memory_rate.map(|peak| peak * efficiency));
-            rates
-                .profiles
-                .push(kind.profile.clone().unwrap_or_else(|| kind.name.clone()));
+            let profile = kind.profile.as_ref().unwrap_or(&kind.name);
+            rates.profiles.push(profile.clone());
             let memory_bytes = kind
                 .memory_bytes
                 .map(|bytes| self.size(&at, "memory_bytes", bytes));
@@ -198,6 +197,7 @@ impl Checks {
                 memory_bytes,
                 flops_per_s: peak.filter(|_| rates::hold_for(spec, kind)),
                 efficiency,
+                is_roofline: rates::gives_times(spec, kind),
                 precision: rates::precision(spec, kind),
                 pays_communication: kind.pays_communication,
                 gpus: kind.gpus.unwrap_or(1),

@@ -17,8 +17,7 @@ pub(crate) fn is_roofline(layer: &LayerSpec, kind: &DeviceKindSpec) -> bool {
 /// note where the network does not say.
 pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<Words>, warnings: &mut Vec<String>) {
     let kinds = spec.cluster.iter().flat_map(|cluster| &cluster.device_kinds);
-    let timed = kinds.filter(|kind| spec.network.layers.iter().any(|layer| is_roofline(layer, kind)));
-    let timed: Vec<&DeviceKindSpec> = timed.collect();
+    let timed: Vec<&DeviceKindSpec> = kinds.filter(|kind| gives_times(spec, kind)).collect();
     if !timed.is_empty() {
         let of_kind = |kind: &&DeviceKindSpec| match kind.efficiency {
             None => format!("the peak rates of `{}`", kind.name),
@@ -46,9 +45,12 @@ pub(super) fn remarks(spec: &InstanceSpec, notes: &mut Vec<Words>, warnings: &mu
 
 /// The precision of a kind's rates, where they give times.
 pub(super) fn precision(spec: &InstanceSpec, kind: &DeviceKindSpec) -> Option<Precision> {
-    let layers = &spec.network.layers;
-    kind.precision
-        .filter(|_| layers.iter().any(|layer| is_roofline(layer, kind)))
+    kind.precision.filter(|_| gives_times(spec, kind))
+}
+
+/// Whether some layer's time on a kind comes from the kind's rates.
+pub(super) fn gives_times(spec: &InstanceSpec, kind: &DeviceKindSpec) -> bool {
+    spec.network.layers.iter().any(|layer| is_roofline(layer, kind))
 }
 
 /// Whether a kind's rates hold for the network's numbers, as far as both say.

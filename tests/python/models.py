@@ -40,6 +40,15 @@ def chain():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)), torch.randn(4, 8)
 
 
+def partly_frozen():
+    """A frozen linear layer, a trained one, and a frozen one behind it."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 2))
+    for frozen in (model[0], model[4]):
+        frozen.requires_grad_(False)
+    return model, torch.randn(4, 8)
+
+
 def blocks():
     """Two blocks of linear layers with a wider one inside."""
     torch.manual_seed(1)

@@ -145,6 +145,16 @@ class Measuring(unittest.TestCase):
         self.assertEqual(len({layers[name]["tie"] for name in tied}), 1)
         self.assertEqual(sum(layer.get("parameter_bytes", 0) for layer in layers.values()), 2 * (16 + 4) * 4)
 
+    def test_what_is_not_trained_is_frozen(self):
+        layers, _ = profiled("partly_frozen")
+        frozen = {name: layer.get("frozen", False) for name, layer in layers.items()}
+        # ReLU behind the tower has nothing to hand on; behind a trained layer it has, and so has a frozen layer there.
+        expected = {"0/linear": True, "1/relu": True, "2/linear": False, "3/relu": False, "4/linear": True}
+        self.assertEqual(frozen, expected)
+        self.assertEqual([layers[name]["times"]["cpu"]["backward_ms"] for name in ("0/linear", "1/relu")], [0, 0])
+        self.assertGreater(layers["4/linear"]["times"]["cpu"]["backward_ms"], 0)
+        self.assertFalse(any("frozen" in layer for layer in profiled("chain")[0].values()))
+
     def test_modules_are_coarser(self):
         operators, _ = profiled("branches")
         modules, _ = profiled("branches", granularity="module", depth=1)

@@ -557,6 +557,91 @@ fn windows_make_work_shorter() {
     assert_eq!(kinds, [(1, "sliding"), (3, "full")]);
 }
 
+/// FLOPs that the model asks for, of a micro-batch.
+fn model_flops(config: &Value, options: &[&str]) -> f64 {
+    let folder = Folder::with("config.json", config.to_string());
+    let text = folder.succeed(&[&["import", "config.json", "--quiet"], options].concat());
+    let spec: Value = serde_json::from_str(&text).expect("JSON");
+    spec["network"]["micro_batch"]["forward_flops"]
+        .as_f64()
+        .expect("FLOPs")
+}
+
+/// Two for each number of a matrix that a token meets, and two for each pair of tokens and each number of a head's key and value: behind a
+/// cache keys and values are the latent vectors themselves, and the product that would expand them is as large.
+#[test]
+fn work_of_latent_attention_and_experts_by_hand() {
+    let config = with(
+        &sizes([4, 8, 24, 4, 4, 10]),
+        json!({
+            "model_type": "deepseek_v2", "kv_lora_rank": 6, "qk_nope_head_dim": 3, "qk_rope_head_dim": 1, "v_head_dim": 5,
+            "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 2, "moe_intermediate_size": 5, "first_k_dense_replace": 3,
+        }),
+    );
+    let latent = 8 * 16 + 8 * 7 + 6 * 4 * (3 + 5) + 4 * 5 * 8;
+    let numbers = 4 * latent + 3 * 3 * 8 * 24 + 8 * 6 + (2 + 2) * 3 * 8 * 5 + 8 * 10;
+    let of =
+        |tokens: u32, pairs: u32, widths: u32| f64::from(2 * tokens * numbers + 2 * 4 * 4 * pairs * widths);
+    assert_eq!(
+        model_flops(&config, &["--sequence", "16"]),
+        of(16, 16 * 16, 4 + 5)
+    );
+    let decoding = ["--sequence", "1", "--context", "15", "--micro-batch", "2"];
+    assert_eq!(model_flops(&config, &decoding), of(2, 2 * 16, 7 + 6));
+}
+
+/// A chunk of tokens is computed as attention is, with one pair of matrices a group; then the state goes on.
+#[test]
+fn work_of_a_state_space_by_hand() {
+    let config = with(
+        &sizes([1, 8, 24, 4, 2, 10]),
+        json!({
+            "model_type": "nemotron_h", "hybrid_override_pattern": "M", "chunk_size": 4,
+            "mamba_num_heads": 6, "mamba_head_dim": 2, "n_groups": 2, "ssm_state_size": 3, "conv_kernel": 4,
+        }),
+    );
+    let numbers = 8 * (12 + 24 + 6) + 12 * 8 + 8 * 10;
+    let scan = 2 * 4 * (2 * 3 + 12) + 2 * 2 * 3 * 12;
+    assert_eq!(
+        model_flops(&config, &["--sequence", "16"]),
+        f64::from(16 * (2 * numbers + scan))
+    );
+}
+
+/// Operators of every kind of model are an instance too, each layer with a name of its own.
+#[test]
+fn operators_are_instances() {
+    let short = |config: &Value| {
+        let text = with(&config["text_config"], json!({ "num_hidden_layers": 4 }));
+        let vision = with(
+            &config["vision_config"],
+            json!({ "depth": 2, "num_hidden_layers": 2, "num_global_layers": 1 }),
+        );
+        with(
+            config,
+            json!({ "text_config": text, "vision_config": vision, "num_hidden_layers": 4 }),
+        )
+    };
+    let seeing = [qwens_that_see(), others_that_see()].concat();
+    let seeing = seeing
+        .into_iter()
+        .filter(|(_, config, _)| config["text_config"].is_object());
+    for (name, config, _) in seeing {
+        let config = with(&short(&config), json!({ "model_type": name }));
+        let folder = Folder::with("config.json", config.to_string());
+        let text = folder.succeed(&["import", "config.json", "--quiet", "--granularity", "operator"]);
+        let spec: Value = serde_json::from_str(&text).expect("JSON");
+        let count = |ends: &str| {
+            let layers = spec["network"]["layers"].as_array().expect("layers").iter();
+            layers
+                .filter(|layer| layer["id"].as_str().expect("a name").ends_with(ends))
+                .count()
+        };
+        // The last operator of the head makes no gradient that somebody reads, and has one all the same.
+        assert!(count(".grad") > 50 && count(".update") > 20, "{name}");
+    }
+}
+
 /// One token goes to its experts; many go to all of them, whose weights are read.
 #[test]
 fn a_micro_batch_reads_the_experts_that_it_touches() {

@@ -200,11 +200,6 @@ fn assumed(model: &Model, run: &Run, asked: &Asked) -> Vec<Words> {
             setting::SEQUENCE
         ));
     }
-    notes.push(words!(
-        "times are those of the preset `{}`, unless {} says otherwise",
-        run.precision.cluster(),
-        setting::CLUSTER
-    ));
     match &model.tower {
         Some(_) if !run.trains() => {
             notes.push("the vision tower is left out: what it saw is in the cache".into())

@@ -48,12 +48,10 @@ impl Traffic {
 
 /// Numbers that an update of a parameter moves: it reads the parameter, its gradient and the two states of Adam, and writes all but
 /// the gradient.
-#[cfg(feature = "cli")]
 pub(crate) const UPDATE_NUMBERS: f64 = 7.0;
 
 /// Operations of that update: three for the mean, four for the variance, five for the step (D. Kingma, J. Ba, *Adam: a method for
 /// stochastic optimization*, ICLR 2015, algorithm 1).
-#[cfg(feature = "cli")]
 pub(crate) const UPDATE_FLOPS: f64 = 12.0;
 
 /// The times of work on a device with these rates.

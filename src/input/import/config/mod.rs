@@ -99,7 +99,7 @@ pub(super) fn read(source: &Source) -> Imported {
 /// # Errors
 ///
 /// Every fault of the file, or that it is none.
-pub(crate) fn read_model(path: &Path, asked: &Asked) -> Result<(InstanceSpec, Vec<Words>), InputError> {
+pub fn read_model(path: &Path, asked: &Asked) -> Result<(InstanceSpec, Vec<Words>), InputError> {
     in_file(path, |source| read_asked(source, asked))
 }
 

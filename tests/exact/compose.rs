@@ -1,13 +1,20 @@
 //! Every pair of features, asked together of one small network: what has a plan, and what is refused with which reason
-//! (`snapshots/plans/pairs.snap`). A pair that is asked is answered, and no feature is left out in silence: a plan records it.
+//! (`snapshots/plans/pairs.snap`). A pair that is asked is answered, and no feature is left out in silence: a plan records it. Larger sets are
+//! drawn, and held against the best of all plans.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
+use stagecut::check;
+use stagecut::evaluate;
 use stagecut::instance::Instance;
-use stagecut::options::PipelineOptions;
+use stagecut::options::{Groups, PipelineOptions, WorkerMode};
 use stagecut::plan::Status;
+use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::{Error, Options, solve};
 
@@ -130,6 +137,162 @@ fn instance(features: &[&Value]) -> Instance {
         file["network"]["tensors"].as_array_mut().unwrap().push(skip);
     }
     Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
+}
+
+/// A network of other times, sizes and memory, and fewer layers or micro-batches.
+fn drawn(rng: &mut ChaCha8Rng) -> Value {
+    let mut file = base();
+    let layers = file["network"]["layers"].as_array_mut().unwrap();
+    for layer in layers.iter_mut() {
+        let times: [f64; 2] = [0, 1].map(|_| f64::from(rng.random_range(1..=6)));
+        let bytes: [f64; 2] = [0, 1].map(|_| 10.0 * f64::from(rng.random_range(0..=6)));
+        let again = rng.random_bool(0.5);
+        let modes = [1, 2].map(|tensor| {
+            let part = 1.0 / f64::from(tensor);
+            let on = |kind: f64| json!({ "forward_ms": times[0] * part * kind, "backward_ms": times[1] * part * kind });
+            json!({ "tensor": tensor, "times": { "fast": on(1.0), "slow": on(1.5) },
+                    "parameter_bytes": bytes[0] * part, "stash_bytes": bytes[1] * part })
+        });
+        let mut modes = modes.to_vec();
+        if again {
+            for mut mode in modes.clone() {
+                for kind in ["fast", "slow"] {
+                    let times = &mut mode["times"][kind];
+                    times["backward_ms"] =
+                        json!(times["backward_ms"].as_f64().unwrap() + times["forward_ms"].as_f64().unwrap());
+                }
+                mode["recompute"] = json!("full");
+                mode["stash_bytes"] = json!(5.0);
+                modes.push(mode);
+            }
+        }
+        for key in ["times", "parameter_bytes", "stash_bytes"] {
+            layer[key] = modes[0][key].clone();
+        }
+        layer["modes"] = json!(modes);
+    }
+    for tensor in file["network"]["tensors"].as_array_mut().unwrap() {
+        tensor["bytes"] = json!(1e6 * f64::from(rng.random_range(0..=3)));
+    }
+    file["pipeline"]["micro_batches"] = json!([1, 2, 4][rng.random_range(0..3)]);
+    file["pipeline"]["stages"] = json!(rng.random_range(2..=3));
+    file["cluster"]["device_kinds"][0]["count"] = json!(rng.random_range(2..=4));
+    file
+}
+
+/// Most plans of a problem that are looked at; larger ones are left out.
+const MOST_PLANS: usize = 20_000;
+
+/// How often what was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    refused: usize,
+    left_out: usize,
+    compared: usize,
+    proved: usize,
+    infeasible: usize,
+}
+
+/// Holds the plan of a file against the best of all plans, each costed and simulated by itself.
+fn hold(file: &Value, seen: &mut Seen) {
+    let Ok(spec) = serde_json::from_value(file.clone()) else {
+        panic!("no instance: {file}");
+    };
+    let Ok(instance) = Instance::from_spec(&spec) else {
+        seen.refused += 1;
+        return;
+    };
+    let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {
+        seen.refused += 1;
+        return;
+    };
+    let is_enumerated = settings.groups != Groups::Assign
+        && settings.worker != WorkerMode::Concurrent
+        && !settings.may_have_virtual_stages()
+        && settings.cuts == stagecut::options::Cuts::Tied;
+    let plans = is_enumerated.then(|| crate::regions::plans_up_to(MOST_PLANS, &instance, &settings));
+    let Some(plans) = plans.flatten() else {
+        seen.left_out += 1;
+        return;
+    };
+    let problem = Problem::new(&instance, settings.clone()).ok();
+    let mut best = f64::INFINITY;
+    for bare in plans {
+        if let Ok(found) = evaluate::evaluate(&instance, &settings, problem.as_ref(), &bare)
+            && found.violations.is_empty()
+        {
+            best = best.min(found.plan.objective_ms.unwrap_or(f64::INFINITY));
+        }
+    }
+    if problem.is_none() {
+        assert!(
+            best.is_infinite(),
+            "refused, though {best} ms are possible: {file}"
+        );
+        seen.infeasible += 1;
+        return;
+    }
+    let plan = solve(&instance, &Options::default()).unwrap_or_else(|error| panic!("{error}: {file}"));
+    let context = || {
+        format!(
+            "{:?}, best {best}: {file}",
+            (plan.status, plan.objective_ms, plan.bound_ms)
+        )
+    };
+    assert!(
+        check::check(&instance, &settings, &plan).is_empty(),
+        "{}",
+        context()
+    );
+    let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+    let found = plan.objective_ms.unwrap_or(f64::INFINITY);
+    assert!(found >= best - 1e-6, "{}", context());
+    assert!(plan.bound_ms.is_none_or(|ms| ms < best + 1e-6), "{}", context());
+    assert!(
+        !is_proved || best.is_infinite() || (found - best).abs() < 1e-6,
+        "{}",
+        context()
+    );
+    assert!(
+        !is_proved || found.is_finite() || best.is_infinite(),
+        "{}",
+        context()
+    );
+    seen.compared += 1;
+    seen.proved += usize::from(is_proved);
+    seen.infeasible += usize::from(best.is_infinite());
+}
+
+#[test]
+fn larger_sets_are_the_best_of_all_plans() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
+    let from = number("COMPOSE_FROM", 0);
+    let features = features();
+    let mut seen = Seen::default();
+    for seed in from..from + number("COMPOSE_CASES", 600) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let count = rng.random_range(3..=6);
+        let set: Vec<&Value> = features
+            .sample(&mut rng, count)
+            .map(|(_, feature)| feature)
+            .collect();
+        let mut file = set
+            .iter()
+            .fold(drawn(&mut rng), |file, feature| merged(&file, feature));
+        if file.as_object_mut().unwrap().remove("branch").is_some() {
+            let skip = json!({ "producer": "block.0", "consumers": ["block.2"], "bytes": 2e6 });
+            file["network"]["tensors"].as_array_mut().unwrap().push(skip);
+        }
+        if let Some(limit) = file["pipeline"].get_mut("memory_limit") {
+            *limit = json!(rng.random_range(100..=700));
+        }
+        hold(&file, &mut seen);
+    }
+    println!("{seen:?}");
+    assert!(
+        seen.compared > 20 && seen.proved * 10 >= seen.compared * 9,
+        "{seen:?}"
+    );
 }
 
 /// What is said of the features together: the reasons, or how far the plan is proved.

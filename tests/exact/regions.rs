@@ -176,6 +176,11 @@ fn best_ms(instance: &Instance, settings: &Settings, target: &Target) -> Option<
 
 /// Every plan, if they are not too many; of stacks those that keep the order of blocks.
 pub(crate) fn plans(instance: &Instance, settings: &Settings) -> Option<Vec<BarePlan>> {
+    plans_up_to(MOST_PLANS, instance, settings)
+}
+
+/// The same, if there are not more than so many.
+pub(crate) fn plans_up_to(most: usize, instance: &Instance, settings: &Settings) -> Option<Vec<BarePlan>> {
     let layers = instance
         .network
         .layers
@@ -212,7 +217,7 @@ pub(crate) fn plans(instance: &Instance, settings: &Settings) -> Option<Vec<Bare
                 BarePlan { stages }
             }));
         }
-        if plans.len() > MOST_PLANS {
+        if plans.len() > most {
             return None;
         }
     }
@@ -221,13 +226,16 @@ pub(crate) fn plans(instance: &Instance, settings: &Settings) -> Option<Vec<Bare
 
 /// Every way to run stages: their degrees, their replicas, and what layers compute again.
 fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -> Vec<BarePlan> {
-    let devices = settings
-        .count(&instance.cluster, settings.kind)
-        .unwrap_or(settings.stages);
-    let pairs: Vec<(usize, usize)> = (1..=devices)
-        .flat_map(|tensor| (1..=devices / tensor).map(move |replicas| (tensor, replicas)))
-        .filter(|(tensor, replicas)| settings.tensor.allows(*tensor) && settings.replicas.allows(*replicas))
-        .collect();
+    let count = |kind: usize| settings.count(&instance.cluster, kind).unwrap_or(settings.stages);
+    let on_kind = |&kind: &usize| {
+        let devices = count(kind);
+        let pairs =
+            (1..=devices).flat_map(move |tensor| (1..=devices / tensor).map(move |d| (kind, tensor, d)));
+        pairs.filter(|(_, tensor, replicas)| {
+            settings.tensor.allows(*tensor) && settings.replicas.allows(*replicas)
+        })
+    };
+    let runs: Vec<(usize, usize, usize)> = settings.kinds.iter().flat_map(on_kind).collect();
     let again = |id: &String| {
         let layer = instance
             .network
@@ -242,17 +250,16 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         names
     };
     let mut plans = Vec::new();
-    for pairs in choices(&vec![pairs.len(); stages.len()])
+    for runs in choices(&vec![runs.len(); stages.len()])
         .iter()
-        .map(|at| at.iter().map(|&at| pairs[at]))
+        .map(|at| at.iter().map(|&at| runs[at]))
     {
-        let pairs: Vec<(usize, usize)> = pairs.collect();
-        if pairs
-            .iter()
-            .map(|(tensor, replicas)| tensor * replicas)
-            .sum::<usize>()
-            > devices
-        {
+        let runs: Vec<(usize, usize, usize)> = runs.collect();
+        let taken = |kind: usize| {
+            let own = runs.iter().filter(|run| run.0 == kind);
+            own.map(|(_, tensor, replicas)| tensor * replicas).sum::<usize>()
+        };
+        if settings.kinds.iter().any(|&kind| taken(kind) > count(kind)) {
             continue;
         }
         let ids: Vec<(usize, &String)> = stages
@@ -263,7 +270,10 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         let names: Vec<Vec<String>> = ids.iter().map(|(_, id)| again(id)).collect();
         for chosen in choices(&names.iter().map(Vec::len).collect::<Vec<_>>()) {
             let mut stages = stages.to_vec();
-            for (stage, &(tensor, replicas)) in stages.iter_mut().zip(&pairs) {
+            for (stage, &(kind, tensor, replicas)) in stages.iter_mut().zip(&runs) {
+                if settings.kinds.len() > 1 {
+                    stage.devices = vec![instance.cluster.kinds[kind].name.clone(); tensor * replicas];
+                }
                 stage.mode = Some(PlanMode {
                     tensor,
                     replicas,

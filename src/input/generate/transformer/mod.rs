@@ -1,5 +1,5 @@
 //! Training graphs of transformers: operator by operator, with backward operators and the optimiser's updates, or a layer a block. Sizes are
-//! those of a published model or one's own; [`crate::input::transformer`] builds the network.
+//! those of a published model or one's own; `input::transformer` builds the network.
 
 mod presets;
 mod shape;

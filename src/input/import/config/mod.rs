@@ -1,5 +1,5 @@
-//! Configurations of published models: `config.json` of Hugging Face. What a row of [`architectures`] and the fields of a file say becomes a
-//! model of [`crate::input::transformer`], and that a network.
+//! Configurations of published models: `config.json` of Hugging Face. What a row of `architectures` and the fields of a file say becomes a
+//! model of `input::transformer`, and that a network.
 //!
 //! Parameters are counted as checkpoints hold them, to the unit. What a file says and this does not model is said in a note.
 

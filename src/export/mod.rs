@@ -8,10 +8,12 @@ mod deepspeed;
 mod devices;
 mod framework;
 mod json;
-pub(crate) mod megatron;
+mod megatron;
 #[doc(hidden)]
 pub mod megatron_layout;
 mod megatron_modes;
+#[cfg(feature = "cli")]
+pub(crate) mod megatron_stages;
 mod megatron_states;
 mod onnx;
 mod ordered;

@@ -143,9 +143,9 @@ const ROOMS: &[Room] = &[
         name: "export",
         floors: &[&[OWN]],
         // 200 more for the same; a template has 250 fewer.
-        // 370 and a file more for layouts of Megatron: the grammar, and stages of them.
-        lines: 2_670,
-        files: 17,
+        // 370 and two files more for layouts of Megatron: the grammar, and stages of them.
+        lines: 2_690,
+        files: 18,
     },
     // How one is found.
     Room {

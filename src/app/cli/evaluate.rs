@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::app::flags::as_flags;
 use crate::app::report;
 use crate::app::report::format::Digits;
-use crate::export::megatron;
+use crate::export::megatron_stages;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{InputError, printable};
 use crate::model::instance::Instance;
@@ -67,7 +67,7 @@ impl Asked {
         let options = &args.problem.options;
         if let Some(layout) = &args.layout {
             let instance = args.problem.read(args.quiet)?;
-            let (stages, options) = megatron::stages(&instance, layout, options)?;
+            let (stages, options) = megatron_stages::stages(&instance, layout, options)?;
             return Ok(Self {
                 instance,
                 stages,

@@ -106,6 +106,8 @@ fn with_equal_ratios_both_at_once_is_no_faster_than_in_turn() {
         let c = [0.5, 1.0, 2.0][seed as usize % 3];
         for (i, layer) in spec.network.layers.iter_mut().enumerate() {
             layer.times.clear();
+            // Without a backward pass there is no ratio.
+            layer.frozen = false;
             let backward_ms = 1.0 + i as f64;
             (layer.forward_ms, layer.backward_ms) = (Some(c * backward_ms), Some(backward_ms));
         }

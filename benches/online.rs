@@ -39,18 +39,17 @@ fn main() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let commit = std::process::Command::new("git")
-        .args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short", "HEAD"])
-        .output()
-        .expect("git");
-    let commit = String::from_utf8_lossy(&commit.stdout);
-    let commit = commit.trim();
+    let commit = printed(
+        "git",
+        &["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short", "HEAD"],
+    );
+    let day = printed("date", &["+%F"]);
     let page = format!(
         "# Slots of hybrid parallelism\n\n\
          Seconds to decide one slot of {DEVICES} devices and {LAYERS} layers with {SAMPLES} whole samples: the exact method, tentative search\n\
          from nothing, and tentative search from the plan of a last slot whose first device was three times as slow. Medians (largest) of\n\
          {SEEDS} drawn slots, in one thread; the gap is that of tentative search from nothing, as a mean.\n\n\
-         Command: `make bench-online` at {commit}, {cores} cores, load {load} at the end.\n\n\
+         Command: `make bench-online` at {commit}, {day}, {cores} cores, load {load} at the end.\n\n\
          | reading | devices | memory | exact, s | tentative, s | from the last slot, s | gap |\n\
          |---|---|---|---:|---:|---:|---:|\n{rows}"
     );
@@ -146,4 +145,11 @@ fn shown(seconds: &mut [f64]) -> String {
     seconds.sort_by(f64::total_cmp);
     let (median, largest) = (seconds[seconds.len() / 2], seconds[seconds.len() - 1]);
     format!("{median:.4} ({largest:.4})")
+}
+
+/// What a program prints, without the end of its line.
+fn printed(program: &str, args: &[&str]) -> String {
+    let output = std::process::Command::new(program).args(args).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

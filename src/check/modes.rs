@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::virtual_stages::Held;
 use super::{Checker, Figures, Violation, states};
-use crate::model::cluster::Link;
+use crate::model::cluster::{Link, Resource};
 use crate::model::network::{LayerMode, Size};
 use crate::model::options::{Mode, Objective, Schedule, Synchronization};
 use crate::model::settings::Settings;
@@ -361,13 +361,10 @@ impl Checker<'_> {
     /// How fast a device of a kind runs forward and backward passes.
     fn rates_of(&self, kind: usize) -> [f64; 2] {
         let resources = &self.instance.cluster.kinds[kind].resources;
-        let sum = |rates: &dyn Fn(usize) -> f64| (0..resources.len()).map(rates).sum::<f64>();
+        let sum = |of: fn(&Resource) -> f64| resources.iter().map(of).sum();
         match resources.is_empty() {
             true => [1.0; 2],
-            false => [
-                sum(&|at| resources[at].forward_rate),
-                sum(&|at| resources[at].backward_rate),
-            ],
+            false => [sum(|own| own.forward_rate), sum(|own| own.backward_rate)],
         }
     }
 

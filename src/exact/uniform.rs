@@ -48,10 +48,11 @@ pub(super) fn solve(
     let of = |(at, modes): (usize, &Modes)| -> Vec<(bool, Vec<StageMode>, Modes)> {
         let kinds = modes.alike_kinds().into_iter();
         let is_bound = bounds == 0 || at < bounds;
-        kinds
-            .map(|alike| (is_bound, modes.only(&alike), alike))
-            .map(|(is_bound, only, alike)| (is_bound, alike, only))
-            .collect()
+        let of_kind = |alike: Vec<StageMode>| {
+            let only = modes.only(&alike);
+            (is_bound, alike, only)
+        };
+        kinds.map(of_kind).collect()
     };
     let kinds: Vec<(bool, Vec<StageMode>, Modes)> = variants.iter().enumerate().flat_map(of).collect();
     for (at, (is_bound, alike, only)) in kinds.iter().enumerate() {

@@ -34,13 +34,7 @@ impl Problem {
             return true;
         };
         let mut held = confined.nothing();
-        items.iter().all(|&item| {
-            let is_admitted = confined.admits(&held, item);
-            if is_admitted {
-                confined.add(&mut held, item);
-            }
-            is_admitted
-        })
+        items.iter().all(|&item| confined.takes(&mut held, item))
     }
 }
 
@@ -107,6 +101,15 @@ impl Confined {
         self.apart[item].iter().for_each(|&kind| held.apart[kind] = true);
     }
 
+    /// It joins, if it may; whether it did.
+    fn takes(&self, held: &mut Held, item: usize) -> bool {
+        let is_admitted = self.admits(held, item);
+        if is_admitted {
+            self.add(held, item);
+        }
+        is_admitted
+    }
+
     /// It leaves.
     pub(crate) fn remove(&self, held: &mut Held, item: usize) {
         held.layers -= self.layers[item];
@@ -117,12 +120,7 @@ impl Confined {
     pub(crate) fn allows(&self, assignment: &[usize]) -> bool {
         let stages = assignment.iter().max().map_or(0, |last| last + 1);
         let mut held = vec![self.nothing(); stages];
-        assignment.iter().enumerate().all(|(item, &stage)| {
-            let is_admitted = self.admits(&held[stage], item);
-            if is_admitted {
-                self.add(&mut held[stage], item);
-            }
-            is_admitted
-        })
+        let mut items = assignment.iter().enumerate();
+        items.all(|(item, &stage)| self.takes(&mut held[stage], item))
     }
 }

@@ -130,9 +130,8 @@ pub(super) struct Work {
 const ROUNDING: f64 = 1e-9;
 
 impl Work {
-    /// The work of each item; `None` where no degree runs one of them.
-    pub(super) fn of_items(modes: &Modes, sums: &[Vec<Sum>]) -> Option<Self> {
-        let least = device_times(modes, sums);
+    /// The work of each item, of which each takes so much at [least](device_times); `None` where no degree runs one of them.
+    pub(super) fn of_items(modes: &Modes, sums: &[Vec<Sum>], least: &[u64]) -> Option<Self> {
         let on_row = |row: usize, item: usize| {
             let own = (0..modes.degrees.len()).filter(|&degree| modes.row_of[degree] == row);
             let able = own.filter(|&degree| sums[item][degree].missing == 0);
@@ -148,7 +147,10 @@ impl Work {
         };
         let speeds = (0..modes.rows.len()).map(speed).collect();
         let runs = least.iter().all(|&least| least < u64::MAX);
-        runs.then_some(Self { least, speeds })
+        runs.then(|| Self {
+            least: least.to_vec(),
+            speeds,
+        })
     }
 
     /// The same of sets of items, of which each takes so much.

@@ -160,10 +160,10 @@ impl<'s, 'a> RowPass<'s, 'a> {
                 continue;
             }
             for &at in ends {
-                let label = self.labels[at].clone();
-                if !self.leaves_enough(&label, (stage.ahead, row), run.devices, bar) {
+                if !self.leaves_enough(&self.labels[at], (stage.ahead, row), run.devices, bar) {
                     continue;
                 }
+                let label = self.labels[at].clone();
                 let in_flight = space.modes.flight.of(run.mode.replicas, label.replicas);
                 let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
                     continue;

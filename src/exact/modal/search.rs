@@ -46,14 +46,14 @@ pub(super) struct ModalSearch<'a> {
 impl<'a> ModalSearch<'a> {
     pub(super) fn new(problem: &'a Problem, modes: &'a Modes, control: &'a Control<'a>) -> Self {
         let sums = items::sums(modes);
+        let device_times = items::device_times(modes, &sums);
+        let work = || Work::of_items(modes, &sums, &device_times);
         Self {
             problem,
             modes,
             control,
-            device_times: items::device_times(modes, &sums),
-            work: (modes.rows.len() > 1)
-                .then(|| Work::of_items(modes, &sums))
-                .flatten(),
+            work: (modes.rows.len() > 1).then(work).flatten(),
+            device_times,
             sums,
             predecessors: growth::predecessors(problem),
             fields: [None, None],

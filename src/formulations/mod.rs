@@ -2,6 +2,7 @@
 #![doc = include_str!("../../formulations/README.md")]
 
 pub(crate) mod anchored;
+pub mod calibration;
 pub mod chunk_times;
 pub(crate) mod communication;
 pub mod critical_paths;

@@ -176,6 +176,7 @@ pub(crate) fn at_efficiency(
     let mut cluster = cluster;
     for kind in &mut cluster.device_kinds {
         kind.efficiency = Some(efficiency);
+        kind.efficiencies.clear();
     }
     Ok(cluster)
 }

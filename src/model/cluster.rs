@@ -1,5 +1,7 @@
 //! The devices and links a network may run on.
 
+use std::collections::BTreeMap;
+
 use crate::model::precision::Precision;
 
 /// Devices and the link between them.
@@ -14,6 +16,10 @@ pub struct Cluster {
     pub nodes: Option<Nodes>,
     /// Groups of devices that work as one, where the instance fixes them; empty where every device is its own.
     pub groups: Vec<Group>,
+    /// What an iteration takes beside what is planned, in ns.
+    pub iteration_ns: u64,
+    /// What its figures were fitted to, where they were.
+    pub calibrated: Option<String>,
 }
 
 /// Devices that work as one.
@@ -40,6 +46,10 @@ pub struct DeviceKind {
     pub flops_per_s: Option<f64>,
     /// Part of its peak rates at which times from work are taken; 1 for peaks.
     pub efficiency: f64,
+    /// The same by kind of operator, where that differs.
+    pub efficiencies: BTreeMap<String, f64>,
+    /// What a pass of a layer takes beside its work where its time follows from that, in ns.
+    pub launch_ns: u64,
     /// Whether times of some layers come from their work and its rates.
     pub is_roofline: bool,
     /// Numbers for which its rates hold, where times come from them and the instance says so.
@@ -54,6 +64,12 @@ pub struct DeviceKind {
 }
 
 impl DeviceKind {
+    /// Part of the peak rates that layers of an operator reach.
+    pub(crate) fn efficiency_of(&self, operator: Option<&str>) -> f64 {
+        let own = operator.and_then(|name| self.efficiencies.get(name));
+        *own.unwrap_or(&self.efficiency)
+    }
+
     /// How fast a device runs forward and backward passes that have it to themselves: its resources work together.
     pub(crate) fn rates(&self) -> [f64; 2] {
         let sum = |of: fn(&Resource) -> f64| match self.resources.is_empty() {

@@ -75,3 +75,13 @@ pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) 
         weight_ms: Some(ms(work.weight_flops, work.weight_bytes)),
     }
 }
+
+/// The same where each pass takes so long beside its work; a pass without work is none.
+pub(crate) fn launched(times: TimesSpec, launch_ms: f64) -> TimesSpec {
+    let with = |ms: Option<f64>| ms.map(|ms| if ms > 0.0 { ms + launch_ms } else { ms });
+    TimesSpec {
+        forward_ms: with(times.forward_ms),
+        backward_ms: with(times.backward_ms),
+        ..times
+    }
+}

@@ -251,6 +251,13 @@ pub struct ClusterSpec {
     /// Groups of devices that work as one, for `groups = "given"`; by default every device is its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSpec>,
+    /// Time in ms once an iteration beside its passes, their transfers and the gradients' reduction, such as an optimiser's step that no layer has, or loading
+    /// data. No plan changes it: reports say it beside what a plan takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration_ms: Option<f64>,
+    /// What its rates, efficiencies and links were fitted to, and how well, where they are not those of data sheets: `stagecut calibrate` writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<String>,
 }
 
 /// A cluster that took the place of an instance's own, as a plan carries it.
@@ -300,6 +307,12 @@ pub struct DeviceKindSpec {
     /// Part of the arithmetic and the memory rate that layers reach, above 0 and at most 1; by default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<f64>,
+    /// The same for layers of an `operator`, in place of `efficiency`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub efficiencies: BTreeMap<String, f64>,
+    /// Time in ms that each pass of a layer takes beside its work, such as launches of its kernels: added where times follow from work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_ms: Option<f64>,
     /// Memory rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
@@ -356,6 +369,8 @@ impl Default for DeviceKindSpec {
             flops_per_s: None,
             precision: None,
             efficiency: None,
+            efficiencies: BTreeMap::new(),
+            launch_ms: None,
             memory_bytes_per_s: None,
             pays_communication: true,
             gpus: None,

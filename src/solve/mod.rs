@@ -2,6 +2,8 @@
 //! over one option, the least memory, and what would help where there is no plan.
 
 #[cfg(feature = "cli")]
+pub mod calibrate;
+#[cfg(feature = "cli")]
 mod confirmation;
 pub(crate) mod error;
 pub mod evaluate;

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "simulate",
     "schedule",
     "online",
+    "calibrate",
     "layout",
     "place",
     "study",

@@ -5,6 +5,7 @@ mod common;
 #[path = "../oracles/mod.rs"]
 mod oracles;
 
+mod calibrate;
 mod carried_clusters;
 mod cli;
 mod export;

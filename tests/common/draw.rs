@@ -191,6 +191,7 @@ impl Draw {
                     nodes: None,
                 }),
                 groups,
+                ..ClusterSpec::default()
             }),
             pipeline,
             ..InstanceSpec::default()

@@ -461,6 +461,94 @@ pub const FORMATS: &[Format] = &[
         ..ALONE
     },
     Format {
+        name: "galvatron",
+        file: "computation_profiling_net.json",
+        companions: &[(
+            "memory_profiling_net.json",
+            include_str!("seeds/galvatron-memory.json"),
+        )],
+        commands: reads!("computation_profiling_net.json"),
+        syntax: Syntax::Json,
+        seeds: &[include_str!("seeds/galvatron.json")],
+    },
+    Format {
+        name: "galvatron-memory",
+        file: "memory_profiling_net.json",
+        companions: &[(
+            "computation_profiling_net.json",
+            include_str!("seeds/galvatron.json"),
+        )],
+        commands: reads!("computation_profiling_net.json"),
+        syntax: Syntax::Json,
+        seeds: &[include_str!("seeds/galvatron-memory.json")],
+    },
+    Format {
+        name: "torch-trace",
+        file: "net.json",
+        commands: reads!("net.json"),
+        syntax: Syntax::Json,
+        seeds: &[
+            include_str!("seeds/trace.json"),
+            include_str!("seeds/torch-trace.json"),
+        ],
+        ..ALONE
+    },
+    Format {
+        name: "deepspeed-flops",
+        file: "profile.txt",
+        commands: reads!("profile.txt"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/deepspeed.txt")],
+        ..ALONE
+    },
+    Format {
+        name: "nsight",
+        file: "ranges.csv",
+        commands: reads!("ranges.csv"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/nsight.csv")],
+        ..ALONE
+    },
+    Format {
+        name: "vidur",
+        file: "mlp.csv",
+        commands: reads!("mlp.csv"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/vidur.csv")],
+        ..ALONE
+    },
+    Format {
+        name: "aiconfigurator",
+        file: "gemm_perf.txt",
+        commands: reads!("gemm_perf.txt"),
+        syntax: Syntax::Text,
+        seeds: &[include_str!("seeds/aiconfigurator.csv")],
+        ..ALONE
+    },
+    Format {
+        name: "measured",
+        file: "measured.csv",
+        companions: &[
+            ("net.toml", include_str!("seeds/calibrated.toml")),
+            ("stages.csv", "layer,stage\na,1\nb,1\nc,2\nd,2\n"),
+        ],
+        commands: &[&[
+            "calibrate",
+            "net.toml",
+            "--measured",
+            "measured.csv",
+            "--micro-batches",
+            "4",
+            "--quiet",
+        ]],
+        syntax: Syntax::Text,
+        seeds: &[
+            include_str!("seeds/measured-layers.csv"),
+            include_str!("seeds/measured-transfers.csv"),
+            include_str!("seeds/measured-runs.csv"),
+        ],
+    },
+    Format {
         name: "pipedream",
         file: "graph.txt",
         commands: reads!("graph.txt"),

@@ -8,6 +8,7 @@ use crate::common::{problem_of, random_problem, separate_problem};
 use stagecut::exact::bounds;
 use stagecut::exact::heterogeneous::program::{Form, Kind};
 use stagecut::formulations::Program;
+use stagecut::formulations::calibration;
 use stagecut::formulations::chunk_times;
 use stagecut::formulations::cyclic;
 use stagecut::formulations::modal_program::{Asked, Excluded, ModalProgram};
@@ -244,6 +245,28 @@ fn page_and_code_of_the_cyclic_program_name_the_same_families() {
         first.rows.len() <= 2 * 12 + 14 * 6 + 2 * 2 * 6,
         "{}",
         first.rows.len()
+    );
+}
+
+#[test]
+fn page_and_code_of_calibration_name_the_same_families() {
+    let on_page = families_on(include_str!("../../formulations/calibration.md"));
+    let row = |peak: f64| calibration::Row {
+        terms: vec![(0, peak), (1, 1.0)],
+        target: 3.0,
+        measured: 3.0,
+    };
+    let rows: Vec<calibration::Row> = [1.0, 2.0, 3.0].map(row).into();
+    let program = calibration::Calibration::build(&rows, &[(1.0, 1e6), (0.0, f64::INFINITY)]).program;
+    assert_eq!(on_page, program.families().into_iter().collect());
+    // The size that the page states.
+    assert_eq!(
+        (
+            program.variable_names().len(),
+            program.rows.len(),
+            program.binaries()
+        ),
+        (3 + 2, 6, 0)
     );
 }
 

@@ -16,4 +16,5 @@ mod generate;
 mod importers;
 mod onnx;
 mod onnx_models;
+mod profiles;
 mod rooflines;

@@ -5,6 +5,7 @@ mod common;
 #[path = "../oracles/mod.rs"]
 mod oracles;
 
+mod calibration;
 mod compare;
 mod evaluate;
 mod evaluate_chunks;

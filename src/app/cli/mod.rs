@@ -4,6 +4,7 @@
 //! could not be written, or an internal error; 2 bad usage or input; 3 proved infeasible; 4 stopped by a limit without a plan.
 
 mod args;
+mod calibrate;
 pub(crate) mod check;
 pub(crate) mod compare;
 mod completions;
@@ -112,6 +113,7 @@ fn run_command(command: Command) -> Result<Ending, CliError> {
         Command::WhatIf(args) => what_if::what_if(&args),
         Command::Check(args) if args.evaluate => evaluate::evaluate(&args),
         Command::Check(args) => check::check(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Layout(args) => layout::layout(&args),
         Command::Export(args) => export::export(&args),
         Command::Formulate(args) => formulate::formulate(&args),

@@ -10,6 +10,7 @@ use crate::model::instance::Instance;
 use crate::model::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
 };
+use crate::model::units::ns_to_ms;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::{Plan, PlanStage, Status, StoppedBy};
 
@@ -271,6 +272,7 @@ pub(super) fn facts(
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(instance, plan)));
     facts.extend(times(instance, plan).map(|times| ("times", times)));
+    facts.extend(once(instance, plan).map(|once| ("once", once)));
     facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
     facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
@@ -331,6 +333,10 @@ fn times(instance: &Instance, plan: &Plan) -> Option<String> {
     let kinds = names.filter_map(|name| instance.cluster.kind(name).map(|at| &instance.cluster.kinds[at]));
     let mut words: Vec<String> = kinds
         .map(|kind| match (kind.is_roofline, kind.efficiency < 1.0) {
+            (true, _) if !kind.efficiencies.is_empty() => {
+                let name = &kind.name;
+                format!("calibrated: rooflines at parts by operator of the rates of `{name}`")
+            }
             (true, false) => format!(
                 "peak: rooflines at the rates of `{}`, which no kernel reaches",
                 kind.name
@@ -343,7 +349,18 @@ fn times(instance: &Instance, plan: &Plan) -> Option<String> {
         })
         .collect();
     words.dedup();
+    words.extend((instance.cluster.calibrated.iter()).map(|fit| format!("cluster calibrated: {fit}")));
     (!words.is_empty()).then(|| words.join("; "))
+}
+
+/// What the cluster says of an iteration beside what is planned.
+fn once(instance: &Instance, plan: &Plan) -> Option<String> {
+    let once_ms = ns_to_ms(instance.cluster.iteration_ns);
+    let run = plan.run.filter(|_| once_ms > 0.0)?;
+    Some(format!(
+        "{once_ms} ms an iteration beside the plan, by the cluster's figures: {:.6} ms in all",
+        run.iteration_ms + once_ms
+    ))
 }
 
 fn problem(instance: &Instance, plan: &Plan) -> String {

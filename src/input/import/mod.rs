@@ -1,24 +1,33 @@
 //! Formats a network can come from. Each importer turns a file into the native [`InstanceSpec`], so that one validation
 //! serves all.
 
+mod aiconfigurator;
 mod assembly_line;
 mod caffe_csv;
 mod clusters;
 pub mod config;
 mod cost_graph;
+mod deepspeed_flops;
 mod dnn_partitioning;
+mod galvatron;
 mod moirai;
 mod name;
+mod nsight;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 mod pipedream;
 mod piper;
 mod protobuf_text;
+mod ranges;
 mod reach;
 mod sailor;
+mod torch_trace;
+mod vidur;
 
 pub(crate) use clusters::unlimited_cluster;
 pub use clusters::{CLUSTER_PRESETS, DEFAULT_CLUSTER, given_cluster, read_cluster};
+#[cfg(feature = "cli")]
+pub(crate) use reach::refuse_outside;
 pub use reach::{is_trusting, trusting};
 
 use std::collections::HashMap;
@@ -85,6 +94,18 @@ pub const FORMATS: &[Format] = &[
         read: sailor::read,
     },
     Format {
+        name: "galvatron",
+        summary: "Galvatron's times in JSON (PVLDB 2023): layertype_0_bsz8_seq4096; memory beside it",
+        detect: galvatron::detect,
+        read: galvatron::read,
+    },
+    Format {
+        name: "torch-trace",
+        summary: "Chrome trace of torch.profiler (JSON): ranges `LAYER/forward`, `LAYER/backward`",
+        detect: torch_trace::detect,
+        read: torch_trace::read,
+    },
+    Format {
         name: "hugging-face",
         summary: "configuration of a language model (config.json of Hugging Face), by its `model_type`",
         detect: config::detect,
@@ -103,10 +124,34 @@ pub const FORMATS: &[Format] = &[
         read: cost_graph::read,
     },
     Format {
+        name: "deepspeed-flops",
+        summary: "what DeepSpeed's flops profiler prints in detail",
+        detect: deepspeed_flops::detect,
+        read: deepspeed_flops::read,
+    },
+    Format {
+        name: "aiconfigurator",
+        summary: "aiconfigurator's operators in CSV (NVIDIA): op_name, shape, latency",
+        detect: aiconfigurator::detect,
+        read: aiconfigurator::read,
+    },
+    Format {
         name: "pipedream",
         summary: "PipeDream profile (graph.txt): lines of `id -- description -- fields`",
         detect: pipedream::detect,
         read: pipedream::read,
+    },
+    Format {
+        name: "nsight",
+        summary: "Nsight Systems' CSV of NVTX ranges: nvtx_gpu_proj_trace, nvtx_pushpop_trace",
+        detect: nsight::detect,
+        read: nsight::read,
+    },
+    Format {
+        name: "vidur",
+        summary: "Vidur's operators in CSV (MLSys 2024): medians by tokens and tensor degree",
+        detect: vidur::detect,
+        read: vidur::read,
     },
     Format {
         name: "moirai",

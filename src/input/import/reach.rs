@@ -35,7 +35,7 @@ pub fn is_trusting() -> bool {
 /// Refuses a file that `owner` names under `name`, if it lies outside of the folder where `owner` lies.
 ///
 /// A file that is a link lies in two folders: caches of models keep all files as links into a folder of their contents.
-pub(super) fn refuse_outside(owner: &Path, name: &str, path: &Path) -> Result<(), FaultKind> {
+pub(crate) fn refuse_outside(owner: &Path, name: &str, path: &Path) -> Result<(), FaultKind> {
     let folder = |file: &Path| {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.unwrap_or(Path::new(".")).canonicalize()

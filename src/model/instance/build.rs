@@ -7,7 +7,9 @@ use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, 
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
 use crate::model::setting;
-use crate::model::spec::{ClusterSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec};
+use crate::model::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec,
+};
 use crate::model::units::{LARGEST_EXACT, ms_to_ns, whole};
 use crate::model::words::{Words, words};
 
@@ -34,8 +36,10 @@ pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<Words>) -> Result<(Netw
 
 /// A cluster with the rates of its kinds for the roofline model.
 pub(super) struct Rates {
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
+    /// Peaks of arithmetic.
     pub(super) flops_per_s: Vec<Option<f64>>,
+    /// Peaks of memory.
     pub(super) memory_bytes_per_s: Vec<Option<f64>>,
     /// Names under which layers give their measured times.
     pub(super) profiles: Vec<String>,
@@ -158,6 +162,10 @@ impl Checks {
                 link: self.link("cluster.link", given.link.as_ref()),
                 nodes: self.nodes(given.link.as_ref()),
                 groups: Vec::new(),
+                iteration_ns: given
+                    .iteration_ms
+                    .map_or(0, |ms| self.time("cluster", "iteration_ms", ms)),
+                calibrated: given.calibrated.clone(),
             },
             flops_per_s: Vec::new(),
             memory_bytes_per_s: Vec::new(),
@@ -165,27 +173,15 @@ impl Checks {
         };
         for (i, kind) in given.device_kinds.iter().enumerate() {
             let at = format!("cluster.device_kinds[{i}] `{}`", kind.name);
-            if rates.cluster.kind(&kind.name).is_some() {
-                self.add(
-                    at.clone(),
-                    FaultKind::DuplicateName {
-                        what: "device kind",
-                        name: kind.name.clone(),
-                    },
-                );
-            }
-            for (name, count) in [("count", kind.count), ("gpus", kind.gpus)] {
-                if let Some(count) = count {
-                    self.count(format!("{at}.{name}"), count);
-                }
-            }
+            self.name_and_counts(&at, kind, &rates.cluster);
             let peak = self.positive(format!("{at}.flops_per_s"), kind.flops_per_s);
             let efficiency = self.efficiency(format!("{at}.efficiency"), kind.efficiency);
+            for (operator, &part) in &kind.efficiencies {
+                self.efficiency(format!("{at}.efficiencies.{operator}"), Some(part));
+            }
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
-            rates.flops_per_s.push(peak.map(|peak| peak * efficiency));
-            rates
-                .memory_bytes_per_s
-                .push(memory_rate.map(|peak| peak * efficiency));
+            rates.flops_per_s.push(peak);
+            rates.memory_bytes_per_s.push(memory_rate);
             let profile = kind.profile.as_ref().unwrap_or(&kind.name);
             rates.profiles.push(profile.clone());
             let memory_bytes = kind
@@ -197,6 +193,8 @@ impl Checks {
                 memory_bytes,
                 flops_per_s: peak.filter(|_| rates::hold_for(spec, kind)),
                 efficiency,
+                efficiencies: kind.efficiencies.clone(),
+                launch_ns: kind.launch_ms.map_or(0, |ms| self.time(&at, "launch_ms", ms)),
                 is_roofline: rates::gives_times(spec, kind),
                 precision: rates::precision(spec, kind),
                 pays_communication: kind.pays_communication,
@@ -207,6 +205,19 @@ impl Checks {
         rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
         notes.extend(no_link(spec, given));
         rates
+    }
+
+    /// A name that no kind before it has, and numbers of devices.
+    fn name_and_counts(&mut self, at: &str, kind: &DeviceKindSpec, before: &Cluster) {
+        if before.kind(&kind.name).is_some() {
+            let (what, name) = ("device kind", kind.name.clone());
+            self.add(at.to_owned(), FaultKind::DuplicateName { what, name });
+        }
+        for (name, count) in [("count", kind.count), ("gpus", kind.gpus)] {
+            if let Some(count) = count {
+                self.count(format!("{at}.{name}"), count);
+            }
+        }
     }
 
     fn nodes(&mut self, spec: Option<&LinkSpec>) -> Option<Nodes> {

@@ -6,6 +6,7 @@ use crate::model::fault::{FaultKind, closest};
 use crate::model::network::{Layer, Times};
 use crate::model::roofline;
 use crate::model::spec::{LayerSpec, TimesSpec, WorkSpec};
+use crate::model::units::ns_to_ms;
 
 impl Checks {
     /// A layer with its times on every kind of device.
@@ -141,8 +142,13 @@ impl Checks {
                 let work = spec.work.as_ref()?;
                 let (flops_per_s, memory_bytes_per_s) =
                     (rates.flops_per_s[kind]?, rates.memory_bytes_per_s[kind]?);
-                let times = roofline::times(work, flops_per_s, memory_bytes_per_s);
-                (format!("{at}.work"), times)
+                let kind = &rates.cluster.kinds[kind];
+                let part = kind.efficiency_of(spec.operator.as_deref());
+                let times = roofline::times(work, part * flops_per_s, part * memory_bytes_per_s);
+                (
+                    format!("{at}.work"),
+                    roofline::launched(times, ns_to_ms(kind.launch_ns)),
+                )
             }
         };
         let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
@@ -166,7 +172,7 @@ pub(super) fn has_times(spec: &LayerSpec) -> bool {
     times.iter().any(Option::is_some)
 }
 
-fn own_times(spec: &LayerSpec) -> TimesSpec {
+pub(super) fn own_times(spec: &LayerSpec) -> TimesSpec {
     TimesSpec {
         forward_ms: spec.forward_ms,
         backward_ms: spec.backward_ms,

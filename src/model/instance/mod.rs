@@ -12,6 +12,8 @@ mod written;
 
 pub use builder::InstanceBuilder;
 pub(crate) use rates::is_roofline;
+#[cfg(feature = "cli")]
+pub(crate) use rates::{measured_times, peak_times};
 
 use crate::model::cluster::Cluster;
 use crate::model::fault::{Fault, InputError};

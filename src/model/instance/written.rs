@@ -47,6 +47,8 @@ impl Instance {
                 groups: (cluster.groups.iter())
                     .map(|group| group_spec(group, &cluster.kinds))
                     .collect(),
+                iteration_ms: (cluster.iteration_ns > 0).then(|| ns_to_ms(cluster.iteration_ns)),
+                calibrated: cluster.calibrated.clone(),
             }),
             pipeline: self.pipeline.clone(),
         }

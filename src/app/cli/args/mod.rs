@@ -15,7 +15,8 @@ use super::study::StudyCommand;
 
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs, SummaryFormat};
 pub(super) use plans::{
-    BoundArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs, ShowArgs, SolveArgs,
+    BoundArgs, CalibrateArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs,
+    ShowArgs, SolveArgs,
 };
 pub(super) use runs::{
     AskedOrder, OnlineArgs, PlaceArgs, PlaceFormat, PlaceMethod, SimulateArgs, SimulationFormat,
@@ -67,6 +68,9 @@ stagecut check --evaluate net.toml --layout 'Et*3|(tt|)*14,tL' --stages 8 --virt
 hold more or links are faster: give `--memory-limit` and `--bandwidth` here too."
     )]
     Check(CheckArgs),
+    /// Fit the cluster's efficiencies, launches and links to measured layers, transfers or iterations
+    #[command(after_help = plans::calibrate_help())]
+    Calibrate(CalibrateArgs),
     /// Say what the stages of a layout of Megatron hold, or why Megatron refuses it
     #[command(
         after_help = "Example:\n  stagecut layout 'Et*3|(tt|)*29,m|L' --devices 16 --layers 61 --mtp 1\n\n`check --evaluate --layout` says \

@@ -132,6 +132,37 @@ pub struct CheckArgs {
     pub quiet: bool,
 }
 
+/// `calibrate`.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    #[command(flatten)]
+    pub problem: ProblemArgs,
+
+    /// What was measured; may be given several times
+    #[arg(long, value_name = "FILE", required = true, help_heading = "Measurements")]
+    pub measured: Vec<PathBuf>,
+
+    /// Write the cluster there, for `--cluster`; `.json` decides for JSON, else TOML
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = CheckFormat::Text, help_heading = "Output")]
+    pub format: CheckFormat,
+
+    /// No notes on stderr
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+pub(super) fn calibrate_help() -> String {
+    format!(
+        "Measurements: {}.\n\nExamples:\n  stagecut calibrate net.json --cluster a100-bf16 --measured profile.json --output mine.toml\n  \
+stagecut solve net.json --cluster mine.toml --stages 4",
+        crate::solve::calibrate::FORMS
+    )
+}
+
 /// `layout`.
 #[derive(Debug, Args)]
 pub struct LayoutArgs {

@@ -15,7 +15,8 @@ How it measures. torch.export captures the operators in the order they run. A la
 views of its result (or, with --granularity module, a run of operators of one module), and is named after its first
 operator: module path, `/`, operator. A sweep runs all layers forward and then all backward, as training does, each on
 inputs that are cut off from the layer before, and times each one; a layer's time is the median over the sweeps. Weight
-gradients accumulate, as over the micro-batches of an iteration. Parameters that several layers share tie these.
+gradients accumulate, as over the micro-batches of an iteration. Parameters that two layers share are a table of which each
+stage that needs it holds a copy (`shared`), such as the embedding of words that is the head as well; those that more share tie these.
 
 weight_ms    The part of a layer's backward time that is gradients of weights, for which no other layer waits: what is left of it without
              the gradients of the layer's inputs, which sweeps of their own measure (torch.autograd.grad), and all of it where no input
@@ -549,7 +550,7 @@ def instance(name, provenance, kind, layers, graph_module, training):
         for node in layer.part.inputs:
             if node in home:
                 consumers[node].append(layer.name)
-    written, owner, tie_of = [], {}, {}
+    written, readers_of, size_of = [], collections.defaultdict(list), {}
     freezes = training and not all(parameter.requires_grad for layer in layers for parameter in layer.part.module.parameters())
     for layer in layers:
         phases = ("forward", "backward") if training and layer.backward_ms else ("forward",)
@@ -564,15 +565,10 @@ def instance(name, provenance, kind, layers, graph_module, training):
             add_weights(layer, times, work, moved)
         own = 0
         for parameter in layer.part.module.parameters():
-            first = owner.setdefault(id(parameter), layer.name)
-            if first == layer.name:
-                own += parameter.numel() * parameter.element_size()
-            else:
-                # One name for all layers that hang together by shared parameters.
-                tie = tie_of.get(first, first)
-                former = tie_of.get(layer.name, tie)
-                tie_of.update({other: tie for other, held in tie_of.items() if held == former})
-                tie_of[first] = tie_of[layer.name] = tie
+            readers_of[id(parameter)].append(layer.name)
+            size_of[id(parameter)] = parameter.numel() * parameter.element_size()
+            if readers_of[id(parameter)] == [layer.name]:
+                own += size_of[id(parameter)]
         names = dict.fromkeys(operator_name(node) for node in layer.nodes if node.users or len(layer.nodes) == 1)
         written.append(
             {
@@ -592,9 +588,8 @@ def instance(name, provenance, kind, layers, graph_module, training):
         # A layer that reads no other reads the model's input anyway.
         if {node in home for node in layer.part.inputs} == {True, False}:
             written[-1]["reads_input"] = True
+    join(written, readers_of, size_of)
     for layer in written:
-        if layer["id"] in tie_of:
-            layer["tie"] = tie_of[layer["id"]]
         for field in ("parameter_bytes", "stash_bytes", "resident_bytes"):
             if not layer[field]:
                 del layer[field]
@@ -609,6 +604,38 @@ def instance(name, provenance, kind, layers, graph_module, training):
         "network": {**precision(layers), "layers": written, "tensors": tensors},
         "cluster": {"device_kinds": [{"name": kind}]},
     }
+
+
+def join(written, readers_of, size_of):
+    """Names what layers have together: a table that two of them share, of which each stage that needs it holds a copy; and a tie of those that
+    hang together by parameters otherwise, which share a stage."""
+    by_name = {layer["id"]: layer for layer in written}
+    together = collections.defaultdict(int)
+    for parameter, readers in readers_of.items():
+        if len(readers) > 1:
+            together[tuple(readers)] += size_of[parameter]
+    often = collections.Counter(name for readers in together for name in readers)
+    tie_of = {}
+    for readers, bytes in together.items():
+        frozen = {by_name[name].get("frozen", False) for name in readers}
+        if len(readers) == 2 and len(frozen) == 1 and all(often[name] == 1 for name in readers):
+            for name in readers:
+                layer = by_name[name]
+                modes = layer.get("modes", [])
+                for place in [layer, *modes]:
+                    # The first of them has it already.
+                    place["parameter_bytes"] += bytes if name != readers[0] else 0
+                    place["shared_bytes"] = bytes
+                layer["shared"] = readers[0]
+            continue
+        # One name for all layers that hang together.
+        tie = tie_of.get(readers[0], readers[0])
+        for name in readers:
+            former = tie_of.get(name, tie)
+            tie_of.update({other: tie for other, held in tie_of.items() if held == former})
+            tie_of[name] = tie
+    for name, tie in tie_of.items():
+        by_name[name]["tie"] = tie
 
 
 def micro_batch(inputs, layers, training):

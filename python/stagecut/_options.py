@@ -25,6 +25,11 @@ class Problem(TypedDict, total=False):
     """Use only these device kinds, separated by commas"""
     devices: int
     """Plan as if there were so many devices of the kind, alike [default: its count]"""
+    expert: Union[int, str, Sequence[object]]
+    """Degrees of expert parallelism that stages may have: so many of their replicas share out the experts of a
+    layer, as numbers or `choose` [default: 1]"""
+    expert_load: float
+    """Tokens of the busiest expert device over those of an even load, where experts are shared out [default: 1]"""
     groups: Literal["given", "assign"]
     """Which devices form a worker [default: given]"""
     memory_limit: Union[Union[int, str], Literal["none"]]

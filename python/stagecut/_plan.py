@@ -26,6 +26,8 @@ class Mode(TypedDict, total=False):
 
     tensor: int
     """Devices of a tensor group."""
+    expert: int
+    """Degree of expert parallelism: so many replicas share out the experts of every layer; absent where it is 1."""
     replicas: int
     """Replicas, each of which takes every so-manieth micro-batch."""
     recomputed: Mapping[str, Sequence[str]]

@@ -128,9 +128,12 @@ impl Checker<'_> {
         for at in 0..self.instance.network.layers.len() {
             self.moved_between_passes(at, &mut forward, &mut backward);
         }
+        self.sums_of_micro_batches(&mut backward, &|stage| stage);
         self.devices_at_work(&mut forward, &mut backward, &sums.parameter_bytes);
+        let at_end_ns = self.sums_at_end_ns(plan.stages.len(), &|stage| stage);
         for (k, stage) in plan.stages.iter().enumerate() {
             let weights = self.weights(k, &sums, backward[k].work);
+            self.figures[k].synchronization_ms = (at_end_ns[k] > 0).then(|| at_end_ns[k] as f64 / NS_PER_MS);
             self.stated_times((k, stage), [&forward[k], &backward[k]], weights, is_known[k]);
             self.memory((k, stage), sums.bytes[k]);
         }
@@ -171,6 +174,9 @@ impl Checker<'_> {
             if let Some(k) = places[BACKWARD].or(places[FORWARD]) {
                 sums.parameter_bytes[k] += u128::from(self.layer(at).parameter_bytes);
             }
+        }
+        for (bytes, twice) in sums.bytes.iter_mut().zip(self.bytes_counted_twice(stages)) {
+            *bytes -= twice;
         }
         sums
     }
@@ -247,6 +253,7 @@ impl Checker<'_> {
             },
             in_flight,
             weight_versions,
+            synchronization_ms: self.figures[k].synchronization_ms,
             ..Figures::default()
         };
         self.stated_figures((k, stage), figures, has_times);
@@ -463,15 +470,17 @@ impl Checker<'_> {
         if most > u128::from(LARGEST_EXACT) {
             return most;
         }
+        let at_end_ns = self.sums_at_end_ns(forward.len(), &|stage| stage);
         let stages = forward
             .iter()
             .zip(backward)
-            .map(|(forward, backward)| StageTimes {
+            .zip(at_end_ns)
+            .map(|((forward, backward), at_end_ns)| StageTimes {
                 forward: forward.times(),
                 backward: backward.times(),
                 weight_ns: 0,
                 replicas: 1,
-                once_ns: 0,
+                once_ns: u64::try_from(at_end_ns).unwrap_or(u64::MAX),
             });
         let pipeline = Pipeline {
             stages: stages.collect(),

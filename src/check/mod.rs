@@ -6,6 +6,7 @@
 
 mod claims;
 mod constraints;
+mod copies;
 mod costs;
 mod held;
 mod modes;

@@ -24,6 +24,8 @@ struct Placed {
     tensor: usize,
     /// Tensor groups.
     replicas: usize,
+    /// Of these, how many share out the experts of a layer.
+    expert: usize,
     /// The kind of its devices, by position in the cluster.
     kind: usize,
     /// The first device, from 0 over all kinds in play, and the one behind the last.
@@ -42,6 +44,10 @@ struct Sum {
     /// Received and sent, forward and backward.
     moved_ns: [[f64; 2]; 2],
     gradient_bytes: f64,
+    /// Of the experts that a device has, where replicas share them out.
+    expert_gradient_bytes: f64,
+    /// Sums over copies of tables, once an iteration.
+    sums_ns: f64,
     held_bytes: u128,
     shared_bytes: u128,
     stash_bytes: u128,
@@ -75,6 +81,7 @@ impl Checker<'_> {
         self.told_of_recomputation(plan, &modes);
         let mut sums = self.modal_sums(&placed, &modes);
         self.add_crossings(&placed, &modes, &mut sums);
+        self.add_copies(&placed, &modes, &mut sums);
         let mut behind = 0;
         let mut period_ms = 0.0f64;
         for (k, stage) in plan.stages.iter().enumerate().rev() {
@@ -150,7 +157,13 @@ impl Checker<'_> {
         let mut placed = Vec::with_capacity(plan.stages.len());
         let mut next: BTreeMap<usize, usize> = BTreeMap::new();
         for (k, stage) in plan.stages.iter().enumerate() {
-            let Some(&PlanMode { tensor, replicas, .. }) = stage.mode.as_ref() else {
+            let Some(&PlanMode {
+                tensor,
+                replicas,
+                expert,
+                ..
+            }) = stage.mode.as_ref()
+            else {
                 let expected = "its tensor degree and replicas";
                 self.wrong(format!("stages[{k}].mode"), "nothing".into(), expected);
                 return None;
@@ -165,10 +178,21 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            self.allowed_degrees(k, tensor, replicas);
+            if expert == 0 || !replicas.is_multiple_of(expert) {
+                let found = format!("{expert} for {replicas} replicas");
+                self.wrong(
+                    format!("stages[{k}].mode.expert"),
+                    found,
+                    "a divisor of the replicas",
+                );
+                return None;
+            }
+            self.allowed_degrees(k, [tensor, expert, replicas]);
             let first = plan.stages[0].mode.as_ref();
             if (self.settings.uniform || self.settings.has_virtual_stages())
-                && first.is_some_and(|mode| (mode.tensor, mode.replicas) != (tensor, replicas))
+                && first.is_some_and(|mode| {
+                    (mode.tensor, mode.expert, mode.replicas) != (tensor, expert, replicas)
+                })
             {
                 let found = format!("{replicas} replicas of {tensor}");
                 self.wrong(
@@ -188,6 +212,7 @@ impl Checker<'_> {
             let stage_of = Placed {
                 tensor,
                 replicas,
+                expert,
                 kind,
                 devices: [first, first + devices],
             };
@@ -213,7 +238,7 @@ impl Checker<'_> {
         before.map(|kind| count(kind).unwrap_or(settings.stages)).sum()
     }
 
-    fn allowed_degrees(&mut self, k: usize, tensor: usize, replicas: usize) {
+    fn allowed_degrees(&mut self, k: usize, [tensor, expert, replicas]: [usize; 3]) {
         let settings = self.settings;
         let divides = match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all.is_multiple_of(replicas as u64),
@@ -225,6 +250,12 @@ impl Checker<'_> {
                 tensor,
                 settings.tensor.allows(tensor),
                 settings.tensor.to_string(),
+            ),
+            (
+                "expert",
+                expert,
+                settings.expert.allows(expert),
+                settings.expert.to_string(),
             ),
             (
                 "replicas",
@@ -263,14 +294,28 @@ impl Checker<'_> {
             );
             self.wrong(format!("stages[{k}].devices"), "others".into(), &expected);
         }
-        let group = |device: &usize| self.is_inside(*device, device + placed.tensor - 1);
-        if !(first..behind)
-            .step_by(placed.tensor)
-            .all(|device| group(&device))
-        {
+        let are_inside = |size: usize| {
+            let mut groups = (first..behind).step_by(size);
+            groups.all(|device| self.is_inside(device, device + size - 1))
+        };
+        let experts = placed.tensor * placed.expert;
+        let fits_a_node = self
+            .instance
+            .cluster
+            .nodes
+            .is_none_or(|nodes| experts <= nodes.devices);
+        let split = [
+            ("tensor", "a tensor group", !are_inside(placed.tensor)),
+            (
+                "expert",
+                "a group of experts that a node has the devices for",
+                fits_a_node && !are_inside(experts),
+            ),
+        ];
+        if let Some((field, what, _)) = split.into_iter().find(|(.., is_split)| *is_split) {
             self.wrong(
-                format!("stages[{k}].mode.tensor"),
-                "a tensor group on two nodes".into(),
+                format!("stages[{k}].mode.{field}"),
+                format!("{what} on two nodes"),
                 "every group inside a node",
             );
         }
@@ -301,7 +346,10 @@ impl Checker<'_> {
             };
             let name = named.get(&at).map_or(NOTHING, String::as_str);
             *mode = self.mode_of_layer(at, placed[k].tensor, name);
-            let runs = |mode: &LayerMode| mode.times[placed[k].kind].is_some();
+            let expert = placed[k].expert;
+            let shares_out =
+                |mode: &LayerMode| mode.experts.is_none_or(|own| own.count.is_multiple_of(expert));
+            let runs = |mode: &LayerMode| mode.times[placed[k].kind].is_some() && shares_out(mode);
             *mode = mode.take().filter(runs);
             if mode.is_none() {
                 is_complete = false;
@@ -379,7 +427,11 @@ impl Checker<'_> {
             let sum = &mut sums[k];
             let times = mode.times[placed[k].kind].unwrap_or_default();
             let [forward_rate, backward_rate] = self.rates_of(placed[k].kind);
-            let at_rate = |ns: u64, rate: f64| self.counted_ns(ns as f64 / rate);
+            let expert = placed[k].expert as f64;
+            let load = settings.expert_load;
+            let longer = mode.experts.filter(|_| expert > 1.0 && load > 1.0);
+            let longer = longer.map_or(1.0, |own| 1.0 + (load - 1.0) * own.share);
+            let at_rate = |ns: u64, rate: f64| self.counted_ns(self.counted_ns(ns as f64 / rate) * longer);
             sum.forward_ns += at_rate(times.forward_ns, forward_rate);
             if trains {
                 sum.backward_ns += at_rate(times.backward_ns, backward_rate);
@@ -390,20 +442,41 @@ impl Checker<'_> {
             let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
             let group_ns =
                 |bytes: u64| self.counted_ns(2.0 * (group - 1.0) / group * bytes as f64 / bandwidth * 1e9);
-            sum.group_ns += group_ns(mode.collective_bytes);
+            let link = match self.instance.cluster.nodes {
+                Some(nodes) if placed[k].tensor * placed[k].expert > nodes.devices => self.settings.link,
+                _ => self.link_between(first, first),
+            };
+            // Of the tokens' vectors all but one in so many go to other devices.
+            let routed_ns = |mode: &LayerMode| {
+                let bytes = mode.experts.map_or(0, |own| own.routed_bytes) as f64;
+                self.counted_ns(load * bytes * (1.0 - 1.0 / expert) / link.bandwidth_bytes_per_s * 1e9)
+            };
+            let moved_ns = |mode: &LayerMode| group_ns(mode.collective_bytes) + routed_ns(mode);
+            sum.group_ns += moved_ns(mode);
             // Of the least that a mode of the degree reduces half is forward propagation's; the rest is backward's.
             let modes = self.layer(at).modes();
             let of_degree = modes.iter().filter(|other| other.tensor == mode.tensor);
-            let least_ns = group_ns(of_degree.map(|mode| mode.collective_bytes).min().unwrap_or(0));
+            let least_ns = of_degree.map(moved_ns).fold(f64::INFINITY, f64::min);
             let returns = trains && self.layer(at).returns;
             sum.group_forward_ns += match (returns, settings.ticks_per_ns) {
-                (false, _) => group_ns(mode.collective_bytes),
+                (false, _) => moved_ns(mode),
                 (true, 1) => least_ns - (least_ns / 2.0).floor(),
                 (true, _) => least_ns / 2.0,
             };
-            sum.gradient_bytes += mode.gradient_bytes as f64;
+            let own_bytes = mode.experts.map_or(0, |own| own.parameter_bytes);
+            let of_experts = states::kept(settings, &self.instance.network, own_bytes);
             let kept = states::kept(settings, &self.instance.network, mode.parameter_bytes);
             sum.held_bytes += u128::from(mode.resident_bytes) + kept.each;
+            sum.gradient_bytes += mode.gradient_bytes as f64;
+            if placed[k].expert > 1 {
+                let frozen = self.layer(at).frozen;
+                let all = if frozen { own_bytes.into() } else { of_experts.each };
+                sum.held_bytes -= all - all.div_ceil(placed[k].expert as u128);
+                if !frozen {
+                    sum.gradient_bytes -= own_bytes as f64;
+                    sum.expert_gradient_bytes += own_bytes as f64 / expert;
+                }
+            }
             sum.shared_bytes += kept.together;
             sum.stash_bytes += u128::from(mode.stash_bytes);
             sum.workspace_bytes = sum.workspace_bytes.max(u128::from(mode.workspace_bytes));
@@ -476,6 +549,64 @@ impl Checker<'_> {
         }
     }
 
+    /// One copy of a table in a stage of several layers that read it, and sums of gradients between stages.
+    fn add_copies(&self, placed: &[Placed], modes: &[Option<LayerMode>], sums: &mut [Sum]) {
+        for table in self.tables() {
+            let layer = self.layer(table.layer);
+            // At each degree, what any layer of it says that is in the stage.
+            let bytes_in = |stage: usize| {
+                let own = (0..modes.len()).filter(|&at| self.own_stage(at) == Some(stage));
+                let mut own = own.filter(|&at| self.layer(at).shared == layer.shared);
+                let mode = own.find_map(|at| modes[at].as_ref());
+                mode.map_or(0, |mode| mode.shared_bytes)
+            };
+            let surplus = table.surplus().filter(|_| !self.settings.has_virtual_stages());
+            for stage in surplus {
+                self.count_once(bytes_in(stage), layer.frozen, &mut sums[stage]);
+            }
+            let link = self.link_of_sums(&table, placed);
+            for (stage, link) in table.holders().into_iter().zip(link.into_iter().cycle()) {
+                let half = bytes_in(stage) as f64 / 2.0;
+                if half > 0.0 {
+                    let message_ns = half / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+                    sums[stage].sums_ns += (2.0 * message_ns).ceil();
+                }
+            }
+        }
+    }
+
+    /// Takes off a table of so many bytes that a stage counts once too often.
+    fn count_once(&self, bytes: u64, is_frozen: bool, sum: &mut Sum) {
+        if is_frozen {
+            sum.held_bytes -= u128::from(bytes);
+            return;
+        }
+        let kept = states::kept(self.settings, &self.instance.network, bytes);
+        sum.held_bytes -= kept.each;
+        sum.shared_bytes -= kept.together;
+        sum.gradient_bytes -= bytes as f64;
+    }
+
+    /// The link over which two stages sum the gradients of a table; `None` where they do not.
+    fn link_of_sums(&self, table: &super::copies::Table, placed: &[Placed]) -> Option<Link> {
+        let settings = self.settings;
+        let is_summed = settings.mode.trains() && settings.communication.takes_time();
+        let [one, other] = table.holders()[..] else {
+            return None;
+        };
+        let start = |stage: usize| placed[stage].devices[0];
+        let is_free = !is_summed
+            || settings.micro_batches.is_none()
+            || self.layer(table.layer).frozen
+            || start(one) == start(other);
+        let is_first = match settings.has_virtual_stages() {
+            true => start(one) < start(other),
+            false => one < other,
+        };
+        let (first, last) = if is_first { (one, other) } else { (other, one) };
+        (!is_free).then(|| self.link_between(placed[first].devices[1] - 1, start(last)))
+    }
+
     /// Time to move a tensor and so many bytes beside it in one message, in ns: its latency counts once, if there is a byte at all.
     fn moving_ns(&self, size: Size, link: Link, beside_bytes: u64) -> f64 {
         let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
@@ -489,19 +620,19 @@ impl Checker<'_> {
     }
 
     /// The exchange of a stage's gradients, once an iteration, in ns.
-    fn ring_ns(&self, placed: &Placed, gradient_bytes: f64) -> f64 {
+    fn ring_ns(&self, placed: &Placed, replicas: usize, gradient_bytes: f64) -> f64 {
         let settings = self.settings;
         let is_free = settings.synchronization == Synchronization::None
             || !settings.mode.trains()
             || !settings.communication.takes_time()
-            || placed.replicas < 2
+            || replicas < 2
             || gradient_bytes == 0.0;
         if is_free {
             return 0.0;
         }
         let [first, behind] = placed.devices;
         let link = self.link_between(first, behind - 1);
-        let replicas = placed.replicas as f64;
+        let replicas = replicas as f64;
         let message_ns =
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
         2.0 * (replicas - 1.0) * message_ns
@@ -520,8 +651,11 @@ impl Checker<'_> {
     /// What a stage states against what it comes to; the time between its micro-batches in ms.
     fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> f64 {
         let replicas = placed.replicas as f64;
-        let ring_ns = self.ring_ns(placed, sum.gradient_bytes);
-        let ring_ms = ring_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
+        let of_all_ns = self.ring_ns(placed, placed.replicas, sum.gradient_bytes);
+        let of_experts_ns = self.ring_ns(placed, placed.replicas / placed.expert, sum.expert_gradient_bytes);
+        let ring_ns = of_all_ns + of_experts_ns;
+        let once_ns = ring_ns + sum.sums_ns;
+        let ring_ms = once_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
         let shared = |ns: f64| ns / replicas / NS_PER_MS;
         let trains = self.settings.mode.trains();
         let forward = shared(sum.forward_ns + sum.group_forward_ns);
@@ -540,7 +674,8 @@ impl Checker<'_> {
                 forward: ways(there),
                 backward: ways(back),
             },
-            synchronization_ms: (ring_ns > 0.0).then(|| ring_ns.ceil() / NS_PER_MS),
+            synchronization_ms: (once_ns > 0.0)
+                .then(|| (of_all_ns.ceil() + of_experts_ns.ceil() + sum.sums_ns) / NS_PER_MS),
             weight_versions: trains.then_some(1),
             ..Figures::default()
         };

@@ -93,7 +93,11 @@ impl Checker<'_> {
     /// * `loads`: of forward and backward passes by chunk;
     /// * `weights`: gradients of weights by chunk, in ticks.
     pub(super) fn iteration_of_chunks(&self, loads: &[Vec<Load>; 2], weights: &[u128]) -> Option<u128> {
-        let ends = ends(self.settings, &self.times(None, loads, weights))?;
+        let mut ends = ends(self.settings, &self.times(None, loads, weights))?;
+        let at_end_ns = self.sums_at_end_ns(loads[0].len(), &|chunk| self.device_of_chunk(chunk));
+        for (chunk, ns) in at_end_ns.into_iter().enumerate() {
+            ends[self.device_of_chunk(chunk)] += ns;
+        }
         ends.into_iter().max()
     }
 

@@ -10,6 +10,7 @@ use super::{BACKWARD, Checker, FORWARD, Figures, Violation, orders, states};
 use crate::model::network::Tensor;
 use crate::model::options::{Mode, Placement, Schedule};
 use crate::model::settings::Settings;
+use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanRun, PlanStage, Transfers};
 
 /// What a chunk holds, in bytes, and what its gradients of weights take.
@@ -69,9 +70,14 @@ impl Checker<'_> {
         for tensor in &self.instance.network.tensors {
             self.transfer_between_devices(tensor, &mut loads);
         }
+        let device = |chunk: usize| self.device_of_chunk(chunk);
+        self.sums_of_micro_batches(&mut loads[BACKWARD], &device);
+        let at_end_ns = self.sums_at_end_ns(plan.stages.len(), &device);
         let [forward, backward] = &loads;
         for (chunk, stage) in plan.stages.iter().enumerate() {
             let weights = held[chunk].weights;
+            self.figures[chunk].synchronization_ms =
+                (at_end_ns[chunk] > 0).then(|| at_end_ns[chunk] as f64 / NS_PER_MS);
             self.times_of_chunk((chunk, stage), [&forward[chunk], &backward[chunk]], weights);
         }
         self.memory_of_devices(plan, &held, self.settings);
@@ -200,6 +206,7 @@ impl Checker<'_> {
                 forward: moved(forward),
                 backward: moved(backward),
             },
+            synchronization_ms: self.figures[chunk].synchronization_ms,
             ..Figures::default()
         };
         self.stated_figures((chunk, stage), figures, true);

@@ -217,8 +217,7 @@ impl ModalRuns<'_> {
 
     fn ways(&self, items: &[usize], mode: &StageMode, in_flight: u64) -> Option<Ways> {
         let layers = self.modes.layers_of(items, mode.degree)?;
-        let shared_bytes = self.modes.shared_bytes(items, mode)?;
-        let room_bytes = self.modes.memory_bytes(mode.degree).checked_sub(shared_bytes)?;
+        let room_bytes = self.modes.room_bytes(items, mode)?;
         self.modes.knapsack.within(&layers, in_flight, room_bytes)
     }
 
@@ -329,8 +328,8 @@ impl ModalRuns<'_> {
             };
             each += [INSIDE, BETWEEN].into_iter().filter_map(ticks).min().unwrap_or(0);
         }
-        let bytes = modes.gradient_bytes(&stage.items, degree).unwrap_or(0);
-        let ring = |level: usize| modes.synchronization(bytes, stage.mode.replicas, level);
+        let bytes = modes.gradient_bytes(&stage.items, degree).unwrap_or_default();
+        let ring = |level: usize| modes.synchronization(bytes, &stage.mode, level);
         each.div_ceil(stage.mode.replicas as u64) + ring(INSIDE).min(ring(BETWEEN))
     }
 }

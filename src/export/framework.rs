@@ -1,9 +1,10 @@
 //! What the frameworks have in common: a stage is a device and the layers whose both passes run there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
+use crate::model::network::SharedTable;
 use crate::model::options::{Mode, Recomputation, Region, Staffing};
 use crate::model::setting;
 use crate::model::words::{Words, words};
@@ -95,6 +96,27 @@ impl Stages {
                     "one for {}, which is all that `{}` runs",
                     setting::MODE.given(own),
                     region.to_string()
+                ),
+            )),
+        }
+    }
+
+    /// Refuses copies of a table on several stages, for frameworks that do not sum their gradients.
+    pub(super) fn hold_no_copies(&self, instance: &Instance) -> Result<(), Fault> {
+        let tables = instance.network.shared_tables();
+        let parts = |table: &&SharedTable| {
+            let stages: HashSet<Option<usize>> = table.layers.iter().map(|&at| self.of_layer[at]).collect();
+            stages.len() > 1
+        };
+        match tables.iter().find(parts) {
+            None => Ok(()),
+            Some(table) => Err(unsupported(
+                "the plan".into(),
+                format!("copies of the table `{}` on several stages", table.name),
+                words!(
+                    "its layers on one stage, where they have one `tie`; {} sums the gradients of copies, and so does {}",
+                    setting::TO.given("megatron"),
+                    setting::TO.given("torch")
                 ),
             )),
         }

@@ -35,8 +35,14 @@ pub(super) fn flags(
         return Ok(if gpus > 1 { size(gpus) } else { String::new() });
     };
     for (mode, stage) in modes.iter().zip(&plan.stages) {
-        let degrees = |mode: &PlanMode| format!("{} replicas of degree {}", mode.replicas, mode.tensor);
-        if (mode.tensor, mode.replicas) != (first.tensor, first.replicas) {
+        let degrees = |mode: &PlanMode| {
+            let experts = match mode.expert {
+                1 => String::new(),
+                expert => format!(", expert degree {expert}"),
+            };
+            format!("{} replicas of degree {}{experts}", mode.replicas, mode.tensor)
+        };
+        if (mode.tensor, mode.expert, mode.replicas) != (first.tensor, first.expert, first.replicas) {
             let expected = words!(
                 "{}, as on stage 1: solve again with one degree for all stages, such as {}, and with {} where that does not fit; {} takes all",
                 degrees(first),
@@ -53,7 +59,12 @@ pub(super) fn flags(
             ));
         }
     }
-    Ok(size(first.tensor * gpus) + &recomputation(&again(instance, plan, blocks)?)?)
+    // Megatron splits experts by its tensor degree as plans do, unless it is told another.
+    let experts = match first.expert {
+        1 => String::new(),
+        expert => format!(" --expert-model-parallel-size {expert}"),
+    };
+    Ok(size(first.tensor * gpus) + &experts + &recomputation(&again(instance, plan, blocks)?)?)
 }
 
 /// The blocks of a stage.

@@ -65,6 +65,7 @@ fn lines(
     settings: &[String],
 ) -> Exported {
     let stages = Stages::for_region(instance, plan, Region::Torchtitan)?;
+    stages.hold_no_copies(instance)?;
     let expected = "one stack of transformer blocks, which is what torchtitan's models are";
     let stack = stack::find(instance, &stages, expected)?;
     let counts = stack::blocks_a_stage(instance, &stages, &stack)?;

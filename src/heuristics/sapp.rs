@@ -297,8 +297,7 @@ impl<'a> Model<'a> {
     fn least_time(&self, items: &[usize], behind: usize) -> Option<u64> {
         let StageMode { degree, replicas } = self.mode;
         let layers = self.modes.layers_of(items, degree)?;
-        let shared_bytes = self.modes.shared_bytes(items, &self.mode)?;
-        let limit_bytes = self.modes.memory_bytes(degree).checked_sub(shared_bytes)?;
+        let limit_bytes = self.modes.room_bytes(items, &self.mode)?;
         let in_flight = self.modes.flight.of(replicas, replicas * behind);
         fastest_within(&layers, in_flight, limit_bytes).map(|ways| ways.time)
     }

@@ -148,9 +148,7 @@ fn filled(
         let in_flight = modes.flight.of(mode.replicas, mode.replicas * behind);
         let keeps = |start: usize| {
             let items = &order[start..end];
-            let room_bytes = modes
-                .shared_bytes(items, &mode)
-                .and_then(|bytes| modes.memory_bytes(mode.degree).checked_sub(bytes))?;
+            let room_bytes = modes.room_bytes(items, &mode)?;
             let layers = modes.layers_of(items, mode.degree)?;
             let ways = modes::greedy_within(&layers, in_flight, room_bytes)?;
             (ways.time.div_ceil(mode.replicas as u64) <= limit).then_some(())
@@ -203,6 +201,7 @@ pub(super) fn stage_modes(modes: &Modes, stages: usize) -> impl Iterator<Item = 
         let replicas = modes.replicas.iter();
         replicas.map(move |&replicas| StageMode { degree, replicas })
     });
+    let all = all.filter(|mode| modes.shares_out(mode.degree, mode.replicas));
     all.filter(move |mode| stages <= modes.most_of(mode))
 }
 
@@ -212,11 +211,10 @@ pub(super) fn plan(modes: &Modes, assignment: Assignment, mode: StageMode, rule:
     let of_stage = |stage: usize| {
         let items = (0..assignment.len()).filter(|&item| assignment[item] == stage);
         let items: Vec<usize> = items.collect();
-        let shared_bytes = modes.shared_bytes(&items, &mode)?;
         Some(StageLayers {
             layers: modes.layers_of(&items, mode.degree)?,
             in_flight: modes.flight.of(mode.replicas, mode.replicas * (used - 1 - stage)),
-            limit_bytes: modes.memory_bytes(mode.degree).checked_sub(shared_bytes)?,
+            limit_bytes: modes.room_bytes(&items, &mode)?,
         })
     };
     let stages: Vec<StageLayers> = (0..used).map(of_stage).collect::<Option<_>>()?;

@@ -142,6 +142,16 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor: Option<Degrees>,
 
+    /// Degrees of expert parallelism that stages may have: so many of their replicas share out the experts of a layer, as numbers or `choose` [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert: Option<Degrees>,
+
+    /// Tokens of the busiest expert device over those of an even load, where experts are shared out [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_load: Option<f64>,
+
     /// Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,6 +214,8 @@ impl PipelineOptions {
             precision: self.precision.or(fallback.precision),
             optimizer_sharding: self.optimizer_sharding.or(fallback.optimizer_sharding),
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
+            expert: self.expert.or_else(|| fallback.expert.clone()),
+            expert_load: self.expert_load.or(fallback.expert_load),
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
             uniform: self.uniform.or(fallback.uniform),

@@ -34,6 +34,8 @@ settings! {
     PRECISION = "precision",
     OPTIMIZER_SHARDING = "optimizer_sharding",
     TENSOR = "tensor",
+    EXPERT = "expert",
+    EXPERT_LOAD = "expert_load",
     REPLICAS = "replicas",
     RECOMPUTE = "recompute",
     UNIFORM = "uniform",
@@ -61,7 +63,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 28] = [
+pub(crate) const OF_PROBLEM: [Setting; 30] = [
     MODE,
     STAGES,
     DEVICES,
@@ -83,6 +85,8 @@ pub(crate) const OF_PROBLEM: [Setting; 28] = [
     PRECISION,
     OPTIMIZER_SHARDING,
     TENSOR,
+    EXPERT,
+    EXPERT_LOAD,
     REPLICAS,
     RECOMPUTE,
     UNIFORM,

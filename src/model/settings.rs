@@ -77,6 +77,10 @@ pub struct Settings {
     pub optimizer_sharding: OptimizerSharding,
     /// Degrees of tensor parallelism that stages may have. Default: 1.
     pub tensor: Degrees,
+    /// Degrees of expert parallelism that stages may have. Default: 1.
+    pub expert: Degrees,
+    /// Tokens of the busiest expert device over those of an even load. Default: 1.
+    pub expert_load: f64,
     /// Replicas that stages may have. Default: 1.
     pub replicas: Degrees,
     /// What layers may compute again. Default: nothing.
@@ -189,6 +193,8 @@ impl Settings {
             state_bytes,
             optimizer_sharding: options.optimizer_sharding.unwrap_or(OptimizerSharding::None),
             tensor: asked.tensor,
+            expert: asked.expert,
+            expert_load: options.expert_load.unwrap_or(1.0),
             replicas: asked.replicas,
             recompute: asked.recompute,
             uniform: asked.uniform,
@@ -200,7 +206,6 @@ impl Settings {
             placement,
         };
         let mut faults = settings.faults(instance, &options, overrides);
-        faults.extend(settings.modal_faults(instance));
         faults.extend(settings.virtual_stage_faults(&options));
         if faults.is_empty() {
             faults.extend(settings.total_faults(instance));
@@ -250,6 +255,8 @@ impl Settings {
             optimizer_sharding: (self.optimizer_sharding != OptimizerSharding::None)
                 .then_some(self.optimizer_sharding),
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
+            expert: (!self.expert.is_one()).then(|| self.expert.clone()),
+            expert_load: (self.expert_load != 1.0).then_some(self.expert_load),
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
             uniform: self.uniform.then_some(true),
@@ -336,7 +343,7 @@ impl Settings {
             return self.fine_ticks(instance);
         }
         // What is simulated, and a latency is what a simulation says, counts in ns.
-        if !self.shares_out() || self.objective == Objective::Latency || self.is_simulated() {
+        if !self.shares_out(instance) || self.objective == Objective::Latency || self.is_simulated() {
             return 1;
         }
         let micro_batches = self.micro_batches.unwrap_or(1);
@@ -381,6 +388,11 @@ impl Settings {
             true => matches!(self.objective, Objective::Iteration | Objective::Latency),
             false => self.objective.is_simulated(self.schedule, trains, has_links),
         }
+    }
+
+    /// Whether the objective is the time of an iteration as it runs, with what happens once at its end.
+    pub(crate) fn runs_iterations(&self) -> bool {
+        self.is_simulated() && self.objective == Objective::Iteration
     }
 
     /// How many micro-batches a simulation of the objective runs.
@@ -431,6 +443,30 @@ impl Settings {
         match self.optimizer_sharding {
             OptimizerSharding::None => 0,
             OptimizerSharding::Zero1 => self.state_bytes.of_optimizer(parameter_bytes),
+        }
+    }
+
+    /// Bytes that a copy of a table takes which layers share, of those that each of them holds once.
+    pub fn copy_bytes(&self, layer: &Layer, table_bytes: u64) -> u64 {
+        match layer.frozen {
+            true => table_bytes,
+            false => self.state_bytes.all(table_bytes),
+        }
+    }
+
+    /// Whether the gradients of copies of a table are summed. Of an iteration of which nobody says how long it is, what happens once takes no part
+    /// of a micro-batch.
+    pub(crate) fn sums_copies(&self) -> bool {
+        self.mode.trains() && self.communication.takes_time() && self.micro_batches.is_some()
+    }
+
+    /// Time in which two stages sum the gradients of their copies of a table, in ns: a ring of two, on which each sends half of its own and
+    /// half of the sum.
+    pub(crate) fn sum_ns(&self, table_bytes: u64) -> u64 {
+        let link = self.link;
+        match table_bytes {
+            0 => 0,
+            bytes => 2 * transfer_ns(bytes.div_ceil(2), link.bandwidth_bytes_per_s, link.latency_ns),
         }
     }
 

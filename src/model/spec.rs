@@ -113,6 +113,17 @@ pub struct LayerSpec {
     /// Layers of one tie share a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<String>,
+    /// The table of weights, by name, that the layer reads together with others: each stage that needs it holds a copy, and in training the
+    /// gradients of copies are summed once an iteration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<String>,
+    /// The part of `parameter_bytes` that is the table; by default all of them. A layer that says neither has the bytes of the table beside
+    /// none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_bytes: Option<f64>,
+    /// Its experts, if it has some: `parameter_bytes` includes theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<ExpertsSpec>,
     /// True for a layer whose weights training leaves as they are: they have no gradient and no state of an optimiser. Where all layers before
     /// it are frozen too, nothing flows back through it: no backward work, no stash, no gradients of what it makes.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -160,6 +171,12 @@ pub struct ModeSpec {
     /// Bytes of the parameters.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parameter_bytes: f64,
+    /// The part of `parameter_bytes` that is a table which the layer shares with others, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_bytes: Option<f64>,
+    /// The experts, as of a layer; their parameters are the same for all modes of a degree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts: Option<ExpertsSpec>,
     /// Bytes of gradients that replicas exchange once an iteration; by default those of the parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_bytes: Option<f64>,
@@ -181,6 +198,24 @@ pub struct ModeSpec {
     /// Bytes to move beside a tensor that leaves the stage, by a layer that reads it; they are part of its message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub output_bytes: BTreeMap<String, f64>,
+}
+
+/// Experts of a layer, of which each token goes to some: what of the layer the replicas of a stage may share out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertsSpec {
+    /// How many there are.
+    pub count: usize,
+    /// The part of `parameter_bytes` that is theirs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parameter_bytes: f64,
+    /// Bytes that a device sends and receives of the tokens' vectors if all of their experts are elsewhere, for a micro-batch, in all passes: to
+    /// the experts and back, in training as many again in the backward pass, and what is computed again once more.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub routed_bytes: f64,
+    /// The part of the layer's time that is theirs, from 0 to 1: it grows with the load of the busiest expert's device.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub share: f64,
 }
 
 /// Times of a layer on one device kind.

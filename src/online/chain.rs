@@ -18,21 +18,7 @@ use crate::problem::hybrid::Chain;
 /// What hybrid parallelism has no place for: explicit backward graphs, and tensors without bytes.
 pub(super) fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
     let network = &instance.network;
-    let mut faults = Vec::new();
-    let mut refuse = |found: &str, expected: &str| {
-        let (found, expected) = (found.into(), expected.into());
-        faults.push(Fault::new("instance", FaultKind::Unsupported { found, expected }));
-    };
-    if network.has_explicit_backward() {
-        refuse(
-            "an explicit backward graph",
-            "a network whose layers have forward and backward times",
-        );
-    }
-    let measured = |size: &Size| matches!(size, Size::TransferNs(_));
-    if network.tensors.iter().any(|tensor| measured(&tensor.size)) {
-        refuse("a tensor with a transfer time", "tensors with bytes");
-    }
+    let faults = refused(network);
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -89,6 +75,32 @@ pub(super) fn chain(instance: &Instance) -> Result<Chain, Vec<Fault>> {
             .map(|layer| if trains { layer.stash_bytes as f64 } else { 0.0 })
             .collect(),
     })
+}
+
+/// What of a network hybrid parallelism has no place for.
+fn refused(network: &Network) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut refuse = |found: &str, expected: &str| {
+        let (found, expected) = (found.into(), expected.into());
+        faults.push(Fault::new("instance", FaultKind::Unsupported { found, expected }));
+    };
+    if network.has_explicit_backward() {
+        refuse(
+            "an explicit backward graph",
+            "a network whose layers have forward and backward times",
+        );
+    }
+    let measured = |size: &Size| matches!(size, Size::TransferNs(_));
+    if network.tensors.iter().any(|tensor| measured(&tensor.size)) {
+        refuse("a tensor with a transfer time", "tensors with bytes");
+    }
+    if !network.shared_tables().is_empty() {
+        refuse(
+            "a table that layers share",
+            "layers whose weights are their own: leave `shared` out to count them so",
+        );
+    }
+    faults
 }
 
 /// Both passes of a sample; the resources of a device serve them one after the other, all together.

@@ -38,6 +38,7 @@ impl Problem {
             workers: self.workers.clone(),
             virtual_stages: self.virtual_stages.clone(),
             pairs: summed(pairs),
+            copies: self.copies_among(|item| Some(graph.item_of[item])),
             ties: apart(self.ties.clone(), |item| graph.item_of[item]),
             ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
         };
@@ -307,6 +308,7 @@ impl Problem {
         Self {
             workers: self.workers.clone(),
             pairs: self.pairs.iter().filter_map(pair).collect(),
+            copies: self.copies_among(|item| new[item]),
             ties: self
                 .ties
                 .iter()

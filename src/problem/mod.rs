@@ -5,6 +5,7 @@
 pub mod bound_source;
 pub mod confined;
 pub mod control;
+pub mod copies;
 pub mod cost;
 mod derived;
 pub mod hybrid;
@@ -17,6 +18,7 @@ pub mod placement;
 pub mod plan;
 pub mod shares;
 pub mod switches;
+pub mod tables;
 pub mod virtual_stages;
 pub mod workers;
 
@@ -39,6 +41,7 @@ use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::Modes;
 pub use crate::problem::passes::Pair;
 use crate::problem::passes::{Passes, TransferCosts};
+use crate::problem::tables::Copies;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::workers::{Choice, Workers};
 
@@ -63,6 +66,8 @@ pub struct Problem {
     pub transfers_of: Vec<Vec<usize>>,
     /// Passes that may lie apart and hold bytes; empty with tied cuts.
     pub pairs: Vec<Pair>,
+    /// Tables of weights that two items read.
+    pub copies: Vec<Copies>,
     /// Items that tied cuts would join: the passes of a layer, and of a tie; empty with tied cuts.
     pub ties: Vec<(usize, usize)>,
     /// Workers, where they differ; `None` where every stage runs on one device like any other.
@@ -166,50 +171,31 @@ impl Problem {
         };
         let classes = workers.as_ref().map_or(0, |workers| workers.classes.len());
         let mut faults = unplaceable(instance, &settings, workers.as_ref());
-        let mut items = vec![Item::default(); graph.members.len()];
-        for (item, members) in items.iter_mut().zip(&graph.members) {
-            item.times = vec![Some(Times::default()); classes];
-            for node in members.iter().map(|&member| passes.nodes[member]) {
-                let layer = &network.layers[node.layer];
-                let times = node
-                    .times(settings.longest_times(layer))
-                    .scaled(settings.ticks_per_ns);
-                item.forward_ns += times.forward_ns;
-                item.backward_ns += times.backward_ns;
-                if node.backward {
-                    item.weight_ns += settings.ticks_per_ns * settings.longest_times(layer).weight_ns;
-                }
-                for (class, sum) in item.times.iter_mut().enumerate() {
-                    let times = settings.times_on(layer, settings.kinds[class]);
-                    *sum = plus(
-                        *sum,
-                        times.map(|times| node.times(times).scaled(settings.ticks_per_ns)),
-                    );
-                }
-                if node.forward {
-                    item.layers.push(node.layer);
-                }
-                if node.backward {
-                    item.backward_layers.push(node.layer);
-                }
-                // The backward pass holds everything, if there is one.
-                if node.backward || passes.backward_of[node.layer].is_none() {
-                    item.base_bytes += settings.base_bytes(layer);
-                    item.parameter_bytes += layer.parameter_bytes;
-                    item.stash_bytes += layer.stash_bytes;
-                }
-            }
-        }
+        let mut items = items(network, &settings, (&passes, &graph.members), classes);
         let item_of = |node: usize| graph.item_of[node];
-        let transfers = passes.transfers(instance, &settings, item_of);
-        let pairs = summed(passes.pairs(instance, item_of));
+        let (mut copies, of_tables) = copies::copies(instance, &settings, &mut items);
+        faults.extend(of_tables);
+        let mut transfers = passes.transfers(instance, &settings, item_of);
+        copies::add_sums(&settings, &copies, &mut transfers);
+        let mut pairs = summed(passes.pairs(instance, item_of));
+        let most_bytes = most_bytes(&settings, workers.as_ref()).filter(|_| !settings.modal);
+        pairs.extend(copies::pairs(
+            &settings,
+            &mut copies,
+            (&mut items, &graph.order),
+            most_bytes,
+        ));
         let ties = apart(passes.tied(instance), item_of);
         let virtual_stages = VirtualStages::from_settings(&settings);
         let stages = match &virtual_stages {
             Some(virtual_stages) => virtual_stages.chunks(),
             None => settings.stages.min(items.len()),
         };
-        let (modes, modal_chunks) = modes(instance, &settings, &items);
+        let (modes, modal_chunks) = modes(instance, &settings, (&items, &copies));
+        if modes.is_some() {
+            // They are counted at every degree.
+            copies.clear();
+        }
         faults.extend(ModalChunks::fault_of_none(&settings, &modal_chunks));
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
@@ -218,6 +204,7 @@ impl Problem {
             virtual_stages,
             workers,
             pairs,
+            copies,
             ties,
             confined: Confined::new(instance, &problem.settings, &problem.items),
             blocks: network.equal_blocks(),
@@ -257,6 +244,7 @@ impl Problem {
             transfers,
             transfers_of,
             pairs: Vec::new(),
+            copies: Vec::new(),
             ties: Vec::new(),
             workers: None,
             modes: None,
@@ -428,6 +416,50 @@ impl Problem {
     }
 }
 
+/// The items of passes that lie together, on so many classes of workers.
+fn items(
+    network: &Network,
+    settings: &Settings,
+    (passes, groups): (&Passes, &[Vec<usize>]),
+    classes: usize,
+) -> Vec<Item> {
+    let mut items = vec![Item::default(); groups.len()];
+    for (item, members) in items.iter_mut().zip(groups) {
+        item.times = vec![Some(Times::default()); classes];
+        for node in members.iter().map(|&member| passes.nodes[member]) {
+            let layer = &network.layers[node.layer];
+            let times = node
+                .times(settings.longest_times(layer))
+                .scaled(settings.ticks_per_ns);
+            item.forward_ns += times.forward_ns;
+            item.backward_ns += times.backward_ns;
+            if node.backward {
+                item.weight_ns += settings.ticks_per_ns * settings.longest_times(layer).weight_ns;
+            }
+            for (class, sum) in item.times.iter_mut().enumerate() {
+                let times = settings.times_on(layer, settings.kinds[class]);
+                *sum = plus(
+                    *sum,
+                    times.map(|times| node.times(times).scaled(settings.ticks_per_ns)),
+                );
+            }
+            if node.forward {
+                item.layers.push(node.layer);
+            }
+            if node.backward {
+                item.backward_layers.push(node.layer);
+            }
+            // The backward pass holds everything, if there is one.
+            if node.backward || passes.backward_of[node.layer].is_none() {
+                item.base_bytes += settings.base_bytes(layer);
+                item.parameter_bytes += layer.parameter_bytes;
+                item.stash_bytes += layer.stash_bytes;
+            }
+        }
+    }
+    items
+}
+
 /// Ties between items instead of what they hold, as far as it lies apart.
 fn apart(ties: Vec<(usize, usize)>, item_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let items = ties.into_iter().map(|(a, b)| (item_of(a), item_of(b)));
@@ -452,9 +484,15 @@ fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
 }
 
 /// What stages with modes may be, and their chunks.
-fn modes(instance: &Instance, settings: &Settings, items: &[Item]) -> (Option<Modes>, Arc<[ModalChunks]>) {
+fn modes(
+    instance: &Instance,
+    settings: &Settings,
+    (items, copies): (&[Item], &[Copies]),
+) -> (Option<Modes>, Arc<[ModalChunks]>) {
     let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
-    let modes = settings.modal.then(|| Modes::new(instance, settings, &layers));
+    let modes = settings
+        .modal
+        .then(|| Modes::new(instance, settings, (&layers, copies)));
     let chunks = modes.as_ref().map(|modes| ModalChunks::all(settings, modes));
     (modes, chunks.unwrap_or_default().into())
 }

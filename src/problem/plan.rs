@@ -30,6 +30,7 @@ use crate::model::options::{Communication, Cuts, PipelineOptions, WorkerMode};
 use crate::model::settings::Settings;
 use crate::model::spec::GivenCluster;
 pub use crate::model::spec::PLAN_SCHEMA as SCHEMA;
+use crate::model::units::ns_to_ms;
 pub use crate::problem::TooLarge;
 pub use crate::problem::bound_source::BoundSource;
 use crate::problem::cost::allocation::{Allocation, StageLoad};
@@ -286,11 +287,22 @@ pub struct PlanStage {
 pub struct PlanMode {
     /// Devices of a tensor group.
     pub tensor: usize,
+    /// Degree of expert parallelism: so many replicas share out the experts of every layer.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub expert: usize,
     /// Replicas, each of which takes every so-manieth micro-batch.
     pub replicas: usize,
     /// Layers that compute something again in the backward pass, by the name of what.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recomputed: BTreeMap<String, Vec<String>>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(degree: &usize) -> bool {
+    *degree == 1
 }
 
 /// What a stage moves for one micro-batch, by phase.
@@ -579,6 +591,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         Some(workers) => heterogeneous(problem, workers, allocation),
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
+    let sums = cost::sums_ns(problem, (&assignment, &allocation.choices), used);
     let settings = &problem.settings;
     let trains = settings.mode.trains();
     let splits = weights::are_told(instance, settings);
@@ -606,7 +619,7 @@ fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) 
         backward_ms: settings.ms(staffed.cost.backward.work_ns),
         communication_ms: settings.ms(communication_ns(&staffed.cost)),
         transfers: transfers(settings, &staffed.moved),
-        synchronization_ms: None,
+        synchronization_ms: (sums[k] > 0).then(|| ns_to_ms(sums[k])),
         memory_bytes: memory[k],
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),

@@ -10,8 +10,8 @@ use stagecut::options::{
     StatePrecision,
 };
 use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec, NodesSpec,
-    ResourceSpec, TensorSpec, TimesSpec,
+    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec,
+    NodesSpec, ResourceSpec, TensorSpec, TimesSpec,
 };
 
 /// A small problem with anything in it that modes know.
@@ -59,6 +59,66 @@ pub fn random_modal_slow_inside(seed: u64) -> InstanceSpec {
         }
     }
     spec
+}
+
+/// The same with a table that two layers share, of another size at each degree.
+pub fn share_table(spec: &mut InstanceSpec, seed: u64) {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x7ab1e));
+    let layers = &mut spec.network.layers;
+    let forward: Vec<usize> = (0..layers.len()).filter(|&at| !layers[at].backward).collect();
+    if forward.len() < 2 {
+        return;
+    }
+    let first = draw.up_to(forward.len() as u64 - 2) as usize;
+    let last = first + 1 + draw.up_to((forward.len() - first - 2) as u64) as usize;
+    let sizes = [1, 2, 3].map(|_| draw.bytes());
+    let frozen = layers[forward[first]].frozen;
+    for at in [forward[first], forward[last]] {
+        let layer = &mut layers[at];
+        layer.shared = Some("table".into());
+        layer.frozen = frozen;
+        for mode in &mut layer.modes {
+            let bytes = sizes[mode.tensor.unwrap_or(1) - 1];
+            mode.parameter_bytes += bytes;
+            mode.gradient_bytes = mode.gradient_bytes.map(|own| own + bytes);
+            mode.shared_bytes = Some(bytes);
+        }
+    }
+}
+
+/// The same with experts in one layer or two, and degrees that share them out.
+pub fn add_experts(spec: &mut InstanceSpec, seed: u64) {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0xe8be));
+    let count = draw.one_of(&[2, 4, 6]);
+    let degrees = ["choose", "choose", "1,2", "2", "1,3"];
+    spec.pipeline.expert = Some(draw.one_of(&degrees).parse().unwrap());
+    spec.pipeline.expert_load = draw.may(0.4).then_some(1.5);
+    spec.pipeline.replicas = Some(Degrees::Choose);
+    let every = draw.up_to(1) == 0;
+    let last = spec.network.layers.iter().filter(|layer| !layer.backward).count() - 1;
+    for (at, layer) in spec
+        .network
+        .layers
+        .iter_mut()
+        .filter(|layer| !layer.backward)
+        .enumerate()
+    {
+        if !every && at < last {
+            continue;
+        }
+        let sizes = [1, 2, 3].map(|_| draw.bytes());
+        for mode in &mut layer.modes {
+            let bytes = sizes[mode.tensor.unwrap_or(1) - 1];
+            mode.parameter_bytes += bytes;
+            mode.gradient_bytes = mode.gradient_bytes.map(|own| own + bytes);
+            mode.experts = Some(ExpertsSpec {
+                count,
+                parameter_bytes: bytes,
+                routed_bytes: draw.bytes(),
+                share: 0.25 * draw.up_to(4) as f64,
+            });
+        }
+    }
 }
 
 /// The same on devices of two or three kinds, some slower, some with less memory, some that not all layers run on.

@@ -87,6 +87,15 @@ fn features() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// These, a table that the ends share, and experts.
+fn all_features() -> Vec<(&'static str, Value)> {
+    let mut features = features();
+    features.push(("shared table", json!({ "shared": true })));
+    let experts = json!({ "expert": "choose", "replicas": "choose", "expert_load": 1.25 });
+    features.push(("experts", json!({ "experts": true, "pipeline": experts })));
+    features
+}
+
 /// Four layers in a row, each with tensor degrees 1 and 2, four micro-batches on four devices.
 fn base() -> Value {
     let layer = |at: usize| {
@@ -113,6 +122,46 @@ fn base() -> Value {
     })
 }
 
+/// A table that the first and the last layer share, where one is asked for.
+fn share(file: &mut Value, bytes: f64) {
+    if file.as_object_mut().unwrap().remove("shared").is_none() {
+        return;
+    }
+    for at in [0, 3] {
+        let layer = &mut file["network"]["layers"][at];
+        layer["shared"] = json!("table");
+        let add = |place: &mut Value, bytes: f64| {
+            place["parameter_bytes"] = json!(place["parameter_bytes"].as_f64().unwrap() + bytes);
+            place["shared_bytes"] = json!(bytes);
+        };
+        add(layer, bytes);
+        for mode in layer["modes"].as_array_mut().unwrap() {
+            let part = bytes / mode["tensor"].as_f64().unwrap_or(1.0);
+            add(mode, part);
+        }
+    }
+}
+
+/// Experts in the two layers between, where some are asked for.
+fn add_experts(file: &mut Value, bytes: f64) {
+    if file.as_object_mut().unwrap().remove("experts").is_none() {
+        return;
+    }
+    for at in [1, 2] {
+        let layer = &mut file["network"]["layers"][at];
+        let add = |place: &mut Value, bytes: f64| {
+            place["parameter_bytes"] = json!(place["parameter_bytes"].as_f64().unwrap() + bytes);
+            place["experts"] =
+                json!({ "count": 4, "parameter_bytes": bytes, "routed_bytes": 1e5 * bytes, "share": 0.5 });
+        };
+        add(layer, bytes);
+        for mode in layer["modes"].as_array_mut().unwrap() {
+            let part = bytes / mode["tensor"].as_f64().unwrap_or(1.0);
+            add(mode, part);
+        }
+    }
+}
+
 /// The one with what the other adds or says instead.
 fn merged(one: &Value, other: &Value) -> Value {
     match (one, other) {
@@ -136,6 +185,8 @@ fn instance(features: &[&Value]) -> Instance {
         let skip = json!({ "producer": "block.0", "consumers": ["block.2"], "bytes": 2e5 });
         file["network"]["tensors"].as_array_mut().unwrap().push(skip);
     }
+    share(&mut file, 20.0);
+    add_experts(&mut file, 20.0);
     Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
 }
 
@@ -267,6 +318,8 @@ fn together(network: &Value, set: &[&Value], limit: u64) -> Value {
     if let Some(bytes) = file["pipeline"].get_mut("memory_limit") {
         *bytes = json!(limit);
     }
+    share(&mut file, 10.0);
+    add_experts(&mut file, 20.0);
     file
 }
 
@@ -278,21 +331,41 @@ fn is_accepted(file: &Value) -> bool {
 
 #[test]
 fn larger_sets_are_the_best_of_all_plans() {
+    compare_sets(&[]);
+}
+
+/// A shared table beside whatever else: copies, and sums of their gradients that take as long as transfers, over a link of some latency.
+#[test]
+fn sets_with_a_shared_table_are_the_best_of_all_plans() {
+    compare_sets(&[&json!({ "shared": true, "cluster": { "link": { "latency_ms": 0.75 } } })]);
+}
+
+/// Experts beside whatever else: shared out by replicas, of which the busiest has more tokens than others.
+#[test]
+fn sets_with_experts_are_the_best_of_all_plans() {
+    let options = json!({ "expert": "choose", "replicas": "choose", "expert_load": 1.25 });
+    compare_sets(&[&json!({ "experts": true, "pipeline": options })]);
+}
+
+/// Holds sets of drawn features and these against the best of all plans.
+fn compare_sets(always: &[&Value]) {
     let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
     let from = number("COMPOSE_FROM", 0);
     let features = features();
     let mut seen = Seen::default();
     for seed in from..from + number("COMPOSE_CASES", 1_000) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let count = rng.random_range(3..=7);
-        let set: Vec<&Value> = features
-            .sample(&mut rng, count)
-            .map(|(_, feature)| feature)
+        let count = always.len() + rng.random_range(3..=7);
+        let drawn_set = features.sample(&mut rng, count - always.len());
+        let set: Vec<&Value> = always
+            .iter()
+            .copied()
+            .chain(drawn_set.map(|(_, feature)| feature))
             .collect();
         let network = drawn(&mut rng);
         let limit = rng.random_range(100..=700);
         // What is refused is asked again with fewer features.
-        let files = (3..=count)
+        let files = (3 + always.len()..=count)
             .rev()
             .map(|count| together(&network, &set[..count], limit));
         let Some(file) = files.into_iter().find(is_accepted) else {
@@ -340,7 +413,7 @@ fn answer(features: &[&Value]) -> Result<String, String> {
 
 #[test]
 fn pairs_of_features_are_answered_or_refused_by_name() {
-    let features = features();
+    let features = all_features();
     let (mut answers, mut refusals) = (String::new(), BTreeMap::<String, Vec<String>>::new());
     let (mut asked, mut refused) = (0, 0);
     for (at, (name, feature)) in features.iter().enumerate() {

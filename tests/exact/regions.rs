@@ -229,13 +229,17 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
     let count = |kind: usize| settings.count(&instance.cluster, kind).unwrap_or(settings.stages);
     let on_kind = |&kind: &usize| {
         let devices = count(kind);
-        let pairs =
-            (1..=devices).flat_map(move |tensor| (1..=devices / tensor).map(move |d| (kind, tensor, d)));
-        pairs.filter(|(_, tensor, replicas)| {
-            settings.tensor.allows(*tensor) && settings.replicas.allows(*replicas)
+        let pairs = (1..=devices).flat_map(move |tensor| (1..=devices / tensor).map(move |d| (tensor, d)));
+        let shared = pairs.flat_map(move |(tensor, d)| {
+            let experts = (1..=d).filter(move |expert| d.is_multiple_of(*expert));
+            experts.map(move |expert| (kind, tensor, expert, d))
+        });
+        shared.filter(|(_, tensor, expert, replicas)| {
+            let is_asked = settings.expert.allows(*expert);
+            settings.tensor.allows(*tensor) && is_asked && settings.replicas.allows(*replicas)
         })
     };
-    let runs: Vec<(usize, usize, usize)> = settings.kinds.iter().flat_map(on_kind).collect();
+    let runs: Vec<(usize, usize, usize, usize)> = settings.kinds.iter().flat_map(on_kind).collect();
     let again = |id: &String| {
         let layer = instance
             .network
@@ -254,10 +258,11 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         .iter()
         .map(|at| at.iter().map(|&at| runs[at]))
     {
-        let runs: Vec<(usize, usize, usize)> = runs.collect();
+        let runs: Vec<(usize, usize, usize, usize)> = runs.collect();
         let taken = |kind: usize| {
             let own = runs.iter().filter(|run| run.0 == kind);
-            own.map(|(_, tensor, replicas)| tensor * replicas).sum::<usize>()
+            own.map(|(_, tensor, _, replicas)| tensor * replicas)
+                .sum::<usize>()
         };
         if settings.kinds.iter().any(|&kind| taken(kind) > count(kind)) {
             continue;
@@ -270,12 +275,13 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         let names: Vec<Vec<String>> = ids.iter().map(|(_, id)| again(id)).collect();
         for chosen in choices(&names.iter().map(Vec::len).collect::<Vec<_>>()) {
             let mut stages = stages.to_vec();
-            for (stage, &(kind, tensor, replicas)) in stages.iter_mut().zip(&runs) {
+            for (stage, &(kind, tensor, expert, replicas)) in stages.iter_mut().zip(&runs) {
                 if settings.kinds.len() > 1 {
                     stage.devices = vec![instance.cluster.kinds[kind].name.clone(); tensor * replicas];
                 }
                 stage.mode = Some(PlanMode {
                     tensor,
+                    expert,
                     replicas,
                     recomputed: BTreeMap::new(),
                 });

@@ -75,6 +75,7 @@ impl<'a> Rows<'a> {
             kind: settings.kind,
             tensor,
             replicas,
+            expert: 1,
             start: chunk % row * tensor * replicas,
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();
@@ -175,7 +176,7 @@ impl<'a> Rows<'a> {
             for chunk in (device..self.runs.len()).step_by(row) {
                 let mut shared = 0.0;
                 for (mode, _) in own(chunk) {
-                    let [_, kept, _, part] = self.search.of_mode(mode, self.runs[0].kind, 0);
+                    let [_, kept, _, part] = self.search.of_mode(mode, self.runs[0], 0);
                     held += kept;
                     shared += part;
                     workspace = workspace.max(mode.workspace_bytes);
@@ -201,14 +202,16 @@ impl<'a> Rows<'a> {
         let mut times: Vec<[f64; 3]> = moved.iter().map(|&[there, back]| [there, back, 0.0]).collect();
         let mut gradients = vec![0.0; times.len()];
         for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
-            let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0].kind);
+            let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0]);
             times[chunk][0] += forward;
             times[chunk][1] += if trains { backward } else { 0.0 };
             gradients[chunk] += mode.gradient_bytes as f64;
         }
         let all = self.search.settings.micro_batches.unwrap() as f64;
         for ((times, gradients), &run) in times.iter_mut().zip(gradients).zip(&self.runs) {
-            times[2] = (self.search.ring_ns(run, gradients) * all - 1e-6).ceil().max(0.0);
+            times[2] = (self.search.ring_ns((run, run), gradients) * all - 1e-6)
+                .ceil()
+                .max(0.0);
         }
         times.into_iter().map(|times| times.map(|ns| ns as u64)).collect()
     }

@@ -42,6 +42,8 @@ pub(super) struct Run {
     pub(super) kind: usize,
     pub(super) tensor: usize,
     pub(super) replicas: usize,
+    /// How many replicas share out experts.
+    pub(super) expert: usize,
     pub(super) start: usize,
 }
 
@@ -107,7 +109,8 @@ impl<'a> Search<'a> {
     /// Gives each stage devices, in every way.
     fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
-            let is_alike = |run: &Run| (run.tensor, run.replicas) == (runs[0].tensor, runs[0].replicas);
+            let of = |run: &Run| (run.tensor, run.expert, run.replicas);
+            let is_alike = |run: &Run| of(run) == of(&runs[0]);
             let ns = match self.of_iterations {
                 _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
                 false => self.period_ns(runs),
@@ -121,13 +124,17 @@ impl<'a> Search<'a> {
             let start = before.map_or(first, |run| run.last() + 1);
             let left = first + count - start;
             let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
-            let run = |(tensor, replicas): (usize, usize)| Run {
-                kind,
-                tensor,
-                replicas,
-                start,
+            let runs_of = |(tensor, replicas): (usize, usize)| {
+                let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
+                experts.map(move |expert| Run {
+                    kind,
+                    tensor,
+                    replicas,
+                    expert,
+                    start,
+                })
             };
-            for run in degrees.map(run) {
+            for run in degrees.flat_map(runs_of) {
                 if self.may_run(run) {
                     runs.push(run);
                     self.run(stages, runs);
@@ -141,6 +148,7 @@ impl<'a> Search<'a> {
         let Run {
             tensor,
             replicas,
+            expert,
             start,
             ..
         } = run;
@@ -148,9 +156,20 @@ impl<'a> Search<'a> {
             (Mode::Training, Some(all)) => all % replicas as u64 == 0,
             _ => true,
         };
-        let inside = |group: usize| self.share_node(start + group * tensor, start + (group + 1) * tensor - 1);
-        let allowed = self.settings.tensor.allows(tensor) && self.settings.replicas.allows(replicas);
-        allowed && divides && (0..replicas).all(inside)
+        let inside = |size: usize| {
+            let groups = replicas * tensor / size;
+            (0..groups).all(|group| self.share_node(start + group * size, start + (group + 1) * size - 1))
+        };
+        let allowed = self.settings.tensor.allows(tensor)
+            && self.settings.replicas.allows(replicas)
+            && self.settings.expert.allows(expert);
+        let together = tensor * expert;
+        let may_span = self
+            .instance
+            .cluster
+            .nodes
+            .is_some_and(|nodes| together > nodes.devices);
+        allowed && divides && inside(tensor) && (may_span || inside(together))
     }
 
     pub(super) fn share_node(&self, one: usize, other: usize) -> bool {
@@ -193,7 +212,10 @@ impl<'a> Search<'a> {
                 .iter()
                 .map(|tensor| self.moved_ns(tensor, k, runs))
                 .sum();
-            let ring_ns = self.ring_ns(run, gradients);
+            let all = self.settings.micro_batches.unwrap_or(1) as f64;
+            let of_experts = self.expert_gradients(&layers, run);
+            let rings_ns = self.rings_ns(run, gradients - of_experts, of_experts);
+            let ring_ns = rings_ns.into_iter().sum::<f64>() + self.sums_ns(k, runs) / all;
             longest = longest.max((work_ns + moved_ns) / run.replicas as f64 + ring_ns);
         }
         longest
@@ -225,7 +247,10 @@ impl<'a> Search<'a> {
             let layers: Vec<usize> = (0..self.stage_of.len())
                 .filter(|&layer| self.stage_of[layer] == k)
                 .collect();
-            choices.push(self.works_by_pass(&layers, run, in_flight, moved));
+            let sums_ns = (self.sums_ns(k, runs) - 1e-6).ceil().max(0.0);
+            let mut ways = self.works_by_pass(&layers, run, in_flight, moved);
+            ways.iter_mut().for_each(|([.., once], _)| *once += sums_ns);
+            choices.push(ways);
         }
         choices.reverse();
         let count: usize = choices.iter().map(Vec::len).product();
@@ -273,13 +298,15 @@ impl<'a> Search<'a> {
         for mut code in 0..count {
             let [mut forward, mut backward] = moved;
             let mut names = Vec::new();
-            let (mut bytes, mut shared_bytes, mut workspace, mut gradients) = (0.0, 0.0, 0, 0.0);
+            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
+            let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
+                (-kept_twice, -shared_twice, 0, -gradients_twice);
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
                 names.push(mode.recompute.clone());
-                let [_, kept, gradient, shared] = self.of_mode(mode, run.kind, in_flight);
-                let [there, back] = self.passes_of_mode(layers[at], mode, run.kind);
+                let [_, kept, gradient, shared] = self.of_mode(mode, run, in_flight);
+                let [there, back] = self.passes_of_mode(layers[at], mode, run);
                 forward += there;
                 backward += back;
                 bytes += kept;
@@ -292,14 +319,17 @@ impl<'a> Search<'a> {
             if self.fits(run.kind, bytes) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
-                let ring = self.ring_ns(run, gradients) * micro_batches;
+                let of_experts = self.expert_gradients(layers, run);
+                let rings = self.rings_ns(run, gradients - of_experts, of_experts);
+                let whole = |ns: f64| (ns * micro_batches - 1e-6).ceil().max(0.0);
+                let ring: f64 = rings.into_iter().map(whole).sum();
                 // Without a framework it does not matter what it is that takes so long.
                 let names = if self.settings.target.is_some() {
                     names
                 } else {
                     Vec::new()
                 };
-                let way = ([forward, backward, (ring - 1e-6).ceil().max(0.0)], names);
+                let way = ([forward, backward, ring], names);
                 if !ways.contains(&way) {
                     ways.push(way);
                 }
@@ -309,22 +339,22 @@ impl<'a> Search<'a> {
     }
 
     /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
-    pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, kind: usize) -> [f64; 2] {
+    pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;
-        let [time, ..] = self.of_mode(mode, kind, 0);
-        let times = mode.times[kind].unwrap();
-        let rates = self.rates(kind);
+        let [time, ..] = self.of_mode(mode, run, 0);
+        let times = mode.times[run.kind].unwrap();
+        let rates = self.rates(run.kind);
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
-        let own = [0, 1].map(|pass| (own[pass] as f64 / rates[pass]).round());
+        let longer = self.load(mode, run);
+        let own = [0, 1].map(|pass| ((own[pass] as f64 / rates[pass]).round() * longer).round());
         let collective = (time - own[0] - own[1]).round();
         // Half of the least that is reduced at the degree is so in forward propagation.
         let layer = &self.instance.network.layers[at];
         let of_degree = layer.modes().into_owned().into_iter();
         let of_degree = of_degree.filter(|other| other.tensor == mode.tensor);
-        let least_bytes = of_degree.map(|mode| mode.collective_bytes).min().unwrap();
-        let group = mode.tensor as f64;
-        let around = 2.0 * (group - 1.0) / group * least_bytes as f64;
-        let least = (around / self.link(0, 0).bandwidth_bytes_per_s * 1e9).round();
+        let least = of_degree
+            .map(|mode| self.reduced_ns(&mode, run))
+            .fold(f64::INFINITY, f64::min);
         let there = least - (least / 2.0).floor();
         let returns = super::is_behind_trained(&self.instance.network, at);
         let back = if trains && returns {
@@ -356,6 +386,10 @@ impl<'a> Search<'a> {
         let mut modes = self.instance.network.layers[layer].modes().into_owned();
         let tensor = run.tensor;
         modes.retain(|mode| mode.times[run.kind].is_some());
+        modes.retain(|mode| {
+            mode.experts
+                .is_none_or(|experts| experts.count.is_multiple_of(run.expert))
+        });
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let asked = |mode: &&LayerMode| self.settings.recompute.names(&mode.recompute);
         match of_degree.iter().any(|mode| asked(&mode)) {
@@ -373,13 +407,14 @@ impl<'a> Search<'a> {
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
         for mut code in 0..count {
-            let mut sums = [0.0; 3];
-            let mut shared_bytes = 0.0;
+            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
+            let mut sums = [0.0, -kept_twice, -gradients_twice];
+            let mut shared_bytes = -shared_twice;
             let mut workspace = 0;
             for choices in &choices {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
-                let add = self.of_mode(mode, run.kind, in_flight);
+                let add = self.of_mode(mode, run, in_flight);
                 shared_bytes += add[3];
                 (0..3).for_each(|at| sums[at] += add[at]);
                 workspace = workspace.max(mode.workspace_bytes);
@@ -435,17 +470,16 @@ impl<'a> Search<'a> {
     }
 
     /// Time in ns, bytes kept, bytes of gradients and bytes that replicas share out of a layer in a mode.
-    pub(super) fn of_mode(&self, mode: &LayerMode, kind: usize, in_flight: u64) -> [f64; 4] {
-        let times = mode.times[kind].unwrap();
-        let rates = self.rates(kind);
+    pub(super) fn of_mode(&self, mode: &LayerMode, run: Run, in_flight: u64) -> [f64; 4] {
+        let times = mode.times[run.kind].unwrap();
+        let rates = self.rates(run.kind);
+        let longer = self.load(mode, run);
         let at_rate = |ns: u64, rate: f64| match self.of_iterations {
-            true => (ns as f64 / rate).round(),
-            false => ns as f64 / rate,
+            true => ((ns as f64 / rate).round() * longer).round(),
+            false => ns as f64 / rate * longer,
         };
         let trains = self.settings.mode == Mode::Training;
-        let group = mode.tensor as f64;
-        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
-        let collective_ns = around / self.link(0, 0).bandwidth_bytes_per_s * 1e9;
+        let collective_ns = self.reduced_ns(mode, run);
         let backward_ns = if trains { times.backward_ns } else { 0 };
         let [own, state] = self.per_byte().map(|per| mode.parameter_bytes as f64 * per);
         let (own, shared) = match self.settings.optimizer_sharding {
@@ -453,13 +487,130 @@ impl<'a> Search<'a> {
             OptimizerSharding::Zero1 => (own, state),
             other => unreachable!("{other:?}"),
         };
-        let kept = (mode.resident_bytes + in_flight * mode.stash_bytes) as f64;
+        let kept = (mode.resident_bytes + in_flight * mode.stash_bytes) as f64 - self.elsewhere(mode, run);
         [
             at_rate(times.forward_ns, rates[0]) + at_rate(backward_ns, rates[1]) + collective_ns,
             kept + own,
             mode.gradient_bytes as f64,
             shared,
         ]
+    }
+
+    /// How much longer work takes where one device has more tokens for its experts than others.
+    fn load(&self, mode: &LayerMode, run: Run) -> f64 {
+        let share = mode
+            .experts
+            .filter(|_| run.expert > 1)
+            .map_or(0.0, |experts| experts.share);
+        1.0 + (self.settings.expert_load - 1.0) * share
+    }
+
+    /// What the tensor group reduces and what goes to experts elsewhere and back, in ns.
+    fn reduced_ns(&self, mode: &LayerMode, run: Run) -> f64 {
+        let counted = |ns: f64| if self.of_iterations { ns.round() } else { ns };
+        let group = mode.tensor as f64;
+        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
+        let group_ns = counted(around / self.link(0, 0).bandwidth_bytes_per_s * 1e9);
+        let link = match self.instance.cluster.nodes {
+            Some(nodes) if run.tensor * run.expert > nodes.devices => self.settings.link,
+            _ => self.link(0, 0),
+        };
+        let expert = run.expert as f64;
+        let routed = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
+        let away = routed * self.settings.expert_load * (expert - 1.0) / expert;
+        group_ns + counted(away / link.bandwidth_bytes_per_s * 1e9)
+    }
+
+    /// Bytes of experts that are on other devices of their group: of a frozen layer, whose weights are not among its parameters, and of others with what
+    /// is kept beside them.
+    fn elsewhere(&self, mode: &LayerMode, run: Run) -> f64 {
+        let bytes = mode.experts.map_or(0, |experts| experts.parameter_bytes) as f64;
+        let [own, state] = self.per_byte();
+        let per = match self.settings.optimizer_sharding {
+            _ if mode.parameter_bytes == 0 => 1.0,
+            OptimizerSharding::Zero1 => own,
+            _ => own + state,
+        };
+        let all = bytes * per;
+        all - (all / run.expert as f64).ceil()
+    }
+
+    /// Bytes of gradients of experts that a stage's layers share out.
+    fn expert_gradients(&self, layers: &[usize], run: Run) -> f64 {
+        let own = |&layer: &usize| {
+            let mode = &self.modes(layer, run)[0];
+            let trained = run.expert > 1 && !self.instance.network.layers[layer].frozen;
+            mode.experts
+                .filter(|_| trained)
+                .map_or(0, |experts| experts.parameter_bytes)
+        };
+        layers.iter().map(own).sum::<u64>() as f64
+    }
+
+    /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns: of what all replicas have, and of experts by those that have the same.
+    fn rings_ns(&self, run: Run, gradients: f64, of_experts: f64) -> [f64; 2] {
+        let same = Run {
+            replicas: run.replicas / run.expert,
+            ..run
+        };
+        let of_experts = of_experts / run.expert as f64;
+        [
+            self.ring_ns((run, run), gradients),
+            self.ring_ns((run, same), of_experts),
+        ]
+    }
+
+    /// Pairs of layers that share a table.
+    fn sharing(&self) -> Vec<[usize; 2]> {
+        let layers = &self.instance.network.layers;
+        let all = (0..layers.len()).flat_map(|one| (one + 1..layers.len()).map(move |other| [one, other]));
+        all.filter(|[one, other]| {
+            layers[*one].shared.is_some() && layers[*one].shared == layers[*other].shared
+        })
+        .collect()
+    }
+
+    /// What layers of a stage that share tables count twice: bytes kept, bytes of gradients, and bytes that replicas share out.
+    fn counted_twice(&self, layers: &[usize], run: Run) -> [f64; 3] {
+        let mut twice = [0.0; 3];
+        for [one, other] in self.sharing() {
+            if !layers.contains(&one) || !layers.contains(&other) {
+                continue;
+            }
+            let bytes = self.modes(one, run)[0].shared_bytes as f64;
+            if self.instance.network.layers[one].frozen {
+                twice[0] += bytes;
+                continue;
+            }
+            let [own, state] = self.per_byte().map(|per| bytes * per);
+            let zero1 = self.settings.optimizer_sharding == OptimizerSharding::Zero1;
+            twice[0] += if zero1 { own } else { own + state };
+            twice[1] += bytes;
+            twice[2] += if zero1 { state } else { 0.0 };
+        }
+        twice
+    }
+
+    /// What the gradients of copies take to be summed with those of other stages, once an iteration, in ns.
+    fn sums_ns(&self, stage: usize, runs: &[Run]) -> f64 {
+        let mut sum = 0.0;
+        for layers in self.sharing() {
+            let [one, other] = layers.map(|layer| self.stage_of[layer]);
+            let Some(own) = layers.into_iter().find(|&layer| self.stage_of[layer] == stage) else {
+                continue;
+            };
+            let bytes = self.modes(own, runs[stage])[0].shared_bytes as f64;
+            let is_free = one == other
+                || bytes == 0.0
+                || self.instance.network.layers[own].frozen
+                || self.settings.mode == Mode::Inference
+                || !self.settings.communication.takes_time();
+            if !is_free {
+                let link = self.link(runs[one.min(other)].last(), runs[one.max(other)].start);
+                sum += bytes / link.bandwidth_bytes_per_s * 1e9 + 2.0 * link.latency_ns as f64;
+            }
+        }
+        sum
     }
 
     /// What a stage pays for a tensor: to send it as far as the last stage that reads it, or to receive it.
@@ -529,8 +680,8 @@ impl<'a> Search<'a> {
         ways * once
     }
 
-    pub(super) fn ring_ns(&self, run: Run, gradient_bytes: f64) -> f64 {
-        let is_free = run.replicas == 1
+    pub(super) fn ring_ns(&self, (run, members): (Run, Run), gradient_bytes: f64) -> f64 {
+        let is_free = members.replicas == 1
             || self.settings.mode == Mode::Inference
             || !self.settings.communication.takes_time()
             || gradient_bytes == 0.0;
@@ -538,7 +689,7 @@ impl<'a> Search<'a> {
             return 0.0;
         }
         let link = self.link(run.start, run.last());
-        let replicas = run.replicas as f64;
+        let replicas = members.replicas as f64;
         let message_ns =
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
         2.0 * (replicas - 1.0) * message_ns / self.settings.micro_batches.unwrap_or(1) as f64

@@ -22,6 +22,7 @@ fn plan(stages: &[Stage]) -> Plan {
             devices: devices.map(|device| format!("gpu:{}", device + 1)).collect(),
             mode: Some(PlanMode {
                 tensor: 1,
+                expert: 1,
                 replicas: of.replicas,
                 recomputed: BTreeMap::new(),
             }),

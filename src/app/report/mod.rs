@@ -6,6 +6,7 @@
 
 mod bounds;
 mod comparison;
+mod copies;
 mod csv;
 mod cut_points;
 mod dot;

@@ -43,6 +43,9 @@ fn in_words(mode: &PlanMode) -> String {
     if mode.replicas > 1 {
         words.push(count(mode.replicas, "replica"));
     }
+    if mode.expert > 1 {
+        words.push(format!("expert degree {}", mode.expert));
+    }
     if words.is_empty() {
         words.push("one device".into());
     }
@@ -55,6 +58,19 @@ fn in_words(mode: &PlanMode) -> String {
         words.push(format!("recomputes {}", again.join(" and ")));
     }
     words.join(", ")
+}
+
+/// How evenly tokens are taken to go to experts, where some stage shares these out.
+pub(super) fn experts(plan: &Plan) -> Option<String> {
+    let is_shared = plan
+        .stages
+        .iter()
+        .filter_map(|stage| stage.mode.as_ref())
+        .any(|mode| mode.expert > 1);
+    is_shared.then(|| match plan.problem.expert_load {
+        None => "tokens are taken to load their devices evenly (`--expert-load` says how far they do not), and none is dropped".into(),
+        Some(load) => format!("the busiest of their devices has {load} times the tokens of an even load, and none is dropped"),
+    })
 }
 
 /// What computing again costs the busiest stage that does, and saves on the fullest; `None` where no layer does.

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style as Ink};
 use super::Style;
 use super::cut_points::{self, cut_points};
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
-use super::{memory, modes, passes, stages, virtual_stages};
+use super::{copies, memory, modes, passes, stages, virtual_stages};
 use crate::model::instance::Instance;
 use crate::model::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
@@ -276,6 +276,8 @@ pub(super) fn facts(
     facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
     facts.extend(modes::modes(plan).map(|modes| ("modes", modes)));
+    facts.extend(modes::experts(plan).map(|load| ("experts", load)));
+    facts.extend(copies::shared(instance, plan).map(|tables| ("shared", tables)));
     facts.extend(modes::recomputation(instance, plan, digits).map(|again| ("recomputed", again)));
     facts.extend(virtual_stages::period(plan, digits).map(|period| ("period", period)));
     facts.extend(virtual_stages::devices(plan, digits).map(|devices| ("by device", devices)));

@@ -48,7 +48,8 @@ pub(crate) fn time_quantum_ns(problem: &Problem) -> u64 {
         .transfers
         .iter()
         .flat_map(|t| [t.forward_ns, t.backward_ns, t.gradient_ns]);
-    works.chain(apart).chain(moved).fold(0, gcd).max(1)
+    let once = problem.copies.iter().map(|copy| copy.once_ns);
+    works.chain(apart).chain(moved).chain(once).fold(0, gcd).max(1)
 }
 
 /// What objectives are multiples of: they are made of such times, and whole ns. Where workers differ, rates leave whole ns alone.

@@ -65,18 +65,23 @@ impl<'a> Kinds<'a> {
 
     /// What a stage of these items takes to exchange its gradients, at least, in ns.
     fn once_ns(&self, members: &[usize], mode: &StageMode) -> u64 {
-        let bytes = self.modes.gradient_bytes(members, mode.degree).unwrap_or(0);
+        let mut bytes = self
+            .modes
+            .gradient_bytes(members, mode.degree)
+            .unwrap_or_default();
+        bytes[0] = bytes[0].saturating_sub(self.modes.surplus_bytes(members, mode.degree)[2]);
         let levels = ring_levels(self.modes, mode, self.is_one());
-        let ns = levels.map(|level| self.modes.exchange_ns(bytes, mode.replicas, level));
-        ns.min().unwrap_or(0)
+        let ns = levels.map(|level| self.modes.exchange_ns(bytes, mode, level));
+        ns.min().unwrap_or(0) + self.modes.least_sums_ns(members, mode.degree)
     }
 
     /// The work of a stage with so many replicas behind it, in ns; `None` where it has no memory then.
     fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<[u64; 2]> {
         let (modes, mode) = (self.modes, stage.mode);
         let in_flight = modes.flight.of(mode.replicas, behind);
-        let room_bytes = modes.memory_bytes(mode.degree).checked_sub(stage.shared_bytes)?;
-        let ways = modes.knapsack.within(&stage.layers, in_flight, room_bytes)?;
+        let ways = modes
+            .knapsack
+            .within(&stage.layers, in_flight, stage.room_bytes)?;
         let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied());
         // Where ways differ in their backward passes alone, that is what the ways take; else no way takes less in either.
         let backward_ns = match self.has_one_forward {
@@ -89,16 +94,16 @@ impl<'a> Kinds<'a> {
     /// Adds the ways to run these items in one of the modes.
     fn add_options(&self, members: &[usize], tag: usize, options: &mut Vec<StageOption>) {
         let mode = &self.list[tag];
-        let (Some(layers), Some(shared_bytes)) = (
+        let (Some(layers), Some(room_bytes)) = (
             self.modes.layers_of(members, mode.degree),
-            self.modes.shared_bytes(members, mode),
+            self.modes.room_bytes(members, mode),
         ) else {
             return;
         };
         let stage = StageOf {
             mode,
             layers,
-            shared_bytes,
+            room_bytes,
         };
         let option = |works_ns, most_left| StageOption {
             works_ns,
@@ -144,7 +149,8 @@ impl<'a> Kinds<'a> {
 struct StageOf<'a> {
     mode: &'a StageMode,
     layers: Vec<&'a LayerWays>,
-    shared_bytes: u64,
+    /// What a device has for them.
+    room_bytes: u64,
 }
 
 impl StageOptions for Kinds<'_> {

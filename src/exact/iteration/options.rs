@@ -68,7 +68,7 @@ impl StageOptions for Alike<'_> {
             units: 1,
             replicas: 1,
             lead: 1,
-            once_ns: 0,
+            once_ns: self.0.least_sums_ns(members),
             tag: 0,
         };
         let most = most_from_end(self.0, members).filter(|_| self.0.admits_together(members));

@@ -1,6 +1,6 @@
 //! What items add to a stage at each tensor degree.
 
-use crate::problem::modes::{ModalItem, Modes, Way};
+use crate::problem::modes::{ModalItem, Modes, Table, Way};
 
 /// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,10 +11,12 @@ pub(super) struct Sum {
     pub fastest: Bytes,
     /// No choice of ways takes less of any.
     pub least: Bytes,
-    /// Bytes of gradients.
-    pub gradient_bytes: u64,
+    /// Bytes of gradients that all replicas have, and of experts that they share out.
+    pub gradient_bytes: [u64; 2],
     /// Bytes that replicas share out.
     pub shared_bytes: u64,
+    /// Bytes that layers count twice, for tables of which the stage holds one copy.
+    pub twice_bytes: u64,
     /// Items that have no mode of the degree.
     pub missing: usize,
 }
@@ -75,7 +77,7 @@ impl Sum {
             };
         };
         let mut sum = Self {
-            gradient_bytes: item.gradient_bytes,
+            gradient_bytes: [item.gradient_bytes, item.expert_gradient_bytes],
             shared_bytes: item.shared_bytes,
             ..Self::default()
         };
@@ -92,10 +94,25 @@ impl Sum {
     /// What a device of so many bytes has for its layers, with so many replicas and micro-batches in flight.
     pub(super) fn room(&self, memory_bytes: u64, replicas: usize, in_flight: u64) -> Room {
         let shared_bytes = self.shared_bytes.div_ceil(replicas as u64);
-        match memory_bytes.checked_sub(shared_bytes) {
+        let room_bytes = memory_bytes.saturating_add(self.twice_bytes);
+        match room_bytes.checked_sub(shared_bytes) {
             Some(limit) if self.fastest.with(in_flight) <= limit => Room::Known(Some(self.time)),
             Some(limit) if self.least.with(in_flight) <= limit => Room::Choose(limit),
             _ => Room::Known(None),
+        }
+    }
+
+    /// The same where both ends of a table are among the items.
+    pub(super) fn with_one_copy(self, table: &Table) -> Self {
+        // An item without a mode of the degree counts none.
+        Self {
+            gradient_bytes: [
+                self.gradient_bytes[0].saturating_sub(table.gradient_bytes),
+                self.gradient_bytes[1],
+            ],
+            shared_bytes: self.shared_bytes.saturating_sub(table.shared_bytes),
+            twice_bytes: self.twice_bytes + table.held_bytes,
+            ..self
         }
     }
 
@@ -105,8 +122,9 @@ impl Sum {
             time: self.time + other.time,
             fastest: self.fastest.plus(other.fastest),
             least: self.least.plus(other.least),
-            gradient_bytes: self.gradient_bytes + other.gradient_bytes,
+            gradient_bytes: [0, 1].map(|of| self.gradient_bytes[of] + other.gradient_bytes[of]),
             shared_bytes: self.shared_bytes + other.shared_bytes,
+            twice_bytes: self.twice_bytes + other.twice_bytes,
             missing: self.missing + other.missing,
         }
     }

@@ -20,8 +20,7 @@ pub(in crate::exact) fn plan_of(
     let mut behind = 0;
     for (k, (items, mode)) in stages.iter().enumerate().rev() {
         let in_flight = modes.flight.of(mode.replicas, behind);
-        let shared_bytes = modes.shared_bytes(items, mode)?;
-        let room_bytes = modes.memory_bytes(mode.degree).checked_sub(shared_bytes)?;
+        let room_bytes = modes.room_bytes(items, mode)?;
         let layers = modes.layers_of(items, mode.degree)?;
         let ways = modes.knapsack.within(&layers, in_flight, room_bytes)?.ways;
         for (layer, way) in layers.iter().zip(ways) {

@@ -66,9 +66,10 @@ impl<'a> Space<'a> {
     ) -> Self {
         let node = modes.links.node.unwrap_or(1);
         let mut placements = Vec::with_capacity(modes.degrees.len() * modes.replicas.len() * node);
-        for &tensor in &modes.degrees {
+        for degree in 0..modes.degrees.len() {
             for &replicas in &modes.replicas {
-                placements.extend((0..node).map(|end| placement(modes, tensor, replicas, end)));
+                let mode = StageMode { degree, replicas };
+                placements.extend((0..node).map(|end| placement(modes, &mode, end)));
             }
         }
         Self {
@@ -111,6 +112,7 @@ impl<'a> Space<'a> {
             mode: StageMode { degree, replicas },
             devices: tensor * replicas,
         });
+        let runs = runs.filter(move |run| modes.shares_out(degree, run.mode.replicas));
         runs.take_while(move |run| run.devices <= modes.row(degree).devices)
     }
 
@@ -132,16 +134,28 @@ impl<'a> Space<'a> {
         each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
     }
 
-    /// What the exchange of gradients adds to that.
+    /// What the exchange of gradients adds to that, and sums over copies of tables.
     pub(super) fn ring(&self, stage: &Stage, run: &Run, placement: &Placement) -> u64 {
         let gradient_bytes = stage.sum.gradient_bytes;
-        self.modes
-            .synchronization(gradient_bytes, run.mode.replicas, placement.ring)
+        let ring = self
+            .modes
+            .synchronization(gradient_bytes, &run.mode, placement.ring);
+        ring + placement.moved(&stage.sums)
+    }
+
+    /// What a sum of gradients takes at least, by the level of the boundary that it crosses: inside a node, it may go between nodes all the same, and
+    /// between kinds of devices inside one.
+    pub(super) fn summed_at_least(&self, ticks: [u64; 2]) -> [u64; 2] {
+        let least = ticks[INSIDE].min(ticks[BETWEEN]);
+        match self.modes.rows.len() {
+            1 => [least, ticks[BETWEEN]],
+            _ => [least; 2],
+        }
     }
 
     /// No stage of these replicas takes less, wherever it lies.
     pub(super) fn least_time(&self, stage: &Stage, run: &Run) -> u64 {
-        (stage.sum.time + stage.crossing.least()).div_ceil(run.mode.replicas as u64)
+        (stage.sum.time + stage.crossing.least()).div_ceil(run.mode.replicas as u64) + stage.sums.least()
     }
 }
 
@@ -174,13 +188,14 @@ fn may_be_cheaper(modes: &Modes, lattice: &Lattice) -> Vec<bool> {
         .collect()
 }
 
-fn placement(modes: &Modes, tensor: usize, replicas: usize, end: usize) -> Placement {
+fn placement(modes: &Modes, mode: &StageMode, end: usize) -> Placement {
     let node = modes.links.node.unwrap_or(1);
+    let devices = modes.devices_of(mode);
     // Devices are counted from far enough on that no stage begins below 0.
-    let behind = (tensor * replicas).next_multiple_of(node) + node + end;
-    let first = behind - tensor * replicas;
+    let behind = devices.next_multiple_of(node) + node + end;
+    let first = behind - devices;
     Placement {
-        fits: modes.links.groups_fit(first, tensor, replicas),
+        fits: modes.groups_fit(first, mode),
         start: first % node,
         ahead: modes.links.level(first - 1, first),
         behind: modes.links.level(behind - 1, behind),

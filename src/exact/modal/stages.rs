@@ -18,6 +18,8 @@ pub(super) struct Stage {
     pub sum: Sum,
     /// What tensors that cross its ends take.
     pub crossing: Crossing,
+    /// What sums of gradients take over its ends, of tables that others need as well, as far as a micro-batch bears it.
+    pub sums: Crossing,
     /// Least times within memory that are known, by micro-batches in flight and bytes.
     known: Vec<((u64, u64), Option<u64>)>,
 }
@@ -225,8 +227,8 @@ struct Walk {
     inside: Box<[u64]>,
     /// What they are, as far as stages are confined.
     held: Option<Held>,
-    /// Sums and crossings of the first so many items, by degree.
-    taken: Vec<(Sum, Crossing)>,
+    /// Sums, and what crosses as [`Stage`] has it, of the first so many items, by degree.
+    taken: Vec<(Sum, [Crossing; 2])>,
     /// For each ideal, the walk that met it last.
     met: Vec<u32>,
     walks: u32,
@@ -242,7 +244,7 @@ impl Walk {
         Self {
             inside: bits::from_members(bits::words(items), []),
             held: space.confined.map(Confined::nothing),
-            taken: vec![(Sum::default(), Crossing::default()); space.modes.degrees.len()],
+            taken: vec![(Sum::default(), [Crossing::default(); 2]); space.modes.degrees.len()],
             met: vec![0; space.lattice.len()],
             walks: 0,
             visits: 0,
@@ -292,12 +294,13 @@ impl Walk {
             let first = self.taken.len() - degrees;
             let mut may_grow = false;
             for degree in 0..degrees {
-                let (sum, crossing) = self.taken[first + degree];
+                let (sum, [crossing, sums]) = self.taken[first + degree];
                 let mut stage = Stage {
                     ahead: left,
                     degree,
                     sum,
                     crossing,
+                    sums,
                     known: Vec::new(),
                 };
                 may_grow |= step(&mut stage, bar);
@@ -326,7 +329,7 @@ impl Walk {
         let first = self.taken.len() - degrees;
         let left = space.lattice.set(ahead);
         for degree in 0..degrees {
-            let (sum, mut crossing) = self.taken[first + degree];
+            let (sum, [mut crossing, mut sums]) = self.taken[first + degree];
             for &t in &space.modes.transfers_of[item] {
                 let transfer = &space.modes.transfers[t];
                 let is_inside = |other: usize| bits::contains(&self.inside, other);
@@ -340,7 +343,29 @@ impl Walk {
                     crossing.add((side, space.paid_at_least(t, ticks)));
                 }
             }
-            self.taken.push((sum.plus(&space.sums[item][degree]), crossing));
+            let mut sum = sum.plus(&space.sums[item][degree]);
+            for (copy, other) in space.modes.copies_of(item) {
+                let table = &copy.tables[degree];
+                if other == item {
+                    sum = sum.with_one_copy(table);
+                    continue;
+                }
+                let is_inside = bits::contains(&self.inside, other);
+                // The other end lay ahead of this one, or still does.
+                let side = match is_inside || bits::contains(left, other) {
+                    true => Side::Ahead,
+                    false => Side::Behind,
+                };
+                let ticks = space.summed_at_least(table.sum_ticks);
+                match is_inside {
+                    true => {
+                        sum = sum.with_one_copy(table);
+                        sums.subtract((side, ticks));
+                    }
+                    false => sums.add((side, ticks)),
+                }
+            }
+            self.taken.push((sum, [crossing, sums]));
         }
         bits::insert(&mut self.inside, item);
         if let Some((confined, held)) = space.confined.zip(self.held.as_mut()) {
@@ -360,7 +385,8 @@ fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     let sum = &stage.sum;
     let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
     let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
-    if sum.missing > 0 || least_bytes + shared_bytes > modes.memory_bytes(stage.degree) {
+    let room_bytes = modes.memory_bytes(stage.degree).saturating_add(sum.twice_bytes);
+    if sum.missing > 0 || least_bytes + shared_bytes > room_bytes {
         return false;
     }
     bar.keeps(sum.time.div_ceil(replicas as u64))

@@ -208,7 +208,7 @@ fn absorbed(problem: &Problem) -> Vec<(usize, usize)> {
 struct Hosts<'a> {
     problem: &'a Problem,
     memory_binds: bool,
-    /// Items whose layer may have its other pass elsewhere: where it lies changes what a stage must hold.
+    /// Items whose layer may have its other pass elsewhere, or share a table: where it lies changes what a stage must hold.
     in_pairs: FixedBitSet,
     /// For each item, the last search for paths that has come to it.
     met: Vec<usize>,
@@ -224,7 +224,8 @@ impl<'a> Hosts<'a> {
             .pairs
             .iter()
             .flat_map(|pair| [pair.forward, pair.backward]);
-        passes.for_each(|item| in_pairs.insert(item));
+        let of_copies = problem.copies.iter().flat_map(|copy| copy.items);
+        passes.chain(of_copies).for_each(|item| in_pairs.insert(item));
         Self {
             problem,
             memory_binds: !problem.memory_never_binds(),

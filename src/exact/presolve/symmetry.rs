@@ -28,7 +28,8 @@ pub(super) fn pairs(problem: &Problem) -> Vec<(usize, usize)> {
         .pairs
         .iter()
         .flat_map(|pair| [pair.forward, pair.backward]);
-    let of_pairs: HashSet<usize> = of_pairs.collect();
+    let of_copies = problem.copies.iter().flat_map(|copy| copy.items);
+    let of_pairs: HashSet<usize> = of_pairs.chain(of_copies).collect();
     let mut last = HashMap::new();
     (0..problem.items.len())
         .filter(|item| !of_pairs.contains(item))

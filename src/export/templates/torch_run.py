@@ -121,8 +121,10 @@ def run_pipeline(model, inputs, micro_batches, tolerance=None):
     schedule = scheduled(stages, rank, device, micro_batches, square)
     flat = [leaf.repeat(micro_batches, *[1] * (leaf.dim() - 1)).to(device) for leaf in tree_leaves(arguments(inputs))]
     losses = iteration(schedule, rank, flat, micro_batches)
+    counted = sum_copies(stages, rank)
     own = {parameter: parameter.grad for index, of in enumerate(ranks()) if of == rank for parameter in stages[index].parameters()}
-    total = sum((grad.square().sum() for grad in own.values() if grad is not None), torch.zeros((), device=device))
+    norms = (grad.square().sum() for parameter, grad in own.items() if grad is not None and id(parameter) not in counted)
+    total = sum(norms, torch.zeros((), device=device))
     torch.distributed.all_reduce(total)
     if losses:
         print(
@@ -134,6 +136,26 @@ def run_pipeline(model, inputs, micro_batches, tolerance=None):
     # A rank that leaves while another still sends to it would end both.
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+
+
+def sum_copies(stages, rank):
+    """Sums the gradients of parameters of which several ranks hold a copy; those that a rank before this one holds as well, by identity."""
+    holders = {}
+    for index, of in enumerate(ranks()):
+        for parameter in stages[index].parameters():
+            holders.setdefault(id(parameter), (parameter, []))[1].append(of)
+    counted = set()
+    # Every rank knows all stages, and takes part in making every group.
+    for parameter, held in holders.values():
+        held = sorted(set(held))
+        if len(held) > 1 and parameter.requires_grad:
+            group = torch.distributed.new_group(held)
+            if rank in held:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                torch.distributed.all_reduce(parameter.grad, group=group)
+                counted.update({id(parameter)} if rank > held[0] else ())
+    return counted
 
 
 def compare(model, inputs, flat, micro_batches, own, tolerance):

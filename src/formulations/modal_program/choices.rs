@@ -337,6 +337,12 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
             "its devices differ and its links have two levels, of which a program of modes knows one kind of device alone",
         );
     }
+    if modes.experts.iter().any(|&degree| degree > 1) {
+        return Err("its experts may be shared out, of which a program of modes knows nothing");
+    }
+    if !modes.copies.is_empty() {
+        return Err("some of its layers share a table, of whose copies a program of modes knows nothing");
+    }
     let space = Space::new(problem, modes);
     let ways = |item: &ModalItem| -> usize {
         let columns = item.layers.iter().map(|layer| match space.ways(layer).len() {

@@ -1,7 +1,7 @@
 //! Operators of what works on each token alone: an MLP, or experts.
 //!
-//! Experts of a layer lie on one stage, split by width among a tensor group as a dense MLP is. A token goes to its experts and none is
-//! dropped. FLOPs are those of the experts chosen. Bytes are those of the experts that a micro-batch touches: where each token chooses `k`
+//! Experts of a layer lie on one stage, split by width among a tensor group as a dense MLP is, and shared out by its replicas where a plan says so: then each token's
+//! vector goes to its experts and back. A token goes to its experts and none is dropped. FLOPs are those of the experts chosen. Bytes are those of the experts that a micro-batch touches: where each token chooses `k`
 //! of `E` evenly and by itself, `n` tokens touch `E (1 - (1 - k/E)ⁿ)` of them on average: all but one in a million with a few thousand
 //! tokens, and `k` with one.
 
@@ -110,6 +110,7 @@ impl Experts {
         };
         let dispatch = Operator {
             copies: self.chosen,
+            experts: self.count,
             ..Operator::sum("dispatch", vec![from, "router"], 0.0, self.chosen * scope.state())
         };
         let copies = Copies {
@@ -118,7 +119,11 @@ impl Experts {
             read: self.touched(scope.tokens()),
         };
         let mut operators = vec![router, dispatch];
-        operators.extend(self.each.operators(scope, "dispatch", &OWN, &copies));
+        let each = self.each.operators(scope, "dispatch", &OWN, &copies);
+        operators.extend(each.into_iter().map(|op| Operator {
+            experts: self.count,
+            ..op
+        }));
         let mut outputs = vec![OWN.contract];
         if let Some(shared) = &self.shared {
             operators.extend(shared.operators(scope, from, &SHARED, &ONE));

@@ -10,6 +10,9 @@ use super::modes::{Again, Pass, Pieces};
 use super::parts::Part;
 use crate::model::spec::{LayerSpec, ModeSpec, TensorSpec};
 
+/// The table that embedding and head share.
+const TABLE: &str = "words";
+
 /// A graph in the making.
 pub(super) struct Builder {
     /// By up to which part operators differ from their work, either way.
@@ -178,6 +181,8 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
     let ModeSpec {
         work,
         parameter_bytes,
+        shared_bytes,
+        experts,
         stash_bytes,
         resident_bytes,
         ..
@@ -189,6 +194,9 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
     LayerSpec {
         work,
         parameter_bytes,
+        shared: shared_bytes.map(|_| TABLE.to_owned()),
+        shared_bytes,
+        experts,
         stash_bytes,
         resident_bytes,
         modes,

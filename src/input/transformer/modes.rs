@@ -20,7 +20,7 @@ use super::operator::{Group, Kind, Operator};
 use super::parts::Part;
 use crate::model::recompute;
 use crate::model::roofline::{Traffic, UPDATE_FLOPS, UPDATE_NUMBERS};
-use crate::model::spec::{ModeSpec, WorkSpec};
+use crate::model::spec::{ExpertsSpec, ModeSpec, WorkSpec};
 
 /// What is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,7 @@ struct Taken {
     flops: f64,
     output_bytes: f64,
     parameter_bytes: f64,
+    table_bytes: f64,
     cache_bytes: f64,
     traffic: Traffic,
 }
@@ -148,15 +149,55 @@ impl<'a> Pieces<'a> {
         } else {
             0.0
         };
+        let experts = self.experts(degree, again);
+        let table_bytes: f64 = taken().map(|taken| taken.table_bytes).sum();
         ModeSpec {
             work: Some(work),
             parameter_bytes: taken().map(|taken| taken.parameter_bytes).sum(),
+            shared_bytes: (table_bytes > 0.0).then_some(table_bytes),
+            experts,
             stash_bytes: kept_bytes,
             resident_bytes: taken().map(|taken| taken.cache_bytes).sum(),
             workspace_bytes: again_bytes - input_bytes,
             collective_bytes: if degree > 1 { self.reduced(again) } else { 0.0 },
             ..ModeSpec::default()
         }
+    }
+
+    /// The experts among its operators, if there are some: what they hold, what goes to them and back, and their part of the FLOPs.
+    fn experts(&self, degree: u32, again: Again) -> Option<ExpertsSpec> {
+        let own = || self.forward().filter(|op| op.experts > 0.0);
+        let count = own().next()?.experts;
+        let flops = |op: &Operator| {
+            let backward = if self.run.trains() { op.backward } else { 0.0 };
+            self.taken(op, degree).flops * (1.0 + backward)
+        };
+        let all: f64 = self.forward().map(flops).sum();
+        let part = if self.run.sequence_parallel {
+            1.0 / f64::from(degree)
+        } else {
+            1.0
+        };
+        // What is handed to them is each token's vector, as often as it has experts.
+        let sent: f64 = own()
+            .filter(|op| op.kind == Kind::Sum)
+            .map(|op| op.output_bytes)
+            .sum();
+        let passes = match (self.run.trains(), again) {
+            (false, _) => 1.0,
+            (true, Again::Full) => 3.0,
+            (true, _) => 2.0,
+        };
+        Some(ExpertsSpec {
+            count: count as usize,
+            parameter_bytes: own().map(|op| self.taken(op, degree).parameter_bytes).sum(),
+            routed_bytes: 2.0 * passes * part * sent,
+            share: if all > 0.0 {
+                own().map(flops).sum::<f64>() / all
+            } else {
+                0.0
+            },
+        })
     }
 
     /// Operators with a forward pass here.
@@ -197,6 +238,7 @@ impl<'a> Pieces<'a> {
             flops: op.flops * work,
             output_bytes: op.output_bytes * output,
             parameter_bytes,
+            table_bytes: bytes(op.table),
             cache_bytes,
             traffic: Traffic {
                 // Of a table, the rows that this device has.

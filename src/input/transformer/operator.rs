@@ -9,6 +9,10 @@ pub(super) struct Operator {
     pub model_flops: f64,
     pub output_bytes: f64,
     pub parameters: Parameters,
+    /// Of the parameters held, those of a table that another part reads as well.
+    pub table: f64,
+    /// Of how many experts it is a part, or to how many it hands tokens, which devices may share out; 0 of what else there is.
+    pub experts: f64,
     /// What it reads of earlier tokens: their keys and values, or the state they left.
     pub cache: Cache,
     /// How many times the FLOPs of the forward pass the backward one takes.
@@ -99,6 +103,8 @@ impl Operator {
             model_flops: 0.0,
             output_bytes,
             parameters: Parameters::default(),
+            table: 0.0,
+            experts: 0.0,
             cache: Cache::default(),
             backward: 1.0,
             weight: 0.0,

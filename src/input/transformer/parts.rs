@@ -271,6 +271,7 @@ impl Embedding {
     pub(super) fn operators(&self, scope: &Scope, is_seen: bool) -> Vec<Operator> {
         vec![Operator {
             parameters: Parameters::all((self.rows + self.positions) * scope.width),
+            table: self.table(scope),
             // Words have no gradient.
             backward: 2.0,
             weight: 2.0,
@@ -285,13 +286,23 @@ impl Embedding {
         }]
     }
 
-    /// The last normalisation, the product with all words, and the loss. A head that shares the embedding's parameters has a
-    /// copy of its own here, as pipelines keep it.
+    /// Numbers of the table that embedding and head share; none where each has its own.
+    fn table(&self, scope: &Scope) -> f64 {
+        match self.is_tied {
+            true => self.vocabulary * scope.width,
+            false => 0.0,
+        }
+    }
+
+    /// The last normalisation, the product with all words, and the loss.
     pub(super) fn head(&self, scope: &Scope) -> Vec<Operator> {
         let logits = scope.tokens() * self.vocabulary;
         vec![
             scope.norm("norm", vec!["input"], scope.width),
-            scope.matrix("logits", vec!["norm"], [scope.width, self.vocabulary], false),
+            Operator {
+                table: self.table(scope),
+                ..scope.matrix("logits", vec!["norm"], [scope.width, self.vocabulary], false)
+            },
             Operator::plain("loss", vec!["logits"], 5.0 * logits, scope.bytes(1.0)).split(),
         ]
     }

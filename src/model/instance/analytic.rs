@@ -3,7 +3,7 @@
 //! The backward pass then begins with the forward one: it takes as long as both, and while it runs the stash is there again, as
 //! workspace beside the input (T. Chen et al., *Training deep nets with sublinear memory cost*, 2016, with segments of one layer).
 
-use crate::model::network::{Layer, LayerMode, Network, Size, Times};
+use crate::model::network::{Experts, Layer, LayerMode, Network, Size, Times};
 use crate::model::recompute;
 
 /// Lists two modes for each layer that keeps more than its input: `none` and `full`. Leaves networks alone in which some layer lists
@@ -52,6 +52,11 @@ fn full(layer: &Layer, kept: &LayerMode, input_bytes: u64) -> LayerMode {
         ..times
     };
     LayerMode {
+        experts: kept.experts.map(|experts| Experts {
+            // What goes to experts and back goes there once more.
+            routed_bytes: experts.routed_bytes + experts.routed_bytes / 2,
+            ..experts
+        }),
         recompute: recompute::FULL.to_owned(),
         times: layer.times.iter().map(|times| times.map(again)).collect(),
         stash_bytes: input_bytes,

@@ -301,6 +301,7 @@ impl Checks {
             precision: spec.precision,
             micro_batch: self.micro_batch(spec),
         };
+        self.shared(&mut network);
         analytic::recomputation(&mut network);
         frozen::leave_as_they_are(&mut network);
         if let Some(cycle) = find_cycle(&network.graph()) {

@@ -6,7 +6,7 @@
 //! input: it has no backward pass, keeps nothing for one and computes nothing again, its tensor group reduces the forward pass alone, and no
 //! gradient of what it makes moves. Backward operators that are layers of their own stay what they are.
 
-use crate::model::network::{LayerMode, Network, Times};
+use crate::model::network::{Experts, LayerMode, Network, Times};
 use crate::model::recompute;
 
 /// Settles what frozen layers take and hold. Time O(layers + tensors and their consumers).
@@ -29,6 +29,10 @@ pub(super) fn leave_as_they_are(network: &mut Network) {
             .for_each(|times| settle(times, layer.returns));
         if !layer.returns {
             layer.stash_bytes = 0;
+            let experts = layer.experts.as_mut();
+            experts
+                .into_iter()
+                .for_each(|experts| experts.routed_bytes -= experts.routed_bytes / 2);
         }
         let kept = std::mem::take(&mut layer.modes);
         layer.modes = kept
@@ -83,9 +87,15 @@ fn forward_alone(mode: &LayerMode, all: &[LayerMode]) -> LayerMode {
         .find(|other| other.recompute == recompute::NONE)
         .unwrap_or(mode);
     let least = of_degree().map(|other| other.collective_bytes).min().unwrap_or(0);
+    let routed = |other: &LayerMode| other.experts.map_or(0, |experts| experts.routed_bytes);
+    let least_routed = of_degree().map(routed).min().unwrap_or(0);
     LayerMode {
         recompute: mode.recompute.clone(),
         stash_bytes: 0,
+        experts: mode.experts.map(|experts| Experts {
+            routed_bytes: least_routed - least_routed / 2,
+            ..experts
+        }),
         collective_bytes: least - least / 2,
         ..plain.clone()
     }

@@ -18,6 +18,12 @@ impl Checks {
             ("resident_bytes", spec.resident_bytes),
         ]
         .map(|(field, value)| self.size(at, field, value));
+        let shared_bytes = self.shared_size(
+            at,
+            (spec.shared_bytes, spec.parameter_bytes),
+            spec.shared.as_deref(),
+        );
+        let experts = self.experts(at, spec.experts.as_ref(), bytes[0]);
         if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
         {
             self.add(
@@ -65,6 +71,9 @@ impl Checks {
             stash_bytes: bytes[1],
             resident_bytes: bytes[2],
             tie: spec.tie.clone(),
+            shared: spec.shared.clone(),
+            shared_bytes,
+            experts,
             frozen: spec.frozen,
             returns: true,
             reads_input: spec.reads_input,

@@ -3,11 +3,13 @@
 mod analytic;
 mod build;
 mod builder;
+mod experts;
 mod frozen;
 mod layers;
 mod modes;
 mod rates;
 mod resources;
+mod shared;
 mod written;
 
 pub use builder::InstanceBuilder;

@@ -22,6 +22,7 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
     }
     Cow::Owned(LayerSpec {
         parameter_bytes: mode.parameter_bytes,
+        experts: mode.experts.clone(),
         stash_bytes: mode.stash_bytes,
         resident_bytes: mode.resident_bytes,
         ..timed(spec, mode)
@@ -39,6 +40,8 @@ fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
         times: mode.times.clone(),
         work: mode.work.clone(),
         tie: spec.tie.clone(),
+        shared: spec.shared.clone(),
+        shared_bytes: mode.shared_bytes,
         frozen: spec.frozen,
         reads_input: spec.reads_input,
         backward: spec.backward,
@@ -95,6 +98,8 @@ impl Checks {
             recompute: name,
             times: Vec::new(),
             parameter_bytes,
+            shared_bytes: 0,
+            experts: None,
             gradient_bytes: spec
                 .gradient_bytes
                 .map_or(parameter_bytes, |bytes| size("gradient_bytes", bytes)),
@@ -105,7 +110,28 @@ impl Checks {
             input_bytes: Vec::new(),
             output_bytes: Vec::new(),
         };
+        let experts = self.experts(at, spec.experts.as_ref(), parameter_bytes);
+        let own_bytes = experts.map_or(0, |experts| experts.parameter_bytes);
+        if !layer.frozen && mode.gradient_bytes < own_bytes {
+            self.add(
+                format!("{at}.gradient_bytes"),
+                FaultKind::Contradiction {
+                    found: format!(
+                        "{} bytes of gradients, fewer than experts have",
+                        mode.gradient_bytes
+                    )
+                    .into(),
+                    expected: format!("at least the {own_bytes} of the experts").into(),
+                },
+            );
+        }
         LayerMode {
+            experts,
+            shared_bytes: self.shared_size(
+                at,
+                (spec.shared_bytes, spec.parameter_bytes),
+                layer.shared.as_deref(),
+            ),
             times: kinds.map(|kind| self.times(at, &timed, rates, kind)).collect(),
             ..mode
         }
@@ -158,6 +184,8 @@ impl Checks {
         }
         let same = [
             ("parameter_bytes", mode.parameter_bytes == other.parameter_bytes),
+            ("shared_bytes", mode.shared_bytes == other.shared_bytes),
+            ("experts", weights_of(mode) == weights_of(other)),
             ("gradient_bytes", mode.gradient_bytes == other.gradient_bytes),
             ("input_bytes", mode.input_bytes == other.input_bytes),
             ("output_bytes", mode.output_bytes == other.output_bytes),
@@ -173,4 +201,10 @@ impl Checks {
             );
         }
     }
+}
+
+/// How many experts a mode has, and of how many bytes.
+fn weights_of(mode: &LayerMode) -> Option<(usize, u64)> {
+    mode.experts
+        .map(|experts| (experts.count, experts.parameter_bytes))
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Instance;
 use crate::model::cluster::{DeviceKind, Group, Link, Resource, ShareLevel};
-use crate::model::network::{Layer, LayerMode, Size, Tensor, Times};
+use crate::model::network::{Experts, Layer, LayerMode, Size, Tensor, Times};
 use crate::model::spec::{
-    ClusterSpec, DeviceKindSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
-    NetworkSpec, NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
+    ClusterSpec, DeviceKindSpec, ExpertsSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec,
+    ModeSpec, NetworkSpec, NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
 };
 use crate::model::units::ns_to_ms;
 
@@ -63,6 +63,9 @@ impl Instance {
             stash_bytes: layer.stash_bytes as f64,
             resident_bytes: layer.resident_bytes as f64,
             tie: layer.tie.clone(),
+            shared: layer.shared.clone(),
+            shared_bytes: layer.shared.as_ref().map(|_| layer.shared_bytes as f64),
+            experts: layer.experts.map(|experts| experts_spec(layer, experts)),
             frozen: layer.frozen,
             reads_input: layer.reads_input,
             backward: layer.backward,
@@ -112,6 +115,8 @@ impl Instance {
             times: by_kind,
             work: None,
             parameter_bytes: mode.parameter_bytes as f64,
+            shared_bytes: layer.shared.as_ref().map(|_| mode.shared_bytes as f64),
+            experts: mode.experts.map(|experts| experts_spec(layer, experts)),
             gradient_bytes: Some(mode.gradient_bytes as f64),
             stash_bytes: mode.stash_bytes as f64,
             resident_bytes: mode.resident_bytes as f64,
@@ -135,6 +140,16 @@ impl Instance {
             bytes,
             transfer_ms,
         }
+    }
+}
+
+fn experts_spec(layer: &Layer, experts: Experts) -> ExpertsSpec {
+    ExpertsSpec {
+        count: experts.count,
+        parameter_bytes: experts.parameter_bytes as f64,
+        // As of what a group reduces.
+        routed_bytes: if layer.returns { 1.0 } else { 2.0 } * experts.routed_bytes as f64,
+        share: experts.share,
     }
 }
 

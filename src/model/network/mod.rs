@@ -2,11 +2,13 @@
 
 mod items;
 mod layout;
+mod shared;
 mod stack;
 mod ties;
 
 pub(crate) use items::contract;
 pub(crate) use layout::{LaidOut, Open, Unfit, module_path};
+pub(crate) use shared::SharedTable;
 pub(crate) use stack::{Stack, predictor_of};
 #[cfg(feature = "cli")]
 pub(crate) use ties::Tied;
@@ -68,6 +70,12 @@ pub struct Layer {
     pub resident_bytes: u64,
     /// Layers of one tie share a stage.
     pub tie: Option<String>,
+    /// The table of weights that it reads together with others.
+    pub shared: Option<String>,
+    /// Bytes of that table, a part of the parameters; of a frozen layer, of its resident bytes.
+    pub shared_bytes: u64,
+    /// Its experts, whose parameters are among its own.
+    pub experts: Option<Experts>,
     /// Whether training leaves its weights as they are. Bytes and times of the layer and its modes are then those that this leaves: see
     /// [`crate::model::instance`].
     pub frozen: bool,
@@ -94,6 +102,10 @@ pub struct LayerMode {
     pub times: Vec<Option<Times>>,
     /// Bytes of the parameters; the same for all modes of a degree.
     pub parameter_bytes: u64,
+    /// Bytes of the table that it shares with others, as of a layer; the same for all modes of a degree.
+    pub shared_bytes: u64,
+    /// The experts, as of a layer.
+    pub experts: Option<Experts>,
     /// Bytes of gradients that replicas exchange; the same for all modes of a degree.
     pub gradient_bytes: u64,
     /// Bytes kept for each micro-batch in flight.
@@ -110,6 +122,20 @@ pub struct LayerMode {
     pub output_bytes: Vec<(usize, u64)>,
 }
 
+/// Experts of a layer, of which each token goes to some.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Experts {
+    /// How many there are, at least 1.
+    pub count: usize,
+    /// Bytes of their parameters; of a frozen layer, a part of its resident bytes.
+    pub parameter_bytes: u64,
+    /// Bytes that a device exchanges for a micro-batch if all experts of its tokens are elsewhere.
+    pub routed_bytes: u64,
+    /// The part of the layer's time that is theirs.
+    pub share: f64,
+}
+
 impl Layer {
     /// Its modes: what it is on one device, where it lists none.
     pub fn modes(&self) -> Cow<'_, [LayerMode]> {
@@ -121,6 +147,8 @@ impl Layer {
             recompute: recompute::NONE.to_owned(),
             times: self.times.clone(),
             parameter_bytes: self.parameter_bytes,
+            shared_bytes: self.shared_bytes,
+            experts: self.experts,
             gradient_bytes: self.parameter_bytes,
             stash_bytes: self.stash_bytes,
             resident_bytes: self.resident_bytes,

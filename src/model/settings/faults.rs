@@ -4,10 +4,10 @@ use super::{Settings, has_bytes, workers};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Size, Tensor};
-use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, WorkerMode};
+use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, Synchronization, WorkerMode};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
-use crate::model::words::{Piece, Setting, Words, words};
+use crate::model::words::{Asked, Piece, Setting, Words, words};
 
 impl Settings {
     /// What is wrong with the options that these settings come from, of which `overrides` are not the instance's own.
@@ -72,10 +72,13 @@ impl Settings {
             ));
         }
         faults.extend(self.worker_faults(instance, options));
+        faults.extend(self.shared_faults(instance));
         faults.extend(self.level_faults(instance));
         faults.extend(self.target_faults(instance));
         faults.extend(self.constraint_faults(instance));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
+        faults.extend(self.modal_faults(instance));
+        faults.extend(self.expert_faults(instance));
         faults
     }
 
@@ -230,6 +233,45 @@ impl Settings {
         }
         faults.extend(self.share_parts_fault());
         faults
+    }
+
+    /// What tables that layers share, each stage with a copy, cannot be asked together with.
+    fn shared_faults(&self, instance: &Instance) -> Vec<Fault> {
+        let tables = instance.network.shared_tables();
+        let Some(table) = tables.first() else {
+            return Vec::new();
+        };
+        let reasons = [
+            (
+                self.cuts == Cuts::Separate,
+                setting::CUTS,
+                "`separate`".to_owned(),
+                setting::CUTS.given("tied"),
+            ),
+            (
+                !self.schedule.flushes(),
+                setting::SCHEDULE,
+                format!("`{}`", self.schedule),
+                setting::SCHEDULE.given("1f1b"),
+            ),
+            (
+                self.heterogeneous && self.synchronization == Synchronization::Ring,
+                setting::SYNCHRONIZATION,
+                "rings of groups".to_owned(),
+                setting::SYNCHRONIZATION.given("none"),
+            ),
+        ];
+        let fault = |(_, at, found, instead): (bool, Setting, String, Asked)| {
+            let kind = FaultKind::Conflict {
+                found: format!("{found} with layers that share the table `{}`", table.name).into(),
+                expected: words!("{}, for which copies of a table are counted", instead),
+                remedy: "leave `shared` out of the layers to count their tables as if they were of their own"
+                    .into(),
+            };
+            Fault::new(at, kind)
+        };
+        let wrong = reasons.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+        wrong.map(fault).collect()
     }
 
     fn share_parts_fault(&self) -> Option<Fault> {

@@ -18,9 +18,13 @@ use crate::model::words::{Setting, words};
 /// The most ticks of a ns: beyond this no measured time says anything.
 const MOST_TICKS: u64 = 10_000;
 
+/// The most that an expert's device may be busier than an even load: far above any.
+const MOST_LOAD: f64 = 1e6;
+
 /// What is asked of modes.
 pub(super) struct Asked {
     pub tensor: Degrees,
+    pub expert: Degrees,
     pub replicas: Degrees,
     pub recompute: Recompute,
     pub rounds: Degrees,
@@ -36,13 +40,15 @@ impl Asked {
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
+            expert: options.expert.clone().unwrap_or_else(one),
             replicas: options.replicas.clone().unwrap_or_else(one),
             recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
             rounds: options.virtual_stages.clone().unwrap_or_else(one),
             modal: false,
             uniform: false,
         };
-        let chooses = !asked.tensor.is_one() || !asked.replicas.is_one() || !asked.recompute.is_none();
+        let degrees = [&asked.tensor, &asked.expert, &asked.replicas];
+        let chooses = !degrees.into_iter().all(Degrees::is_one) || !asked.recompute.is_none();
         let modal = chooses || (cluster.nodes.is_some() && !share);
         let as_target = modal && options.target.is_some();
         Self {
@@ -260,6 +266,39 @@ impl Settings {
             expected: words!("{} or {}", setting::TENSOR, setting::REPLICAS),
         };
         self.uniform.then(|| Fault::new(setting::UNIFORM, kind))
+    }
+
+    /// What is wrong with degrees of experts, and with their load.
+    pub(super) fn expert_faults(&self, instance: &Instance) -> impl Iterator<Item = Fault> {
+        self.load_fault().into_iter().chain(self.expert_fault(instance))
+    }
+
+    /// A load of experts that is none, or that nothing bears.
+    fn load_fault(&self) -> Option<Fault> {
+        let found = self.expert_load;
+        if !(1.0..=MOST_LOAD).contains(&found) {
+            let expected = "a factor from 1 to 1000000";
+            return Some(Fault::new(
+                setting::EXPERT_LOAD,
+                FaultKind::BadNumber { found, expected },
+            ));
+        }
+        let kind = FaultKind::Contradiction {
+            found: format!("a load of {found} without experts that are shared out").into(),
+            expected: words!("{}", setting::EXPERT),
+        };
+        (found > 1.0 && self.expert.is_one()).then(|| Fault::new(setting::EXPERT_LOAD, kind))
+    }
+
+    /// Degrees of experts for a network that has none.
+    fn expert_fault(&self, instance: &Instance) -> Option<Fault> {
+        let has_experts = |layer: &Layer| layer.modes().iter().any(|mode| mode.experts.is_some());
+        let kind = FaultKind::Contradiction {
+            found: format!("`{}` of a network without experts", self.expert).into(),
+            expected: "1, or layers that say their `experts`".into(),
+        };
+        let is_wrong = !self.expert.is_one() && !instance.network.layers.iter().any(has_experts);
+        is_wrong.then(|| Fault::new(setting::EXPERT, kind))
     }
 
     /// Sharing out among replicas where there can be none.

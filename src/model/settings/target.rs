@@ -138,6 +138,7 @@ impl Settings {
         };
         refuse(!splits && !self.tensor.is_one(), setting::TENSOR, "1");
         refuse(!replicates && !self.replicas.is_one(), setting::REPLICAS, "1");
+        refuse(!replicates && !self.expert.is_one(), setting::EXPERT, "1");
         let recomputes = limits.recomputation != Recomputation::Nothing;
         refuse(
             !recomputes && !self.recompute.is_none(),

@@ -46,7 +46,7 @@ impl Settings {
     pub(super) fn most_ns(&self, instance: &Instance) -> f64 {
         let network = &instance.network;
         let moved = |bytes: u64| self.longest_ns(instance, bytes as f64);
-        let of_layer = |layer: &Layer| match (self.modal, self.shares_out()) {
+        let of_layer = |layer: &Layer| match (self.modal, self.shares_out(instance)) {
             (true, _) => self.most_of_modes_ns(instance, layer),
             (false, true) => {
                 self.most_work_ns(layer) * self.slowest(instance) + 2.0 * moved(layer.stash_bytes)
@@ -64,7 +64,7 @@ impl Settings {
     /// What the weights of all layers could take that move, or the gradients, in ns: once an iteration where there is a flush.
     pub(super) fn most_shared_ns(&self, instance: &Instance) -> f64 {
         let moved = |layer: &Layer| 4.0 * self.longest_ns(instance, layer.parameter_bytes as f64);
-        match self.shares_out() && !self.modal {
+        match self.shares_out(instance) && !self.modal {
             true => instance.network.layers.iter().map(moved).sum(),
             false => 0.0,
         }
@@ -88,7 +88,11 @@ impl Settings {
         let of_mode = |mode: &LayerMode| {
             let beside = |bytes: &[(usize, u64)]| bytes.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
             let beside_bytes = beside(&mode.input_bytes) + beside(&mode.output_bytes);
-            let group_ns = self.longest_ns(instance, 2.0 * mode.collective_bytes as f64);
+            let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes);
+            let routed_ns = self.longest_ns(instance, self.expert_load * routed_bytes as f64);
+            let sums_ns = 2.0 * self.longest_ns(instance, mode.shared_bytes as f64);
+            let group_ns =
+                self.longest_ns(instance, 2.0 * mode.collective_bytes as f64) + routed_ns + sums_ns;
             // Once for each stage that pays for one of its tensors, there and back.
             let tensors = &instance.network.tensors;
             let touching = |tensor: &&Tensor| std::ptr::eq(&instance.network.layers[tensor.producer], layer);
@@ -109,7 +113,7 @@ impl Settings {
             true => 2.0 * self.most_devices(instance),
             false => 0.0,
         };
-        self.most_work_ns(layer) * self.slowest(instance)
+        self.most_work_ns(layer) * self.slowest(instance) * self.expert_load
             + moved
             + messages * self.longest_latency_ns(instance)
     }
@@ -169,9 +173,10 @@ impl Settings {
 
     /// Whether something that happens once an iteration is shared out over micro-batches: weights that move back, or gradients. A device
     /// that is alone has nobody to share its gradients with.
-    pub(super) fn shares_out(&self) -> bool {
+    pub(super) fn shares_out(&self, instance: &Instance) -> bool {
         let has_rings = self.synchronization == Synchronization::Ring && self.heterogeneous;
-        let is_shared = self.cuts == Cuts::Separate || has_rings;
+        let has_copies = self.sums_copies() && !instance.network.shared_tables().is_empty();
+        let is_shared = self.cuts == Cuts::Separate || has_rings || has_copies;
         is_shared && self.mode.trains() && self.communication.takes_time()
     }
 

@@ -17,7 +17,7 @@ pub fn iteration_ns(problem: &Problem, assignment: &Assignment, micro_batches: u
     let mut costs = stage_costs(problem, &assignment);
     costs.truncate(used);
     let limits = vec![problem.settings.memory_limit.unwrap_or(u64::MAX); used];
-    run_ns(problem, &assignment, &costs, &limits, micro_batches)
+    run_ns(problem, (&assignment, &[]), &costs, &limits, micro_batches)
 }
 
 /// The same on workers that differ, whose stages are known to cost so much.
@@ -33,20 +33,45 @@ pub(super) fn of_workers_ns(
     let limits = choices.map(|&choice| workers.memory_bytes(settings, &workers.choices[choice]));
     let limits: Vec<u64> = limits.collect();
     let micro_batches = settings.run_micro_batches();
-    run_ns(problem, &allocation.assignment, &costs, &limits, micro_batches)
+    let plan = (&allocation.assignment, &allocation.choices[..]);
+    run_ns(problem, plan, &costs, &limits, micro_batches)
+}
+
+/// What sums over copies of tables take in every stage at the end of an iteration, in ns: nothing on devices that do not pay for transfers.
+///
+/// * `choices`: what each stage runs on, where workers differ.
+pub(crate) fn sums_ns(
+    problem: &Problem,
+    (assignment, choices): (&Assignment, &[usize]),
+    stages: usize,
+) -> Vec<u64> {
+    let mut sums = problem.sums_ns(assignment, stages, |stage| stage);
+    if let Some(workers) = &problem.workers {
+        let free = choices
+            .iter()
+            .map(|&choice| !workers.pays(&workers.choices[choice]));
+        let free = sums.iter_mut().zip(free).filter(|(_, is_free)| *is_free);
+        free.for_each(|(sum, _)| *sum = 0);
+    }
+    sums
 }
 
 /// The time of a run of stages that cost so much, on devices of so much memory, none of them empty.
 fn run_ns(
     problem: &Problem,
-    assignment: &Assignment,
+    (assignment, choices): (&Assignment, &[usize]),
     costs: &[StageCost],
     limits: &[u64],
     micro_batches: u64,
 ) -> u64 {
     let settings = &problem.settings;
+    let sums = sums_ns(problem, (assignment, choices), costs.len());
+    let stages = costs.iter().zip(sums).map(|(cost, once_ns)| StageTimes {
+        once_ns,
+        ..stage_times(cost)
+    });
     let pipeline = Pipeline {
-        stages: costs.iter().map(stage_times).collect(),
+        stages: stages.collect(),
         trains: settings.mode.trains(),
         channels: Channels::Shared,
         has_links: settings.communication.has_links(),

@@ -11,7 +11,7 @@ mod modal;
 pub mod virtual_stages;
 
 pub use iteration::iteration_ns;
-pub(crate) use iteration::stage_times;
+pub(crate) use iteration::{stage_times, sums_ns};
 pub use modal::{modal_ns, modal_stages};
 
 use crate::model::objective::Formula;
@@ -289,6 +289,10 @@ pub fn stage_memory_bytes(problem: &Problem, assignment: &Assignment, used: usiz
         let (stash, weights) = problem.bytes_apart(pair, used - forward, used - backward);
         bytes[backward] = bytes[backward].saturating_add_signed(stash);
         bytes[forward] += weights;
+    }
+    for copy in problem.copies.iter().filter(|copy| !copy.is_paired) {
+        let [one, other] = copy.items.map(|item| assignment[item]);
+        bytes[one] -= if one == other { copy.bytes } else { 0 };
     }
     bytes
 }

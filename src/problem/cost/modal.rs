@@ -59,7 +59,11 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
         && fits
-        && replicas.all(|replicas| modes.replicas.contains(&replicas));
+        && replicas.all(|replicas| modes.replicas.contains(&replicas))
+        && chosen
+            .stages
+            .iter()
+            .all(|mode| modes.shares_out(mode.degree, mode.replicas));
     is_plan.then(|| match (chunks, settings.is_simulated()) {
         (Some(of), _) => chunks_ns(problem, of, &stages),
         (None, true) => iteration_ns(problem, &stages),

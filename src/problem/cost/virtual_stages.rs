@@ -72,6 +72,10 @@ pub(crate) fn pipeline(problem: &Problem, device_of: &[usize], assignment: &Assi
     for (item, &chunk) in problem.items.iter().zip(assignment) {
         stages[chunk].weight_ns += item.weight_ns;
     }
+    let sums = problem.sums_ns(assignment, device_of.len(), |chunk| device_of[chunk]);
+    for (stage, once_ns) in stages.iter_mut().zip(sums) {
+        stage.once_ns = once_ns;
+    }
     Pipeline {
         stages,
         trains: settings.mode.trains(),

@@ -138,13 +138,17 @@ impl Modes {
             let items = (0..assignment.len()).filter(|&item| assignment[item] == k);
             let items: Vec<usize> = items.collect();
             self.add_work(&items, mode, chosen, &mut costs.stages[k])?;
-            let gradient_bytes = self.gradient_bytes(&items, mode.degree)?;
+            let mut gradient_bytes = self.gradient_bytes(&items, mode.degree)?;
+            if chosen.virtual_stages == 1 {
+                gradient_bytes[0] -= self.surplus_bytes(&items, mode.degree)[2];
+            }
             let (first, devices) = (costs.starts[k], self.devices_of(mode));
             let level = self.links.level(first, first + devices - 1);
-            costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode.replicas, level);
-            costs.stages[k].exchange_ns = self.exchange_ns(gradient_bytes, mode.replicas, level);
+            costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode, level);
+            costs.stages[k].exchange_ns = self.exchange_ns(gradient_bytes, mode, level);
         }
         self.add_crossings(assignment, (chosen, seats), &mut costs);
+        self.add_sums(assignment, (chosen, seats), &mut costs);
         Some(costs)
     }
 
@@ -153,21 +157,28 @@ impl Modes {
         self.degrees[mode.degree] * mode.replicas
     }
 
-    /// Bytes of gradients of a stage; `None` if some item has no mode of the degree.
-    pub fn gradient_bytes(&self, items: &[usize], degree: usize) -> Option<u64> {
-        let of_item = |&item: &usize| self.items[item][degree].as_ref().map(|item| item.gradient_bytes);
-        items.iter().map(of_item).sum()
+    /// Bytes of gradients of a stage, those of all replicas and those of experts that they share out; `None` if some item has no mode of the degree.
+    pub fn gradient_bytes(&self, items: &[usize], degree: usize) -> Option<[u64; 2]> {
+        let mut sum = [0; 2];
+        for &item in items {
+            let item = self.items[item][degree].as_ref()?;
+            sum[0] += item.gradient_bytes;
+            sum[1] += item.expert_gradient_bytes;
+        }
+        Some(sum)
     }
 
-    /// Bytes that a device holds of what the replicas of a stage share out; `None` if some item has no mode of the degree.
+    /// Bytes that a device holds of what the replicas of a stage share out, of chunks, whose layers each have their tables; `None` if some item has
+    /// no mode of the degree.
     pub fn shared_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
-        let of_item = |&item: &usize| {
-            self.items[item][mode.degree]
-                .as_ref()
-                .map(|item| item.shared_bytes)
-        };
-        let all: u64 = items.iter().map(of_item).sum::<Option<_>>()?;
+        let all = self.to_share_bytes(items, mode.degree)?;
         Some(all.div_ceil(mode.replicas as u64))
+    }
+
+    /// Bytes that the replicas of a stage share out; `None` if some item has no mode of the degree.
+    pub(super) fn to_share_bytes(&self, items: &[usize], degree: usize) -> Option<u64> {
+        let of_item = |&item: &usize| self.items[item][degree].as_ref().map(|item| item.shared_bytes);
+        items.iter().map(of_item).sum()
     }
 
     /// The layers of a stage at a degree; `None` if some item has no mode of it.
@@ -196,9 +207,7 @@ impl Modes {
                 replicas: mode.replicas,
                 ..ModalStage::default()
             });
-            placed.groups_fit &= self
-                .links
-                .groups_fit(start, self.degrees[mode.degree], mode.replicas);
+            placed.groups_fit &= self.groups_fit(start, mode);
             let end = start + self.devices_of(mode) - self.rows[row].first;
             placed.devices[row] = placed.devices[row].max(end);
         }
@@ -225,12 +234,41 @@ impl Modes {
             cost.collective += way.collective;
             cost.collective_back += way.collective_back;
         }
-        let shared_bytes = self.shared_bytes(items, mode)?;
-        cost.memory_bytes = shared_bytes + bytes_of(&layers, &ways, cost.in_flight);
+        let [held_twice, shared_twice, _] = match chosen.virtual_stages {
+            1 => self.surplus_bytes(items, mode.degree),
+            _ => [0; 3],
+        };
+        let shared_bytes = self.to_share_bytes(items, mode.degree)? - shared_twice;
+        cost.memory_bytes = shared_bytes.div_ceil(mode.replicas as u64)
+            + bytes_of(&layers, &ways, cost.in_flight)
+            - held_twice;
         let ways = || layers.iter().zip(&ways).map(|(layer, &way)| &layer.ways[way]);
         cost.stash_bytes = ways().map(|way| way.stash_bytes).sum();
         cost.workspace_bytes = ways().map(|way| way.workspace_bytes).max().unwrap_or(0);
         Some(())
+    }
+
+    /// Charges the sum of the gradients of copies to both their stages, once an iteration, over the link between the last device of the place that
+    /// comes first in the row and the first of the other; one place keeps copies equal by itself.
+    fn add_sums(&self, assignment: &[usize], (chosen, seats): (&Chosen, &[usize]), costs: &mut ModalStages) {
+        for copy in &self.copies {
+            let [one, other] = copy.items.map(|item| assignment[item]);
+            if seats[one] == seats[other] {
+                continue;
+            }
+            let (first, last) = if seats[one] < seats[other] {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            let end = costs.starts[first] + self.devices_of(&chosen.stages[first]) - 1;
+            let level = self.links.level(end, costs.starts[last]);
+            for stage in [one, other] {
+                let table = &copy.tables[chosen.stages[stage].degree];
+                costs.stages[stage].synchronization += table.sum_ticks[level];
+                costs.stages[stage].exchange_ns += table.sum_ns[level];
+            }
+        }
     }
 
     /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and on every other place the first

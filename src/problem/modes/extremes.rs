@@ -14,24 +14,30 @@ impl Modes {
         let work = items
             .clone()
             .map(|item| of_degrees(item, &|item| item.layers.iter().map(slowest).sum()));
-        let gradients = items
-            .map(|item| of_degrees(item, &|item| item.gradient_bytes))
-            .sum();
+        let of = |of: fn(&super::ModalItem) -> u64| items.clone().map(|item| of_degrees(item, &of)).sum();
+        let gradients = [
+            of(|item| item.gradient_bytes),
+            of(|item| item.expert_gradient_bytes),
+        ];
         let crossing = self.transfers.iter().map(|transfer| {
             let beside = transfer.leaving.iter().chain(&transfer.entering).flatten();
             let most = transfer.ticks.iter().max().unwrap_or(&0) + beside.flatten().max().unwrap_or(&0);
             most * (1 + transfer.consumers.len()) as u64
         });
-        let rings = self.replicas.iter().flat_map(|&replicas| {
-            [INSIDE, BETWEEN].map(|level| self.synchronization(gradients, replicas, level))
+        let rings = self
+            .kinds()
+            .flat_map(|mode| [INSIDE, BETWEEN].map(|level| self.synchronization(gradients, &mode, level)));
+        let tables = self.copies.iter().map(|copy| {
+            let sums = copy.tables.iter().flat_map(|table| table.sum_ticks);
+            sums.max().unwrap_or(0)
         });
-        work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0)
+        work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();
-        let exchanges = items().any(|item| item.gradient_bytes > 0)
+        let exchanges = items().any(|item| item.gradient_bytes + item.expert_gradient_bytes > 0)
             && self.replicas.iter().any(|&d| self.ring(d, INSIDE).is_some());
         let layers = items().flat_map(|item| &item.layers);
         let ways = layers.flat_map(|layer| &layer.ways);
@@ -44,7 +50,11 @@ impl Modes {
         let mut replicas = self.replicas.iter().map(|&d| d as u64);
         let turns = replicas.try_fold(1u64, |all, d| all.checked_mul(d / gcd(all, d)));
         match turns {
-            Some(turns) if !exchanges && common > 0 && common.is_multiple_of(turns) => common / turns,
+            Some(turns)
+                if !exchanges && self.copies.is_empty() && common > 0 && common.is_multiple_of(turns) =>
+            {
+                common / turns
+            }
             _ => 1,
         }
     }

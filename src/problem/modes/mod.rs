@@ -1,13 +1,16 @@
 //! Modes: how many devices run a stage, in tensor groups and replicas, and what its layers compute again.
 #![doc = include_str!("../../../formulations/modes.md")]
 
+mod copies;
 mod cost;
+mod experts;
 mod extremes;
 mod recomputation;
 mod region;
 
 use std::collections::BTreeSet;
 
+pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
 pub use self::recomputation::{Knapsack, Ways, bytes_of, fastest_within, greedy_within, smallest_way};
 use crate::model::cluster::{Cluster, Link};
@@ -16,6 +19,7 @@ use crate::model::network::{Layer, LayerMode, Size, Tensor};
 use crate::model::options::{Mode, Schedule, Synchronization};
 use crate::model::recompute;
 use crate::model::settings::Settings;
+use crate::problem::tables::Copies;
 
 /// What stages may be made of; times are in [ticks](Settings::ticks_per_ns).
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +30,8 @@ pub struct Modes {
     pub rows: Vec<Row>,
     /// Degrees of tensor parallelism that stages may have, row by row ascending.
     pub degrees: Vec<usize>,
+    /// The degree of expert parallelism that goes with each: so many replicas of a stage share out the experts of its layers.
+    pub experts: Vec<usize>,
     /// The row of each degree's devices, by position in `rows`.
     pub row_of: Vec<usize>,
     /// Replicas that stages may have, ascending.
@@ -36,6 +42,8 @@ pub struct Modes {
     pub transfers: Vec<ModalTransfer>,
     /// Transfers that touch each item, by position in `transfers`.
     pub transfers_of: Vec<Vec<usize>>,
+    /// Tables that layers of two items share.
+    pub copies: Vec<ModalCopies>,
     /// The links.
     pub links: Links,
     /// Micro-batches in flight.
@@ -95,8 +103,10 @@ impl Row {
 /// An item at a tensor degree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModalItem {
-    /// Bytes of gradients that replicas exchange.
+    /// Bytes of gradients that all replicas exchange.
     pub gradient_bytes: u64,
+    /// Bytes of gradients of all experts that replicas share out: those exchange them that have the same ones.
+    pub expert_gradient_bytes: u64,
     /// Bytes that the replicas of a stage share out among them.
     pub shared_bytes: u64,
     /// Its layers, and the ways to run each: at least one.
@@ -211,13 +221,21 @@ impl Links {
         }
     }
 
-    /// Whether no tensor group of a stage spans nodes: so many groups of so many devices from device `start` on.
-    pub fn groups_fit(&self, start: usize, tensor: usize, replicas: usize) -> bool {
+    /// Whether no group of a stage spans nodes: so many groups of so many devices from device `start` on.
+    pub fn groups_fit(&self, start: usize, size: usize, groups: usize) -> bool {
         let fits = |group: usize| {
-            let first = start + group * tensor;
-            self.level(first, first + tensor - 1) == INSIDE
+            let first = start + group * size;
+            self.level(first, first + size - 1) == INSIDE
         };
-        tensor == 1 || self.node.is_none() || (0..replicas).all(fits)
+        size == 1 || self.node.is_none() || (0..groups).all(fits)
+    }
+
+    /// The level at which so many devices in a row exchange what goes to experts: inside a node wherever a node has as many.
+    pub(crate) fn level_of_experts(&self, devices: usize) -> usize {
+        match self.node {
+            Some(node) if devices > node => BETWEEN,
+            _ => INSIDE,
+        }
     }
 }
 
@@ -275,7 +293,11 @@ pub struct Chosen {
 
 impl Modes {
     /// The modes of a problem whose items hold these layers.
-    pub(crate) fn new(instance: &Instance, settings: &Settings, items: &[Vec<usize>]) -> Self {
+    pub(crate) fn new(
+        instance: &Instance,
+        settings: &Settings,
+        (items, copies): (&[Vec<usize>], &[Copies]),
+    ) -> Self {
         let network = &instance.network;
         let rows = Row::all(&instance.cluster, settings);
         let devices = rows.iter().map(|row| row.devices).sum();
@@ -284,11 +306,21 @@ impl Modes {
             .iter()
             .flat_map(|layer| degrees_of(layer, settings));
         let listed: BTreeSet<usize> = listed.collect();
+        let experts = experts::degrees_of(network, settings);
         let of_row = |(at, row): (usize, &Row)| {
-            let fits = listed.range(..=row.devices);
-            fits.map(|&degree| (degree, at)).collect::<Vec<_>>()
+            let fits = |expert: usize| {
+                listed
+                    .range(..=row.devices / expert)
+                    .map(move |&degree| ((degree, expert), at))
+            };
+            experts
+                .iter()
+                .flat_map(|&expert| fits(expert))
+                .collect::<Vec<_>>()
         };
-        let (degrees, row_of): (Vec<usize>, Vec<usize>) = rows.iter().enumerate().flat_map(of_row).unzip();
+        let (degrees, row_of): (Vec<(usize, usize)>, Vec<usize>) =
+            rows.iter().enumerate().flat_map(of_row).unzip();
+        let (degrees, experts) = degrees.into_iter().unzip();
         let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
         let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all % *d as u64 == 0,
@@ -299,11 +331,13 @@ impl Modes {
             devices,
             rows,
             degrees,
+            experts,
             row_of,
             replicas: allowed.filter(divides).collect(),
             items: Vec::new(),
             transfers: Vec::new(),
             transfers_of: vec![Vec::new(); items.len()],
+            copies: Vec::new(),
             links: Links::new(&instance.cluster, settings),
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
@@ -324,6 +358,7 @@ impl Modes {
         if settings.communication.takes_time() {
             modes.add_transfers(instance, settings, items);
         }
+        modes.add_copies(instance, settings, copies);
         modes
     }
 
@@ -357,15 +392,22 @@ impl Modes {
 
     /// Whether two modes are alike but for the kind of device.
     pub(crate) fn are_alike(&self, one: &StageMode, other: &StageMode) -> bool {
-        let of = |mode: &StageMode| (self.degrees[mode.degree], mode.replicas);
+        let of = |mode: &StageMode| {
+            (
+                self.degrees[mode.degree],
+                self.experts[mode.degree],
+                mode.replicas,
+            )
+        };
         of(one) == of(other)
     }
 
     /// Every mode that a stage may have.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = StageMode> + '_ {
         let degrees = 0..self.degrees.len();
-        degrees.flat_map(|degree| {
+        degrees.flat_map(move |degree| {
             let replicas = self.replicas.iter();
+            let replicas = replicas.filter(move |&&replicas| self.shares_out(degree, replicas));
             replicas.map(move |&replicas| StageMode { degree, replicas })
         })
     }
@@ -393,6 +435,7 @@ impl Modes {
         let degrees = || alike.iter().map(|mode| mode.degree);
         Self {
             degrees: degrees().map(|at| self.degrees[at]).collect(),
+            experts: degrees().map(|at| self.experts[at]).collect(),
             row_of: degrees().map(|at| self.row_of[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
             items: self
@@ -401,6 +444,14 @@ impl Modes {
                 .map(|of_degrees| degrees().map(|at| of_degrees[at].clone()).collect())
                 .collect(),
             transfers: self.transfers.iter().map(transfer).collect(),
+            copies: self
+                .copies
+                .iter()
+                .map(|copy| ModalCopies {
+                    tables: degrees().map(|at| copy.tables[at]).collect(),
+                    ..copy.clone()
+                })
+                .collect(),
             ..self.clone()
         }
     }
@@ -425,7 +476,18 @@ impl Modes {
             let mode = ways.first()?.mode;
             // Modes of a degree have the same weights.
             let weights = &layer.modes()[mode];
-            item.gradient_bytes += weights.gradient_bytes;
+            if weights
+                .experts
+                .is_some_and(|experts| experts.count % self.experts[degree] > 0)
+            {
+                return None;
+            }
+            let expert_bytes = match (self.experts[degree], layer.frozen) {
+                (1, _) | (_, true) => 0,
+                _ => weights.experts.map_or(0, |experts| experts.parameter_bytes),
+            };
+            item.gradient_bytes += weights.gradient_bytes - expert_bytes;
+            item.expert_gradient_bytes += expert_bytes;
             item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
             item.layers.push(LayerWays {
                 layer: at,
@@ -440,12 +502,12 @@ impl Modes {
     /// everything.
     fn ways(&self, layer: &Layer, settings: &Settings, degree: usize) -> Vec<Way> {
         let modes = layer.modes();
-        let (tensor, row) = (self.degrees[degree], self.row(degree));
+        let tensor = self.degrees[degree];
         let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
-        let least_bytes = modes
+        let least = modes
             .iter()
             .filter(of_degree)
-            .map(|mode| mode.collective_bytes)
+            .map(|mode| self.reduced(settings, mode, degree))
             .min();
         let is_asked = modes
             .iter()
@@ -458,13 +520,7 @@ impl Modes {
         let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
         let allowed = of_degree.filter(|(_, mode)| is_allowed(mode));
         let mut ways: Vec<Way> = allowed
-            .filter_map(|(at, mode)| {
-                self.way(
-                    (settings, layer.returns),
-                    (at, mode),
-                    (row, least_bytes.unwrap_or(0)),
-                )
-            })
+            .filter_map(|(at, mode)| self.way((settings, layer), (at, mode), (degree, least.unwrap_or(0))))
             .collect();
         ways.sort_by_key(|way| (way.time(), way.mode));
         ways
@@ -472,28 +528,21 @@ impl Modes {
 
     fn way(
         &self,
-        (settings, returns): (&Settings, bool),
+        (settings, layer): (&Settings, &Layer),
         (at, mode): (usize, &LayerMode),
-        (row, least_bytes): (&Row, u64),
+        (degree, least): (usize, u64),
     ) -> Option<Way> {
+        let row = self.row(degree);
         let times = mode.times[row.kind]?;
         let [forward, backward] = [times.forward_ns, times.backward_ns].map(|ns| ns * self.ticks_per_ns);
-        let trains = settings.mode.trains() && returns;
-        let own_bytes =
-            settings.state_bytes.all(mode.parameter_bytes) - settings.shared_bytes(mode.parameter_bytes);
-        // A ring all-reduce sends each byte around twice, but for the device's own part.
-        let around = 2.0 * (mode.tensor - 1) as f64 / mode.tensor as f64;
-        let link = Link {
-            latency_ns: 0,
-            ..self.links.levels[INSIDE]
-        };
-        let [collective, least] =
-            [mode.collective_bytes, least_bytes].map(|bytes| self.moving(around * bytes as f64, link));
+        let trains = settings.mode.trains() && layer.returns;
+        let collective = self.reduced(settings, mode, degree);
+        let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
-            forward: at_rate(forward, row.rates[0]),
-            backward: if trains { row.backward(backward) } else { 0 },
+            forward: longer(at_rate(forward, row.rates[0])),
+            backward: if trains { longer(row.backward(backward)) } else { 0 },
             collective,
             // What is computed again is reduced again in the backward pass.
             collective_back: if trains {
@@ -501,7 +550,7 @@ impl Modes {
             } else {
                 0
             },
-            held_bytes: mode.resident_bytes + own_bytes,
+            held_bytes: self.held_bytes(settings, layer, mode, degree),
             stash_bytes: mode.stash_bytes,
             workspace_bytes: mode.workspace_bytes,
         })
@@ -603,39 +652,59 @@ impl Modes {
         }
     }
 
-    /// What a stage of so many replicas pays for the exchange of its gradients, for one micro-batch, over links of a level.
-    pub fn synchronization(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
-        match self.ring(replicas, level) {
-            Some(ring) if gradient_bytes > 0 => {
-                (ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks).ceil() as u64
-            }
+    /// What a stage pays for the exchange of its gradients, for one micro-batch, over links of a level.
+    ///
+    /// * `gradients`: bytes of those that all replicas have, and of all experts that they share out.
+    pub fn synchronization(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
+        let rings = self.rings(gradients, mode);
+        rings
+            .map(|(bytes, members)| self.shared_out(members, bytes, level))
+            .sum()
+    }
+
+    /// What a stage takes to exchange its gradients, once an iteration, over links of a level, in whole ns.
+    pub fn exchange_ns(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
+        let rings = self.rings(gradients, mode);
+        rings
+            .map(|(bytes, members)| self.once_ns(members, bytes, level))
+            .sum()
+    }
+
+    /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
+    pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
+        self.ring_of(replicas, level).filter(|_| self.synchronizes)
+    }
+
+    /// What a ring of so many takes to sum so many bytes, as far as a micro-batch bears it, in ticks.
+    fn shared_out(&self, members: usize, bytes: f64, level: usize) -> u64 {
+        match self.ring_of(members, level) {
+            Some(ring) if bytes > 0.0 => (ring.byte_ticks * bytes + ring.start_ticks).ceil() as u64,
             _ => 0,
         }
     }
 
-    /// What a stage of so many replicas takes to exchange its gradients, once an iteration, over links of a level, in whole ns.
-    pub fn exchange_ns(&self, gradient_bytes: u64, replicas: usize, level: usize) -> u64 {
-        match self.ring(replicas, level) {
-            Some(ring) if gradient_bytes > 0 => {
-                let ticks = ring.byte_ticks * gradient_bytes as f64 + ring.start_ticks;
+    /// The same once an iteration, in whole ns.
+    fn once_ns(&self, members: usize, bytes: f64, level: usize) -> u64 {
+        match self.ring_of(members, level) {
+            Some(ring) if bytes > 0.0 => {
+                let ticks = ring.byte_ticks * bytes + ring.start_ticks;
                 (ticks * self.micro_batches as f64 / self.ticks_per_ns as f64).ceil() as u64
             }
             _ => 0,
         }
     }
 
-    /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
-    ///
-    /// Each device sends and receives 2 (d - 1) / d of them once an iteration (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
-    pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
-        if !self.synchronizes || replicas < 2 {
+    /// A ring of so many members over links of a level: each sends and receives 2 (d - 1) / d of the bytes once an iteration (P. Patarasuk, X. Yuan,
+    /// JPDC 69(2), 2009).
+    fn ring_of(&self, members: usize, level: usize) -> Option<Ring> {
+        if members < 2 {
             return None;
         }
         let link = self.links.levels[level];
-        let messages = 2.0 * (replicas - 1) as f64;
+        let messages = 2.0 * (members - 1) as f64;
         let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
         Some(Ring {
-            byte_ticks: ticks * 1e9 / (replicas as f64 * link.bandwidth_bytes_per_s),
+            byte_ticks: ticks * 1e9 / (members as f64 * link.bandwidth_bytes_per_s),
             start_ticks: ticks * link.latency_ns as f64,
         })
     }

@@ -86,7 +86,7 @@ impl Lift<'_> {
             forward_ms: shared(forward_ticks),
             backward_ms: shared(backward_ticks),
             weight_ms: weights::are_told(self.instance, settings)
-                .then(|| shared(self.weight_ticks(&all, row))),
+                .then(|| shared(self.weight_ticks(&all, (row, mode.degree)))),
             communication_ms: shared(cost.transfers()) + ring_ms,
             transfers: transfers(cost.moved, shared),
             synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),
@@ -95,6 +95,7 @@ impl Lift<'_> {
             weight_versions: trains.then_some(1),
             mode: Some(PlanMode {
                 tensor: self.modes.degrees[mode.degree],
+                expert: self.modes.experts[mode.degree],
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
             }),
@@ -102,13 +103,16 @@ impl Lift<'_> {
     }
 
     /// Gradients of weights of these layers on a replica, in their modes.
-    fn weight_ticks(&self, layers: &[usize], row: &Row) -> u64 {
+    fn weight_ticks(&self, layers: &[usize], (row, degree): (&Row, usize)) -> u64 {
         let settings = &self.problem.settings;
         let of = |&layer: &usize| {
             let modes = self.instance.network.layers[layer].modes();
-            modes[self.chosen.layers[layer]].times[row.kind].map_or(0, |times| times.weight_ns)
+            let mode = &modes[self.chosen.layers[layer]];
+            let ns = mode.times[row.kind].map_or(0, |times| times.weight_ns);
+            let ticks = row.backward(settings.ticks_per_ns * ns);
+            self.modes.with_load(settings, mode, degree, ticks)
         };
-        row.backward(settings.ticks_per_ns * layers.iter().map(of).sum::<u64>())
+        layers.iter().map(of).sum()
     }
 
     fn names(&self, layers: &[usize]) -> Vec<String> {

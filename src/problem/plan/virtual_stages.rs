@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{PlanStage, communication_ns, transfers, weights};
 use crate::model::instance::Instance;
 use crate::model::options::Communication;
+use crate::model::units::ns_to_ms;
 use crate::problem::Problem;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::cost::virtual_stages::{chunk_bytes, chunk_costs};
@@ -35,6 +36,7 @@ pub(super) fn stages(
         names.cloned().collect()
     };
     let splits = weights::are_told(instance, settings);
+    let sums = problem.sums_ns(assignment, of.chunks(), |chunk| of.device_of[chunk]);
     let weight_ticks = |layers: &[usize]| {
         let times = layers
             .iter()
@@ -52,7 +54,7 @@ pub(super) fn stages(
         forward_ms: settings.ms(costs[chunk].forward.work_ns),
         backward_ms: settings.ms(costs[chunk].backward.work_ns),
         communication_ms: settings.ms(communication_ns(&costs[chunk])),
-        synchronization_ms: None,
+        synchronization_ms: (sums[chunk] > 0).then(|| ns_to_ms(sums[chunk])),
         transfers: transfers(settings, &moved[chunk]),
         memory_bytes: bytes[chunk],
         in_flight: trains.then(|| of.most_of_chunk(chunk)),

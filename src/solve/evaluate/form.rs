@@ -296,6 +296,7 @@ impl Form<'_> {
         if self.settings.modal {
             let plain = || PlanMode {
                 tensor: 1,
+                expert: 1,
                 replicas: stage.devices.len().max(1),
                 recomputed: BTreeMap::new(),
             };

@@ -347,16 +347,17 @@ fn left_out(model: &Model, whole: &Map<String, Value>) -> Vec<Words> {
         .is_some_and(|embedding| embedding.is_tied)
     {
         notes.push(
-            "the head is the table of words (`tie_word_embeddings`): embedding and head each hold a copy, as pipelines keep it, and the \
-             sum of their gradients once an iteration is not counted"
+            "the head is the table of words (`tie_word_embeddings`): each stage that needs it holds a copy, and their gradients are summed \
+             once an iteration (`shared`)"
                 .into(),
         );
     }
     if model.blocks.iter().any(Block::has_experts) {
         notes.push(
-            "experts: all of a layer lie on its stage, tokens choose them evenly and none is dropped; degrees of expert parallelism are \
-             not planned"
-                .into(),
+            words!(
+                "experts: tokens choose them evenly and none is dropped; replicas of a stage share them out where {} says so",
+                setting::EXPERT
+            ),
         );
     }
     if !model.predictors.is_empty() {

@@ -40,6 +40,7 @@ pub(super) fn network(
     if !builder.faults.is_empty() {
         return Err(builder.faults);
     }
+    builder.share_tables();
     builder.note(notes);
     let layers = builder.layers;
     let tensors = builder
@@ -84,8 +85,10 @@ struct Builder<'a> {
     told: HashSet<String>,
     faults: Vec<Fault>,
     folded: usize,
-    /// Layers that read each constant.
-    readers: BTreeMap<String, usize>,
+    /// Layers that read each constant, by position.
+    readers: BTreeMap<String, Vec<usize>>,
+    /// Bytes of constants from which rows are looked up.
+    tables: HashMap<String, f64>,
     without_rule: BTreeSet<String>,
 }
 
@@ -128,6 +131,7 @@ impl<'a> Builder<'a> {
             faults: Vec::new(),
             folded: 0,
             readers: BTreeMap::new(),
+            tables: HashMap::new(),
             without_rule: BTreeSet::new(),
         }
     }
@@ -268,14 +272,40 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let readers = self.readers.entry(constant.root.clone()).or_default();
-            *readers += 1;
+            readers.push(self.layers.len());
+            if node.op_type == "Gather" && operand.role == Role::Parameter {
+                self.tables.insert(constant.root.clone(), operand.size.bytes());
+            }
             match operand.role {
-                _ if *readers > 1 => {}
+                _ if readers.len() > 1 => {}
                 Role::Parameter => parameter_bytes += operand.size.bytes(),
                 _ => resident_bytes += operand.size.bytes(),
             }
         }
         (parameter_bytes, resident_bytes)
+    }
+
+    /// Tables from which one layer looks rows up and one other reads: both count their bytes, as copies where they part.
+    fn share_tables(&mut self) {
+        self.readers.retain(|root, readers| {
+            let Some((&bytes, &[first, other])) = self
+                .tables
+                .get(root)
+                .zip(<&[usize; 2]>::try_from(&readers[..]).ok())
+            else {
+                return true;
+            };
+            let [one, two] = [first, other].map(|at| &self.layers[at]);
+            if one.shared.is_some() || two.shared.is_some() || one.parameter_bytes < bytes {
+                return true;
+            }
+            for at in [first, other] {
+                let layer = &mut self.layers[at];
+                (layer.shared, layer.shared_bytes) = (Some(root.clone()), Some(bytes));
+            }
+            self.layers[other].parameter_bytes += bytes;
+            false
+        });
     }
 
     /// Enters a layer among the consumers of what it reads; says whether it reads an input of the graph beside layers.
@@ -336,7 +366,16 @@ impl<'a> Builder<'a> {
                 .into(),
             );
         }
-        let shared = self.readers.values().filter(|readers| **readers > 1).count();
+        let tables = self.layers.iter().filter(|layer| layer.shared.is_some()).count() / 2;
+        if tables > 0 {
+            notes.push(
+                format!(
+                    "tables read at two places: {tables}; each stage that needs one holds a copy (`shared`)"
+                )
+                .into(),
+            );
+        }
+        let shared = self.readers.values().filter(|readers| readers.len() > 1).count();
         if shared > 0 {
             notes.push(
                 format!("constants read by several layers: {shared}; their bytes are counted at the first")

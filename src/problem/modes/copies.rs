@@ -1,0 +1,134 @@
+//! Tables that layers share, at every tensor degree: what copies cost, and what one stage of both ends saves.
+
+use super::{Modes, StageMode};
+use crate::model::instance::Instance;
+use crate::model::settings::Settings;
+use crate::problem::tables::Copies;
+
+/// A table that layers of two items share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModalCopies {
+    /// The items; the same one twice, where that holds a layer more that reads it.
+    pub items: [usize; 2],
+    /// What it takes at each degree.
+    pub tables: Vec<Table>,
+}
+
+/// A copy of a table on a device of a tensor group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Bytes held once.
+    pub held_bytes: u64,
+    /// Bytes that replicas share out.
+    pub shared_bytes: u64,
+    /// Bytes of its gradients.
+    pub gradient_bytes: u64,
+    /// What summing the gradients of both copies takes as far as a micro-batch bears it, in ticks, by level of the link.
+    pub sum_ticks: [u64; 2],
+    /// The same once an iteration, in whole ns.
+    pub sum_ns: [u64; 2],
+}
+
+impl Table {
+    /// What a layer counts for a table that it shares, of so many bytes.
+    pub(super) fn held(settings: &Settings, is_frozen: bool, bytes: u64) -> Self {
+        let shared_bytes = if is_frozen {
+            0
+        } else {
+            settings.shared_bytes(bytes)
+        };
+        let all = if is_frozen {
+            bytes
+        } else {
+            settings.state_bytes.all(bytes)
+        };
+        Self {
+            held_bytes: all - shared_bytes,
+            shared_bytes,
+            gradient_bytes: if is_frozen { 0 } else { bytes },
+            ..Self::default()
+        }
+    }
+}
+
+impl Modes {
+    /// Tables whose layers lie in two items.
+    pub(super) fn add_copies(&mut self, instance: &Instance, settings: &Settings, copies: &[Copies]) {
+        for copy in copies {
+            let layer = |degree: usize| {
+                let items = copy
+                    .items
+                    .iter()
+                    .filter_map(|&item| self.items[item][degree].as_ref());
+                let layers = items.flat_map(|item| &item.layers);
+                let mut layers = layers.map(|ways| &instance.network.layers[ways.layer]);
+                layers.find(|layer| layer.shared.as_deref() == Some(copy.table.as_str()))
+            };
+            let table = |degree: usize| {
+                let Some(layer) = layer(degree) else {
+                    return Table::default();
+                };
+                let modes = layer.modes();
+                let bytes = modes.iter().find(|mode| mode.tensor == self.degrees[degree]);
+                let bytes = bytes.map_or(0, |mode| mode.shared_bytes);
+                let held = Table::held(settings, layer.frozen, bytes);
+                let is_summed = settings.sums_copies() && held.gradient_bytes > 0;
+                let of_level =
+                    |of: &dyn Fn(usize) -> u64| [0, 1].map(|level| if is_summed { of(level) } else { 0 });
+                Table {
+                    sum_ticks: of_level(&|level| self.shared_out(2, bytes as f64, level)),
+                    sum_ns: of_level(&|level| self.once_ns(2, bytes as f64, level)),
+                    ..held
+                }
+            };
+            let tables = (0..self.degrees.len()).map(table).collect();
+            self.copies.push(ModalCopies {
+                items: copy.items,
+                tables,
+            });
+        }
+    }
+
+    /// The tables of which a stage of these items needs one copy, for both ends.
+    fn joined<'a>(&'a self, items: &'a [usize], degree: usize) -> impl Iterator<Item = &'a Table> {
+        let both = move |copy: &&ModalCopies| copy.items.iter().all(|item| items.contains(item));
+        self.copies
+            .iter()
+            .filter(both)
+            .map(move |copy| &copy.tables[degree])
+    }
+
+    /// What a device of a stage of these items has for its layers, each of which counts its table: what replicas share out is held as well.
+    /// `None` where some item has no mode of the degree, or that alone is too much.
+    pub fn room_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
+        let saved = |of: fn(&Table) -> u64| self.joined(items, mode.degree).map(of).sum::<u64>();
+        let shared_bytes = self.to_share_bytes(items, mode.degree)? - saved(|table| table.shared_bytes);
+        let room_bytes = self
+            .memory_bytes(mode.degree)
+            .saturating_add(saved(|table| table.held_bytes));
+        room_bytes.checked_sub(shared_bytes.div_ceil(mode.replicas as u64))
+    }
+
+    /// What a stage of these items counts twice: bytes held once, bytes to share out, and bytes of gradients.
+    pub(crate) fn surplus_bytes(&self, items: &[usize], degree: usize) -> [u64; 3] {
+        let of = |table: &Table| [table.held_bytes, table.shared_bytes, table.gradient_bytes];
+        let tables = self.joined(items, degree).map(of);
+        tables.fold([0; 3], |sum, own| [0, 1, 2].map(|at| sum[at] + own[at]))
+    }
+
+    /// Tables of an item, each with the item at its other end.
+    pub(crate) fn copies_of(&self, item: usize) -> impl Iterator<Item = (&ModalCopies, usize)> {
+        self.copies.iter().filter_map(move |copy| match copy.items {
+            [one, other] if one == item => Some((copy, other)),
+            [one, other] if other == item => Some((copy, one)),
+            _ => None,
+        })
+    }
+
+    /// What the sums of gradients take at least of a stage of these items, in ns, once an iteration.
+    pub(crate) fn least_sums_ns(&self, items: &[usize], degree: usize) -> u64 {
+        let apart = |copy: &&ModalCopies| items.contains(&copy.items[0]) != items.contains(&copy.items[1]);
+        let least = |copy: &ModalCopies| copy.tables[degree].sum_ns.into_iter().min().unwrap_or(0);
+        self.copies.iter().filter(apart).map(least).sum()
+    }
+}

@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-runs study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
 	profiles instances literature models optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -125,6 +125,9 @@ study-schedules: build ## Published schedules against the best order, and cut an
 
 study-measured: build ## Predicted against measured iterations and memory; writes studies/measured
 	studies/measured/run
+
+study-runs: build ## Predicted against measured iterations of plans that run here, on two processes; writes studies/runs
+	"$$(scripts/python-env)" studies/runs/run
 
 study-bi-partition: build ## Separate cuts against tied ones and PipeDream on measured profiles; writes studies/bi-partition
 	studies/bi-partition/run

@@ -109,6 +109,7 @@
 //! | a constraint family | [`formulations`]: its label on the page and its row prefix are one name |
 //! | a bound, a reduction | [`exact`], and its name in [`switches`] |
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
+//! | the size of micro-batches, and what choices are worth | `solve::global_batch`, on the screen `report::global_batch` |
 //! | what is said where there is no plan | `solve::least_memory`, `solve::remedies`; reasons that options alone give: [`settings`] |
 //! | how the optimum changes with bandwidth, memory, stages or devices | [`mod@what_if`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |

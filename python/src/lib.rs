@@ -87,6 +87,19 @@ fn what_if(
 }
 
 #[pyfunction]
+fn plan(
+    py: Python<'_>,
+    path: PathBuf,
+    asked: &str,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Watched> {
+    watched_by(py, progress, |interrupt, told| {
+        let show = |text| told(Told::InJson(text));
+        embedded::plan(&path, asked, interrupt, &show).map_err(Box::new)
+    })
+}
+
+#[pyfunction]
 fn bound(
     py: Python<'_>,
     network: &Network,
@@ -216,6 +229,7 @@ fn _stagecut(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(solve, module)?,
         wrap_pyfunction!(confirm, module)?,
         wrap_pyfunction!(what_if, module)?,
+        wrap_pyfunction!(plan, module)?,
         wrap_pyfunction!(bound, module)?,
         wrap_pyfunction!(compare, module)?,
         wrap_pyfunction!(evaluate, module)?,

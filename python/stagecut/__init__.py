@@ -6,6 +6,7 @@
 to                           call
 ===========================  ==================================================================
 find a plan and prove it     :func:`solve`
+plan a published model       :func:`plan`: from its ``config.json`` to flags
 run methods side by side     :func:`compare`; functions of one's own among them
 know how good a plan can be  :func:`bound`
 see what bandwidth is worth  :func:`what_if`; memory, stages and devices too
@@ -24,6 +25,7 @@ The names are those of the command line, which is here too: ``python -m stagecut
 from __future__ import annotations
 
 from . import _program, _stagecut
+from ._choice import Choice
 from ._comparison import Comparison, Row
 from ._errors import (
     Fault,
@@ -46,6 +48,7 @@ from ._solve import (
     Bound,
     Formulated,
     Heuristic,
+    PlanProgress,
     Stages,
     WhatIfProgress,
     bound,
@@ -56,6 +59,7 @@ from ._solve import (
     export,
     formulate,
     methods,
+    plan,
     serve,
     solve,
     targets,
@@ -73,6 +77,7 @@ _stagecut.started_by(_program.words())
 __all__ = [
     "Bound",
     "Check",
+    "Choice",
     "Cluster",
     "Comparison",
     "Evaluation",
@@ -87,6 +92,7 @@ __all__ = [
     "Network",
     "NoPlan",
     "Plan",
+    "PlanProgress",
     "Problem",
     "Progress",
     "Row",
@@ -113,6 +119,7 @@ __all__ = [
     "generate",
     "methods",
     "network",
+    "plan",
     "profile",
     "serve",
     "simulate",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
-from . import _stagecut
+from . import _choice, _stagecut
+from ._choice import Choice
 from ._comparison import Comparison
 from ._document import StoppedBy
 from ._errors import Infeasible, Interrupted, NoPlan, Stop, call
@@ -139,6 +140,80 @@ def solve(
         if confirmed["note"] and ended_by is None:
             warnings.warn(confirmed["note"], stacklevel=2)
     return _settled(plan, ended_by)
+
+
+@dataclass(frozen=True)
+class PlanProgress:
+    """How far :func:`plan` has come."""
+
+    micro_batch: int
+    """Sequences of a micro-batch of the plans that are looked at."""
+    seconds: float
+    """Wall-clock seconds since the start."""
+    objective_ms: float | None
+    """The best plan of any size so far."""
+    bound_ms: float
+    """No plan of this size takes less."""
+
+
+def plan(
+    config: str | os.PathLike[str],
+    *,
+    global_batch: int,
+    devices: int | None = None,
+    cluster: Cluster | None = None,
+    efficiency: float | None = None,
+    sequence: int | None = None,
+    micro_batch: int | Sequence[int] | None = None,
+    attention: str | None = None,
+    time_limit: float | None = None,
+    memory: float | str | None = None,
+    gap: float | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[PlanProgress], object] | None = None,
+    **options: Any,
+) -> Choice:
+    """From the ``config.json`` of a model and devices to the best plan for a batch: ``stagecut plan``.
+
+    What is not given is chosen: the size of micro-batches, tensor degree, replicas, recomputation, and chunks of devices where ``target`` says
+    who runs them. The other options are those of :func:`solve`.
+
+    * ``global_batch``: sequences of an iteration, all replicas together;
+    * ``sequence``: tokens of a sequence, by default 4096 or as many as the model has positions for;
+    * ``micro_batch``: sequences of a micro-batch, or sizes to choose from; by default 1, 2, 4 and so on, while they fit;
+    * ``attention``: ``"flash"`` or ``"materialised"``;
+    * ``time_limit``: seconds for all of it, by default 60;
+    * ``progress``: called now and then, on this thread; :class:`stagecut.Stop` ends the search with what is known.
+
+    ::
+
+        found = stagecut.plan("config.json", cluster="h100-nodes", devices=512, global_batch=1024, sequence=4096, target="megatron")
+        print(found)          # the screen of the command
+        print(found.flags)    # of Megatron
+    """
+    if cluster is not None and not isinstance(cluster, Mapping):
+        cluster = os.fspath(cluster)
+    asked = _asked(
+        options,
+        global_batch=global_batch,
+        devices=devices,
+        cluster=cluster,
+        efficiency=efficiency,
+        sequence=sequence,
+        micro_batch=micro_batch,
+        attention=attention,
+        time_limit=time_limit,
+        memory=memory,
+        gap=gap,
+        seed=seed,
+        threads=threads,
+    )
+    told = None if progress is None else lambda text: progress(PlanProgress(**json.loads(text)))
+    text, ended_by = call(_stagecut.plan, Path(config), asked, told)
+    parts, found, made = _choice.made(text)
+    found = _settled(found, ended_by)
+    return Choice(parts, found, made)
 
 
 def bound(

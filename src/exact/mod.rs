@@ -92,11 +92,23 @@ pub(crate) fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
-    let outcome = solve_by(method, Incumbent::new(problem, control), labels)?;
+    let outcome = solve_by(method, known(problem, control), labels)?;
     // What is simulated has one method.
     match method == Method::Exact && !problem.settings.is_simulated() {
         true => Ok(ask_others(problem, outcome, labels, control)),
         false => Ok(outcome),
+    }
+}
+
+/// What is known of a problem before it is looked at: a plan to beat, where the search is one that looks for less from the start.
+fn known<'a>(problem: &'a Problem, control: &'a Control) -> Incumbent<'a> {
+    let known = Incumbent::new(problem, control);
+    let beat_ns = control
+        .beat_ns
+        .filter(|_| problem.modes.is_some() && problem.settings.is_simulated());
+    match beat_ns {
+        Some(upper_ns) => known.beating(upper_ns, 0),
+        None => known,
     }
 }
 

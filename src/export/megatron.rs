@@ -90,6 +90,14 @@ fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices
     ))
 }
 
+/// The layout of a plan, of whatever target; `None` where Megatron has none for it.
+#[cfg(feature = "cli")]
+pub(crate) fn layout_of(instance: &Instance, plan: &Plan) -> Option<Layout> {
+    let stages = Stages::for_region(instance, plan, Region::Megatron).ok()?;
+    let stack = stack::find(instance, &stages, BUILDS).ok()?;
+    layout(instance, &stages, &stack).ok().map(|(layout, _)| layout)
+}
+
 /// The layout of stages, and how many layers of multi-token prediction it has.
 fn layout(instance: &Instance, stages: &Stages, stack: &Stack) -> Result<(Layout, usize), Fault> {
     let counts = stack::counts(instance, stages, stack)?;

@@ -26,6 +26,9 @@ mod torchtitan;
 #[doc(hidden)]
 pub use ordered::Ordered;
 
+#[cfg(feature = "cli")]
+pub(crate) use megatron::layout_of;
+
 use crate::model::fault::Fault;
 use crate::model::instance::Instance;
 use crate::problem::plan::Plan;

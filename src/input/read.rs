@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use crate::input::import::{CLUSTER_PRESETS, default_cluster, given_cluster, read_cluster, read_parts};
+#[cfg(feature = "cli")]
+use crate::input::import::config;
+use crate::input::import::{
+    CLUSTER_PRESETS, Parts, default_cluster, given_cluster, read_cluster, read_parts,
+};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::{Instance, is_roofline};
 use crate::model::precision::Precision;
@@ -44,12 +48,38 @@ impl Instance {
         Self::read_given(path, cluster, None)
     }
 
+    /// Reads the configuration of a model that is run so, on a cluster and at a part of its devices' peak rates where these are given: what a file
+    /// would say, its cluster included, and the same validated.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the file and the cluster, each with its place; those of [`read_at`](Self::read_at).
+    #[cfg(feature = "cli")]
+    pub(crate) fn read_model(
+        path: &Path,
+        asked: &config::Asked,
+        cluster: Option<GivenCluster>,
+        efficiency: Option<f64>,
+    ) -> Result<(InstanceSpec, Self), InputError> {
+        let (spec, notes) = config::read_model(path, asked)?;
+        Self::of_parts(path, (spec, notes, None), cluster, efficiency)
+    }
+
     fn read_given(
         path: &Path,
-        mut cluster: Option<GivenCluster>,
+        cluster: Option<GivenCluster>,
         efficiency: Option<f64>,
     ) -> Result<Self, InputError> {
-        let (mut spec, mut notes, network_path) = read_parts(path)?;
+        let (_, read) = Self::of_parts(path, read_parts(path)?, cluster, efficiency)?;
+        Ok(read)
+    }
+
+    fn of_parts(
+        path: &Path,
+        (mut spec, mut notes, network_path): Parts,
+        mut cluster: Option<GivenCluster>,
+        efficiency: Option<f64>,
+    ) -> Result<(InstanceSpec, Self), InputError> {
         if let Some(cluster) = &cluster {
             fits(&spec, cluster)?;
             spec.cluster = Some(cluster.content.clone());
@@ -75,10 +105,14 @@ impl Instance {
         let read = Self::validated(&spec, &stem(path), notes).map_err(|faults| {
             InputError::in_file(path, faults.into_iter().map(origin).collect::<Vec<_>>())
         })?;
-        Ok(Self {
-            given_cluster: cluster,
-            ..read
-        })
+        let given_cluster = cluster;
+        Ok((
+            spec,
+            Self {
+                given_cluster,
+                ..read
+            },
+        ))
     }
 }
 

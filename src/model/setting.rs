@@ -60,6 +60,8 @@ settings! {
     TOLERANCE = "tolerance",
     OUTPUT = "output",
     WEIGHT_SHARE = "weight_share",
+    MICRO_BATCH = "micro_batch",
+    GLOBAL_BATCH = "global_batch",
 }
 
 /// The options of a problem, in the order of their fields.

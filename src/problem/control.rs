@@ -21,6 +21,9 @@ pub struct Control<'a> {
     pub memory_bytes: Option<u64>,
     /// Relative gap at which it may stop.
     pub gap: f64,
+    /// Plans that take as long, in ns, are of no use: a better one is known of another problem with the same objective. Only searches for plans in
+    /// modes whose iterations are simulated look for less from the start.
+    pub beat_ns: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
     /// Switches and bounds it may use.
@@ -96,6 +99,7 @@ impl Default for Control<'_> {
             time_limit: None,
             memory_bytes: None,
             gap: 0.0,
+            beat_ns: None,
             seed: 0,
             switches: Switches::default(),
             interrupt: &NEVER,
@@ -115,6 +119,7 @@ impl Control<'_> {
             time_limit: self.time_limit,
             memory_bytes: self.memory_bytes,
             gap: self.gap,
+            beat_ns: self.beat_ns,
             seed: self.seed,
             switches: self.switches,
             ..Control::default()
@@ -126,6 +131,7 @@ impl Control<'_> {
         Self {
             progress: None,
             known: None,
+            beat_ns: None,
             ..self.clone()
         }
     }

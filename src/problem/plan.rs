@@ -2,6 +2,8 @@
 
 pub mod bare;
 mod cluster;
+#[cfg(feature = "cli")]
+mod held;
 mod modal;
 mod order;
 mod read;
@@ -13,6 +15,8 @@ mod weights;
 
 #[cfg(feature = "cli")]
 pub(crate) use cluster::{agreed, difference, read_on};
+#[cfg(feature = "cli")]
+pub use held::Held;
 pub use order::PlanOrder;
 #[cfg(feature = "cli")]
 pub(crate) use read::Form;
@@ -519,6 +523,40 @@ impl Plan {
     pub(crate) fn state_run(&mut self, instance: &Instance, settings: &Settings, run: Option<PlanRun>) {
         self.run = run;
         self.throughput = Throughput::new(instance, settings, (self.objective_ms, run), &self.stages);
+    }
+
+    /// Takes what another search of the same problem has found: its plan where that is better, and its bound where that says more.
+    #[cfg(feature = "cli")]
+    pub(crate) fn learn(&mut self, other: Self) {
+        let objective_ms = |plan: &Self| plan.objective_ms.unwrap_or(f64::INFINITY);
+        // Without a bound there is proved to be no plan.
+        let bound_ms = |plan: &Self| plan.bound_ms.unwrap_or(f64::INFINITY);
+        let is_better = objective_ms(&other) < objective_ms(self);
+        let (mut kept, left) =
+            match is_better || (self.stages.is_empty() && bound_ms(&other) > bound_ms(self)) {
+                true => (other.clone(), &*self),
+                false => (self.clone(), &other),
+            };
+        if bound_ms(left) > bound_ms(&kept) && left.bound_ms.is_some() {
+            (kept.bound_ms, kept.bound_source) = (left.bound_ms, left.bound_source);
+        }
+        kept.statistics.seconds = self.statistics.seconds + other.statistics.seconds;
+        kept.stopped_by = other.stopped_by;
+        if let (Some(objective_ms), Some(bound_ms)) = (kept.objective_ms, kept.bound_ms) {
+            let is_proved = bound_ms >= objective_ms;
+            (kept.status, kept.stopped_by) = match is_proved {
+                true => (Status::Optimal, StoppedBy::Completed),
+                false => (kept.status, other.stopped_by),
+            };
+            // A plan to beat is no better than what it bounds.
+            kept.bound_ms = Some(bound_ms.min(objective_ms));
+            kept.gap = Some(if objective_ms > 0.0 {
+                ((objective_ms - bound_ms) / objective_ms).max(0.0)
+            } else {
+                0.0
+            });
+        }
+        *self = kept;
     }
 
     /// Whether it says what gradients of weights take.

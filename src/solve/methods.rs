@@ -178,7 +178,10 @@ impl Method {
                 };
                 let outcome = in_time::run(problem, control, search)?;
                 match (method, outcome.stopped_by, &outcome.allocation) {
-                    (exact::Method::Exact, StoppedBy::TimeLimit, None) => at_once(problem, control, outcome),
+                    // A better plan than that is known where one is to be beaten.
+                    (exact::Method::Exact, StoppedBy::TimeLimit, None) if control.beat_ns.is_none() => {
+                        at_once(problem, control, outcome)
+                    }
                     _ => outcome,
                 }
             }

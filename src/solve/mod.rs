@@ -9,6 +9,8 @@ pub(crate) mod error;
 pub mod evaluate;
 pub(crate) mod formulate;
 #[cfg(feature = "cli")]
+pub mod global_batch;
+#[cfg(feature = "cli")]
 pub mod least_memory;
 pub mod methods;
 #[cfg(feature = "cli")]

@@ -8,6 +8,7 @@ use crate::common::command::{Folder, NET, snapshots, solved};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
+    "plan",
     "solve",
     "bound",
     "compare",

@@ -10,6 +10,7 @@ mod compare;
 mod evaluate;
 mod evaluate_chunks;
 mod formulate;
+mod global_batch;
 mod planning;
 mod remedies;
 mod what_if;

@@ -20,6 +20,7 @@ mod layout;
 mod online;
 mod output;
 mod place;
+pub(crate) mod plan;
 pub(crate) mod plans;
 mod progress;
 mod schedule;
@@ -107,6 +108,7 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
 
 fn run_command(command: Command) -> Result<Ending, CliError> {
     match command {
+        Command::Plan(args) => plan::plan(&args),
         Command::Solve(args) => solve::solve(&args),
         Command::Bound(args) => solve::bound(&args),
         Command::Compare(args) => compare::compare(&args),

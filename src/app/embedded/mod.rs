@@ -6,6 +6,7 @@
 mod asked;
 mod failure;
 mod network;
+mod plan;
 mod study;
 mod what_if;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 pub use asked::{names, options, request};
 pub use failure::{Failure, Kind, Told};
 pub use network::{Cluster, Network};
+pub use plan::plan;
 pub use study::{Study, toml_of};
 pub use what_if::what_if;
 
@@ -30,7 +32,7 @@ use crate::model::settings::Settings;
 use crate::model::words::BY_FIELD;
 use crate::problem::Problem;
 use crate::problem::control::Control;
-use crate::problem::plan::{self, Plan, Status, bare};
+use crate::problem::plan::{Plan, Status, bare, parse};
 use crate::schedule::simulate::{Request, simulate as run};
 use crate::solve::error::Error;
 use crate::solve::methods;
@@ -332,7 +334,7 @@ pub fn program(arguments: Vec<String>) -> u8 {
 }
 
 fn read_plan(text: &str) -> Result<Plan, Failure> {
-    plan::parse(text.as_bytes()).map_err(of_document)
+    parse(text.as_bytes()).map_err(of_document)
 }
 
 /// Faults of a document that is in no file.

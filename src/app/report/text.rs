@@ -330,7 +330,7 @@ fn region(plan: &Plan) -> String {
 }
 
 /// Of which of three kinds the times of layers are, on each kind of device: a proof is worth no more than they are.
-fn times(instance: &Instance, plan: &Plan) -> Option<String> {
+pub(super) fn times(instance: &Instance, plan: &Plan) -> Option<String> {
     let names = plan.problem.device_kinds.iter().flatten();
     let kinds = names.filter_map(|name| instance.cluster.kind(name).map(|at| &instance.cluster.kinds[at]));
     let mut words: Vec<String> = kinds

@@ -1,7 +1,8 @@
 //! Stacks: networks of numbered blocks, such as the layers of a transformer, which frameworks count and lay on stages whole.
 //!
 //! A block is known by a number in the names of its layers: `h.3.attn`, `encoder/layer.3/query`, `b3.norm1`. Layers of multi-token
-//! prediction are known by `mtp`: `mtp.0.attn`, `model.mtp/projection`.
+//! prediction are known by `mtp`: `mtp.0.attn`, `model.mtp/projection`. Blocks of a tower that sees are known by `vision` or
+//! `visual`, as `model.visual.blocks.3`: beside others they are none, since frameworks run such a tower whole, before the blocks.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +29,9 @@ impl Network {
             }
         }
         families.retain(|_, blocks| blocks.len() > 1);
+        if !families.keys().all(|family| sees(family)) {
+            families.retain(|family, _| !sees(family));
+        }
         let (family, blocks) = families.pop_first()?;
         families.is_empty().then_some(Stack { family, blocks })
     }
@@ -92,6 +96,12 @@ fn block_of(id: &str) -> Option<(String, u64)> {
         end += 1;
     }
     None
+}
+
+/// Whether blocks are those of a tower that sees, by what stands before their numbers.
+fn sees(family: &str) -> bool {
+    let mut parts = family.split(['.', '/']);
+    parts.any(|part| part.starts_with("vision") || part.starts_with("visual"))
 }
 
 /// The number of the layer of multi-token prediction that a layer belongs to, 0 where its name has none: a part of the name begins with

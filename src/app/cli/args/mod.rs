@@ -1,6 +1,7 @@
 //! Commands and flags.
 
 mod files;
+mod plan;
 mod plans;
 mod runs;
 mod schedule;
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand};
 use super::study::StudyCommand;
 
 pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs, SummaryFormat};
+pub(super) use plan::PlanArgs;
 pub(super) use plans::{
     BoundArgs, CalibrateArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs,
     ShowArgs, SolveArgs,
@@ -44,6 +46,9 @@ input; 3 proved infeasible; 4 stopped by a limit without a plan";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// From a model's `config.json` and devices to degrees, layout, memory, tokens a second and flags, in one screen
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Box<PlanArgs>),
     /// Find the best plan and prove it
     #[command(after_help = plans::SOLVE_EXAMPLES)]
     Solve(SolveArgs),

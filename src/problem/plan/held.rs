@@ -1,0 +1,125 @@
+//! What devices hold of a plan, by what it is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Plan, PlanStage};
+use crate::model::instance::Instance;
+use crate::model::network::{Layer, LayerMode};
+use crate::model::recompute;
+use crate::model::settings::Settings;
+
+/// What each device of a stage holds, or of all chunks that have the same devices, when it holds most. The parts add up to the whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Held {
+    /// The first of these stages, from 1.
+    pub stage: usize,
+    /// Devices that hold as much each, as `kind:number`.
+    pub devices: Vec<String>,
+    /// All of it.
+    pub bytes: u64,
+    /// Weights that are trained, or all of them in inference.
+    pub weight_bytes: u64,
+    /// Their gradients.
+    pub gradient_bytes: u64,
+    /// The optimiser's state, with further weights in single precision: its part where replicas share it out.
+    pub optimizer_bytes: u64,
+    /// What else is held once: caches, buffers, frozen weights.
+    pub resident_bytes: u64,
+    /// What is kept from forward to backward passes, of all micro-batches in flight, and further versions of weights where there are any.
+    pub activation_bytes: u64,
+    /// What is needed while a layer runs, of the one that needs most.
+    pub workspace_bytes: u64,
+}
+
+impl Plan {
+    /// What the fullest devices hold; `None` without a plan, where the plan names what the instance does not have, and where parts of layers are shared
+    /// out or counted once: experts among replicas, a table of two layers of one stage.
+    ///
+    /// In time linear in layers, modes and devices.
+    pub fn fullest(&self, instance: &Instance, settings: &Settings) -> Option<Held> {
+        let mut by_devices: BTreeMap<&[String], Vec<&PlanStage>> = BTreeMap::new();
+        for stage in &self.stages {
+            by_devices.entry(&stage.devices).or_default().push(stage);
+        }
+        let bytes = |stages: &Vec<&PlanStage>| stages.iter().map(|stage| stage.memory_bytes).sum::<u64>();
+        let key = |stages: &&Vec<&PlanStage>| (bytes(stages), std::cmp::Reverse(stages[0].index));
+        let stages = by_devices.values().max_by_key(key)?;
+        let mut held = Held {
+            stage: stages[0].index,
+            devices: stages[0].devices.clone(),
+            bytes: bytes(stages),
+            ..Held::default()
+        };
+        for stage in stages {
+            held.add_stage(instance, settings, stage)?;
+        }
+        let others = held.weight_bytes
+            + held.gradient_bytes
+            + held.optimizer_bytes
+            + held.resident_bytes
+            + held.workspace_bytes;
+        held.activation_bytes = held.bytes.checked_sub(others)?;
+        Some(held)
+    }
+}
+
+impl Held {
+    fn add_stage(&mut self, instance: &Instance, settings: &Settings, stage: &PlanStage) -> Option<()> {
+        let network = &instance.network;
+        let again = |name: &String| {
+            let mut named = stage.mode.iter().flat_map(|mode| &mode.recomputed);
+            let found = named.find(|(_, layers)| layers.contains(name));
+            found.map_or(recompute::NONE, |(again, _)| again.as_str())
+        };
+        let own: BTreeSet<&String> = stage.forward.iter().chain(&stage.backward).collect();
+        let position: BTreeMap<&String, usize> = network
+            .layers
+            .iter()
+            .enumerate()
+            .map(|(at, layer)| (&layer.id, at))
+            .collect();
+        let tables = own
+            .iter()
+            .filter_map(|name| network.layers[*position.get(*name)?].shared.as_ref());
+        let tables: Vec<&String> = tables.collect();
+        let is_twice = (1..tables.len()).any(|at| tables[..at].contains(&tables[at]));
+        if is_twice || stage.mode.as_ref().is_some_and(|mode| mode.expert > 1) {
+            return None;
+        }
+        let states = settings.state_bytes;
+        let mut shared_bytes = 0;
+        for name in own {
+            let layer = &network.layers[*position.get(name)?];
+            let mode = mode_of(layer, stage, again(name))?;
+            let parameter_bytes = mode.parameter_bytes;
+            let weights = (parameter_bytes * states.weight) / states.of;
+            self.weight_bytes += weights;
+            self.gradient_bytes += states.held(parameter_bytes) - weights;
+            let shared = settings.shared_bytes(parameter_bytes);
+            shared_bytes += shared;
+            self.optimizer_bytes += states.of_optimizer(parameter_bytes) - shared;
+            self.resident_bytes += mode.resident_bytes;
+            self.workspace_bytes = self.workspace_bytes.max(mode.workspace_bytes);
+        }
+        self.optimizer_bytes += shared_bytes.div_ceil(stage.replicas() as u64);
+        Some(())
+    }
+}
+
+/// How a layer runs on a stage.
+fn mode_of(layer: &Layer, stage: &PlanStage, again: &str) -> Option<LayerMode> {
+    let degree = stage.mode.as_ref().map_or(1, |mode| mode.tensor);
+    let modes = layer.modes();
+    let is_it = |mode: &&LayerMode| mode.tensor == degree && mode.recompute == again;
+    match &stage.mode {
+        Some(_) => modes.iter().find(is_it).cloned(),
+        None => Some(LayerMode {
+            parameter_bytes: layer.parameter_bytes,
+            resident_bytes: layer.resident_bytes,
+            workspace_bytes: 0,
+            ..modes.first()?.clone()
+        }),
+    }
+}

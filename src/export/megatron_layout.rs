@@ -9,6 +9,8 @@
 //! 3. `x*n`, from left to right, is the one character x, n times, whatever it is.
 //! 4. `|` parts stages, of which any may be empty.
 //!
+//! The same in Python, a list of lists of names as recipes have it, is read too: `[["embedding", "decoder"], ["decoder", "loss"]]`.
+//!
 //! With p devices, stage s (from 0) is chunk s div p of device s mod p.
 
 use std::fmt;
@@ -47,6 +49,23 @@ impl Letter {
     fn of(symbol: char) -> Option<Self> {
         Self::ALL.into_iter().find(|letter| letter.symbol() == symbol)
     }
+
+    /// Its name in a list of lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Decoder => "decoder",
+            Self::Mtp => "mtp",
+            Self::Loss => "loss",
+        }
+    }
+
+    /// In whatever case, with whatever blanks around it.
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|letter| letter.name().eq_ignore_ascii_case(name.trim()))
+    }
 }
 
 /// The letters of every stage, in the order of the data.
@@ -76,12 +95,16 @@ const MOST_CHARACTERS: usize = 1_000_000;
 const MOST_LISTED: usize = 6;
 
 impl Layout {
-    /// Reads a layout.
+    /// Reads a layout, as text or as a list of lists.
     ///
     /// # Errors
     ///
-    /// A text that comes to more than a million characters, or to one that is no layer. Time O(characters that it comes to).
+    /// A text that comes to more than a million characters, or to one that is no layer; a list that is none. Time O(characters that it
+    /// comes to).
     pub fn parse(text: &str) -> Result<Self, Fault> {
+        if text.trim_start().starts_with('[') {
+            return listed(text);
+        }
         let text: Vec<char> = text.chars().filter(|&c| c != ',').collect();
         let text = repeated(&text, group).and_then(|text| repeated(&text, character))?;
         let stage = |(at, stage): (usize, &[char])| {
@@ -229,6 +252,57 @@ fn unknown(at: usize, found: char) -> Fault {
     };
     let found = format!("the character `{}`", found.escape_debug()).into();
     let expected = format!("`E` embedding, `t` decoder layer, `m` layer that predicts a further token, `L` loss, or `|` between stages{hint}").into();
+    Fault::new(stage(at), FaultKind::Unsupported { found, expected })
+}
+
+/// A list of lists of names as Python writes it: either quotation mark, and commas behind the last.
+fn listed(text: &str) -> Result<Layout, Fault> {
+    let wrong = |at: usize, found: Option<char>| {
+        let found = found.map_or("its end".to_owned(), |found| {
+            format!("`{}`", found.escape_debug())
+        });
+        let found = format!("{found} behind {at} characters").into();
+        let expected = "a list of lists of names in quotation marks, such as [[\"embedding\", \"decoder\"], [\"decoder\", \"loss\"]]";
+        let expected = expected.into();
+        Fault::new(LAYOUT, FaultKind::Unsupported { found, expected })
+    };
+    let mut stages: Vec<Vec<Letter>> = Vec::new();
+    // How many brackets are open, and whether a comma must come before what comes next.
+    let (mut depth, mut is_behind) = (0, false);
+    let mut characters = text.chars().enumerate();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            _ if c.is_whitespace() => {}
+            ',' if is_behind && depth > 0 => is_behind = false,
+            '[' if depth < 2 && !is_behind => {
+                depth += 1;
+                stages.extend((depth == 2).then(Vec::new));
+            }
+            ']' if depth > 0 => (depth, is_behind) = (depth - 1, true),
+            '\'' | '"' if depth == 2 && !is_behind => {
+                let name: String = characters
+                    .by_ref()
+                    .map(|(_, own)| own)
+                    .take_while(|&own| own != c)
+                    .collect();
+                let stage = stages.len() - 1;
+                let letter = Letter::named(&name).ok_or_else(|| unknown_name(stage, &name))?;
+                stages[stage].push(letter);
+                is_behind = true;
+            }
+            _ => return Err(wrong(at, Some(c))),
+        }
+    }
+    match depth {
+        0 => Ok(Layout { stages }),
+        _ => Err(wrong(text.chars().count(), None)),
+    }
+}
+
+fn unknown_name(at: usize, found: &str) -> Fault {
+    let found = format!("the layer `{}`", found.escape_debug()).into();
+    let names: Vec<&str> = Letter::ALL.iter().map(|letter| letter.name()).collect();
+    let expected = format!("one of {}", names.join(", ")).into();
     Fault::new(stage(at), FaultKind::Unsupported { found, expected })
 }
 

@@ -62,6 +62,8 @@ settings! {
     WEIGHT_SHARE = "weight_share",
     MICRO_BATCH = "micro_batch",
     GLOBAL_BATCH = "global_batch",
+    DIM = "dim",
+    TRIP_COUNT = "trip_count",
 }
 
 /// The options of a problem, in the order of their fields.

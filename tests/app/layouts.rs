@@ -207,6 +207,53 @@ fn what_is_written_is_read_again() {
     assert_eq!(Layout::parse("Et*3|(tt|)*29,m|L").unwrap().to_string(), manual);
 }
 
+#[test]
+fn lists_of_lists_are_read_as_text_is() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for _ in 0..500 {
+        let stages: Vec<Vec<Letter>> = (0..rng.random_range(1..6))
+            .map(|_| {
+                (0..rng.random_range(0..5))
+                    .map(|_| Letter::ALL[rng.random_range(0..4)])
+                    .collect()
+            })
+            .collect();
+        let mut named = |letter: &Letter| {
+            let quote = ["'", "\""][rng.random_range(0..2)];
+            let name = match rng.random_range(0..3) {
+                0 => letter.name().to_uppercase(),
+                1 => format!(" {}  ", letter.name()),
+                _ => letter.name().to_owned(),
+            };
+            format!("{quote}{name}{quote}")
+        };
+        let mut stage = |stage: &Vec<Letter>| {
+            let names: Vec<String> = stage.iter().map(&mut named).collect();
+            format!("[{}]", names.join(", "))
+        };
+        let list: Vec<String> = stages.iter().map(&mut stage).collect();
+        let list = format!(" [\n{},\n]", list.join(" ,"));
+        assert_eq!(Layout::parse(&list), Ok(Layout { stages }), "{list}");
+    }
+    for (text, reason) in [
+        (
+            "[['encoder'], ['loss']]",
+            "stage 1 of the layout: found the layer `encoder`",
+        ),
+        ("['embedding', 'loss']", "behind 1 characters"),
+        ("[['embedding' 'loss']]", "behind 14 characters"),
+        ("[['embedding']['loss']]", "behind 14 characters"),
+        ("[['embedding'], ['loss']", "found its end"),
+        ("[['embedding'], ['loss']]L", "found `L`"),
+        ("[[['embedding']]]", "found `[`"),
+        ("[['embedding", "found its end"),
+        ("[", "found its end"),
+    ] {
+        let fault = Layout::parse(text).expect_err(text);
+        assert!(fault.to_string().contains(reason), "{text}: {fault}");
+    }
+}
+
 fn layout(text: &str, options: &str) -> Run {
     let args = ["layout", text].into_iter().chain(options.split_whitespace());
     Folder::new().run(&args.collect::<Vec<_>>())

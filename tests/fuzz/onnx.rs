@@ -14,7 +14,7 @@ use tract_onnx::pb::{
 use super::mutate::below;
 
 /// Operators, those that tract knows and some that it does not.
-const OPERATORS: &str = "Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast CastLike Ceil Clip Compress Concat \
+const OPERATORS: &str = "Abs Add And ArgMax ArgMin Attention AveragePool BatchNormalization Cast CastLike Ceil Clip Compress Concat \
     Constant ConstantLike ConstantOfShape Conv ConvInteger ConvTranspose Cos CumSum DFT DepthToSpace DequantizeLinear Div \
     Dropout DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND \
     Gelu Gemm GlobalAveragePool Greater GroupNormalization HardSigmoid Identity If InstanceNormalization IsNaN LRN LSTM \
@@ -22,12 +22,16 @@ const OPERATORS: &str = "Abs Add And ArgMax ArgMin AveragePool BatchNormalizatio
     Min Mod Mul Multinomial Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear \
     RNN RandomNormal RandomUniformLike Range Reciprocal ReduceL2 ReduceMax ReduceMean ReduceProd ReduceSum Relu Reshape Resize \
     ReverseSequence Round STFT Scan ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Size Slice Softmax Softplus \
-    SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor";
+    SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Upsample Where Xor \
+    GroupQueryAttention MatMulNBits MoE MultiHeadAttention QMoE RotaryEmbedding SkipLayerNormalization \
+    SkipSimplifiedLayerNormalization";
 
 /// Names of attributes, and whether they hold a list.
 const ATTRIBUTES: &str = "axis axes perm group kernel_shape strides pads dilations epsilon alpha beta transA transB to dtype k \
     keepdims batch_dims blocksize num_outputs split starts ends mode equation value shape size ceil_mode count_include_pad \
-    hidden_size direction largest sorted upper onesided inverse output_shape output_padding scales stash_type exclusive";
+    hidden_size direction largest sorted upper onesided inverse output_shape output_padding scales stash_type exclusive \
+    num_heads kv_num_heads q_num_heads K N bits block_size expert_weight_bits local_window_size do_rotary num_scan_inputs \
+    scan_input_axes scan_output_axes";
 
 const NUMBERS: &[i64] = &[
     0,
@@ -119,17 +123,65 @@ fn attribute(rng: &mut ChaCha8Rng) -> AttributeProto {
     attribute
 }
 
+/// A body of a few nodes on what it is given and what stands outside; one in three lacks something.
+fn body(rng: &mut ChaCha8Rng, known: &[String]) -> GraphProto {
+    let mut graph = GraphProto::default();
+    let mut seen = known.to_vec();
+    for at in 0..below(rng, 5) {
+        let name = format!("b{at}");
+        graph
+            .input
+            .push(info(&name, [7, 9, 1][below(rng, 3)], &dims(rng)));
+        seen.push(name);
+    }
+    if rng.random() {
+        graph.initializer.push(constant("bc", &[number(rng)]));
+        seen.push("bc".into());
+    }
+    for at in 0..below(rng, 4) {
+        let name = format!("n{at}");
+        graph.node.push(node(rng, &seen, &name));
+        seen.push(name);
+    }
+    for _ in 0..below(rng, 4) {
+        let name = seen[below(rng, seen.len())].clone();
+        graph.output.push(info(&name, 1, &[1]));
+    }
+    graph
+}
+
 /// A node that reads what comes before it.
 fn node(rng: &mut ChaCha8Rng, known: &[String], output: &str) -> NodeProto {
     let inputs = (0..below(rng, 5)).map(|_| match below(rng, 12) {
         0 => String::new(),
         _ => known[below(rng, known.len())].clone(),
     });
+    let input = inputs.collect();
+    let op_type = word(rng, OPERATORS);
+    let mut attributes: Vec<AttributeProto> = (0..below(rng, 3)).map(|_| attribute(rng)).collect();
+    let bodies: &[&str] = match op_type {
+        "If" => &["then_branch", "else_branch"],
+        "Loop" | "Scan" => &["body"],
+        _ => &[],
+    };
+    for name in bodies {
+        attributes.push(AttributeProto {
+            name: (*name).into(),
+            r#type: AttributeType::Graph as i32,
+            g: Some(body(rng, known)),
+            ..Default::default()
+        });
+    }
     NodeProto {
-        input: inputs.collect(),
+        input,
         output: vec![output.into()],
-        op_type: word(rng, OPERATORS).into(),
-        attribute: (0..below(rng, 3)).map(|_| attribute(rng)).collect(),
+        op_type: op_type.into(),
+        attribute: attributes,
+        domain: if below(rng, 4) == 0 {
+            "com.microsoft".into()
+        } else {
+            String::new()
+        },
         ..Default::default()
     }
 }

@@ -15,6 +15,10 @@ mod formats;
 mod generate;
 mod importers;
 mod onnx;
+mod onnx_bodies;
+mod onnx_fused;
 mod onnx_models;
+#[cfg(feature = "onnx")]
+mod onnx_written;
 mod profiles;
 mod rooflines;

@@ -40,6 +40,9 @@ pub use output::look_for_stdout;
 
 use args::Command;
 
+use crate::input::import::{self, open};
+use crate::model::fault::InputError;
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -103,7 +106,20 @@ pub fn run(cli: Cli) -> Result<Ending, CliError> {
     if let Ok(program) = std::env::current_exe() {
         crate::input::program::is(vec![program.into()]);
     }
-    crate::input::import::trusting(cli.outside_files, || run_command(cli.command))
+    let said = open::Said {
+        dims: cli.dims,
+        trips: cli.trips,
+    };
+    import::trusting(cli.outside_files, || {
+        open::saying(said, || {
+            let ending = run_command(cli.command)?;
+            let unheard = open::unheard().map(|fault| InputError {
+                path: None,
+                faults: vec![fault],
+            });
+            unheard.map_or(Ok(ending), |error| Err(error.into()))
+        })
+    })
 }
 
 fn run_command(command: Command) -> Result<Ending, CliError> {

@@ -15,6 +15,7 @@ mod name;
 mod nsight;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+pub(crate) mod open;
 mod pipedream;
 mod piper;
 mod protobuf_text;
@@ -241,6 +242,9 @@ pub(crate) fn read_parts(path: &Path) -> Result<Parts, InputError> {
         spec.cluster = spec.cluster.or(referred.cluster);
         notes.extend(more);
         referred_path = Some(beside);
+    }
+    if let Some(fault) = open::unheard() {
+        return Err(InputError::in_file(path, [fault]));
     }
     Ok((spec, notes, referred_path))
 }

@@ -116,7 +116,7 @@ impl Experts {
         let copies = Copies {
             held: self.count,
             active: self.chosen,
-            read: self.touched(scope.tokens()),
+            read: touched(self.count, self.chosen, scope.tokens()),
         };
         let mut operators = vec![router, dispatch];
         let each = self.each.operators(scope, "dispatch", &OWN, &copies);
@@ -139,11 +139,10 @@ impl Experts {
         }
         (operators, outputs)
     }
+}
 
-    /// How many experts so many tokens go to, on average.
-    fn touched(&self, tokens: f64) -> f64 {
-        let part = self.chosen / self.count;
-        // ln_1p keeps what few tokens touch, where the power is near 1.
-        self.count * -(tokens * (-part).ln_1p()).exp_m1()
-    }
+/// How many of `count` experts so many tokens go to, `chosen` each, on average.
+pub(crate) fn touched(count: f64, chosen: f64, tokens: f64) -> f64 {
+    // ln_1p keeps what few tokens touch, where the power is near 1.
+    count * -(tokens * (-chosen / count).ln_1p()).exp_m1()
 }

@@ -7,7 +7,7 @@ use super::parts::Scope;
 
 /// Products of matrices that attention takes backward for one forward: its five, with the scores computed again, for two (T. Dao,
 /// *FlashAttention-2*, ICLR 2024, section 3.1.2).
-const FLASH_BACKWARD: f64 = 2.5;
+pub(crate) const FLASH_BACKWARD: f64 = 2.5;
 
 impl Mixer {
     /// Its operators, the last of which is what is added to the state; `from` is what they read.

@@ -31,6 +31,8 @@ pub(crate) use model::{
 };
 pub(crate) use parts::MOST_PROJECTIONS;
 pub use summary::{LayerRun, Summary};
+#[cfg(feature = "onnx")]
+pub(crate) use {experts::touched, mixer::FLASH_BACKWARD};
 
 use serde::Deserialize;
 

@@ -38,6 +38,28 @@ pub struct Cli {
     /// Let instances name files outside of their folders, as network or as external data of a model
     #[arg(long, global = true)]
     pub outside_files: bool,
+
+    /// Lengths along symbolic axes of an ONNX model, such as batch=1,sequence=128 [default: 1 along leading axes]
+    #[arg(long = "dim", global = true, value_name = "NAME=N", value_delimiter = ',', value_parser = dim)]
+    pub dims: Vec<(String, u32)>,
+
+    /// How often a loop of an ONNX model runs that does not say so itself
+    #[arg(long = "trip-count", global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(..=MOST))]
+    pub trips: Option<u32>,
+}
+
+/// Lengths and counts that are still those of a network.
+const MOST: i64 = 1 << 30;
+
+/// A name and a length; names hold what they like.
+fn dim(text: &str) -> Result<(String, u32), String> {
+    let expected = || "expected a name and a whole number up to 2^30, such as sequence=128".to_owned();
+    let (name, length) = text.rsplit_once('=').ok_or_else(expected)?;
+    let length = length.trim().parse().map_err(|_| expected())?;
+    let is_fit = !name.trim().is_empty() && i64::from(length) <= MOST;
+    is_fit
+        .then(|| (name.trim().to_owned(), length))
+        .ok_or_else(expected)
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 plan found or check passed; 1 check failed, result not written, or internal error; 2 bad usage or \

@@ -1,6 +1,6 @@
 //! The graph before anything is computed from it: names, order, sizes, and what tract may see of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
@@ -10,10 +10,13 @@ use tract_onnx::pb::{
     tensor_shape_proto,
 };
 
+use super::flat::{Bodies, Flat, Function, flatten};
 use super::size::{TensorSize, declared, element, for_tract};
 use super::weights;
+use crate::input::import::open::Said;
 use crate::model::fault::{Fault, FaultKind};
-use crate::model::words::Words;
+use crate::model::setting;
+use crate::model::words::{Words, words};
 
 /// A model that is safe to hand to tract.
 pub(crate) struct Checked {
@@ -25,6 +28,8 @@ pub(crate) struct Checked {
     pub inputs: HashMap<String, TensorSize>,
     /// What the file claims about tensors that nodes produce, for those that tract cannot infer.
     pub claims: HashMap<String, type_proto::Tensor>,
+    /// Nodes that others run.
+    pub bodies: Bodies,
 }
 
 impl Checked {
@@ -43,22 +48,42 @@ pub(super) fn node_name(node: &NodeProto, position: usize) -> String {
     }
 }
 
+/// What helps a model whose inputs do not say their shape.
+const FIX: &str = "fix it in the model, such as with `onnxruntime.tools.make_dynamic_shape_fixed`";
+
 /// Checks a model, or returns every fault.
 pub(super) fn check(
-    mut model: ModelProto,
+    (mut model, functions): (ModelProto, Vec<Function>),
     path: &Path,
+    said: &Said,
     notes: &mut Vec<Words>,
 ) -> Result<Checked, Vec<Fault>> {
-    let graph = model.graph.take().unwrap_or_default();
+    let mut graph = model.graph.take().unwrap_or_default();
+    let mut flat = flatten(&mut graph, &functions, said.trips);
+    if !flat.faults.is_empty() {
+        return Err(std::mem::take(&mut flat.faults));
+    }
     let mut checker = Checker {
         path,
         faults: Vec::new(),
+        broken: HashSet::new(),
+        lengths: said
+            .dims
+            .iter()
+            .map(|(name, length)| (name.as_str(), *length))
+            .collect(),
+        named: BTreeSet::new(),
         constants: HashMap::new(),
         inputs: HashMap::new(),
         stand_ins: Vec::new(),
         symbols: BTreeSet::new(),
     };
-    let (graph, claims) = checker.graph(graph);
+    let (graph, claims, bodies) = checker.graph(graph, flat);
+    let unknown = checker.unknown_lengths(said);
+    if !unknown.is_empty() {
+        // What is missing beside may be what they were meant for.
+        return Err(unknown);
+    }
     if !checker.faults.is_empty() {
         return Err(checker.faults);
     }
@@ -81,6 +106,7 @@ pub(super) fn check(
         constants: checker.constants,
         inputs: checker.inputs,
         claims,
+        bodies,
     })
 }
 
@@ -93,12 +119,22 @@ pub(super) struct Checker<'a> {
     pub(super) inputs: HashMap<String, TensorSize>,
     /// Graph inputs in place of constants whose values nobody needs.
     pub(super) stand_ins: Vec<ValueInfoProto>,
-    /// Names of symbolic sizes that are taken as 1.
+    /// Names of tensors whose fault is told.
+    pub(super) broken: HashSet<String>,
+    /// Lengths along symbolic axes that are said.
+    lengths: HashMap<&'a str, u32>,
+    /// Names of symbolic sizes.
+    named: BTreeSet<String>,
+    /// Those that are taken as 1.
     symbols: BTreeSet<String>,
 }
 
 impl Checker<'_> {
-    fn graph(&mut self, mut graph: GraphProto) -> (GraphProto, HashMap<String, type_proto::Tensor>) {
+    fn graph(
+        &mut self,
+        mut graph: GraphProto,
+        flat: Flat,
+    ) -> (GraphProto, HashMap<String, type_proto::Tensor>, Bodies) {
         if !graph.sparse_initializer.is_empty() {
             self.faults.push(Fault::new(
                 "sparse_initializer",
@@ -109,7 +145,7 @@ impl Checker<'_> {
             ));
         }
         let mut initializers = Vec::new();
-        for mut tensor in std::mem::take(&mut graph.initializer) {
+        for mut tensor in graph.initializer.drain(..).chain(flat.constants) {
             let at = format!("initializer `{}`", tensor.name);
             if self.constants.contains_key(&tensor.name) {
                 self.duplicate("initializer", &tensor.name);
@@ -126,15 +162,25 @@ impl Checker<'_> {
                 inputs.extend(self.input(input));
             }
         }
-        graph.node = self.nodes(std::mem::take(&mut graph.node));
+        for value in flat.unknown {
+            // A number that changes while the model runs, and is no input of it.
+            if let Some(TensorType(tensor)) = value.r#type.as_ref().and_then(|found| found.value.as_ref()) {
+                self.constants
+                    .extend(declared(tensor).map(|size| (value.name.clone(), size)));
+            }
+            self.stand_ins.push(value);
+        }
+        let (nodes, bodies) = self.nodes(flat.nodes, flat.bodies);
+        graph.node = nodes;
         inputs.append(&mut self.stand_ins);
         let infos = graph.value_info.drain(..).chain(graph.output.iter().cloned());
-        let claims = infos.filter_map(|info| self.claim(info)).collect();
+        let infos: Vec<ValueInfoProto> = infos.collect();
+        let claims = infos.into_iter().filter_map(|info| self.claim(info)).collect();
         graph.input = inputs;
         graph.initializer = initializers;
         // Outputs only tell tract where to start; all nodes are visited anyhow.
         graph.output.clear();
-        (graph, claims)
+        (graph, claims, bodies)
     }
 
     /// Checks and registers a constant; true if its values are kept.
@@ -143,6 +189,7 @@ impl Checker<'_> {
             Ok(size) => size,
             Err(fault) => {
                 self.faults.push(fault);
+                self.broken.insert(tensor.name.clone());
                 return false;
             }
         };
@@ -160,12 +207,13 @@ impl Checker<'_> {
             self.duplicate("input", &input.name);
             return None;
         }
+        self.broken.insert(input.name.clone());
         let Some(TypeProto {
             value: Some(TensorType(tensor)),
             ..
         }) = &mut input.r#type
         else {
-            self.missing(at, "tensor type".into());
+            self.missing(at, "tensor type".into(), FIX.into());
             return None;
         };
         if element(tensor.elem_type).is_none() {
@@ -173,38 +221,52 @@ impl Checker<'_> {
             return None;
         }
         let Some(shape) = &mut tensor.shape else {
-            self.missing(at, "shape".into());
+            self.missing(at, "shape".into(), FIX.into());
             return None;
         };
         for (axis, dim) in shape.dim.iter_mut().enumerate() {
             let symbol = match &dim.value {
                 Some(DimValue(length)) if *length > 0 => continue,
                 Some(DimParam(name)) if !name.is_empty() => name.clone(),
-                _ => input.name.clone(),
+                _ => format!("{}[{axis}]", input.name),
             };
-            if axis > 0 && !self.symbols.contains(&symbol) {
-                self.missing(
-                    at.clone(),
-                    format!("number for `{symbol}`, the length along axis {axis}"),
-                );
-                return None;
-            }
-            self.symbols.insert(symbol);
-            dim.value = Some(DimValue(1));
+            let is_new = self.named.insert(symbol.clone());
+            let length = match self.lengths.get(symbol.as_str()) {
+                Some(&length) => length.into(),
+                None if axis > 0 && !self.symbols.contains(&symbol) => {
+                    // One that many inputs have is told once.
+                    if is_new {
+                        let what = format!("number for `{symbol}`, the length along axis {axis}");
+                        let given = setting::DIM.given(format!("{symbol}=128"));
+                        self.missing(at.clone(), what, words!("say it, such as by {}", given));
+                    }
+                    continue;
+                }
+                None => {
+                    self.symbols.insert(symbol);
+                    1
+                }
+            };
+            dim.value = Some(DimValue(length));
         }
-        if let Some(size) = declared(tensor) {
-            self.inputs.insert(input.name.clone(), size);
-        }
+        let size = declared(tensor)?;
+        self.broken.remove(&input.name);
+        self.inputs.insert(input.name.clone(), size);
         tensor.elem_type = for_tract(tensor.elem_type);
         Some(input)
     }
 
     /// A complete type of a tensor, with the symbols that became 1.
-    fn claim(&self, info: ValueInfoProto) -> Option<(String, type_proto::Tensor)> {
+    fn claim(&mut self, info: ValueInfoProto) -> Option<(String, type_proto::Tensor)> {
         let TensorType(mut tensor) = info.r#type?.value?;
         for dim in &mut tensor.shape.as_mut()?.dim {
-            if matches!(&dim.value, Some(DimParam(name)) if self.symbols.contains(name)) {
-                dim.value = Some(DimValue(1));
+            let Some(DimParam(name)) = &dim.value else {
+                continue;
+            };
+            let said = self.lengths.get(name.as_str()).map(|&length| length.into());
+            self.named.insert(name.clone());
+            if let Some(length) = said.or(self.symbols.contains(name).then_some(1)) {
+                dim.value = Some(DimValue(length));
             }
         }
         declared(&tensor)?;
@@ -212,16 +274,43 @@ impl Checker<'_> {
         Some((info.name, tensor))
     }
 
-    fn missing(&mut self, at: String, what: String) {
-        self.faults.push(Fault::new(
-            at,
-            FaultKind::Missing {
-                what,
-                expected: "static shapes; only the leading axis may be symbolic".into(),
-                remedy: "fix it in the model, such as with `onnxruntime.tools.make_dynamic_shape_fixed`"
-                    .into(),
-            },
-        ));
+    fn missing(&mut self, at: String, what: String, remedy: Words) {
+        let expected = "static shapes; only the leading axis may be symbolic".into();
+        let kind = FaultKind::Missing {
+            what,
+            expected,
+            remedy,
+        };
+        self.faults.push(Fault::new(at, kind));
+    }
+
+    /// Lengths that are said of nothing in the model, or twice.
+    fn unknown_lengths(&self, said: &Said) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (place, (name, length)) in said.dims.iter().enumerate() {
+            let before = said.dims[..place].iter().find(|(earlier, _)| earlier == name);
+            let (found, expected) = match before {
+                Some((_, other)) => (
+                    format!("both {other} and {length} for `{name}`"),
+                    "one length".into(),
+                ),
+                None if self.named.contains(name) => continue,
+                None => {
+                    let known: Vec<String> = self.named.iter().map(|name| format!("`{name}`")).collect();
+                    let known = match known.is_empty() {
+                        true => "none: all axes of the model have a length".into(),
+                        false => known.join(", "),
+                    };
+                    (format!("`{name}`, which no axis of the model is called"), known)
+                }
+            };
+            let kind = FaultKind::Contradiction {
+                found: found.into(),
+                expected: expected.into(),
+            };
+            faults.push(Fault::new(setting::DIM, kind));
+        }
+        faults
     }
 
     pub(super) fn duplicate(&mut self, what: &'static str, name: &str) {

@@ -122,6 +122,7 @@ fn received(bytes: &[u8]) -> io::Result<Checked> {
         model,
         constants: Default::default(),
         inputs: Default::default(),
+        bodies: Default::default(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! ONNX models, through [tract-onnx](https://docs.rs/tract-onnx).
 //!
-//! The protobuf graph gives names, operators and attributes; tract infers the shape and type of every tensor. Constants
+//! The protobuf graph gives names, operators and attributes, with functions and bodies in one list (`flat`); tract infers the shape and
+//! type of every tensor, and `ruled` those of what tract does not know. Constants
 //! (initializers, and nodes that read nothing else) are folded into the layers that read them. A layer carries work
 //! instead of times, so the devices come from a cluster: see `operators` for the counts and what they assume.
 //!
@@ -10,18 +11,23 @@
 
 mod bounded;
 mod check;
+mod control;
+mod flat;
+mod fused;
 pub mod isolated;
 mod layers;
 mod nodes;
 mod operators;
 mod precision;
 mod quiet;
+mod ruled;
+mod running;
 mod shapes;
 mod size;
 mod weights;
 mod work;
 
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::{ModelProto, OperatorSetIdProto};
 use tract_onnx::prelude::Framework;
 
 use super::{Imported, Source};
@@ -30,10 +36,19 @@ use crate::model::spec::{InstanceSpec, NetworkSpec};
 
 /// Reads a model.
 pub(crate) fn read(source: &Source) -> Imported {
-    let model = decode(source.bytes)?;
+    let mut model = decode(source.bytes)?;
     let precision = model.graph.as_ref().and_then(precision::of_graph);
+    let is_standard = |set: &OperatorSetIdProto| ["", "ai.onnx"].contains(&set.domain.as_str());
+    if !model.opset_import.iter().any(is_standard) {
+        // A model all of whose nodes are calls may leave the version to its functions.
+        let sets = model.functions.iter().flat_map(|function| &function.opset_import);
+        let sets: Vec<OperatorSetIdProto> = sets.cloned().collect();
+        model.opset_import.extend(sets);
+    }
+    let functions = flat::functions(std::mem::take(&mut model.functions), source.bytes);
     let mut notes = Vec::new();
-    let checked = check::check(model, source.path, &mut notes)?;
+    let said = super::open::said();
+    let checked = check::check((model, functions), source.path, &said, &mut notes)?;
     let inferred = isolated::infer(&checked)?;
     let network = layers::network(&checked, &inferred, &mut notes)?;
     let network = NetworkSpec { precision, ..network };

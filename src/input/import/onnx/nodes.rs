@@ -1,33 +1,41 @@
-//! The nodes before anything is computed from them: order, attributes, and bodies of control flow.
+//! The nodes before anything is computed from them: order and attributes.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 
-use super::check::{Checker, node_name, stand_in};
+use super::check::{Checker, node_name};
+use super::flat::Bodies;
 use super::size::for_tract;
 use super::weights;
 use crate::model::fault::{Fault, FaultKind};
 
 impl Checker<'_> {
     /// Checks the nodes, and leaves out constants that are too large to keep.
-    pub(super) fn nodes(&mut self, nodes: Vec<NodeProto>) -> Vec<NodeProto> {
-        let mut produced: HashSet<String> =
-            self.constants.keys().chain(self.inputs.keys()).cloned().collect();
+    pub(super) fn nodes(&mut self, nodes: Vec<NodeProto>, bodies: Bodies) -> (Vec<NodeProto>, Bodies) {
+        let mut produced: HashSet<String> = self
+            .constants
+            .keys()
+            .chain(self.inputs.keys())
+            .chain(&self.broken)
+            .cloned()
+            .collect();
         let mut kept = Vec::with_capacity(nodes.len());
+        // Where the nodes before which so many were kept stand now.
+        let mut places = Vec::with_capacity(nodes.len() + 1);
         for (position, mut node) in nodes.into_iter().enumerate() {
+            places.push(kept.len());
             let at = format!("node `{}` ({})", node_name(&node, position), node.op_type);
             if node.op_type == "ConstantOfShape" && node.attribute.is_empty() {
                 node.attribute.push(zero());
             }
-            let bodies = self.attributes(&mut node, &at);
-            for body in bodies {
-                self.body(body, &mut node, &at);
-            }
+            self.attributes(&mut node, &at);
             for name in node.input.iter().filter(|name| !name.is_empty()) {
-                if !produced.contains(name) {
+                // Told once, however many nodes read it.
+                if !produced.contains(name) && self.broken.insert(name.clone()) {
                     self.faults.push(Fault::new(
                         at.as_str(),
                         FaultKind::Syntax {
@@ -46,16 +54,21 @@ impl Checker<'_> {
                 kept.push(node);
             }
         }
-        kept
+        places.push(kept.len());
+        let moved = |bodies: Vec<Range<usize>>| {
+            let moved = bodies
+                .into_iter()
+                .map(|body| places[body.start]..places[body.end]);
+            moved.collect()
+        };
+        let bodies = bodies.into_iter().map(|(at, bodies)| (places[at], moved(bodies)));
+        (kept, bodies.collect())
     }
 
-    /// Checks attributes; returns the bodies of control flow, which tract must not see.
-    fn attributes(&mut self, node: &mut NodeProto, at: &str) -> Vec<GraphProto> {
-        let mut bodies = Vec::new();
+    /// Checks attributes.
+    fn attributes(&mut self, node: &mut NodeProto, at: &str) {
         let constant = is_constant(node);
         for attribute in &mut node.attribute {
-            bodies.extend(attribute.g.take());
-            bodies.append(&mut attribute.graphs);
             attribute.sparse_tensor = None;
             attribute.sparse_tensors.clear();
             let at = format!("{at}, attribute `{}`", attribute.name);
@@ -77,42 +90,6 @@ impl Checker<'_> {
                     self.faults.push(fault);
                 }
             }
-        }
-        bodies
-    }
-
-    /// Control flow is one layer, which reads what its body reads from outside and owns the body's constants.
-    fn body(&mut self, mut body: GraphProto, node: &mut NodeProto, at: &str) {
-        let mut inside: HashSet<String> = body.input.iter().map(|input| input.name.clone()).collect();
-        for mut tensor in std::mem::take(&mut body.initializer) {
-            inside.insert(tensor.name.clone());
-            tensor.name = format!("{at}/{}", tensor.name);
-            let at = format!("{at}, initializer `{}`", tensor.name);
-            if self.constant(&mut tensor, &at) {
-                self.stand_ins.push(stand_in(&tensor));
-            }
-            node.input.push(tensor.name);
-        }
-        for mut inner in body.node {
-            for deeper in self.attributes(&mut inner, at) {
-                let before = inner.input.len();
-                self.body(deeper, &mut inner, at);
-                // The constants of deeper bodies belong to the outermost node; the rest is filtered below.
-                let owned: Vec<String> = inner.input.drain(before..).collect();
-                let (constants, read): (Vec<_>, Vec<_>) = owned
-                    .into_iter()
-                    .partition(|name| self.constants.contains_key(name));
-                node.input.extend(constants);
-                inner.input.extend(read);
-            }
-            let outside = |name: &String| !name.is_empty() && !inside.contains(name);
-            let read: Vec<String> = inner.input.into_iter().filter(outside).collect();
-            for name in read {
-                if !node.input.contains(&name) {
-                    node.input.push(name);
-                }
-            }
-            inside.extend(inner.output);
         }
     }
 

@@ -5,7 +5,11 @@
 //! | operators | forward FLOPs | backward FLOPs | kept for the backward pass |
 //! |---|---|---|---|
 //! | convolutions, products, recurrent cells | `2 y k`, bias `y` | as forward, for each operand with a gradient | activations read |
+//! | products with packed weights, experts | `2 y k`, of experts `k` times those chosen | as forward, for each operand with a gradient | activations read |
+//! | attention of all heads | `2 k` and softmax's 5 a pair of tokens | 2.5 times as many | inputs and output |
+//! | rotations | `3 y` | `3 y` | nothing |
 //! | normalisations | `8 y` | `9 y` | input |
+//! | sums and their norm | `9 y` | `10 y` | inputs |
 //! | LRN over `n` channels | `(n + 5) x` | `(n + 7) x` | input and output |
 //! | Softmax | `5 y` | `4 y` | output |
 //! | MaxPool | `k y` | `y` | indices, 8 bytes an output |
@@ -34,6 +38,9 @@
 //! are as PyTorch keeps them. Kept bytes are those of each layer alone: where several layers keep one tensor their sum is
 //! an upper bound.
 
+use super::fused::ROTATION;
+use crate::input::transformer::FLASH_BACKWARD;
+
 /// How FLOPs are counted.
 #[derive(Clone, Copy)]
 pub(super) enum Flops {
@@ -51,6 +58,8 @@ pub(super) enum Flops {
     Neighbours(f64),
     /// Two a multiply-add.
     Product,
+    /// So many times those of attention.
+    Attention(f64),
 }
 
 /// What the backward pass keeps.
@@ -127,15 +136,33 @@ const INDICES: Keeps = Keeps::Each(8.0);
 
 const RULES: &[Rule] = &[
     rule(
-        "Conv ConvInteger ConvTranspose Gemm GRU LSTM MatMul MatMulInteger RNN",
+        "Conv ConvInteger ConvTranspose FusedMatMul Gemm GRU LSTM MatMul MatMulInteger MatMulNBits MoE QLinearConv QLinearMatMul \
+         QMoE RNN",
         Flops::Product,
         Flops::Product,
         Keeps::Activations,
     ),
     rule(
+        "Attention GroupQueryAttention MultiHeadAttention",
+        Flops::Attention(1.0),
+        Flops::Attention(FLASH_BACKWARD),
+        Keeps::InputAndOutput,
+    ),
+    rule(
+        "RotaryEmbedding",
+        Flops::Output(ROTATION),
+        Flops::Output(ROTATION),
+        Keeps::IntegerActivations,
+    ),
+    rule(
+        "SkipLayerNormalization SkipSimplifiedLayerNormalization",
+        Flops::Output(9.0),
+        Flops::Output(10.0),
+        Keeps::Activations,
+    ),
+    rule(
         "BatchNormalization GroupNormalization InstanceNormalization LayerNormalization \
-         LpNormalization MeanVarianceNormalization RMSNormalization SimplifiedLayerNormalization \
-         SkipLayerNormalization",
+         LpNormalization MeanVarianceNormalization RMSNormalization SimplifiedLayerNormalization",
         Flops::Output(8.0),
         Flops::Output(9.0),
         Keeps::Activations,
@@ -185,7 +212,7 @@ const RULES: &[Rule] = &[
         Keeps::Output,
     ),
     rule(
-        "Abs Celu Cos Elu Erf FastGelu Gelu HardSwish Log Mish PRelu Pow QuickGelu Selu Sin Softplus \
+        "Abs BiasGelu Celu Cos Elu Erf FastGelu Gelu HardSwish Log Mish PRelu Pow QuickGelu Selu Sin Softplus \
          Softsign Swish",
         Flops::Output(4.0),
         Flops::Output(4.0),
@@ -204,12 +231,12 @@ const RULES: &[Rule] = &[
         Moves::All,
     ),
     moving(
-        "Gather GatherElements GatherND Slice",
+        "Gather GatherBlockQuantized GatherElements GatherND Slice",
         Keeps::IntegerActivations,
         Moves::Part,
     ),
     moving(
-        "Flatten Identity Reshape Shape Size Squeeze Unsqueeze",
+        "Flatten Identity Reshape Shape Size Squeeze Unsqueeze stagecut.carry stagecut.slice",
         Keeps::Nothing,
         Moves::View,
     ),

@@ -1,6 +1,6 @@
 //! Shapes and types of all tensors, by tract's inference.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tract_onnx::Onnx;
 use tract_onnx::model::ParsingContext;
@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::bounded::Bounded;
 use super::check::{Checked, node_name};
+use super::fused::SHAPED;
 use super::isolated;
 use super::quiet;
+use super::ruled::{RULED, one_integer, ruled};
 use super::size::{TensorSize, declared};
 use crate::model::fault::{Fault, FaultKind};
 
@@ -22,11 +24,14 @@ use crate::model::fault::{Fault, FaultKind};
 pub(crate) struct Inferred {
     /// Sizes, by name; a tensor that is absent has no known shape.
     pub sizes: HashMap<String, TensorSize>,
-    /// Tensors whose value does not depend on the graph's inputs, such as the shape of a tensor.
-    pub valued: HashSet<String>,
+    /// Tensors whose value does not depend on the graph's inputs, such as the shape of a tensor, with that of one integer.
+    pub valued: HashMap<String, Option<i64>>,
     /// Why a node's outputs have no shape, by its position.
     pub reasons: HashMap<usize, String>,
 }
+
+/// How the reason begins where an operator is not known.
+pub(super) const UNKNOWN: &str = "operator `";
 
 /// The name that stands for an operator which tract knows but cannot build.
 const OPAQUE: &str = "stagecut.opaque";
@@ -39,9 +44,10 @@ pub(super) fn infer(checked: &Checked) -> Result<Inferred, String> {
 
 fn run(checked: &Checked) -> TractResult<Inferred> {
     let mut onnx = tract_onnx::onnx();
-    // Bodies of control flow are not followed, and `ConstantLike`, which no standard has, allocates without bound.
-    for operator in ["If", "Loop", "Scan", "ConstantLike"] {
-        onnx.op_register.0.remove(operator);
+    // `ConstantLike`, which no standard has, allocates without bound.
+    onnx.op_register.0.remove("ConstantLike");
+    for operator in RULED.iter().chain(SHAPED) {
+        onnx.op_register.insert(operator, ruled);
     }
     let mut inferred = Inferred::default();
     let mut model = checked.model.clone();
@@ -78,6 +84,17 @@ fn run(checked: &Checked) -> TractResult<Inferred> {
     if believe(&mut graph, &outlets, &checked.claims)? {
         let _ = graph.analyse(true);
     }
+    // Constants of the file, as far as they are kept.
+    let constants = checked.model.graph.iter().flat_map(|graph| &graph.initializer);
+    for tensor in constants {
+        let Some(&outlet) = outlets.get(&tensor.name) else {
+            continue;
+        };
+        let value = graph.outlet_fact(outlet)?.value.concretize();
+        if let Some(value) = value.and_then(|value| one_integer(&value)) {
+            inferred.valued.insert(tensor.name.clone(), Some(value));
+        }
+    }
     for (position, node) in checked.nodes().iter().enumerate() {
         let mut complete = true;
         for name in node.output.iter().filter(|name| !name.is_empty()) {
@@ -86,8 +103,8 @@ fn run(checked: &Checked) -> TractResult<Inferred> {
                 Some(size) => drop(inferred.sizes.insert(name.clone(), size)),
                 None => complete = false,
             }
-            if fact.value.is_concrete() {
-                inferred.valued.insert(name.clone());
+            if let Some(value) = fact.value.concretize() {
+                inferred.valued.insert(name.clone(), one_integer(&value));
             }
         }
         if complete {
@@ -118,7 +135,7 @@ fn unbuilt(onnx: &Onnx, model: &ModelProto) -> HashMap<usize, String> {
         template: InferenceModel::default(),
     };
     let build = |node: &NodeProto| match onnx.op_register.0.get(&node.op_type) {
-        None => Err(format!("operator `{}` is not known to tract", node.op_type)),
+        None => Err(format!("{UNKNOWN}{}` is not known to tract", node.op_type)),
         Some(builder) => quiet::catch(|| builder(&context, node).map(|_| ()))
             .and_then(|built| built.map_err(|error| format!("{error:#}"))),
     };

@@ -2,6 +2,7 @@
 
 use tract_onnx::pb::NodeProto;
 
+use super::fused::{self, Call};
 use super::operators::{ANY_OTHER, Flops, Keeps, Moves, find};
 use super::size::TensorSize;
 use crate::model::roofline::Traffic;
@@ -28,6 +29,8 @@ pub(super) struct Operand<'a> {
     pub size: &'a TensorSize,
     /// What it is to training.
     pub role: Role,
+    /// Its value, where it is one integer that does not depend on the graph's inputs.
+    pub value: Option<i64>,
 }
 
 impl Operand<'_> {
@@ -57,18 +60,23 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
     let rule = found.unwrap_or(&ANY_OTHER);
     let given: Vec<Operand> = inputs.iter().flatten().copied().collect();
     let output_bytes: f64 = outputs.iter().map(TensorSize::bytes).sum();
-    let read: f64 = given.iter().map(|operand| operand.size.bytes()).sum();
-    let part_read: f64 = given
-        .iter()
-        .filter(|o| !o.size.floating)
-        .map(|o| o.size.bytes())
-        .sum();
-    let forward_flops = forward_flops(rule.forward, node, inputs, outputs);
-    let parameters = given.iter().filter(|operand| !operand.is_activation());
-    let parameter_bytes: f64 = parameters.map(|operand| operand.size.bytes()).sum();
+    let call = call(node, inputs);
+    let places =
+        || (inputs.iter().enumerate()).filter_map(|(place, operand)| Some((place, operand.as_ref()?)));
+    let bytes_read = |of_activations: bool| -> f64 {
+        let those = places().filter(|(_, operand)| operand.is_activation() == of_activations);
+        those
+            .map(|(place, operand)| call.part_read(place) * operand.size.bytes())
+            .sum()
+    };
+    // Of what is looked up its rows, whatever they are made of.
+    let indices =
+        places().filter(|(place, operand)| !operand.size.floating && (*place > 0 || operand.is_activation()));
+    let part_read: f64 = indices.map(|(_, operand)| operand.size.bytes()).sum();
+    let forward_flops = forward_flops(rule.forward, &call, inputs, outputs);
     let traffic = Traffic {
-        inputs: read - parameter_bytes,
-        parameters: parameter_bytes,
+        inputs: bytes_read(true),
+        parameters: bytes_read(false),
         outputs: output_bytes,
     };
     let forward_bytes = match rule.moves {
@@ -96,7 +104,9 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
     (work.backward_flops, work.backward_bytes) = match (rule.backward, rule.moves) {
         (Flops::Product, _) => {
             // Input and weights; biases and states go with the weights.
-            let main = inputs.iter().take(2).flatten();
+            let main = factors(node)
+                .into_iter()
+                .filter_map(|place| inputs.get(place)?.as_ref());
             let products = main.filter(|operand| operand.has_gradient()).count().max(1) as f64;
             (products * forward_flops, products * traffic.of_gradient())
         }
@@ -104,9 +114,9 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
         // The gradient goes to the rows that were read.
         (_, Moves::Part) => (0.0, part_read + Traffic::look_up_backward(output_bytes)),
         (Flops::Terms, _) => (gradients.count() as f64 * elements(outputs), others),
-        (flops, _) => (self::forward_flops(flops, node, inputs, outputs), others),
+        (flops, _) => (self::forward_flops(flops, &call, inputs, outputs), others),
     };
-    let weights = part_of_weights(rule.backward, inputs);
+    let weights = part_of_weights(rule.backward, node, inputs);
     work.weight_flops = weights * work.backward_flops;
     work.weight_bytes = weights * work.backward_bytes;
     Cost {
@@ -119,7 +129,7 @@ pub(super) fn cost(node: &NodeProto, inputs: &[Option<Operand>], outputs: &[Tens
 /// The part of a backward pass that is gradients of weights: of a product, one for each operand that is weights; all of it where
 /// nothing else has a gradient; and none where the few numbers that an operator learns are of no account beside its activations, such
 /// as a scale.
-fn part_of_weights(backward: Flops, inputs: &[Option<Operand>]) -> f64 {
+fn part_of_weights(backward: Flops, node: &NodeProto, inputs: &[Option<Operand>]) -> f64 {
     let is_activation = |operand: &&Operand| operand.has_gradient() && operand.is_activation();
     if !inputs.iter().flatten().any(|operand| is_activation(&operand)) {
         return 1.0;
@@ -127,16 +137,37 @@ fn part_of_weights(backward: Flops, inputs: &[Option<Operand>]) -> f64 {
     if !matches!(backward, Flops::Product) {
         return 0.0;
     }
-    let products = inputs.iter().take(2).flatten();
+    let products = factors(node)
+        .into_iter()
+        .filter_map(|place| inputs.get(place)?.as_ref());
     let products = products.filter(|operand| operand.has_gradient());
     let of_activations = products.clone().filter(is_activation).count();
     let all = products.count().max(1);
     1.0 - of_activations as f64 / all as f64
 }
 
-/// Whether a constant input holds statistics, which are measured and not learned.
-pub(super) fn is_statistic(node: &NodeProto, position: usize) -> bool {
-    node.op_type == "BatchNormalization" && position >= 3
+/// Where the two factors of a product stand; experts are as one.
+fn factors(node: &NodeProto) -> [usize; 2] {
+    match node.op_type.as_str() {
+        "MoE" | "QMoE" => [0, 2],
+        "QLinearConv" | "QLinearMatMul" => [0, 3],
+        _ => [0, 1],
+    }
+}
+
+/// Whether a constant input is measured or made, and not learned: statistics, scales, tables of angles.
+pub(super) fn is_given(node: &NodeProto, place: usize) -> bool {
+    node.op_type == "BatchNormalization" && place >= 3 || fused::is_given(node, place)
+}
+
+fn call<'a>(node: &'a NodeProto, inputs: &[Option<Operand<'a>>]) -> Call<'a> {
+    Call {
+        node,
+        inputs: (inputs.iter())
+            .map(|operand| Some(operand.as_ref()?.size.dims.as_slice()))
+            .collect(),
+        values: inputs.iter().map(|operand| operand.as_ref()?.value).collect(),
+    }
 }
 
 fn elements(sizes: &[TensorSize]) -> f64 {
@@ -161,7 +192,8 @@ fn stash_bytes(keeps: Keeps, given: &[Operand], outputs: &[TensorSize]) -> f64 {
     }
 }
 
-fn forward_flops(flops: Flops, node: &NodeProto, inputs: &[Option<Operand>], outputs: &[TensorSize]) -> f64 {
+fn forward_flops(flops: Flops, call: &Call, inputs: &[Option<Operand>], outputs: &[TensorSize]) -> f64 {
+    let node = call.node;
     let first = inputs
         .iter()
         .flatten()
@@ -176,20 +208,33 @@ fn forward_flops(flops: Flops, node: &NodeProto, inputs: &[Option<Operand>], out
         Flops::Terms => output * inputs.iter().flatten().count().saturating_sub(1).max(1) as f64,
         Flops::Window => output * integers(node, "kernel_shape").product::<f64>(),
         Flops::Neighbours(more) => (integers(node, "size").sum::<f64>() + more) * first,
-        Flops::Product => product_flops(node, inputs, output),
+        Flops::Product => call
+            .product_flops()
+            .unwrap_or_else(|| product_flops(node, inputs, output)),
+        // Backward, the product before attention has one for its input and one for its weights.
+        Flops::Attention(times) => match call.attention_flops() {
+            Some(attention) => times * attention + if times > 1.0 { 2.0 } else { 1.0 } * call.packed_flops(),
+            None => output,
+        },
     }
 }
 
 /// Two operations a multiply-add.
 fn product_flops(node: &NodeProto, inputs: &[Option<Operand>], output: f64) -> f64 {
     let size = |position: usize| Some(inputs.get(position)?.as_ref()?.size);
-    let (Some(left), Some(right)) = (size(0), size(1)) else {
+    let [left, right] = factors(node).map(size);
+    let (Some(left), Some(right)) = (left, right) else {
         return output;
     };
     match node.op_type.as_str() {
         // Weights are [outputs, inputs / groups, window].
-        "Conv" | "ConvInteger" => {
-            let bias = size(2).filter(|_| node.op_type == "Conv").map_or(0.0, |_| output);
+        "Conv" | "ConvInteger" | "QLinearConv" => {
+            let bias = match node.op_type.as_str() {
+                "Conv" => size(2),
+                "QLinearConv" => size(8),
+                _ => None,
+            };
+            let bias = bias.map_or(0.0, |_| output);
             2.0 * output * right.elements() / right.dim(0).max(1.0) + bias
         }
         // Weights are [inputs, outputs / groups, window], and every input element meets all of its row.
@@ -203,7 +248,13 @@ fn product_flops(node: &NodeProto, inputs: &[Option<Operand>], output: f64) -> f
             2.0 * output * left.dim(usize::from(!transposed)) + bias
         }
         // [.., rows, k] times [.., k, columns].
-        "MatMul" | "MatMulInteger" => 2.0 * output * left.dim(left.dims.len().saturating_sub(1)),
+        "MatMul" | "MatMulInteger" | "QLinearMatMul" => {
+            2.0 * output * left.dim(left.dims.len().saturating_sub(1))
+        }
+        "FusedMatMul" => {
+            let transposed = integers(node, "transA").any(|flag| flag != 0.0);
+            2.0 * output * left.dim(left.dims.len().saturating_sub(1 + usize::from(transposed)))
+        }
         // [steps, batch, inputs], weights [directions, gates * hidden, inputs], and hidden instead of inputs.
         _ => {
             let weights = right.elements() + size(2).map_or(0.0, TensorSize::elements);

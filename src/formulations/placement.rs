@@ -89,6 +89,130 @@ pub(crate) fn machine_prices(sets: &[Vec<f64>], machines: &[usize], layers: usiz
     (program, columns)
 }
 
+/// Prices of machines, of boundaries and of what is handed on at them: see [`link_prices`].
+pub(crate) struct LinkPrices {
+    /// The program. Its objective is less the value.
+    pub program: Program,
+    /// `potential`, of boundaries from the second on.
+    pub potentials: Vec<Column>,
+    /// `boundary`, of every boundary between two layers and side.
+    pub sides: Vec<Vec<Column>>,
+    /// `covers`, how much of the prices of covers is among those of machines.
+    pub covers: Column,
+}
+
+/// How machines limit what they hand on at a boundary: `λ e + μ s >= t` for `e` machines that end there, `s` that start there, and `t` rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Side {
+    /// `λ`.
+    pub ends: f64,
+    /// `μ`.
+    pub starts: f64,
+    /// Which machines end, and which start: those of a kind, or all. What is counted goes from the ones to the others.
+    pub from: Option<usize>,
+    /// Likewise.
+    pub to: Option<usize>,
+}
+
+impl Side {
+    /// What a machine of a kind counts that ends, and whether what it hands on does.
+    pub(crate) fn ended(&self, kind: usize) -> (f64, f64) {
+        let counts = self.from.is_none_or(|from| from == kind);
+        (
+            if counts { self.ends } else { 0.0 },
+            f64::from(counts && self.to.is_none()),
+        )
+    }
+
+    /// The same of one that starts, and of what it is handed; that is counted at the other end where all machines take it.
+    pub(crate) fn started(&self, kind: usize) -> (f64, f64) {
+        let counts = self.to.is_none_or(|to| to == kind);
+        (
+            if counts { self.starts } else { 0.0 },
+            f64::from(counts && self.to.is_some()),
+        )
+    }
+}
+
+/// What machines may hold at a rate: the kind, the first boundary and the last, and the part of the rate that passes.
+pub(crate) type Holds = (Held, f64);
+
+/// The linear program of the best prices at which all placements that carry a rate cost more than all machines have: the dual of the program of intervals
+/// with fractions of machines, `sides` at every boundary, and covers at given prices (with what all layers together cost at these).
+pub(crate) fn link_prices(
+    serving: &Serving,
+    holds: &[Holds],
+    sides: &[Side],
+    (cover_prices, cover): (&[f64], f64),
+) -> LinkPrices {
+    /// Prices are parts of what all machines have.
+    const MOST: f64 = 100.0;
+    let mut program = Program::new(1.0);
+    let mut declare = |name: String| program.declare(variable().min(0.0).max(MOST).name(name));
+    let of_a_machine: Vec<Column> = (0..serving.kinds.len())
+        .map(|kind| declare(format!("price[{kind}]")))
+        .collect();
+    let potentials: Vec<Column> = (1..=serving.layers)
+        .map(|at| declare(format!("potential[{at}]")))
+        .collect();
+    let side = |at: usize, declare: &mut dyn FnMut(String) -> Column| -> Vec<Column> {
+        (0..sides.len())
+            .map(|side| declare(format!("boundary[{at},{side}]")))
+            .collect()
+    };
+    let of_sides: Vec<Vec<Column>> = (1..serving.layers).map(|at| side(at, &mut declare)).collect();
+    let covers = declare("covers[]".into());
+    let add = |column: Column,
+               (counts, passed),
+               (stands, passes): (&mut Expression, &mut Expression),
+               part: f64| {
+        if counts != 0.0 {
+            column.add_to(stands, counts);
+        }
+        if passed != 0.0 {
+            column.add_to(passes, -part * passed);
+        }
+    };
+    for (held, part) in holds {
+        let (mut stands, mut passes) = (Expression::default(), Expression::default());
+        covers.add_to(&mut stands, cover_prices[held.kind]);
+        if held.start > 0 {
+            for (column, side) in of_sides[held.start - 1].iter().zip(sides) {
+                add(
+                    *column,
+                    side.started(held.kind),
+                    (&mut stands, &mut passes),
+                    *part,
+                );
+            }
+            potentials[held.start - 1].add_to(&mut passes, -part);
+        }
+        if held.end() < serving.layers {
+            for (column, side) in of_sides[held.end() - 1].iter().zip(sides) {
+                add(*column, side.ended(held.kind), (&mut stands, &mut passes), *part);
+            }
+        }
+        potentials[held.end() - 1].add_to(&mut passes, *part);
+        let label = format!("{},{},{}", held.kind, held.start, held.end());
+        let price = || of_a_machine[held.kind].expression();
+        program.add_row(format!("passes[{label}]"), stands.clone() + passes, price());
+        program.add_row(format!("stands[{label}]"), stands, price());
+    }
+    let mut all = Expression::default();
+    for (column, kind) in of_a_machine.iter().zip(&serving.kinds) {
+        column.add_to(&mut all, kind.count as f64);
+    }
+    program.add_row("all[]".into(), all, 1.0.into());
+    potentials[serving.layers - 1].add_to(&mut program.objective, -1.0);
+    covers.add_to(&mut program.objective, -cover);
+    LinkPrices {
+        program,
+        potentials,
+        sides: of_sides,
+        covers,
+    }
+}
+
 /// Entries of the program's rows, about: what it takes grows with them.
 pub fn entries(serving: &Serving, most: u64) -> usize {
     let layers = serving.layers;

@@ -93,6 +93,37 @@ impl Network {
     }
 }
 
+/// What passes through what machines hold: those that are alike are one node, since the mean of a flow over all their permutations is a flow.
+pub(super) fn rate(serving: &Serving, held: &[Held]) -> u64 {
+    let mut sorted = held.to_vec();
+    sorted.sort_unstable();
+    let groups: Vec<(Held, u64)> = sorted
+        .chunk_by(|a, b| a == b)
+        .map(|alike| (alike[0], alike.len() as u64))
+        .collect();
+    let (into, out) = (|i: usize| 2 + 2 * i, |i: usize| 3 + 2 * i);
+    let mut network = Network::new(2 + 2 * groups.len());
+    for (i, (own, count)) in groups.iter().enumerate() {
+        let kind = &serving.kinds[own.kind];
+        network.add(into(i), out(i), count * kind.rate(own.layers));
+        if own.start == 0 {
+            network.add(SOURCE, into(i), count.saturating_mul(kind.from_source));
+        }
+        if own.end() == serving.layers {
+            network.add(out(i), SINK, count.saturating_mul(kind.to_sink));
+        }
+        let next = groups
+            .iter()
+            .enumerate()
+            .filter(|(_, (other, _))| other.start == own.end());
+        for (j, (other, others)) in next {
+            let carries = serving.between[own.kind][other.kind].saturating_mul(count * others);
+            network.add(out(i), into(j), carries);
+        }
+    }
+    network.maximise()
+}
+
 /// The placement of what machines hold, with a flow of most tokens. Machines that nothing passes through are left out, except where
 /// nothing passes at all. Time `O(n² m)` for `n` machines with `m` links in use.
 pub(super) fn placement(serving: &Serving, held: &[Held]) -> Placement {

@@ -3,11 +3,14 @@
 
 mod covers;
 mod flow;
+mod links;
+mod local;
 mod program;
 mod rules;
 mod sweep;
 
-use self::covers::Covers;
+use self::covers::{Covers, Prices};
+use self::links::Links;
 use self::sweep::{Answer, Sweep};
 use crate::formulations::placement::links_bind;
 use crate::formulations::solver::SolverError;
@@ -108,6 +111,10 @@ pub fn solve(
         known.near = near;
         known.lower(bound);
         if method == Method::Sweep {
+            if links_bind(serving, known.bound) {
+                local::improve(&mut known, control);
+                bound_links(&covers, &mut known, control)?;
+            }
             look(&covers, &mut known, control)?;
             stopped_by = prove(&covers, &mut known, control)?;
         }
@@ -134,6 +141,45 @@ pub fn solve(
         stopped_by,
         rules,
     })
+}
+
+/// Lowers the bound by prices that know links, halving between the best and the bound.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+fn bound_links(covers: &Covers, known: &mut Known, control: &Control) -> Result<(), SolverError> {
+    /// Part of the bound at which halving ends.
+    const NEAR: u64 = 500;
+    let mut open = known.best.rate;
+    while known.bound.saturating_sub(open) > 1 + known.bound / NEAR && control.must_stop().is_none() {
+        let asked = open + (known.bound - open).div_ceil(2);
+        let prices = covers.prices(asked, control)?;
+        match refuted_by_links(covers, known, (asked, &prices), control)? {
+            (true, _) => known.lower(asked - 1),
+            (false, None) => break,
+            (false, Some(_)) => open = asked,
+        }
+    }
+    Ok(())
+}
+
+/// Whether prices that know links refute a rate, and those prices.
+///
+/// # Errors
+///
+/// [`SolverError`] where HiGHS breaks down.
+fn refuted_by_links(
+    covers: &Covers,
+    known: &Known,
+    rate: (u64, &Prices),
+    control: &Control,
+) -> Result<(bool, Option<Links>), SolverError> {
+    let serving = known.serving;
+    let links = Links::new(covers, serving, rate, control)?;
+    let machines = || serving.kinds.iter().map(|kind| kind.count);
+    let refuted = links.as_ref().is_some_and(|links| links.refute(machines()));
+    Ok((refuted, links))
 }
 
 /// Looks for better placements among few states, and more and more, halving between the best and the bound.
@@ -180,15 +226,20 @@ fn ask(
         return Ok(Answer::None);
     }
     let sweep = |prices| Sweep::new(covers, known.serving, (rate, prices), control);
-    let is_refuted = width == usize::MAX
-        && links_bind(known.serving, rate)
-        && matches!(
-            sweep(prices.clone()).without_links().run(steps, width),
-            Answer::None
-        );
+    let binds = width == usize::MAX && links_bind(known.serving, rate);
+    let (by_prices, links) = match binds {
+        true => refuted_by_links(covers, known, (rate, &prices), control)?,
+        false => (false, None),
+    };
+    let is_refuted = by_prices
+        || binds
+            && matches!(
+                sweep(prices.clone()).without_links().run(steps, width),
+                Answer::None
+            );
     let answer = match is_refuted {
         true => Answer::None,
-        false => sweep(prices).run(steps, width),
+        false => sweep(prices).with_links(links).run(steps, width),
     };
     if let Answer::None = answer {
         known.lower(rate - 1);

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::covers::{Choice, Covers, Prices, ROUNDING};
+use super::links::{self, Links};
 use crate::formulations::placement::links_bind;
 use crate::problem::control::Control;
 use crate::problem::placement::{Held, Serving};
@@ -146,6 +147,8 @@ pub(super) struct Sweep<'a> {
     kept: usize,
     /// Whether links between machines bind.
     binds: bool,
+    /// Prices that know links, where they bind.
+    links: Option<Links>,
     /// Whether a state was left out.
     is_cut_short: bool,
     /// The most sets and states looked at behind each state.
@@ -180,10 +183,19 @@ impl<'a> Sweep<'a> {
             hopeless: HashMap::new(),
             kept: 0,
             binds: links_bind(serving, rate),
+            links: None,
             is_cut_short: false,
             width: usize::MAX,
             rounding,
             steps: 0,
+        }
+    }
+
+    /// The same search with prices that know links.
+    pub(super) fn with_links(self, links: Option<Links>) -> Self {
+        Self {
+            links: links.filter(|_| self.binds),
+            ..self
         }
     }
 
@@ -301,12 +313,34 @@ impl<'a> Sweep<'a> {
         }
         let next = state.next(&set.starts, &|from, to| self.link(from, to));
         let slack = self.slack(&next, &[], None) - set.paid;
-        let passes = next.most[next.most.len() - 1] >= self.rate && slack >= -self.rounding;
+        let passes = next.most[next.most.len() - 1] >= self.rate
+            && slack >= -self.rounding
+            && self.pays_for_links(&next, set, slack);
         passes.then(|| Child {
             slack,
             state: next,
             held: set.held.clone(),
         })
+    }
+
+    /// Whether what is left behind a boundary, once a set has started, may pay for what is to be handed on; `slack` is what covers leave over.
+    fn pays_for_links(&self, next: &State, set: &Set, slack: f64) -> bool {
+        let Some(prices) = &self.links else {
+            return true;
+        };
+        let left = (0..self.left.len()).map(|kind| {
+            let used = set.held.iter().filter(|held| held.kind == kind).count();
+            self.left[kind] - used
+        });
+        let covers = self.prices.of_all(&self.left) - set.paid - slack;
+        let groups = next
+            .groups
+            .iter()
+            .map(|group| (group.kind, group.end, group.count));
+        let groups: Vec<(usize, usize, usize)> = groups.collect();
+        let most = |groups: usize| next.most[groups].min(self.rate) as f64 / self.rate as f64;
+        let needed = prices.rest(&groups, &most) + prices.covers * covers;
+        prices.of_all(left) >= needed - links::ROUNDING
     }
 
     /// A set with one more machine, if there is one and what is left pays for the rest.

@@ -224,9 +224,8 @@ pub(crate) fn plans_up_to(most: usize, instance: &Instance, settings: &Settings)
     Some(plans)
 }
 
-/// Every way to run stages: their degrees, their replicas, and what layers compute again.
-fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -> Vec<BarePlan> {
-    let count = |kind: usize| settings.count(&instance.cluster, kind).unwrap_or(settings.stages);
+/// Every kind, tensor degree, expert degree and number of replicas that a stage may have on so many devices of each kind.
+fn runs(settings: &Settings, count: &dyn Fn(usize) -> usize) -> Vec<(usize, usize, usize, usize)> {
     let on_kind = |&kind: &usize| {
         let devices = count(kind);
         let pairs = (1..=devices).flat_map(move |tensor| (1..=devices / tensor).map(move |d| (tensor, d)));
@@ -239,7 +238,13 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
             settings.tensor.allows(*tensor) && is_asked && settings.replicas.allows(*replicas)
         })
     };
-    let runs: Vec<(usize, usize, usize, usize)> = settings.kinds.iter().flat_map(on_kind).collect();
+    settings.kinds.iter().flat_map(on_kind).collect()
+}
+
+/// Every way to run stages: their degrees, their replicas, and what layers compute again.
+fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -> Vec<BarePlan> {
+    let count = |kind: usize| settings.count(&instance.cluster, kind).unwrap_or(settings.stages);
+    let runs = runs(settings, &count);
     let again = |id: &String| {
         let layer = instance
             .network

@@ -3,6 +3,7 @@
 
 use good_lp::{Expression, variable};
 
+use super::solver::Cut;
 use super::{Column, Program};
 use crate::problem::pipeline::{ChunkTimes, Path};
 
@@ -39,6 +40,17 @@ pub struct Room {
     pub most_bytes: f64,
 }
 
+/// What a chunk holds at least.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Least {
+    /// The chunk.
+    pub chunk: usize,
+    /// Kinds, and what each of their items counts.
+    pub weights: Vec<(usize, f64)>,
+    /// What they count for at least.
+    pub least: f64,
+}
+
 /// What is known before anything is cut.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
@@ -50,6 +62,8 @@ pub struct Asked {
     pub chunks_of: Vec<Vec<usize>>,
     /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`].
     pub beside_ns: Vec<ChunkTimes>,
+    /// What chunks hold at least.
+    pub least: Vec<Least>,
     /// What devices may hold.
     pub rooms: Vec<Room>,
     /// Paths, of which no run is shorter than any.
@@ -68,6 +82,7 @@ pub struct PathProgram {
     pub program: Program,
     /// How many items of each kind each chunk holds.
     counts: Vec<Vec<Column>>,
+    iteration: Column,
 }
 
 impl PathProgram {
@@ -91,15 +106,24 @@ impl PathProgram {
             };
             counts.push((0..chunks).map(of_chunk).collect());
         }
-        let mut built = Self { program, counts };
+        program.objective = iteration.expression();
+        let mut built = Self {
+            program,
+            counts,
+            iteration,
+        };
         built.all_items(asked);
         built.lines(asked);
+        built.least(asked);
         built.devices(asked);
         built.rooms(asked);
         for (at, path) in asked.paths.iter().enumerate() {
-            built.path(asked, at, path, iteration);
+            let cut = built.path(asked, path);
+            let mut length = Expression::default();
+            (cut.coefficients.iter()).for_each(|&(column, factor)| column.add_to(&mut length, factor));
+            let name = format!("path[{}]", at + 1);
+            built.program.add_row(name, length, cut.most.into());
         }
-        built.program.objective = iteration.expression();
         built
     }
 
@@ -134,6 +158,18 @@ impl PathProgram {
                 self.program
                     .add_row(name, held.clone(), (line.most / scale).into());
             }
+        }
+    }
+
+    /// Family `least`: what a chunk holds at least.
+    fn least(&mut self, asked: &Asked) {
+        for (at, least) in asked.least.iter().enumerate() {
+            let mut held = Expression::default();
+            for &(kind, weight) in &least.weights {
+                self.counts[kind][least.chunk].add_to(&mut held, weight);
+            }
+            self.program
+                .add_row(format!("least[{}]", at + 1), least.least.into(), held);
         }
     }
 
@@ -181,22 +217,24 @@ impl PathProgram {
     }
 
     /// Family `path`: no iteration is shorter than what follows each other in it.
-    fn path(&mut self, asked: &Asked, at: usize, path: &Path, iteration: Column) {
+    pub(crate) fn path(&self, asked: &Asked, path: &Path) -> Cut {
         let scale_ns = self.program.scale_ns;
-        let mut length = Expression::default();
+        let (mut coefficients, mut beside) = (vec![(self.iteration, -1.0)], 0.0);
         for (c, often) in path.often.iter().enumerate() {
             let ns =
                 |times: &ChunkTimes| -> f64 { often.iter().zip(times).map(|(often, ns)| often * ns).sum() };
-            length += ns(&asked.beside_ns[c]) / scale_ns;
+            beside += ns(&asked.beside_ns[c]) / scale_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
                 let own = ns(&kind.times_ns) / scale_ns;
                 if own > 0.0 {
-                    self.counts[k][c].add_to(&mut length, own);
+                    coefficients.push((self.counts[k][c], own));
                 }
             }
         }
-        let name = format!("path[{}]", at + 1);
-        self.program.add_row(name, length, iteration.expression());
+        Cut {
+            coefficients,
+            most: -beside,
+        }
     }
 }
 

@@ -227,6 +227,14 @@ impl<'a> Family<'a> {
         }
     }
 
+    /// How often all has been tried in vain: each time takes longer than the one before, and what others need may be little.
+    fn rounds(&self) -> u32 {
+        match &self.plans {
+            Plans::Chunks { runs: Some(runs), .. } => runs.rounds(),
+            Plans::Chunks { .. } | Plans::Stages { .. } => 0,
+        }
+    }
+
     /// Looks at some more of its plans.
     fn take_turn(&mut self, incumbent: &mut Incumbent, labels: &[String]) -> Result<(), SolverError> {
         let control = incumbent.control.elsewhere();
@@ -287,7 +295,8 @@ fn offer_quick_plans(options: &Kinds, own: &mut Incumbent, control: &Control) {
     }
 }
 
-/// Looks through families, always the one that promises most, until none promises anything; `is_all` says that there are no other plans.
+/// Looks through families, of those that were tried as often the one that promises most, until none promises anything; `is_all` says that
+/// there are no other plans.
 fn search(
     incumbent: &mut Incumbent,
     (families, labels): (&mut [Family], &[String]),
@@ -311,9 +320,11 @@ fn search(
         let is_open = |family: &Family| family.stopped_by.is_none() && family.bound_ns <= target_ns;
         let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
         let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
-        let least = open().map(|(at, family)| (family.bound_ns, at)).min();
-        let next = new.min().filter(|_| turn % 2 == 0).or(least);
-        match next.map(|(_, at)| &mut families[at]) {
+        let least = open()
+            .map(|(at, family)| (family.rounds(), family.bound_ns, at))
+            .min();
+        let new = new.min().filter(|_| turn % 2 == 0).map(|(_, at)| at);
+        match new.or(least.map(|(.., at)| at)).map(|at| &mut families[at]) {
             Some(family) => family.take_turn(incumbent, labels)?,
             None => break,
         }

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use highs::Model;
 use highs_sys::{
-    Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_setCallback, Highs_startCallback,
-    Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
+    Highs_addRow, Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_setCallback,
+    Highs_startCallback, Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
     kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt,
 };
 
@@ -83,6 +83,24 @@ unsafe extern "C" fn callback(
     if let Some(input) = unsafe { input.as_mut() } {
         input.user_interrupt = c_int::from(stop);
     }
+}
+
+/// Adds the row `Σ factor · column <= most`. Returns whether HiGHS could.
+pub(super) fn add_row(model: &mut Model, most: f64, columns: &[usize], factors: &[f64]) -> bool {
+    let columns: Vec<HighsInt> = columns.iter().map(|&column| column as HighsInt).collect();
+    let entries = columns.len().min(factors.len()) as HighsInt;
+    // SAFETY: the model is live, both slices hold so many entries, and HiGHS refuses columns that are out of range.
+    let status = unsafe {
+        Highs_addRow(
+            model.as_mut_ptr(),
+            f64::NEG_INFINITY,
+            most,
+            entries,
+            columns.as_ptr(),
+            factors.as_ptr(),
+        )
+    };
+    status != STATUS_ERROR
 }
 
 /// Gives columns and rows their names. Names must be free of blanks.

@@ -5,15 +5,17 @@
 
 mod c;
 mod exit;
+mod growing;
 
 use std::path::Path;
 
 use good_lp::solvers::highs::highs as model_with_highs;
 use good_lp::{IntoAffineExpression, SolverModel, solvers};
-use highs::{HighsModelStatus, HighsSolutionStatus, Model, SolvedModel};
+use highs::{HighsModelStatus, HighsOptionValue, HighsSolutionStatus, Model, SolvedModel};
 
 pub(crate) use self::c::Report;
 use self::exit::Inside;
+pub(crate) use self::growing::{Cut, GrowingProgram};
 use crate::formulations::Program;
 use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
@@ -145,16 +147,24 @@ struct Limits<'a> {
 }
 
 /// Turns a part of HiGHS off, if asked to.
-fn leave_out(model: &mut Model, name: &'static str, is_asked: bool) -> Result<(), SolverError> {
-    let set = match name {
-        _ if !is_asked => Ok(()),
-        "presolve" => model.try_set_option(name, "off"),
-        _ => model.try_set_option(name, false),
-    };
-    set.map_err(|_| SolverError {
+fn set<V: HighsOptionValue>(model: &mut Model, name: &'static str, value: V) -> Result<(), SolverError> {
+    model.try_set_option(name, value).map_err(|_| SolverError {
         doing: "setting options",
         what: name.into(),
     })
+}
+
+/// What every run is told.
+fn prepare(model: &mut Model) -> Result<(), SolverError> {
+    for name in [
+        "mip_feasibility_tolerance",
+        "primal_feasibility_tolerance",
+        "dual_feasibility_tolerance",
+    ] {
+        set(model, name, TOLERANCE)?;
+    }
+    // One thread a solve: the number is process-wide in HiGHS, and searches run side by side.
+    set(model, "threads", 1)
 }
 
 fn solve_within(
@@ -173,22 +183,12 @@ fn solve_within(
     let constant = program.objective.constant();
     let is_linear = program.binaries() == 0;
     let mut model = build(program)?;
-    let failed = |what: String| SolverError {
-        doing: "setting options",
-        what,
-    };
-    let set = |model: &mut Model, name: &'static str, value: f64| {
-        model.try_set_option(name, value).map_err(|_| failed(name.into()))
-    };
-    for name in [
-        "mip_feasibility_tolerance",
-        "primal_feasibility_tolerance",
-        "dual_feasibility_tolerance",
-    ] {
-        set(&mut model, name, TOLERANCE)?;
+    prepare(&mut model)?;
+    if !restarts {
+        set(&mut model, "mip_allow_restart", false)?;
     }
-    for (name, value) in [("mip_allow_restart", restarts), ("presolve", presolve)] {
-        leave_out(&mut model, name, !value)?;
+    if !presolve {
+        set(&mut model, "presolve", "off")?;
     }
     set(&mut model, "mip_rel_gap", control.gap)?;
     set(&mut model, "mip_abs_gap", 0.0)?;
@@ -196,19 +196,10 @@ fn solve_within(
         set(&mut model, "time_limit", left.as_secs_f64())?;
     }
     // HiGHS takes a 31-bit seed.
-    let seed = (control.seed % (1 << 31)) as i32;
-    model
-        .try_set_option("random_seed", seed)
-        .map_err(|_| failed("random_seed".into()))?;
+    set(&mut model, "random_seed", (control.seed % (1 << 31)) as i32)?;
     if let Some(most_nodes) = most_nodes.and_then(|nodes| i32::try_from(nodes).ok()) {
-        model
-            .try_set_option("mip_max_nodes", most_nodes)
-            .map_err(|_| failed("mip_max_nodes".into()))?;
+        set(&mut model, "mip_max_nodes", most_nodes)?;
     }
-    // One thread a solve: the number is process-wide in HiGHS, and searches run side by side.
-    model
-        .try_set_option("threads", 1)
-        .map_err(|_| failed("threads".into()))?;
     if let Some(start) = start {
         model
             .try_set_solution(Some(start), None, None, None)

@@ -1,6 +1,6 @@
 //! Chunks whose stages are alike in a mode: a replica of all of them is a row of single devices of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::kinds::{of_least, ring_levels};
 use super::options::ChunkOptions;
@@ -31,6 +31,7 @@ pub(in crate::exact) struct ChunkKind<'a> {
 /// What so many blocks of each chunk save and take at least that compute all again.
 #[derive(Clone, Copy)]
 struct Again {
+    blocks: u64,
     backward_ns: u64,
     saved_bytes: u64,
 }
@@ -227,6 +228,19 @@ impl ChunkOptions for ChunkKind<'_> {
         self.again.map(|again| again.backward_ns)
     }
 
+    fn blocks(&self, item: usize) -> u64 {
+        let layers = self.modes.items[item][self.mode.degree].iter();
+        let blocks: BTreeSet<usize> = layers
+            .flat_map(|item| &item.layers)
+            .filter_map(|layer| layer.block)
+            .collect();
+        blocks.len() as u64
+    }
+
+    fn least_blocks(&self) -> u64 {
+        self.again.map_or(0, |again| again.blocks)
+    }
+
     fn once_ns(&self, item: usize) -> f64 {
         self.byte_ns * self.row.items[item].parameter_bytes as f64
     }
@@ -290,6 +304,7 @@ impl Again {
         let least_ns = of_block.values().map(|sum| sum[0]).min()?;
         let most_bytes = of_block.values().map(|sum| sum[1]).max()?;
         Some(Self {
+            blocks: count as u64,
             backward_ns: count as u64 * least_ns,
             saved_bytes: count as u64 * most_bytes,
         })

@@ -1,5 +1,6 @@
 //! Iterations of devices that hold several chunks: plans measured as the order of their schedule runs them, and what none of them beats.
 
+mod asked;
 mod every;
 pub(super) mod kind;
 mod moves;
@@ -83,7 +84,7 @@ enum Turn {
     Move,
     /// The plan of the least period.
     Period,
-    /// The program of critical paths, for items in parts, or whole ones; moves behind it.
+    /// The program of critical paths, for items in parts, or whole ones.
     Paths { is_whole: bool },
 }
 
@@ -148,6 +149,11 @@ impl<'a> ChunkRuns<'a> {
     /// Whether nothing is left to try.
     pub(super) fn is_done(&self) -> bool {
         self.next >= self.turns.len()
+    }
+
+    /// How often all turns were taken and begun again.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
     }
 
     /// What the next turn may take of the time that is left.

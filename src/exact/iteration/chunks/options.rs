@@ -17,6 +17,16 @@ pub(in crate::exact) trait ChunkOptions {
         None
     }
 
+    /// Blocks of the network that an item holds something of.
+    fn blocks(&self, _item: usize) -> u64 {
+        0
+    }
+
+    /// So many blocks lie in every chunk at least.
+    fn least_blocks(&self) -> u64 {
+        0
+    }
+
     /// What a device does once for an item at least, in ns.
     fn once_ns(&self, _item: usize) -> f64 {
         0.0

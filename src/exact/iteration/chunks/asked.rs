@@ -1,0 +1,286 @@
+//! What the program of critical paths is asked: items by their kind, and what is known of chunks.
+
+use std::collections::BTreeMap;
+
+use super::options::ChunkOptions;
+use crate::formulations::critical_paths::{Asked, Kind, Least, Line, Room};
+use crate::model::options::Communication;
+use crate::problem::pipeline::ChunkTimes;
+
+/// Kinds of items that are told apart, and lines between two of them.
+const MOST_KINDS: usize = 8;
+const MOST_LINES: usize = 8;
+
+/// Forward pass, gradients of inputs, gradients of weights; then, where memory is limited, bytes for good and in flight; the time of what is
+/// done once, as it is written; and blocks, where these matter.
+type Parts = [u64; 7];
+
+fn parts(options: &dyn ChunkOptions, at: usize) -> Parts {
+    let item = &options.row().items[at];
+    let is_limited = options.row().settings.memory_limit.is_some();
+    let bytes = [item.base_bytes, item.stash_bytes].map(|bytes| if is_limited { bytes } else { 0 });
+    let input_ns = item.backward_ns - item.weight_ns;
+    let once = options.once_ns(at).to_bits();
+    [
+        item.forward_ns,
+        input_ns,
+        item.weight_ns,
+        bytes[0],
+        bytes[1],
+        once,
+        if options.least_blocks() > 0 {
+            options.blocks(at)
+        } else {
+            0
+        },
+    ]
+}
+
+/// Where blocks stand.
+const BLOCKS: usize = 6;
+
+fn in_doubles([forward, input, weight, _, _, once, _]: Parts) -> ChunkTimes {
+    [forward as f64, input as f64, weight as f64, f64::from_bits(once)]
+}
+
+/// What an item of such parts is busy with.
+fn work_ns(parts: &Parts) -> u64 {
+    parts[..3].iter().sum()
+}
+
+/// Everything but the paths; items lie in such an order.
+pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
+    let (problem, of) = (options.row(), options.laid());
+    let told = Told::apart(options);
+    let is_row = super::is_row(problem);
+    let lines = match is_row {
+        true => lines(order, &told.shares, told.kinds.len()),
+        false => Vec::new(),
+    };
+    Asked {
+        least: least(options, &told, (order, is_row)),
+        lines,
+        kinds: told.kinds,
+        chunks_of: of.chunks_of.clone(),
+        beside_ns: beside_ns(options, is_row),
+        rooms: rooms(options),
+        paths: Vec::new(),
+        micro_batches: super::micro_batches(problem),
+        at_most_ns: 0.0,
+        is_whole: false,
+    }
+}
+
+/// Items by their kind.
+struct Told {
+    kinds: Vec<Kind>,
+    /// Of the first kinds, whose items are whole.
+    parts: Vec<Parts>,
+    /// What each item is to the kinds.
+    shares: Vec<Vec<(usize, f64)>>,
+    /// Whether some items are told apart by nothing.
+    has_others: bool,
+}
+
+impl Told {
+    fn apart(options: &dyn ChunkOptions) -> Self {
+        let problem = options.row();
+        let mut counts: BTreeMap<Parts, usize> = BTreeMap::new();
+        (0..problem.items.len()).for_each(|item| *counts.entry(parts(options, item)).or_default() += 1);
+        let mut known: Vec<(u64, Parts, usize)> = counts
+            .into_iter()
+            .map(|(parts, count)| (count as u64 * work_ns(&parts), parts, count))
+            .collect();
+        known.sort_unstable_by(|a, b| b.cmp(a));
+        let rest = known.split_off(known.len().min(MOST_KINDS));
+        let mut kinds: Vec<Kind> = known
+            .iter()
+            .map(|&(_, parts, count)| Kind {
+                times_ns: in_doubles(parts),
+                bytes: [parts[3] as f64, parts[4] as f64],
+                count,
+                is_whole: true,
+            })
+            .collect();
+        let mut shares: Vec<Vec<(usize, f64)>> = Vec::new();
+        for item in 0..problem.items.len() {
+            let own = parts(options, item);
+            let of_kind = known.iter().position(|&(_, parts, _)| parts == own);
+            shares.push(of_kind.map(|k| (k, 1.0)).into_iter().collect());
+        }
+        for part in 0..3 {
+            let all: u64 = rest
+                .iter()
+                .map(|&(_, parts, count)| parts[part] * count as u64)
+                .sum();
+            if all == 0 {
+                continue;
+            }
+            let mut times_ns = [0.0; 4];
+            times_ns[part] = all as f64;
+            for (item, shares) in shares.iter_mut().enumerate() {
+                let own = parts(options, item);
+                if rest.iter().any(|&(_, parts, _)| parts == own) {
+                    shares.push((kinds.len(), own[part] as f64 / all as f64));
+                }
+            }
+            kinds.push(Kind {
+                times_ns,
+                bytes: [0.0; 2],
+                count: 1,
+                is_whole: false,
+            });
+        }
+        Self {
+            kinds,
+            parts: known.iter().map(|&(_, parts, _)| parts).collect(),
+            shares,
+            has_others: !rest.is_empty(),
+        }
+    }
+}
+
+/// What all prefixes of an order hold of each two kinds: the sides of the convex hull.
+fn lines(order: &[usize], shares: &[Vec<(usize, f64)>], kinds: usize) -> Vec<Line> {
+    let mut held = vec![vec![0.0; kinds]];
+    for &item in order {
+        let mut next = held[held.len() - 1].clone();
+        shares[item].iter().for_each(|&(kind, share)| next[kind] += share);
+        held.push(next);
+    }
+    let mut lines = Vec::new();
+    for a in 0..kinds {
+        for b in a + 1..kinds {
+            let points: Vec<[f64; 2]> = held.iter().map(|held| [held[a], held[b]]).collect();
+            let own = [1.0, -1.0].iter().flat_map(|&side| sides(&points, [a, b], side));
+            let own: Vec<Line> = own.collect();
+            if own.len() <= MOST_LINES {
+                lines.extend(own);
+            }
+        }
+    }
+    lines
+}
+
+/// The sides of the hull of points that never fall below (`side` = 1), or above (-1); points grow in both coordinates.
+fn sides(points: &[[f64; 2]], kinds: [usize; 2], side: f64) -> Vec<Line> {
+    let mut hull: Vec<[f64; 2]> = Vec::new();
+    for &point in points {
+        while let [.., p, q] = hull[..] {
+            let turn = (q[0] - p[0]) * (point[1] - p[1]) - (q[1] - p[1]) * (point[0] - p[0]);
+            if side * turn > 0.0 {
+                break;
+            }
+            hull.pop();
+        }
+        hull.push(point);
+    }
+    let line = |pair: &[[f64; 2]]| {
+        let [dx, dy] = [0, 1].map(|at| pair[1][at] - pair[0][at]);
+        let weights = [side * dy, -side * dx];
+        // Sums of shares are rounded.
+        const ROUNDING: f64 = 1e-7;
+        let most = points
+            .iter()
+            .map(|point| weights[0] * point[0] + weights[1] * point[1])
+            .fold(f64::NEG_INFINITY, f64::max);
+        (dx > 0.0 && dy > 0.0).then_some(Line {
+            kinds,
+            weights,
+            most: most + ROUNDING,
+        })
+    };
+    hull.windows(2).filter_map(line).collect()
+}
+
+/// What devices may hold, of what the row knows: bytes of items in chunks that are not empty.
+fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
+    let (row, of) = (options.row(), options.laid());
+    let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
+        return Vec::new();
+    };
+    let of_device = |(chunks, moments): (&Vec<usize>, &Vec<Vec<u64>>)| -> Vec<Room> {
+        let room = |counts: &Vec<u64>| Room {
+            in_flight: chunks
+                .iter()
+                .zip(counts)
+                .map(|(&c, &count)| (c, count as f64))
+                .collect(),
+            most_bytes: (limit - options.spare_bytes_of_row()) as f64
+                + (options.spare_bytes() * counts.iter().sum::<u64>()) as f64,
+        };
+        moments.iter().map(room).collect()
+    };
+    of.chunks_of
+        .iter()
+        .zip(&of.in_flight)
+        .flat_map(of_device)
+        .collect()
+}
+
+/// What chunks hold at least: as many blocks as each computes again, something where none is empty, and then the ends of a chain at its ends.
+fn least(options: &dyn ChunkOptions, told: &Told, (order, is_row): (&[usize], bool)) -> Vec<Least> {
+    let chunks = options.laid().chunks();
+    let mut all = Vec::new();
+    // Nothing is known of parts of items.
+    if !is_full(options) || told.has_others {
+        return all;
+    }
+    for chunk in 0..chunks {
+        let mut at_least = |weigh: &dyn Fn(&Parts) -> u64, least: u64| {
+            let weights = told.parts.iter().enumerate();
+            let weights = weights.map(|(k, parts)| (k, weigh(parts) as f64));
+            all.push(Least {
+                chunk,
+                weights: weights.filter(|&(_, weight)| weight > 0.0).collect(),
+                least: least as f64,
+            });
+        };
+        match options.least_blocks() {
+            0 => at_least(&|_| 1, 1),
+            blocks => at_least(&|parts| parts[BLOCKS], blocks),
+        }
+    }
+    let ends = [(0, order.first()), (chunks - 1, order.last())];
+    for (chunk, item) in ends.into_iter().filter(|_| is_row) {
+        all.extend(item.map(|&item| Least {
+            chunk,
+            weights: told.shares[item].clone(),
+            least: 1.0,
+        }));
+    }
+    all
+}
+
+/// Whether no chunk is empty.
+fn is_full(options: &dyn ChunkOptions) -> bool {
+    options.row().settings.all_stages || options.beside_ns().is_some()
+}
+
+/// What chunks of a chain pay for transfers at least, where these block and no chunk is empty.
+fn beside_ns(options: &dyn ChunkOptions, is_row: bool) -> Vec<ChunkTimes> {
+    let (problem, of) = (options.row(), options.laid());
+    let backward_ns = options.beside_ns();
+    let mut beside = vec![[0.0, backward_ns.unwrap_or(0) as f64, 0.0, 0.0]; of.chunks()];
+    let settings = &problem.settings;
+    if !is_row || !is_full(options) || settings.communication != Communication::Blocking {
+        return beside;
+    }
+    let paid = |item: usize| -> [u64; 3] {
+        let own = problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
+        let on = own.filter(|t| t.producer == item && t.consumers.contains(&(item + 1)));
+        on.fold([0; 3], |paid, t| {
+            [paid[0] + t.forward_ns, paid[1] + t.backward_ns + t.gradient_ns, 0]
+        })
+    };
+    let all: Vec<[u64; 3]> = (0..problem.items.len() - 1).map(paid).collect();
+    let least = [0, 1, 2].map(|part| all.iter().map(|paid| paid[part]).min().unwrap_or(0));
+    for c in 1..of.chunks() {
+        if of.device_of[c] != of.device_of[c - 1] {
+            for at in [c - 1, c] {
+                (0..3).for_each(|part| beside[at][part] += least[part] as f64);
+            }
+        }
+    }
+    beside
+}

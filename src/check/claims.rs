@@ -41,7 +41,7 @@ impl Checker<'_> {
             return;
         };
         let rounds = match self.settings.objective {
-            Objective::Period | Objective::Latency => 1.0,
+            Objective::Period | Objective::Latency | Objective::Tokens => 1.0,
             Objective::Iteration | Objective::Formula => self.settings.micro_batches.unwrap_or(1) as f64,
         };
         let by_objective = plan.objective_ms.map(|ms| 1e3 * rounds / ms);
@@ -117,7 +117,7 @@ impl Checker<'_> {
         }
     }
 
-    fn claim(&mut self, holds: bool, text: impl FnOnce() -> String) {
+    pub(super) fn claim(&mut self, holds: bool, text: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(Violation::Claim(text()));
         }
@@ -166,7 +166,8 @@ impl Checker<'_> {
         self.claim(is_met || *status != Status::Optimal, || {
             format!("status `optimal` with objective {objective} above the bound {bound}")
         });
-        self.claim(!is_met || *status != Status::Feasible, || {
+        let may_be_better = Self::may_have_more_room(plan);
+        self.claim(!is_met || may_be_better || *status != Status::Feasible, || {
             format!(
                 "status `feasible` with objective {objective} at the bound {bound}, which makes it optimal"
             )

@@ -434,7 +434,7 @@ impl Checker<'_> {
         let period = stages().map(|(f, b)| self.busiest(f, b)).max().unwrap_or(0);
         let whole_ns = |ticks: u128| ticks.next_multiple_of(u128::from(self.settings.ticks_per_ns));
         match self.settings.objective {
-            Objective::Period => return whole_ns(period),
+            Objective::Period | Objective::Tokens => return whole_ns(period),
             Objective::Iteration | Objective::Latency if self.settings.is_simulated() => {
                 return self.simulated(forward, backward);
             }

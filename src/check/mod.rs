@@ -14,6 +14,7 @@ mod orders;
 mod passes;
 mod placement;
 mod problem;
+mod room;
 mod states;
 mod target;
 mod violation;
@@ -91,7 +92,7 @@ pub fn check(instance: &Instance, settings: &Settings, plan: &Plan) -> Vec<Viola
 /// an explicit backward graph is cut separately.
 pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict {
     let asked = settings;
-    let settings = &Plan::settled(asked, &plan.stages);
+    let settings = &Plan::settled(asked, &plan.stages).of_plan_with(plan.tokens);
     let mut check = Checker {
         instance,
         settings,
@@ -147,6 +148,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
     check.stated_run(plan, run);
     check.claims(plan);
     check.stated_overruns(plan, &overruns);
+    check.stated_room(plan);
     Verdict {
         violations: check.violations,
         objective_ms,

@@ -95,7 +95,7 @@ impl Checker<'_> {
         let objective_ms = match self.settings.objective {
             _ if self.settings.has_virtual_stages() => self.chunks_of_rows(plan, &placed, &sums)?,
             Objective::Iteration | Objective::Latency => self.iteration_ms(&placed),
-            Objective::Period | Objective::Formula => period_ms,
+            Objective::Period | Objective::Tokens | Objective::Formula => period_ms,
         };
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, objective_ms);
@@ -466,7 +466,7 @@ impl Checker<'_> {
             let own_bytes = mode.experts.map_or(0, |own| own.parameter_bytes);
             let of_experts = states::kept(settings, &self.instance.network, own_bytes);
             let kept = states::kept(settings, &self.instance.network, mode.parameter_bytes);
-            sum.held_bytes += u128::from(mode.resident_bytes) + kept.each;
+            sum.held_bytes += u128::from(mode.resident_bytes) + self.served(mode.cache) + kept.each;
             sum.gradient_bytes += mode.gradient_bytes as f64;
             if placed[k].expert > 1 {
                 let frozen = self.layer(at).frozen;

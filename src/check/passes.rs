@@ -36,7 +36,7 @@ impl Checker<'_> {
         };
         let [parameter_bytes, stash_bytes] = [layer.parameter_bytes, layer.stash_bytes].map(u128::from);
         let kept = states::kept(settings, &self.instance.network, layer.parameter_bytes);
-        bytes[home] += u128::from(layer.resident_bytes) + kept.each;
+        bytes[home] += u128::from(layer.resident_bytes) + self.served(layer.cache) + kept.each;
         if !settings.mode.trains() {
             return;
         }

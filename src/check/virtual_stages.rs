@@ -138,7 +138,7 @@ impl Checker<'_> {
             }
             if let Some(home) = places[BACKWARD].or(places[FORWARD]) {
                 let kept = states::kept(self.settings, &self.instance.network, layer.parameter_bytes);
-                held[home].base += u128::from(layer.resident_bytes) + kept.each;
+                held[home].base += u128::from(layer.resident_bytes) + self.served(layer.cache) + kept.each;
                 if self.settings.mode.trains() {
                     held[home].stash += u128::from(layer.stash_bytes);
                 }

@@ -8,6 +8,7 @@ mod deepspeed;
 mod devices;
 mod framework;
 mod json;
+mod llama_cpp;
 mod megatron;
 #[doc(hidden)]
 pub mod megatron_layout;
@@ -94,6 +95,13 @@ pub const TARGETS: &[Target] = &[
         summary: "SGLang's `SGLANG_PP_LAYER_PARTITION`, likewise",
         extensions: &["sh"],
         write: served::sglang,
+        write_ordered: None,
+    },
+    Target {
+        name: "llama-cpp",
+        summary: "llama.cpp's `--tensor-split`, `-ngl` and `--main-gpu`, likewise; the first stage may be a CPU",
+        extensions: &["sh"],
+        write: llama_cpp::write,
         write_ordered: None,
     },
     Target {

@@ -15,6 +15,9 @@ use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::Plan;
 
+/// The part of a card's memory that vLLM takes unasked.
+const UNASKED: f64 = 0.9;
+
 /// What a server calls its variable and its flags.
 struct Server {
     region: Region,
@@ -73,8 +76,9 @@ impl Server {
             .environment()?
             .map_or_else(String::new, |environment| environment.shell());
         let counts = counts.join(",");
+        let room = room(instance, plan).map_or_else(String::new, |room| format!("# {room}\n"));
         Ok(format!(
-            "{environment}export {}={counts}  # with {flags}\n",
+            "{environment}export {}={counts}  # with {flags}\n{room}",
             self.variable
         ))
     }
@@ -147,10 +151,26 @@ impl Server {
     }
 }
 
+/// Tokens that each rank will report room for, in the part of its memory that the server takes; nothing where layers do not say what they
+/// keep of one, or memory is not limited.
+fn room(instance: &Instance, plan: &Plan) -> Option<String> {
+    let part = fullest(instance, plan)
+        .and_then(|part| part.parse().ok())
+        .unwrap_or(UNASKED);
+    plan.tokens?;
+    let ranks = plan.stages.iter().zip(plan.tokens_by_stage(instance, part));
+    let told = ranks.map(|(stage, tokens)| {
+        let tokens = tokens.map_or_else(|| "any number of".into(), |tokens| tokens.to_string());
+        format!("rank {} ({}) {tokens}", stage.index - 1, stage.devices.join(", "))
+    });
+    Some(format!(
+        "KV cache at {part:.2} of the memory, in tokens: {}; the least counts",
+        told.collect::<Vec<_>>().join(", ")
+    ))
+}
+
 /// The part of its memory that the fullest device needs, in hundredths, if servers would not take as much unasked.
 fn fullest(instance: &Instance, plan: &Plan) -> Option<String> {
-    /// What vLLM takes.
-    const UNASKED: f64 = 0.9;
     let part = |stage: &crate::problem::plan::PlanStage| {
         let (kind, _) = stage.devices.first()?.rsplit_once(':')?;
         let memory = instance.cluster.kinds[instance.cluster.kind(kind)?].memory_bytes?;

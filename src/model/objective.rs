@@ -35,6 +35,8 @@ named_values! {
         Iteration = "iteration",
         /// Time of one micro-batch, or token, through all stages and in training back, alone: an iteration of one, as simulated.
         Latency = "latency",
+        /// Tokens that the devices have room for, as many as possible; then a time.
+        Tokens = "tokens",
         /// Time of one iteration by the standard formula: the sum of the loads and M - 1 times the busiest.
         Formula = "formula",
     }
@@ -46,7 +48,7 @@ impl Objective {
     #[doc(hidden)]
     pub fn formula(self, schedule: Schedule, micro_batches: u64) -> Formula {
         match self {
-            Self::Period => Formula {
+            Self::Period | Self::Tokens => Formula {
                 counts_loads: false,
                 weight: 1,
                 bottlenecks: Bottlenecks::Together,
@@ -70,7 +72,7 @@ impl Objective {
     /// all stages do.
     pub fn is_simulated(self, schedule: Schedule, trains: bool, has_links: bool) -> bool {
         match self {
-            Self::Period | Self::Formula => false,
+            Self::Period | Self::Tokens | Self::Formula => false,
             Self::Latency => has_links,
             Self::Iteration => has_links || (trains && !schedule.is_all_forward_first()),
         }
@@ -79,7 +81,7 @@ impl Objective {
     /// Whether it is a time from one flush to the next: then there must be flushes, and a number of micro-batches between them.
     pub fn is_of_iterations(self) -> bool {
         match self {
-            Self::Period | Self::Latency => false,
+            Self::Period | Self::Latency | Self::Tokens => false,
             Self::Iteration | Self::Formula => true,
         }
     }
@@ -88,7 +90,7 @@ impl Objective {
     #[doc(hidden)]
     pub fn micro_batches(self, of: Option<u64>) -> u64 {
         match self {
-            Self::Period | Self::Latency => 1,
+            Self::Period | Self::Latency | Self::Tokens => 1,
             Self::Iteration | Self::Formula => of.unwrap_or(1),
         }
     }

@@ -55,6 +55,29 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
 
+    /// What to minimise where there is room for the most tokens: `period` or `latency` [default: period]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<Objective>,
+
+    /// Tokens of all requests together that every stage has room for in its cache: inference
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub tokens: Option<u64>,
+
+    /// Sequences that are served at a time [default: 1 where tokens are asked for]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub sequences: Option<u64>,
+
+    /// Tokens of each of them, in place of the tokens of all
+    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub context: Option<u64>,
+
     /// Micro-batches of one iteration, for `--objective iteration` or `formula` and for the memory of GPipe
     #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,12 +215,20 @@ pub struct PipelineOptions {
 impl PipelineOptions {
     /// These options, and those of `fallback` where these are silent.
     pub fn or(self, fallback: &Self) -> Self {
+        // Room is asked for in one way.
+        let is_most = self.objective == Some(Objective::Tokens);
+        let may_say_tokens = !is_most && self.context.is_none();
+        let may_say_context = !is_most && self.tokens.is_none();
         Self {
             mode: self.mode.or(fallback.mode),
             stages: self.stages.or(fallback.stages),
             devices: self.devices.or(fallback.devices),
             all_stages: self.all_stages.or(fallback.all_stages),
             objective: self.objective.or(fallback.objective),
+            then: self.then.or(fallback.then.filter(|_| self.objective.is_none())),
+            tokens: self.tokens.or(fallback.tokens.filter(|_| may_say_tokens)),
+            sequences: self.sequences.or(fallback.sequences),
+            context: self.context.or(fallback.context.filter(|_| may_say_context)),
             micro_batches: self.micro_batches.or(fallback.micro_batches),
             schedule: self.schedule.or(fallback.schedule),
             communication: self.communication.or(fallback.communication),
@@ -223,6 +254,16 @@ impl PipelineOptions {
             virtual_stages: self.virtual_stages.or_else(|| fallback.virtual_stages.clone()),
             placement: self.placement.or(fallback.placement),
             constraints: self.constraints.or_else(|| fallback.constraints.clone()),
+        }
+    }
+}
+
+impl PipelineOptions {
+    /// The time that is minimised: where the most tokens are asked for, the one that comes after.
+    pub(crate) fn timed_objective(&self) -> Option<Objective> {
+        match self.objective {
+            Some(Objective::Tokens) => self.then.or(Some(Objective::Period)),
+            other => other,
         }
     }
 }

@@ -20,6 +20,8 @@ named_values! {
         Vllm = "vllm",
         /// SGLang: likewise.
         Sglang = "sglang",
+        /// llama.cpp: inference, whole blocks with one on every stage, GPUs of one machine.
+        LlamaCpp = "llama-cpp",
         /// Accelerate: modules that compute something themselves are whole.
         Accelerate = "accelerate",
         /// ONNX: any layers.
@@ -116,13 +118,14 @@ pub enum KeptStates {
 
 impl Region {
     /// Every framework, as documents list them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Torch,
         Self::Deepspeed,
         Self::Megatron,
         Self::Torchtitan,
         Self::Vllm,
         Self::Sglang,
+        Self::LlamaCpp,
         Self::Accelerate,
         Self::Onnx,
     ];
@@ -179,6 +182,14 @@ impl Region {
                 staffing: Staffing::Tensor,
                 trains: false,
                 devices: Devices::GroupedGpus,
+                ..plain
+            },
+            Self::LlamaCpp => Limits {
+                layout: Layout::Blocks {
+                    each: true,
+                    predictors: false,
+                },
+                trains: false,
                 ..plain
             },
             Self::Accelerate => Limits {

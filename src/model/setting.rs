@@ -43,6 +43,9 @@ settings! {
     VIRTUAL_STAGES = "virtual_stages",
     PLACEMENT = "placement",
     CONSTRAINTS = "constraints",
+    TOKENS = "tokens",
+    SEQUENCES = "sequences",
+    THEN = "then",
     CLUSTER = "cluster",
     EFFICIENCY = "efficiency",
     IN_FLIGHT = "in_flight",
@@ -56,6 +59,7 @@ settings! {
     HIDDEN = "hidden",
     SEQUENCE = "sequence",
     CONTEXT = "context",
+    PHASE = "phase",
     TIME_LIMIT = "time_limit",
     TOLERANCE = "tolerance",
     OUTPUT = "output",
@@ -67,12 +71,16 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 30] = [
+pub(crate) const OF_PROBLEM: [Setting; 34] = [
     MODE,
     STAGES,
     DEVICES,
     ALL_STAGES,
     OBJECTIVE,
+    THEN,
+    TOKENS,
+    SEQUENCES,
+    CONTEXT,
     MICRO_BATCHES,
     SCHEDULE,
     COMMUNICATION,

@@ -3,11 +3,13 @@
 mod constraints;
 mod faults;
 mod modal;
+mod room;
 mod target;
 mod totals;
 mod virtual_stages;
 
 use self::modal::Asked;
+pub use self::room::Room;
 use crate::model::cluster::{Cluster, DeviceKind, Link};
 use crate::model::fault::{FaultKind, InputError, closest};
 use crate::model::instance::Instance;
@@ -34,7 +36,9 @@ pub struct Settings {
     pub devices: Option<usize>,
     /// Whether every stage must be non-empty. Default: no, but for chunks that a framework runs.
     pub all_stages: bool,
-    /// What to minimise. Default: the iteration where micro-batches are known, the schedule flushes and an iteration can be told, else the period.
+    /// Room that every device must have for requests. Default: none.
+    pub room: Room,
+    /// What to minimise; where the most tokens are asked for, what comes after. Default: the iteration where micro-batches are known, the schedule flushes and an iteration can be told, else the period.
     pub objective: Objective,
     /// Micro-batches of an iteration; given where objective or schedule need it.
     pub micro_batches: Option<u64>,
@@ -170,7 +174,8 @@ impl Settings {
             stages: stages(instance, &options, &kinds),
             devices: options.devices,
             all_stages: options.all_stages.unwrap_or(false) || has_full_chunks(&options, asked.modal),
-            objective: options.objective.unwrap_or(Objective::Period),
+            room: Room::new(&options),
+            objective: options.timed_objective().unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
             communication: match options.communication.unwrap_or(communication) {
@@ -225,7 +230,14 @@ impl Settings {
             stages: Some(self.stages),
             devices: self.devices,
             all_stages: Some(self.all_stages),
-            objective: Some(self.objective),
+            objective: Some(match self.room.is_most {
+                true => Objective::Tokens,
+                false => self.objective,
+            }),
+            then: self.room.is_most.then_some(self.objective),
+            tokens: Some(self.room.tokens).filter(|&tokens| tokens > 0 && !self.room.is_most),
+            sequences: Some(self.room.sequences).filter(|&sequences| sequences > 0),
+            context: None,
             micro_batches: self.micro_batches,
             schedule: Some(self.schedule),
             communication: Some(self.communication),
@@ -471,9 +483,9 @@ impl Settings {
     }
 
     /// Bytes that a layer holds once, whatever its stage: resident bytes, one version of the weights and, in training,
-    /// gradients and optimiser state.
+    /// gradients and optimiser state; in inference, room for requests.
     pub fn base_bytes(&self, layer: &Layer) -> u64 {
-        layer.resident_bytes + self.state_bytes.all(layer.parameter_bytes)
+        layer.resident_bytes + self.room.bytes(layer.cache) + self.state_bytes.all(layer.parameter_bytes)
     }
 }
 

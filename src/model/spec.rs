@@ -110,6 +110,12 @@ pub struct LayerSpec {
     /// Further bytes held once, whatever the mode, schedule and optimiser.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resident_bytes: f64,
+    /// Bytes of the cache for each token that a server has room for, in inference: its keys and values.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kv_bytes_per_token: f64,
+    /// Bytes for each sequence, however long: the state of a state space, the window of attention that has one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state_bytes_per_sequence: f64,
     /// Layers of one tie share a stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tie: Option<String>,
@@ -186,6 +192,12 @@ pub struct ModeSpec {
     /// Further bytes held once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub resident_bytes: f64,
+    /// Bytes of the cache for each token that a server has room for, as of a layer.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kv_bytes_per_token: f64,
+    /// Bytes for each sequence, likewise.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state_bytes_per_sequence: f64,
     /// Bytes that are needed while the layer runs, beside what is kept: a stage has room for the largest of its layers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub workspace_bytes: f64,

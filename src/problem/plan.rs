@@ -7,6 +7,7 @@ mod held;
 mod modal;
 mod order;
 mod read;
+mod room;
 mod run;
 pub mod split;
 mod throughput;
@@ -67,6 +68,13 @@ pub struct Plan {
     pub gap: Option<f64>,
     /// The bound that proves most.
     pub bound_source: BoundSource,
+    /// Tokens that every device has room for in its cache, those that were asked for among them: what is left of the memory of the fullest
+    /// decides. Absent in training, without a plan, and where no layer says what it keeps of a token or no memory is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// No plan has room for more tokens than this; absent unless the most are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_bound: Option<u64>,
     /// The problem, with nothing left open.
     pub problem: PipelineOptions,
     /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
@@ -494,6 +502,8 @@ impl Plan {
             bound_ms: bound_ns.map(|ns| problem.settings.ms(ns)),
             gap,
             bound_source: outcome.bound_source,
+            tokens: room::tokens(instance, &problem.settings, &stages),
+            tokens_bound: None,
             problem: Self::settled(&problem.settings, &stages).to_options(instance),
             cluster: instance.given_cluster.clone(),
             run: None,
@@ -582,6 +592,8 @@ impl Plan {
             bound_ms: None,
             gap: None,
             bound_source: BoundSource::MemoryOfALayer,
+            tokens: None,
+            tokens_bound: None,
             problem: settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
             run: None,

@@ -28,6 +28,13 @@ impl Posed<'_> {
         if !is_proved(plan) {
             return Ok(Some("nothing to confirm: the result is not proved".into()));
         }
+        if self.settings.room.is_most {
+            let tokens = setting::TOKENS.given(plan.tokens.unwrap_or(0));
+            return Ok(Some(words!(
+                "the most tokens are not confirmed, but a plan with {} can be",
+                tokens
+            )));
+        }
         let Ok(problem) = self.problem() else {
             return Ok(Some(
                 "nothing to confirm: the network and the options alone leave no plan".into(),

@@ -19,6 +19,7 @@ use crate::model::words::words;
 use crate::problem::Problem;
 use crate::problem::modes::Modes;
 use crate::solve::error::Error;
+use crate::solve::posed::refuse_most_tokens;
 
 /// A program as a file holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +35,7 @@ pub struct Formulated {
 
 /// Writes the program of a problem, as LP or MPS by the extension of the file's name.
 pub(crate) fn write(instance: &Instance, problem: &Problem, path: &Path) -> Result<Formulated, Error> {
+    refuse_most_tokens(&problem.settings, "formulate")?;
     let mark = comment_mark(path)?;
     let program = program(problem, &item_labels(instance, problem))?;
     let formulated = Formulated {

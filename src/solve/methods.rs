@@ -143,6 +143,12 @@ impl Method {
                 Err("one share for all stages ties them together".into())
             }
             Self::Exact(_) => Ok(()),
+            Self::Heuristic(_) | Self::TiedCuts | Self::Piper if problem.settings.room.is_most => {
+                Err(words!(
+                    "it looks for no room; `exact` does, and {} is room that it keeps",
+                    setting::TOKENS.given("N")
+                ))
+            }
             Self::Heuristic(_) | Self::TiedCuts | Self::Piper
                 if problem.modes.is_some() && !problem.settings.allows_virtual_stages(1) =>
             {

@@ -1,16 +1,17 @@
 //! The one way from what is asked to plans that the checker has accepted: the command line, studies, other languages and the functions of
 //! the library go it, and call nothing below it.
 
+mod most_tokens;
+
+pub(crate) use most_tokens::{bound_of_tokens, refuse_most_tokens};
+
 use std::time::Instant;
 
 use crate::check;
-#[cfg(feature = "cli")]
 use crate::exact;
-#[cfg(feature = "cli")]
 use crate::formulations::solver::SolverError;
 use crate::model::fault::InputError;
 use crate::model::instance::Instance;
-#[cfg(feature = "cli")]
 use crate::model::objective::Objective;
 use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
@@ -18,7 +19,6 @@ use crate::model::words::Words;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::Plan;
-#[cfg(feature = "cli")]
 use crate::problem::plan::Status;
 use crate::solve::error::Error;
 use crate::solve::methods::{self, Method};
@@ -96,6 +96,7 @@ impl<'a> Posed<'a> {
     /// [`Error`].
     pub fn solve(&self, method: Method, control: &Control) -> Result<Plan, Error> {
         match &self.problem {
+            Ok(problem) if self.settings.room.is_most => most_tokens::search(self, problem, method, control),
             Ok(problem) => accepted(self.instance, problem, method, control),
             Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, method.name())),
         }
@@ -105,8 +106,9 @@ impl<'a> Posed<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Solver`].
+    /// [`Error::Solver`], and [`Error::Inapplicable`] for the most tokens.
     pub fn bound(&self, control: &Control) -> Result<Plan, Error> {
+        refuse_most_tokens(&self.settings, methods::BOUND)?;
         match &self.problem {
             Ok(problem) => Ok(methods::bounded(self.instance, problem, control)?),
             Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, methods::BOUND)),
@@ -165,7 +167,6 @@ pub(crate) fn accepted(
 }
 
 /// Whether there is a plan at all.
-#[cfg(feature = "cli")]
 pub(crate) enum Existence {
     /// This one.
     Plan(Box<Plan>),
@@ -180,7 +181,6 @@ pub(crate) enum Existence {
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-#[cfg(feature = "cli")]
 pub(crate) fn existence(
     instance: &Instance,
     settings: Settings,
@@ -201,6 +201,7 @@ pub(crate) fn existence(
         },
         _ => settings,
     };
+    let settings = settings.with_tokens(settings.room.tokens);
     let posed = Posed::with_settings(instance, settings).map_err(Error::from);
     match posed.and_then(|posed| posed.solve(exact, &control)) {
         Ok(plan) if !plan.stages.is_empty() => Ok(Existence::Plan(Box::new(plan))),

@@ -428,3 +428,55 @@ fn refused_choices_have_a_remedy() {
     assert!(megatron(&groups).contains("--tensor-model-parallel-size 2"));
     on(&["--tensor", "1", "--replicas", "1"]).succeed(&["export", "net.json", "plan.json", "--to", "torch"]);
 }
+
+/// llama.cpp counts blocks and the head in a row: the last are on GPUs, the first on the CPU.
+#[test]
+fn llama_cpp_is_told_blocks_by_card() {
+    let folder = cards(REVERSED, "inference");
+    let count = |stage: &Value| {
+        let names = stage["forward"].as_array().expect("layers").iter();
+        let is_block = |name: &&Value| name.as_str().expect("a name").contains("layers");
+        names.filter(is_block).count()
+    };
+    let plan_of_cards = plan(&folder);
+    let stages = plan_of_cards["stages"].as_array().expect("stages").iter();
+    let mut counts: Vec<usize> = stages.map(count).collect();
+    *counts.last_mut().expect("stages") += 1;
+    let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
+    let text = export(&folder, "llama-cpp");
+    let flags = format!(
+        "-ngl 12 --split-mode layer --tensor-split {} --main-gpu 0",
+        counts.join(",")
+    );
+    assert!(text.contains(&flags), "{text}");
+    assert!(text.contains("CUDA_VISIBLE_DEVICES="), "{text}");
+    let one = cards("device_kinds = [{ name = \"gpu\", count = 1 }]", "inference");
+    assert_eq!(
+        export(&one, "llama-cpp"),
+        "llama-server -m MODEL.gguf -ngl 12 --split-mode none --main-gpu 0\n"
+    );
+    let kinds = |first: &str, second: &str| format!("device_kinds = [{first}, {second}]");
+    let (gpu, cpu) = (
+        "{ name = \"gpu\", count = 1, memory_bytes = 620 }",
+        "{ name = \"cpu\", count = 1, memory_bytes = 6000, pays_communication = false }",
+    );
+    let folder = cards(&kinds(gpu, cpu), "inference");
+    let plan = plan(&folder);
+    let first = plan["stages"][0]["devices"][0].as_str().expect("a device");
+    let run = folder.run(&["export", "net.toml", "plan.json", "--to", "llama-cpp"]);
+    match first {
+        "cpu:1" => assert!(run.stdout.contains("-ngl "), "{}", run.stderr),
+        _ => refused(
+            &run,
+            &[
+                "stage 2: found `cpu:1`, a CPU, behind other devices",
+                "the CPU on the first stage",
+            ],
+        ),
+    }
+    let trained = cards(REVERSED, "training");
+    refused(
+        &trained.run(&["export", "net.toml", "plan.json", "--to", "llama-cpp"]),
+        &["a plan for training"],
+    );
+}

@@ -18,6 +18,7 @@ mod page;
 mod place;
 mod progress;
 mod report;
+mod room;
 mod study;
 mod study_engines;
 mod study_results;

@@ -41,6 +41,8 @@ pub fn plan(stages: Vec<PlanStage>) -> Plan {
         bound_ms: Some(0.0),
         gap: None,
         bound_source: BoundSource::None,
+        tokens: None,
+        tokens_bound: None,
         problem: PipelineOptions {
             mode: Some(Mode::Training),
             ..PipelineOptions::default()

@@ -39,6 +39,7 @@ mod oracles_agree;
 mod placement;
 mod random;
 mod regions;
+mod room;
 mod runs;
 mod separate;
 mod separate_chains;

@@ -487,7 +487,10 @@ impl<'a> Search<'a> {
             OptimizerSharding::Zero1 => (own, state),
             other => unreachable!("{other:?}"),
         };
-        let kept = (mode.resident_bytes + in_flight * mode.stash_bytes) as f64 - self.elsewhere(mode, run);
+        let room = self.settings.room;
+        let cached = room.tokens * mode.cache.token_bytes + room.sequences * mode.cache.sequence_bytes;
+        let once = mode.resident_bytes + cached;
+        let kept = (once + in_flight * mode.stash_bytes) as f64 - self.elsewhere(mode, run);
         [
             at_rate(times.forward_ns, rates[0]) + at_rate(backward_ns, rates[1]) + collective_ns,
             kept + own,

@@ -1,6 +1,7 @@
 //! What a report says of memory: limits that nobody gave, and how much a plan would need.
 
 use super::format::{bytes, count};
+use super::model::grouped;
 use super::virtual_stages;
 use crate::model::instance::Instance;
 use crate::model::options::{MemoryLimit, Mode, Optimizer, OptimizerSharding, StatePrecision};
@@ -56,6 +57,36 @@ pub(super) fn without_limit(instance: &Instance, plan: &Plan) -> Option<String> 
             bytes(stage.memory_bytes)
         ),
     })
+}
+
+/// Tokens that there is room for, and which stage has how much; nothing where no layer says what it keeps of them.
+pub(super) fn room(instance: &Instance, plan: &Plan) -> Option<String> {
+    let tokens = plan.tokens?;
+    let by_stage = plan.stages.iter().zip(plan.tokens_by_stage(instance, 1.0));
+    let by_stage = by_stage.map(|(stage, tokens)| {
+        let devices = stage.devices.join(", ");
+        match tokens {
+            Some(tokens) => format!("{} on {devices}", grouped(tokens)),
+            None => format!("any on {devices}"),
+        }
+    });
+    let proved = match plan.tokens_bound {
+        Some(bound) if bound == tokens => "; no plan has room for more".to_owned(),
+        Some(bound) => format!("; no plan has room for more than {}", grouped(bound)),
+        None => String::new(),
+    };
+    let sequences = match plan.problem.sequences {
+        Some(sequences) => format!(
+            " in {}",
+            count(usize::try_from(sequences).unwrap_or(usize::MAX), "sequence")
+        ),
+        None => String::new(),
+    };
+    Some(format!(
+        "{} tokens{sequences} ({}){proved}",
+        grouped(tokens),
+        by_stage.collect::<Vec<_>>().join("; ")
+    ))
 }
 
 /// That the limit which was asked for is above what devices have.

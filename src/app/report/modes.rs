@@ -164,9 +164,9 @@ pub(super) fn throughput(plan: &Plan) -> Option<String> {
     }
     let ms = plan.objective_ms.filter(|&ms| ms > 0.0)?;
     if plan.stages.iter().any(|stage| stage.mode.is_some()) {
-        let micro_batches = match plan.problem.objective {
+        let micro_batches = match plan.problem.timed_objective() {
             Some(Objective::Iteration | Objective::Formula) => plan.problem.micro_batches.unwrap_or(1),
-            Some(Objective::Period | Objective::Latency) | None => 1,
+            Some(Objective::Period | Objective::Latency | Objective::Tokens) | None => 1,
         };
         let of_devices = if words.is_empty() {
             format!(" on {devices}")

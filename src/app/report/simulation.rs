@@ -113,7 +113,7 @@ fn facts(simulation: &Simulation, digits: Digits) -> Vec<(&'static str, String)>
     ];
     if let Some(objective) = simulation.objective_ms {
         let planned = match simulation.objective {
-            Objective::Period => format!("{} (period)", fine_ms(objective)),
+            Objective::Period | Objective::Tokens => format!("{} (period)", fine_ms(objective)),
             Objective::Iteration => format!("{} (iteration)", ms(objective)),
             Objective::Latency => format!("{} (latency of one micro-batch)", ms(objective)),
             Objective::Formula => format!("{} (iteration by the formula)", ms(objective)),

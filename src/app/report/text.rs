@@ -5,6 +5,7 @@ use anstyle::{AnsiColor, Style as Ink};
 use super::Style;
 use super::cut_points::{self, cut_points};
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
+use super::model::grouped;
 use super::{copies, memory, modes, passes, stages, virtual_stages};
 use crate::model::instance::Instance;
 use crate::model::options::{
@@ -89,6 +90,13 @@ pub(super) fn headline(plan: &Plan, digits: Digits) -> String {
     let value = plan
         .objective_ms
         .map_or_else(String::new, |ms| objective(plan, &digits.ms(ms)));
+    let value = match plan
+        .tokens
+        .filter(|_| plan.problem.objective == Some(Objective::Tokens))
+    {
+        Some(tokens) => format!("room for {} tokens, then {value}", grouped(tokens)),
+        None => value,
+    };
     match plan.status {
         Status::Optimal => format!("Optimal plan of `{name}` in {stages}: {value}"),
         Status::Feasible => format!("Feasible plan of `{name}` in {stages}: {value}"),
@@ -101,7 +109,7 @@ pub(super) fn headline(plan: &Plan, digits: Digits) -> String {
 
 /// The objective in words.
 fn objective(plan: &Plan, ms: &str) -> String {
-    match (plan.problem.objective, plan.problem.micro_batches) {
+    match (plan.problem.timed_objective(), plan.problem.micro_batches) {
         (Some(Objective::Iteration), Some(m)) => {
             format!("{ms} ms an iteration of {}", micro_batches(m))
         }
@@ -111,10 +119,10 @@ fn objective(plan: &Plan, ms: &str) -> String {
         }
         (Some(Objective::Formula), None) => format!("{ms} ms an iteration by the formula"),
         (Some(Objective::Latency), _) => format!("one micro-batch takes {ms} ms from end to end"),
-        (Some(Objective::Period) | None, _) if virtual_stages::is_asked(plan) => {
+        (Some(Objective::Period | Objective::Tokens) | None, _) if virtual_stages::is_asked(plan) => {
             format!("devices busy for at most {ms} ms with a micro-batch")
         }
-        (Some(Objective::Period) | None, _) => format!("one micro-batch every {ms} ms"),
+        (Some(Objective::Period | Objective::Tokens) | None, _) => format!("one micro-batch every {ms} ms"),
     }
 }
 
@@ -133,6 +141,10 @@ pub(super) fn sentences(plan: &Plan, digits: Digits) -> String {
     };
     let proved = match (plan.status, plan.bound_ms) {
         (Status::Optimal, _) => format!("It is proved that no plan {limit} is better{by}."),
+        (Status::Feasible, _) if plan.tokens < plan.tokens_bound => format!(
+            "A plan may exist with room for more tokens, up to {}.",
+            grouped(plan.tokens_bound.unwrap_or(0))
+        ),
         (Status::Infeasible, _) if !plan.reasons.is_empty() => {
             format!("It is proved that there is none: {}.", plan.reasons.join("; "))
         }
@@ -236,15 +248,18 @@ pub(super) fn facts(
     style: &Style,
 ) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
-    let meaning = match plan.problem.objective {
+    let meaning = match plan.problem.timed_objective() {
         Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",
         Some(Objective::Formula) => "formula: all micro-batches and the flush, by the standard formula",
         Some(Objective::Latency) => "latency: one micro-batch alone, through all stages",
-        Some(Objective::Period) | None if virtual_stages::is_asked(plan) => {
+        Some(Objective::Period | Objective::Tokens) | None if virtual_stages::is_asked(plan) => {
             "the busiest device's work: no period is shorter, and `--objective iteration` says what runs"
         }
-        Some(Objective::Period) | None => "period: time between micro-batches in steady state",
+        Some(Objective::Period | Objective::Tokens) | None => {
+            "period: time between micro-batches in steady state"
+        }
     };
+    facts.extend(memory::room(instance, plan).map(|room| ("room", room)));
     if let Some(ms) = plan.objective_ms {
         facts.push(("objective", format!("{} ms ({meaning})", digits.ms(ms))));
     }

@@ -135,7 +135,7 @@ fn ask_guides(incumbent: &mut Incumbent, labels: &[String]) -> Result<(), Solver
                     least.busiest_ns = least.busiest_ns.max(bound_ns);
                 }
             }
-            Objective::Iteration | Objective::Formula => {}
+            Objective::Iteration | Objective::Tokens | Objective::Formula => {}
         }
         incumbent.raise(BoundSource::Period, least.bound_ns(problem));
     }

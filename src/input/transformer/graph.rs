@@ -184,7 +184,8 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
         shared_bytes,
         experts,
         stash_bytes,
-        resident_bytes,
+        kv_bytes_per_token,
+        state_bytes_per_sequence,
         ..
     } = pieces.mode(1, Again::Nothing);
     let mut modes = pieces.modes(most);
@@ -198,7 +199,8 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
         shared_bytes,
         experts,
         stash_bytes,
-        resident_bytes,
+        kv_bytes_per_token,
+        state_bytes_per_sequence,
         modes,
         ..Default::default()
     }

@@ -20,7 +20,7 @@ impl Mixer {
     }
 
     /// Numbers that are kept of each token for those behind it. A state space keeps a state of one size however many tokens there were,
-    /// and attention to a tower's output keeps what comes from there: neither grows with the tokens.
+    /// and attention to a tower's output keeps what comes from there: neither grows with the tokens. A window does until it is full.
     pub(super) fn kept_numbers(&self) -> f64 {
         match self {
             Self::Heads(heads) if heads.crosses => 0.0,
@@ -54,10 +54,7 @@ impl Core {
         let flops = |width: f64| 2.0 * numbers * width;
         let [of_keys, of_values] = [self.key_width, self.value_width].map(flops);
         let output = scope.bytes(scope.tokens() * self.heads * self.value_width);
-        let half = Cache {
-            bytes: self.cache.bytes / 2.0,
-            ..self.cache
-        };
+        let half = self.cache.half();
         let mut reads = self.keys.clone();
         if !reads.contains(&self.values) {
             reads.push(self.values);
@@ -87,6 +84,11 @@ impl Core {
 }
 
 impl Heads {
+    /// Whether what is kept grows with the tokens.
+    fn grows(&self) -> bool {
+        !self.crosses && self.window.is_none()
+    }
+
     /// Width of the keys, and of the values, of a token.
     fn keys(&self) -> f64 {
         self.key_value_heads * self.width
@@ -129,6 +131,7 @@ impl Heads {
         } else {
             scope.context.min(window) * scope.sequences
         };
+        let of_a_token = scope.bytes(2.0 * keys);
         let core = Core {
             keys: scored,
             values: "value",
@@ -136,7 +139,16 @@ impl Heads {
             key_width: self.width,
             value_width: self.width,
             attended: everything.min(window),
-            cache: Cache::split(scope.bytes(2.0 * kept * keys)),
+            cache: Cache {
+                bytes: kept * of_a_token,
+                token_bytes: if self.grows() { of_a_token } else { 0.0 },
+                sequence_bytes: match (self.crosses, self.window) {
+                    (true, _) => key_scope.sequence * of_a_token,
+                    (false, Some(window)) => window * of_a_token,
+                    (false, None) => 0.0,
+                },
+                is_whole: false,
+            },
         };
         let mut attention = core.operators(scope);
         if let Some(last) = attention.last_mut().filter(|_| self.has_sinks) {
@@ -205,6 +217,8 @@ impl Latent {
             attended: scope.context + scope.sequence,
             cache: Cache {
                 bytes: scope.bytes(scope.context * scope.sequences * latent),
+                token_bytes: scope.bytes(latent),
+                sequence_bytes: 0.0,
                 is_whole: true,
             },
         };
@@ -238,16 +252,23 @@ impl Mamba {
             .split()
         };
         let scan_flops = tokens * (2.0 * chunk * (states + inner) + 4.0 * self.state * inner);
-        let state = match scope.trains {
-            true => 0.0,
-            false => scope.bytes(scope.sequences * self.state * inner),
+        let state = scope.bytes(self.state * inner);
+        let cache = Cache {
+            bytes: if scope.trains {
+                0.0
+            } else {
+                scope.sequences * state
+            },
+            // Beside the state, what the kernel still needs of the tokens before.
+            sequence_bytes: state + scope.bytes((self.kernel - 1.0) * mixed),
+            ..Cache::default()
         };
         let scan = Operator {
             model_flops: scan_flops,
             backward: 2.0,
             // A rate, a skip and a bias of the step for each head.
             parameters: Parameters::all(3.0 * self.heads),
-            cache: Cache::split(state),
+            cache,
             ..Operator::plain(
                 "scan",
                 vec!["convolution"],

@@ -37,6 +37,7 @@ pub(crate) use {experts::touched, mixer::FLASH_BACKWARD};
 use serde::Deserialize;
 
 use crate::model::fault::{Fault, FaultKind};
+use crate::model::options::PipelineOptions;
 use crate::model::setting;
 use crate::model::spec::{MicroBatchSpec, NetworkSpec};
 use crate::model::words::words;
@@ -79,6 +80,31 @@ pub enum Granularity {
     Block,
 }
 
+/// What a server does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It reads the prompt: all its tokens at once, and the logits of the last one alone.
+    Prefill,
+    /// It writes a token behind those in the cache.
+    Decode,
+}
+
+impl Phase {
+    /// Tokens of a sequence that a pass takes in, and those before them in the cache.
+    ///
+    /// `context` are the tokens of the prompt, or before the one that is decoded; where `sequence` is said, those before it.
+    pub(crate) fn tokens(self, sequence: Option<u32>, context: Option<u32>, most: f64) -> [f64; 2] {
+        let [sequence, context] = [sequence, context].map(|tokens| tokens.map(f64::from));
+        match (self, sequence) {
+            (Self::Prefill, None) => [context.unwrap_or(most), 0.0],
+            (Self::Prefill, Some(sequence)) => [sequence, context.unwrap_or(0.0)],
+            (Self::Decode, sequence) => [sequence.unwrap_or(1.0), context.unwrap_or(most)],
+        }
+    }
+}
+
 impl From<Precision> for crate::model::precision::Precision {
     fn from(precision: Precision) -> Self {
         match precision {
@@ -113,6 +139,8 @@ pub(crate) struct Run {
     pub sequence: f64,
     /// Tokens before the sequence whose keys and values are cached; there is a forward pass alone then.
     pub context: Option<f64>,
+    /// What a server does, where that is said.
+    pub phase: Option<Phase>,
     /// Sequences of a micro-batch.
     pub micro_batch: f64,
     pub precision: Precision,
@@ -142,6 +170,25 @@ impl Run {
     /// Tokens of a micro-batch.
     pub fn tokens(&self) -> f64 {
         self.sequence * self.micro_batch
+    }
+
+    /// Tokens of each sequence that the head is asked about: of a prompt, the last.
+    fn told(&self) -> f64 {
+        match self.phase {
+            Some(Phase::Prefill) => 1.0,
+            Some(Phase::Decode) | None => self.sequence,
+        }
+    }
+
+    /// What a file asks of the caches: room for what is in them behind the pass.
+    pub fn pipeline(&self) -> PipelineOptions {
+        let tokens = self.context.map(|context| (context + self.sequence) as u64);
+        PipelineOptions {
+            sequences: tokens.map(|_| self.micro_batch as u64),
+            context: tokens,
+            micro_batches: self.micro_batches.map(u64::from),
+            ..PipelineOptions::default()
+        }
     }
 }
 

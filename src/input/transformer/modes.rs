@@ -59,7 +59,8 @@ struct Taken {
     output_bytes: f64,
     parameter_bytes: f64,
     table_bytes: f64,
-    cache_bytes: f64,
+    /// What it keeps of a token, and of a sequence.
+    cached: [f64; 2],
     traffic: Traffic,
 }
 
@@ -151,13 +152,16 @@ impl<'a> Pieces<'a> {
         };
         let experts = self.experts(degree, again);
         let table_bytes: f64 = taken().map(|taken| taken.table_bytes).sum();
+        let [kv_bytes_per_token, state_bytes_per_sequence] =
+            [0, 1].map(|at| taken().map(|taken| taken.cached[at]).sum());
         ModeSpec {
             work: Some(work),
             parameter_bytes: taken().map(|taken| taken.parameter_bytes).sum(),
             shared_bytes: (table_bytes > 0.0).then_some(table_bytes),
             experts,
             stash_bytes: kept_bytes,
-            resident_bytes: taken().map(|taken| taken.cache_bytes).sum(),
+            kv_bytes_per_token,
+            state_bytes_per_sequence,
             workspace_bytes: again_bytes - input_bytes,
             collective_bytes: if degree > 1 { self.reduced(again) } else { 0.0 },
             ..ModeSpec::default()
@@ -227,7 +231,7 @@ impl<'a> Pieces<'a> {
             .sum();
         let bytes = |numbers: f64| numbers * self.run.precision.bytes() * parameters;
         let parameter_bytes = bytes(op.parameters.held);
-        let cache_bytes = op.cache.bytes * if op.cache.is_whole { 1.0 } else { part };
+        let cache_part = if op.cache.is_whole { 1.0 } else { part };
         let outputs = op.output_bytes
             * match op.group {
                 Group::Whole | Group::Split => output,
@@ -239,12 +243,12 @@ impl<'a> Pieces<'a> {
             output_bytes: op.output_bytes * output,
             parameter_bytes,
             table_bytes: bytes(op.table),
-            cache_bytes,
+            cached: [op.cache.token_bytes, op.cache.sequence_bytes].map(|bytes| cache_part * bytes),
             traffic: Traffic {
                 // Of a table, the rows that this device has.
                 inputs: match op.kind {
                     Kind::LookUp => op.output_bytes * part,
-                    _ => inputs + cache_bytes,
+                    _ => inputs + cache_part * op.cache.bytes,
                 },
                 parameters: bytes(op.parameters.read),
                 outputs,

@@ -49,20 +49,27 @@ impl Parameters {
     }
 }
 
-/// Bytes kept of earlier tokens.
+/// What is kept of earlier tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cache {
+    /// Bytes that a pass reads of it.
     pub bytes: f64,
+    /// Bytes of each token.
+    pub token_bytes: f64,
+    /// Bytes of each sequence, however long.
+    pub sequence_bytes: f64,
     /// Whether each device of a tensor group has all of it, as of latent vectors that all heads share.
     pub is_whole: bool,
 }
 
 impl Cache {
-    /// What a group of so many devices shares out.
-    pub fn split(bytes: f64) -> Self {
+    /// Half of it, for one of two operators.
+    pub fn half(self) -> Self {
         Self {
-            bytes,
-            is_whole: false,
+            bytes: self.bytes / 2.0,
+            token_bytes: self.token_bytes / 2.0,
+            sequence_bytes: self.sequence_bytes / 2.0,
+            ..self
         }
     }
 }

@@ -159,6 +159,10 @@ pub(super) fn parts(model: &Model, run: &Run) -> Vec<Part> {
         }
     }
     if let Some(embedding) = &model.embedding {
+        let scope = Scope {
+            sequence: run.told(),
+            ..scope
+        };
         push(&mut parts, "head".into(), ("head", false), embedding.head(&scope));
     }
     parts

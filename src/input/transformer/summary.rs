@@ -97,6 +97,7 @@ fn one_token(precision: Precision) -> Run {
     Run {
         sequence: 1.0,
         context: None,
+        phase: None,
         micro_batch: 1.0,
         precision,
         attention: Attention::Flash,

@@ -3,7 +3,7 @@
 use super::build::{Checks, Rates};
 use super::modes;
 use crate::model::fault::{FaultKind, closest};
-use crate::model::network::{Layer, Times};
+use crate::model::network::{Cache, Layer, Times};
 use crate::model::roofline;
 use crate::model::spec::{LayerSpec, TimesSpec, WorkSpec};
 use crate::model::units::ns_to_ms;
@@ -16,6 +16,8 @@ impl Checks {
             ("parameter_bytes", spec.parameter_bytes),
             ("stash_bytes", spec.stash_bytes),
             ("resident_bytes", spec.resident_bytes),
+            ("kv_bytes_per_token", spec.kv_bytes_per_token),
+            ("state_bytes_per_sequence", spec.state_bytes_per_sequence),
         ]
         .map(|(field, value)| self.size(at, field, value));
         let shared_bytes = self.shared_size(
@@ -70,6 +72,10 @@ impl Checks {
             parameter_bytes: bytes[0],
             stash_bytes: bytes[1],
             resident_bytes: bytes[2],
+            cache: Cache {
+                token_bytes: bytes[3],
+                sequence_bytes: bytes[4],
+            },
             tie: spec.tie.clone(),
             shared: spec.shared.clone(),
             shared_bytes,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::build::{Checks, Rates};
 use super::layers::has_times;
 use crate::model::fault::FaultKind;
-use crate::model::network::LayerMode;
+use crate::model::network::{Cache, LayerMode};
 use crate::model::recompute;
 use crate::model::spec::{LayerSpec, ModeSpec};
 
@@ -25,6 +25,8 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
         experts: mode.experts.clone(),
         stash_bytes: mode.stash_bytes,
         resident_bytes: mode.resident_bytes,
+        kv_bytes_per_token: mode.kv_bytes_per_token,
+        state_bytes_per_sequence: mode.state_bytes_per_sequence,
         ..timed(spec, mode)
     })
 }
@@ -67,6 +69,27 @@ impl Checks {
                 ..self.mode(&at, spec, mode, rates)
             };
             self.mode_beside(&at, &mode, &modes);
+            let kept = [
+                (
+                    "kv_bytes_per_token",
+                    spec.kv_bytes_per_token,
+                    mode.cache.token_bytes,
+                ),
+                (
+                    "state_bytes_per_sequence",
+                    spec.state_bytes_per_sequence,
+                    mode.cache.sequence_bytes,
+                ),
+            ];
+            for (field, of_layer, _) in kept.into_iter().filter(|&(_, of, own)| of > 0.0 && own == 0) {
+                self.add(
+                    format!("{at}.{field}"),
+                    FaultKind::Contradiction {
+                        found: format!("none in a mode of a layer of {of_layer} bytes").into(),
+                        expected: "what each device of the group keeps".into(),
+                    },
+                );
+            }
             modes.push(mode);
         }
         modes
@@ -105,6 +128,10 @@ impl Checks {
                 .map_or(parameter_bytes, |bytes| size("gradient_bytes", bytes)),
             stash_bytes: size("stash_bytes", spec.stash_bytes),
             resident_bytes: size("resident_bytes", spec.resident_bytes),
+            cache: Cache {
+                token_bytes: size("kv_bytes_per_token", spec.kv_bytes_per_token),
+                sequence_bytes: size("state_bytes_per_sequence", spec.state_bytes_per_sequence),
+            },
             workspace_bytes: size("workspace_bytes", spec.workspace_bytes),
             collective_bytes: size("collective_bytes", spec.collective_bytes),
             input_bytes: Vec::new(),
@@ -187,6 +214,7 @@ impl Checks {
             ("shared_bytes", mode.shared_bytes == other.shared_bytes),
             ("experts", weights_of(mode) == weights_of(other)),
             ("gradient_bytes", mode.gradient_bytes == other.gradient_bytes),
+            ("kv_bytes_per_token", mode.cache == other.cache),
             ("input_bytes", mode.input_bytes == other.input_bytes),
             ("output_bytes", mode.output_bytes == other.output_bytes),
         ];

@@ -62,6 +62,8 @@ impl Instance {
             parameter_bytes: layer.parameter_bytes as f64,
             stash_bytes: layer.stash_bytes as f64,
             resident_bytes: layer.resident_bytes as f64,
+            kv_bytes_per_token: layer.cache.token_bytes as f64,
+            state_bytes_per_sequence: layer.cache.sequence_bytes as f64,
             tie: layer.tie.clone(),
             shared: layer.shared.clone(),
             shared_bytes: layer.shared.as_ref().map(|_| layer.shared_bytes as f64),
@@ -120,6 +122,8 @@ impl Instance {
             gradient_bytes: Some(mode.gradient_bytes as f64),
             stash_bytes: mode.stash_bytes as f64,
             resident_bytes: mode.resident_bytes as f64,
+            kv_bytes_per_token: mode.cache.token_bytes as f64,
+            state_bytes_per_sequence: mode.cache.sequence_bytes as f64,
             workspace_bytes: mode.workspace_bytes as f64,
             // A frozen layer that runs forward alone is read as half of what a file says for both passes.
             collective_bytes: if layer.returns { 1.0 } else { 2.0 } * mode.collective_bytes as f64,

@@ -68,6 +68,8 @@ pub struct Layer {
     pub stash_bytes: u64,
     /// Further bytes held once.
     pub resident_bytes: u64,
+    /// What it keeps of the requests that are served.
+    pub cache: Cache,
     /// Layers of one tie share a stage.
     pub tie: Option<String>,
     /// The table of weights that it reads together with others.
@@ -112,6 +114,8 @@ pub struct LayerMode {
     pub stash_bytes: u64,
     /// Further bytes held once.
     pub resident_bytes: u64,
+    /// What it keeps of the requests that are served.
+    pub cache: Cache,
     /// Bytes needed while it runs.
     pub workspace_bytes: u64,
     /// Bytes that the group reduces for a micro-batch.
@@ -152,12 +156,23 @@ impl Layer {
             gradient_bytes: self.parameter_bytes,
             stash_bytes: self.stash_bytes,
             resident_bytes: self.resident_bytes,
+            cache: self.cache,
             workspace_bytes: 0,
             collective_bytes: 0,
             input_bytes: Vec::new(),
             output_bytes: Vec::new(),
         }])
     }
+}
+
+/// What a layer keeps of the requests that are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Cache {
+    /// Bytes for each token.
+    pub token_bytes: u64,
+    /// Bytes for each sequence.
+    pub sequence_bytes: u64,
 }
 
 /// Times of a layer on a device kind, in ns.

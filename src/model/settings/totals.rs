@@ -145,7 +145,8 @@ impl Settings {
         };
         let of_mode = |mode: &LayerMode| {
             let states = 18.0 * mode.parameter_bytes as f64;
-            let once = states + (mode.resident_bytes + mode.workspace_bytes) as f64;
+            let room = self.room.bytes(mode.cache) as f64;
+            let once = states + room + (mode.resident_bytes + mode.workspace_bytes) as f64;
             let moved = mode.gradient_bytes as f64 + mode.collective_bytes as f64;
             once + versions * mode.parameter_bytes as f64 + in_flight * mode.stash_bytes as f64 + moved
         };

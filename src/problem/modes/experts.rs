@@ -45,7 +45,7 @@ impl Modes {
         degree: usize,
     ) -> u64 {
         let own = |bytes: u64| settings.state_bytes.all(bytes) - settings.shared_bytes(bytes);
-        let all = mode.resident_bytes + own(mode.parameter_bytes);
+        let all = mode.resident_bytes + settings.room.bytes(mode.cache) + own(mode.parameter_bytes);
         match (mode.experts, self.experts[degree]) {
             (None, _) | (_, 1) => all,
             (Some(experts), degree) => {

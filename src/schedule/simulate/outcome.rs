@@ -167,7 +167,7 @@ impl Simulation {
             period_ms: period.map(|period| period.pace.each_ns() / NS_PER_MS),
             period_is_exact: period.is_some_and(|period| period.is_exact),
             least_period_ms: of.streams.busiest().each_ns() / NS_PER_MS,
-            objective: problem.objective.unwrap_or(Objective::Period),
+            objective: problem.timed_objective().unwrap_or(Objective::Period),
             objective_ms: of.plan.objective_ms,
             bubble_share: bubble_share(&resources),
             stages: of.stages(),

@@ -20,6 +20,7 @@ use crate::problem::plan::bare::BarePlan;
 use crate::problem::plan::split::Split;
 use crate::problem::plan::{Plan, PlanStage, Statistics, Status, StoppedBy, Transfers};
 use crate::solve::methods;
+use crate::solve::posed::bound_of_tokens;
 
 /// What stages come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,6 +137,8 @@ fn unknown(instance: &Instance, settings: &Settings, stages: Vec<PlanStage>) -> 
         bound_ms: None,
         gap: None,
         bound_source: BoundSource::None,
+        tokens: None,
+        tokens_bound: None,
         problem: settings.to_options(instance),
         cluster: instance.given_cluster.clone(),
         run: None,
@@ -178,6 +181,8 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         stage.in_flight = in_flight;
         stage.weight_versions = weight_versions;
     }
+    plan.tokens = plan.tokens_by_stage(instance, 1.0).into_iter().flatten().min();
+    plan.tokens_bound = settings.room.is_most.then(|| bound_of_tokens(instance, settings));
     let is_split = settings.cuts == Cuts::Separate;
     plan.split = is_split.then(|| Split::new(instance, settings, &plan.stages));
     plan.state_run(instance, settings, found.run);
@@ -207,7 +212,8 @@ fn set_bound(settings: &Settings, plan: &mut Plan, bound_ms: f64) {
         true => ((objective_ms - bound_ms) / objective_ms).max(0.0),
         false => 0.0,
     });
-    plan.status = match check::is_met(settings, objective_ms, bound_ms) {
+    let has_most = plan.tokens_bound.is_none() || plan.tokens == plan.tokens_bound;
+    plan.status = match has_most && check::is_met(settings, objective_ms, bound_ms) {
         true => Status::Optimal,
         false => Status::Feasible,
     };

@@ -25,6 +25,7 @@ use crate::model::options::PipelineOptions;
 use crate::model::settings::Settings;
 use crate::problem::control::Control;
 use crate::solve::error::Error;
+use crate::solve::posed::refuse_most_tokens;
 use curve::CurveSearch;
 use prover::Prover;
 
@@ -83,6 +84,7 @@ pub fn ask(
             prover.settings(stages, question.from)?,
             prover.settings(stages, question.to)?,
         ];
+        refuse_most_tokens(&ends[0], "what-if")?;
         let law = Law::new(question.parameter, instance, &all, [&ends[0], &ends[1]])?;
         let [_, settings] = ends;
         // Exactly so many stages are no plans of one more, and virtual ones lie elsewhere.

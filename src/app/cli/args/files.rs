@@ -7,7 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::shared::unknown;
 use crate::export::{self, TARGETS, Target};
 use crate::input::generate::random::Random;
-use crate::input::generate::transformer::{AT_LEAST_ONE, Attention, Granularity, Precision, Transformer};
+use crate::input::generate::transformer::{
+    AT_LEAST_ONE, Attention, Granularity, Phase, Precision, Transformer,
+};
 use crate::input::import::FORMATS;
 use crate::input::import::config::Asked;
 
@@ -127,8 +129,12 @@ pub struct ModelArgs {
     #[arg(long, value_name = "N", conflicts_with = "micro_batches", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub context: Option<u32>,
 
+    /// What a server does: read a prompt of `--context` tokens, or decode a token behind them; forward alone
+    #[arg(long, conflicts_with = "micro_batches")]
+    pub phase: Option<Phase>,
+
     /// Sequences of a micro-batch [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    #[arg(long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batch: Option<u32>,
 
     /// Numbers to compute with, which decides the rates of the device [default: bf16]
@@ -162,6 +168,7 @@ impl ModelArgs {
     pub fn any(&self) -> bool {
         self.sequence.is_some()
             || self.context.is_some()
+            || self.phase.is_some()
             || self.micro_batch.is_some()
             || self.precision.is_some()
             || self.attention.is_some()
@@ -176,6 +183,7 @@ impl ModelArgs {
         Asked {
             sequence: self.sequence,
             context: self.context,
+            phase: self.phase,
             micro_batch: self.micro_batch,
             precision: self.precision,
             attention: self.attention.unwrap_or_default(),

@@ -208,8 +208,8 @@ fn ends(answer: &Answer, curve: &AnswerCurve, digits: Digits) -> Option<String> 
             .objective_ms
             .map(|ms| format!("{} ms {}", digits.ms(ms), at_value(answer, &at)))
     };
-    let what = match answer.problem.objective {
-        Some(Objective::Period) | None => "One micro-batch takes",
+    let what = match answer.problem.timed_objective() {
+        Some(Objective::Period | Objective::Tokens) | None => "One micro-batch takes",
         Some(Objective::Latency) => "One micro-batch alone takes",
         Some(Objective::Iteration) => "An iteration takes",
         Some(Objective::Formula) => "An iteration takes by the formula",

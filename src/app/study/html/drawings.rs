@@ -126,6 +126,8 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         bound_ms: row.bound_ms,
         gap: row.gap,
         bound_source: row.bound_source.unwrap_or_default(),
+        tokens: None,
+        tokens_bound: None,
         problem: settings.to_options(instance),
         cluster: instance.given_cluster.clone(),
         stages: store.plan(row.plan.as_deref()?)?,

@@ -6,7 +6,7 @@ mod shape;
 
 pub use presets::{PRESETS, Preset};
 
-pub use crate::input::transformer::{Attention, Granularity, Precision};
+pub use crate::input::transformer::{Attention, Granularity, Phase, Precision};
 
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -73,8 +73,12 @@ pub struct Transformer {
     #[arg(long, value_name = "N", conflicts_with = "micro_batches", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub context: Option<u32>,
 
+    /// What a server does: read a prompt of `--context` tokens, or decode a token behind them; forward alone
+    #[arg(long, conflicts_with = "micro_batches")]
+    pub phase: Option<Phase>,
+
     /// Sequences of a micro-batch [default: 4, of a preset 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    #[arg(long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batch: Option<u32>,
 
     /// Numbers to compute with, which decides the rates of the device [default: fp32, of a preset bf16]
@@ -140,6 +144,7 @@ impl Default for Transformer {
             vocabulary: None,
             sequence: None,
             context: None,
+            phase: None,
             micro_batch: None,
             precision: None,
             attention: Attention::Flash,
@@ -191,8 +196,7 @@ pub fn transformer(asked: &Transformer) -> Result<InstanceSpec, InputError> {
         cluster: Some(unlimited_cluster(shape.run.precision.cluster())?),
         pipeline: PipelineOptions {
             stages: asked.stages.map(|stages| stages as usize),
-            micro_batches: asked.micro_batches.map(u64::from),
-            ..Default::default()
+            ..shape.run.pipeline()
         },
     })
 }

@@ -157,9 +157,15 @@ fn block([hidden, heads, key_value_heads]: [u32; 3], feed_forward: f64, mlp: Mlp
 
 fn run(asked: &Transformer, key_value_heads: u32) -> Run {
     let preset = asked.preset;
+    let most = f64::from(preset.map_or(512, |p| p.sequence));
+    let [sequence, context] = match asked.phase {
+        Some(phase) => phase.tokens(asked.sequence, asked.context, most).map(Some),
+        None => [asked.sequence.map(f64::from), asked.context.map(f64::from)],
+    };
     Run {
-        sequence: asked.sequence.or(preset.map(|p| p.sequence)).unwrap_or(512) as f64,
-        context: asked.context.map(f64::from),
+        sequence: sequence.unwrap_or(most),
+        context,
+        phase: asked.phase,
         micro_batch: asked.micro_batch.unwrap_or(if preset.is_some() { 1 } else { 4 }) as f64,
         precision: asked.precision.unwrap_or(match preset {
             Some(_) => Precision::Bf16,

@@ -17,11 +17,10 @@ use super::{Imported, Source, is_object, unlimited_cluster};
 use crate::input::intake;
 use crate::input::source::text::{fault_at, json_fault};
 use crate::input::transformer::{
-    Attention, Block, Granularity, Model, Precision, Run, degrees, network, uneven_degrees,
+    Attention, Block, Granularity, Model, Phase, Precision, Run, degrees, network, uneven_degrees,
 };
 pub use crate::input::transformer::{LayerRun, Summary};
 use crate::model::fault::{Fault, FaultKind, InputError};
-use crate::model::options::PipelineOptions;
 use crate::model::setting;
 use crate::model::spec::InstanceSpec;
 use crate::model::words::{Words, words};
@@ -42,6 +41,8 @@ pub struct Asked {
     pub sequence: Option<u32>,
     /// Tokens before these whose keys and values are cached: a forward pass alone.
     pub context: Option<u32>,
+    /// What a server does: then a forward pass alone, and `sequence` and `context` have the defaults of that.
+    pub phase: Option<Phase>,
     /// Sequences of a micro-batch: by default 1.
     pub micro_batch: Option<u32>,
     /// Numbers to compute with: by default bf16.
@@ -140,21 +141,31 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
     for heads in &heads {
         faults.extend(uneven_degrees(asked.tensor.as_deref(), *heads));
     }
-    if asked.context.is_some() && known.model.blocks.iter().any(Block::crosses) {
+    if (asked.context.is_some() || asked.phase.is_some()) && known.model.blocks.iter().any(Block::crosses) {
         let kind = FaultKind::Unsupported {
             found: "a cache before layers that attend to what a tower saw".into(),
             expected: words!("such a model without {}", setting::CONTEXT),
         };
-        faults.push(Fault::new(setting::CONTEXT, kind));
+        let at = if asked.context.is_some() {
+            setting::CONTEXT
+        } else {
+            setting::PHASE
+        };
+        faults.push(Fault::new(at, kind));
     }
     if !faults.is_empty() {
         return Err(faults);
     }
     let granularity = asked.granularity.unwrap_or(Granularity::Block);
     let most = known.positions.unwrap_or(SEQUENCE).min(SEQUENCE);
+    let [sequence, context] = match asked.phase {
+        Some(phase) => phase.tokens(asked.sequence, asked.context, most).map(Some),
+        None => [asked.sequence.map(f64::from), asked.context.map(f64::from)],
+    };
     let run = Run {
-        sequence: asked.sequence.map_or(most, f64::from),
-        context: asked.context.map(f64::from),
+        sequence: sequence.unwrap_or(most),
+        context,
+        phase: asked.phase,
         micro_batch: f64::from(asked.micro_batch.unwrap_or(1)),
         precision: asked.precision(),
         attention: asked.attention,
@@ -181,10 +192,7 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
         )),
         network: network(&known.model, &run),
         cluster: Some(cluster),
-        pipeline: PipelineOptions {
-            micro_batches: asked.micro_batches.map(u64::from),
-            ..Default::default()
-        },
+        pipeline: run.pipeline(),
         ..Default::default()
     };
     Ok((spec, notes))
@@ -193,7 +201,7 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
 /// What was assumed of how it is run.
 fn assumed(model: &Model, run: &Run, asked: &Asked) -> Vec<Words> {
     let mut notes = Vec::new();
-    if asked.sequence.is_none() {
+    if asked.sequence.is_none() && asked.phase.is_none() {
         notes.push(words!(
             "sequences of {} tokens, unless {} says otherwise when it is imported",
             run.sequence.to_string(),

@@ -52,6 +52,7 @@ impl Plan {
             bytes: bytes(stages),
             ..Held::default()
         };
+        let settings = &settings.of_plan_with(self.tokens);
         for stage in stages {
             held.add_stage(instance, settings, stage)?;
         }
@@ -100,7 +101,7 @@ impl Held {
             let shared = settings.shared_bytes(parameter_bytes);
             shared_bytes += shared;
             self.optimizer_bytes += states.of_optimizer(parameter_bytes) - shared;
-            self.resident_bytes += mode.resident_bytes;
+            self.resident_bytes += mode.resident_bytes + settings.room.bytes(mode.cache);
             self.workspace_bytes = self.workspace_bytes.max(mode.workspace_bytes);
         }
         self.optimizer_bytes += shared_bytes.div_ceil(stage.replicas() as u64);
@@ -118,6 +119,7 @@ fn mode_of(layer: &Layer, stage: &PlanStage, again: &str) -> Option<LayerMode> {
         None => Some(LayerMode {
             parameter_bytes: layer.parameter_bytes,
             resident_bytes: layer.resident_bytes,
+            cache: layer.cache,
             workspace_bytes: 0,
             ..modes.first()?.clone()
         }),

@@ -153,9 +153,8 @@ impl Settings {
         let kind = kinds[0];
         let in_play =
             |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
-        let worker = options
-            .worker
-            .unwrap_or(options.schedule.map_or(WorkerMode::Sequential, Schedule::worker));
+        let of_schedule = options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
+        let worker = options.worker.unwrap_or(of_schedule);
         let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
         let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();

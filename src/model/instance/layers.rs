@@ -26,26 +26,7 @@ impl Checks {
             spec.shared.as_deref(),
         );
         let experts = self.experts(at, spec.experts.as_ref(), bytes[0]);
-        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
-        {
-            self.add(
-                format!("{at}.forward_ms"),
-                FaultKind::Contradiction {
-                    found: "a forward time of a backward operator".into(),
-                    expected: "only `backward_ms` where `backward` is true".into(),
-                },
-            );
-        }
-        if spec.backward && spec.frozen {
-            self.add(
-                format!("{at}.frozen"),
-                FaultKind::Contradiction {
-                    found: "a frozen backward operator".into(),
-                    expected: "`frozen` of layers that have weights; leave out operators that are not run"
-                        .into(),
-                },
-            );
-        }
+        self.backward_fields(at, spec);
         if let Some(work) = &spec.work {
             self.work(&format!("{at}.work"), work);
         }
@@ -85,6 +66,30 @@ impl Checks {
             reads_input: spec.reads_input,
             backward: spec.backward,
             modes: Vec::new(),
+        }
+    }
+
+    /// What backward operators cannot say.
+    fn backward_fields(&mut self, at: &str, spec: &LayerSpec) {
+        if spec.backward && (spec.forward_ms.is_some() || spec.times.values().any(|t| t.forward_ms.is_some()))
+        {
+            self.add(
+                format!("{at}.forward_ms"),
+                FaultKind::Contradiction {
+                    found: "a forward time of a backward operator".into(),
+                    expected: "only `backward_ms` where `backward` is true".into(),
+                },
+            );
+        }
+        if spec.backward && spec.frozen {
+            self.add(
+                format!("{at}.frozen"),
+                FaultKind::Contradiction {
+                    found: "a frozen backward operator".into(),
+                    expected: "`frozen` of layers that have weights; leave out operators that are not run"
+                        .into(),
+                },
+            );
         }
     }
 

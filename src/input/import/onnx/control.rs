@@ -101,7 +101,7 @@ impl Flattener<'_> {
             None => limit,
         };
         let inputs = [vec![limit], states, outputs].concat();
-        let bodies = vec![start..self.flat.nodes.len()];
+        let bodies = std::iter::once(start..self.flat.nodes.len()).collect();
         self.close(node, (inputs, bodies), scope, numbers);
     }
 
@@ -139,7 +139,7 @@ impl Flattener<'_> {
         let axis = axes.first().copied().unwrap_or(0);
         let numbers = vec![(STATES, states as i64), ("axis", axis)];
         let inputs = [vec![first], node.input[..states].to_vec(), outputs].concat();
-        let bodies = vec![start..self.flat.nodes.len()];
+        let bodies = std::iter::once(start..self.flat.nodes.len()).collect();
         self.close(node, (inputs, bodies), scope, numbers);
     }
 

@@ -127,6 +127,11 @@ fn a_plan_of_the_most_tokens_is_read_checked_and_told() {
         assert!(run.code == 1 && out.contains(says), "{field}: {out}");
         plan[field] = right;
     }
+}
+
+#[test]
+fn what_knows_nothing_of_room_is_refused() {
+    let folder = two_cards();
     let refusals: [(&[&str], &str); 5] = [
         (
             &[

@@ -154,16 +154,16 @@ fn tensor_groups_share_out_what_is_read() {
         let part = forward(1) / forward(degree);
         assert!(within(part, degree as f64, 0.003), "{degree}: {part}");
     }
-    let resident = |degree: usize| -> u64 {
+    let cached = |degree: usize| -> u64 {
         let modes = instance.network.layers.iter().flat_map(|layer| &layer.modes);
         modes
             .filter(|mode| mode.tensor == degree)
-            .map(|mode| mode.resident_bytes)
+            .map(|mode| 4096 * mode.cache.token_bytes)
             .sum()
     };
     // 80 layers of 8 heads of 128 numbers, keys and values, in 16 bits.
-    assert_eq!(resident(1), 4096 * 80 * 8 * 128 * 2 * 2);
-    assert_eq!(resident(8), 4096 * 80 * 128 * 2 * 2);
+    assert_eq!(cached(1), 4096 * 80 * 8 * 128 * 2 * 2);
+    assert_eq!(cached(8), 4096 * 80 * 128 * 2 * 2);
 }
 
 /// One network in two granularities: the same work, as far as it can be.

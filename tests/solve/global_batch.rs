@@ -335,7 +335,7 @@ fn nothing_fits() {
         "No plan of `config` exists",
         "the least limit",
         "hint: ",
-        "experts: all of a layer lie on its stage",
+        "experts: tokens choose them evenly and none is dropped; replicas of a stage share them out where `--expert` says so",
     ] {
         assert!(said.contains(part), "no `{part}` in {said}");
     }

@@ -39,8 +39,12 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         offer_plan_of_period(&mut incumbent, modes);
     }
     let variants = variants(problem, modes);
-    let alike = alike(problem, &variants);
-    let chunks = chunks(problem, &variants);
+    let alike = alike(problem, (&variants, control));
+    let chunks = chunks(problem, (&variants, control));
+    if let Some(stopped_by) = control.must_stop() {
+        // There may be others.
+        return Ok(incumbent.finish(stopped_by));
+    }
     let is_uniform = problem.settings.uniform || modes.alike_kinds().len() == 1;
     let others = match is_uniform || problem.settings.target.is_some() {
         true => None,
@@ -102,14 +106,16 @@ fn search_stages_first(
 pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
     let variants = variants(incumbent.problem, modes);
+    // A bound is of all plans, whatever time that takes.
+    let endless = Control::default();
     let settings = &incumbent.problem.settings;
     let options = match settings.uniform || settings.may_have_virtual_stages() {
-        true => alike(incumbent.problem, &variants),
+        true => alike(incumbent.problem, (&variants, &endless)),
         false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
             .into_iter()
             .collect(),
     };
-    let chunks = chunks(incumbent.problem, &variants);
+    let chunks = chunks(incumbent.problem, (&variants, &endless));
     let bounds = families(&options).into_iter().map(|family| family.bound_ns);
     let bounds = bounds.chain(chunks.iter().map(ChunkFamily::bound_ns));
     incumbent.raise(BoundSource::WorkPerStage, bounds.min().unwrap_or(u64::MAX));
@@ -142,8 +148,8 @@ fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
     }
 }
 
-/// Plans whose stages are alike, by their mode.
-fn alike<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
+/// Plans whose stages are alike, by their mode, as far as there is time.
+fn alike<'a>(problem: &'a Problem, (variants, within): (&'a [Modes], &Control)) -> Vec<Kinds<'a>> {
     if !problem.settings.allows_virtual_stages(1) {
         return Vec::new();
     }
@@ -151,13 +157,16 @@ fn alike<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Kinds<'a>> {
         let sets = modes.alike_kinds().into_iter();
         sets.map(move |alike| Kinds::new(problem, modes, alike))
     };
-    variants.iter().flat_map(of).flatten().collect()
+    let variants = variants.iter().take_while(|_| within.must_stop().is_none());
+    variants.flat_map(of).flatten().collect()
 }
 
-/// Plans of devices with several chunks, by their mode and number.
-fn chunks<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<ChunkFamily<'a>> {
-    let of = |modes: &'a Modes| ChunkFamily::all(problem, modes);
-    variants.iter().flat_map(of).collect()
+/// Plans of devices with several chunks, by their mode and number, as far as there is time.
+fn chunks<'a>(problem: &'a Problem, (variants, within): (&'a [Modes], &Control)) -> Vec<ChunkFamily<'a>> {
+    let variants = variants.iter().take_while(|_| within.must_stop().is_none());
+    variants
+        .flat_map(|modes| ChunkFamily::all(problem, modes))
+        .collect()
 }
 
 fn families<'a>(options: &'a [Kinds<'a>]) -> Vec<Family<'a>> {

@@ -19,6 +19,8 @@ class Problem(TypedDict, total=False):
     """How transfers between stages cost time [default: blocking]"""
     constraints: Sequence[Mapping[str, object]]
     """Constraints of one's own on where layers lie: in files and keywords alone"""
+    context: int
+    """Tokens of each of them, in place of the tokens of all"""
     cuts: Literal["tied", "separate"]
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]
@@ -38,7 +40,7 @@ class Problem(TypedDict, total=False):
     """Micro-batches of one iteration, for `objective="iteration"` or `formula` and for the memory of GPipe"""
     mode: Literal["training", "inference"]
     """Train (forward and backward) or only infer [default: training where backward times exist]"""
-    objective: Literal["period", "iteration", "latency", "formula"]
+    objective: Literal["period", "iteration", "latency", "tokens", "formula"]
     """What to minimise [default: iteration where micro-batches are known, the schedule flushes and an iteration can
     be told, else period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
@@ -58,6 +60,8 @@ class Problem(TypedDict, total=False):
     schedule: Literal["gpipe", "1f1b", "pipedream", "concurrent", "interleaved", "zb-v", "v-half", "v-min"]
     """Order in which a stage works, which fixes the micro-batches in flight [default: 1f1b, or that of the virtual
     stages]"""
+    sequences: int
+    """Sequences that are served at a time [default: 1 where tokens are asked for]"""
     share_parts: int
     """Allow shares in so many equal parts only, as GPU partitioning does [default: any share]"""
     shares: Literal["even", "theorem", "global", "best"]
@@ -66,11 +70,15 @@ class Problem(TypedDict, total=False):
     """Most stages the pipeline may have, a device each [default: the number of devices]"""
     synchronization: Literal["none", "ring"]
     """How the devices of a group keep their weights equal [default: none]"""
-    target: Literal["torch", "deepspeed", "megatron", "torchtitan", "vllm", "sglang", "accelerate", "onnx"]
+    target: Literal["torch", "deepspeed", "megatron", "torchtitan", "vllm", "sglang", "llama-cpp", "accelerate", "onnx"]
     """Plan only what a framework can run"""
     tensor: Union[int, str, Sequence[object]]
     """Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for
     [default: 1]"""
+    then: Literal["period", "iteration", "latency", "tokens", "formula"]
+    """What to minimise where there is room for the most tokens: `period` or `latency` [default: period]"""
+    tokens: int
+    """Tokens of all requests together that every stage has room for in its cache: inference"""
     uniform: bool
     """Give all stages one tensor degree and one number of replicas, as frameworks do"""
     virtual_stages: Union[int, str, Sequence[object]]

@@ -39,7 +39,7 @@ pub(super) struct RankDevices {
     /// GPUs of a node; `None` where there is one.
     node: Option<usize>,
     /// Whether any GPU does as well as any other.
-    alike: bool,
+    pub(super) alike: bool,
 }
 
 impl RankDevices {

@@ -68,9 +68,11 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
     Ok(format!("{environment}llama-server -m MODEL.gguf {flags}\n"))
 }
 
-/// How many stages lie on the CPU, 0 or 1: only the first may.
+/// How many stages lie on the CPU, 0 or 1: only the first may. A network that was measured on a CPU and names no other device says nothing of
+/// where its stages will run, unless it has one.
 fn cpu_first(devices: &RankDevices) -> Result<usize, Fault> {
-    let is_cpu = |at: usize| devices.devices[at].place == Place::Cpu;
+    let is_unsaid = devices.alike && devices.devices.len() > 1;
+    let is_cpu = |at: usize| devices.devices[at].place == Place::Cpu && !is_unsaid;
     match (1..devices.devices.len()).find(|&at| is_cpu(at)) {
         None => Ok(usize::from(is_cpu(0))),
         Some(at) => Err(unsupported(

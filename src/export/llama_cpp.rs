@@ -29,17 +29,18 @@ pub(super) fn write(instance: &Instance, plan: &Plan) -> Exported {
         "one stack of transformer blocks, which is what llama.cpp cuts",
     )?;
     let mut parts = stack::blocks_a_stage(instance, &stages, &stack)?;
-    if let Some(last) = parts.last_mut() {
-        *last += 1;
-    }
-    let on_gpus = &parts[on_cpu..];
-    if let Some(empty) = on_gpus.iter().position(|&count| count == 0) {
+    if let Some(empty) = parts[on_cpu..].iter().position(|&count| count == 0) {
         return Err(unsupported(
             format!("stage {}", on_cpu + empty + 1),
             "no block",
             words!("a block on every GPU, or fewer {}", setting::STAGES),
         ));
     }
+    // The head is one more.
+    if let Some(last) = parts.last_mut() {
+        *last += 1;
+    }
+    let on_gpus = &parts[on_cpu..];
     let counts: Vec<String> = on_gpus.iter().map(usize::to_string).collect();
     let mut flags = format!("-ngl {}", on_gpus.iter().sum::<usize>());
     match on_gpus.len() {

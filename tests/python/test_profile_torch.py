@@ -138,12 +138,15 @@ class Measuring(unittest.TestCase):
         layers, _ = profiled("branches")
         self.assertFalse([name for name in layers if "cumsum" in name or "ones" in name])
 
-    def test_shared_parameters_tie_their_layers(self):
+    def test_a_table_of_two_layers_has_copies(self):
         layers, _ = profiled("shared")
-        tied = [name for name, layer in layers.items() if "tie" in layer]
-        self.assertEqual(tied, ["linear/linear", "linear/linear_1"])
-        self.assertEqual(len({layers[name]["tie"] for name in tied}), 1)
-        self.assertEqual(sum(layer.get("parameter_bytes", 0) for layer in layers.values()), 2 * (16 + 4) * 4)
+        own = {name: layer for name, layer in layers.items() if "shared" in layer}
+        self.assertEqual(list(own), ["linear/linear", "linear/linear_1"])
+        self.assertEqual({layer["shared"] for layer in own.values()}, {"linear/linear"})
+        self.assertEqual([layer["shared_bytes"] for layer in own.values()], [(16 + 4) * 4] * 2)
+        self.assertFalse([name for name, layer in layers.items() if "tie" in layer])
+        # Of two linear layers one is there twice.
+        self.assertEqual(sum(layer.get("parameter_bytes", 0) for layer in layers.values()), 3 * (16 + 4) * 4)
 
     def test_what_is_not_trained_is_frozen(self):
         layers, _ = profiled("partly_frozen")

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::ranges::median;
 use super::{Imported, Source, has_extension};
+use crate::input::source::table;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::{Mode, PipelineOptions};
 use crate::model::spec::{
@@ -65,16 +66,11 @@ pub(super) fn read(source: &Source) -> Imported {
     let header = reader.headers().cloned().unwrap_or_default();
     let mut operators: BTreeMap<String, Operator> = BTreeMap::new();
     let (mut order, mut faults) = (Vec::new(), Vec::new());
-    for record in reader.records() {
-        let record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                let kind = FaultKind::Syntax {
-                    found: error.to_string(),
-                    expected: "a row with the header's columns".into(),
-                };
-                faults.push(Fault::new(format!("line {line}"), kind));
+    for record in table::records(&mut reader) {
+        let (line, record) = match record {
+            Ok(row) => row,
+            Err(fault) => {
+                faults.push(fault);
                 continue;
             }
         };
@@ -85,7 +81,6 @@ pub(super) fn read(source: &Source) -> Imported {
             .ok()
             .filter(|ms| ms.is_finite() && *ms >= 0.0)
         else {
-            let line = record.position().map_or(0, csv::Position::line);
             let kind = FaultKind::Syntax {
                 found: format!("`{latency}`"),
                 expected: "a latency in ms, from 0".into(),

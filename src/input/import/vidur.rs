@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::ranges::median;
 use super::{Imported, Source, has_extension};
+use crate::input::source::table;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::{Mode, PipelineOptions};
 use crate::model::precision::Precision;
@@ -112,20 +113,14 @@ fn rows(source: &Source) -> Result<Vec<Row>, Vec<Fault>> {
         };
         return Err(vec![Fault::new("line 1", kind)]);
     }
-    for record in reader.records() {
-        let record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                let kind = FaultKind::Syntax {
-                    found: error.to_string(),
-                    expected: "a row with the header's columns".into(),
-                };
-                faults.push(Fault::new(format!("line {line}"), kind));
+    for record in table::records(&mut reader) {
+        let (line, record) = match record {
+            Ok(row) => row,
+            Err(fault) => {
+                faults.push(fault);
                 continue;
             }
         };
-        let line = record.position().map_or(0, csv::Position::line);
         let mut cells = BTreeMap::new();
         for (column, text) in header.iter().zip(&record) {
             let value = match text {

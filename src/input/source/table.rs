@@ -40,17 +40,15 @@ fn read<T: DeserializeOwned>(
         return Err(faults);
     }
     let header = reader.headers().cloned().unwrap_or_default();
-    let mut faults = Vec::new();
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        let record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                faults.push(unequal(&error));
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    for record in records(&mut reader) {
+        let (line, record) = match record {
+            Ok(row) => row,
+            Err(fault) => {
+                faults.push(fault);
                 continue;
             }
         };
-        let line = record.position().map_or(0, csv::Position::line);
         let plain: csv::StringRecord = record.iter().map(csv_text::unmarked).collect();
         match plain.deserialize(Some(&header)) {
             Ok(row) => rows.push((line, row)),
@@ -61,6 +59,15 @@ fn read<T: DeserializeOwned>(
         true => Ok(rows),
         false => Err(faults),
     }
+}
+
+/// Rows as they stand with their lines, from 1, and a fault in place of each that has another length than the header.
+pub(crate) fn records(
+    reader: &mut csv::Reader<&[u8]>,
+) -> impl Iterator<Item = Result<(u64, csv::StringRecord), Fault>> {
+    let of_line = |record: csv::StringRecord| (record.position().map_or(0, csv::Position::line), record);
+    let records = reader.records();
+    records.map(move |record| record.map(of_line).map_err(|error| unequal(&error)))
 }
 
 /// Columns that are unknown, and columns that are missing.

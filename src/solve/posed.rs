@@ -138,6 +138,18 @@ impl<'a> Posed<'a> {
     }
 }
 
+/// Refuses a problem that a method does not apply to.
+///
+/// # Errors
+///
+/// [`Error::Inapplicable`].
+fn must_apply(method: Method, problem: &Problem) -> Result<(), Error> {
+    method.applies(problem).map_err(|reason| Error::Inapplicable {
+        method: method.name(),
+        reason,
+    })
+}
+
 /// What a method finds for a problem, once the checker has accepted it.
 ///
 /// # Errors
@@ -149,10 +161,7 @@ pub(crate) fn accepted(
     method: Method,
     control: &Control,
 ) -> Result<Plan, Error> {
-    method.applies(problem).map_err(|reason| Error::Inapplicable {
-        method: method.name(),
-        reason,
-    })?;
+    must_apply(method, problem)?;
     let mut plan = method.run(instance, problem, control)?;
     let verdict = check::examine(instance, &problem.settings, &plan);
     if !verdict.violations.is_empty() {

@@ -1,7 +1,7 @@
 //! The most tokens that a problem has room for, and the best plan that has it.
 #![doc = include_str!("../../../formulations/most_tokens.md")]
 
-use super::{Existence, Posed, existence};
+use super::{Existence, Posed, existence, must_apply};
 use crate::check;
 use crate::exact;
 use crate::model::instance::Instance;
@@ -56,10 +56,7 @@ pub(super) fn search(
     method: Method,
     control: &Control,
 ) -> Result<Plan, Error> {
-    method.applies(problem).map_err(|reason| Error::Inapplicable {
-        method: method.name(),
-        reason,
-    })?;
+    must_apply(method, problem)?;
     let (instance, settings) = (posed.instance, &posed.settings);
     let started = std::time::Instant::now();
     let range = match range(instance, settings, control)? {

@@ -45,8 +45,8 @@ class Problem(TypedDict, total=False):
     be told, else period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
-    optimizer_sharding: Literal["none", "zero1"]
-    """Whether the replicas of a stage share out the state of the optimiser [default: none]"""
+    optimizer_sharding: Literal["none", "zero1", "zero2", "zero3"]
+    """What the replicas of a stage share out: the state of the optimiser, gradients too, or weights too [default: none]"""
     placement: Literal["loop", "v"]
     """Which device holds which chunk, where devices hold several [default: loop]"""
     precision: Literal["uniform", "fp32", "bf16-mixed", "fp16-mixed"]

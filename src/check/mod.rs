@@ -15,6 +15,7 @@ mod passes;
 mod placement;
 mod problem;
 mod room;
+mod shards;
 mod states;
 mod target;
 mod violation;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::virtual_stages::Held;
-use super::{Checker, Figures, Violation, states};
+use super::{Checker, Figures, Violation, shards, states};
 use crate::model::cluster::{Link, Resource};
 use crate::model::network::{LayerMode, Size};
 use crate::model::options::{Mode, Objective, Schedule, Synchronization};
@@ -19,17 +19,17 @@ pub(super) const NOTHING: &str = "none";
 pub(super) const FULL: &str = "full";
 
 /// What a stage runs on.
-struct Placed {
+pub(super) struct Placed {
     /// Devices of a tensor group.
     tensor: usize,
     /// Tensor groups.
-    replicas: usize,
+    pub replicas: usize,
     /// Of these, how many share out the experts of a layer.
-    expert: usize,
+    pub expert: usize,
     /// The kind of its devices, by position in the cluster.
     kind: usize,
     /// The first device, from 0 over all kinds in play, and the one behind the last.
-    devices: [usize; 2],
+    pub devices: [usize; 2],
 }
 
 /// Sums over a stage, in ns and bytes.
@@ -137,7 +137,7 @@ impl Checker<'_> {
     }
 
     /// A time as plans count it: in whole ns where they are run, and to the last digit where they are not.
-    fn counted_ns(&self, ns: f64) -> f64 {
+    pub(super) fn counted_ns(&self, ns: f64) -> f64 {
         match self.settings.ticks_per_ns {
             1 => ns.round(),
             _ => ns,
@@ -304,8 +304,19 @@ impl Checker<'_> {
             .cluster
             .nodes
             .is_none_or(|nodes| experts <= nodes.devices);
+        let shares_out = shards::passes(self.settings) != [0.0; 2];
+        let is_node_enough = self
+            .instance
+            .cluster
+            .nodes
+            .is_none_or(|nodes| behind - first <= nodes.devices);
         let split = [
             ("tensor", "a tensor group", !are_inside(placed.tensor)),
+            (
+                "replicas",
+                "replicas that share out gradients, and that a node has the devices for,",
+                shares_out && is_node_enough && !self.is_inside(first, behind - 1),
+            ),
             (
                 "expert",
                 "a group of experts that a node has the devices for",
@@ -328,7 +339,7 @@ impl Checker<'_> {
     }
 
     /// The link between two devices.
-    fn link_between(&self, one: usize, other: usize) -> Link {
+    pub(super) fn link_between(&self, one: usize, other: usize) -> Link {
         match self.instance.cluster.nodes {
             Some(nodes) if self.is_inside(one, other) => nodes.link,
             _ => self.settings.link,
@@ -452,7 +463,9 @@ impl Checker<'_> {
                 self.counted_ns(load * bytes * (1.0 - 1.0 / expert) / link.bandwidth_bytes_per_s * 1e9)
             };
             let moved_ns = |mode: &LayerMode| group_ns(mode.collective_bytes) + routed_ns(mode);
-            sum.group_ns += moved_ns(mode);
+            let [gathered_ns, exchanged_ns] = self.exchanged_ns(at, mode, &placed[k]);
+            sum.group_ns += moved_ns(mode) + gathered_ns + exchanged_ns;
+            sum.group_forward_ns += gathered_ns;
             // Of the least that a mode of the degree reduces half is forward propagation's; the rest is backward's.
             let modes = self.layer(at).modes();
             let of_degree = modes.iter().filter(|other| other.tensor == mode.tensor);
@@ -479,7 +492,8 @@ impl Checker<'_> {
             }
             sum.shared_bytes += kept.together;
             sum.stash_bytes += u128::from(mode.stash_bytes);
-            sum.workspace_bytes = sum.workspace_bytes.max(u128::from(mode.workspace_bytes));
+            let workspace_bytes = u128::from(mode.workspace_bytes) + self.whole_bytes(at, mode, &placed[k]);
+            sum.workspace_bytes = sum.workspace_bytes.max(workspace_bytes);
         }
         sums
     }
@@ -635,7 +649,7 @@ impl Checker<'_> {
         let replicas = replicas as f64;
         let message_ns =
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
-        2.0 * (replicas - 1.0) * message_ns
+        shards::rounds(settings) * (replicas - 1.0) * message_ns
     }
 
     /// Micro-batches in flight in a replica, with so many replicas in the stages behind.

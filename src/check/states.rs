@@ -11,6 +11,8 @@ pub(super) struct Kept {
     pub each: u128,
     /// Bytes that are shared out.
     pub together: u128,
+    /// Of these, bytes that a replica has whole while the layer runs.
+    pub whole: u128,
 }
 
 /// What is kept of parameters that take so many bytes in the file.
@@ -19,7 +21,7 @@ pub(super) fn kept(settings: &Settings, network: &Network, parameter_bytes: u64)
     if !settings.mode.trains() {
         return Kept {
             each: bytes,
-            together: 0,
+            ..Kept::default()
         };
     }
     let states = match settings.optimizer {
@@ -27,23 +29,25 @@ pub(super) fn kept(settings: &Settings, network: &Network, parameter_bytes: u64)
         Optimizer::Momentum => 1,
         Optimizer::Adam => 2,
     };
-    // Bytes of a weight with its gradient, of what the optimiser keeps, and of the weight in the file.
-    let (own, state, in_file) = match settings.precision {
-        StatePrecision::Uniform => (2, states, 1),
-        StatePrecision::Fp32 => (8, 4 * states, in_file(network, 4)),
-        StatePrecision::Bf16Mixed => (6, 4 + 4 * states, in_file(network, 2)),
-        StatePrecision::Fp16Mixed => (4, 4 + 4 * states, in_file(network, 2)),
+    // Bytes of a weight, of it with its gradient, of what the optimiser keeps, and of the weight in the file.
+    let (weight, own, state, in_file) = match settings.precision {
+        StatePrecision::Uniform => (1, 2, states, 1),
+        StatePrecision::Fp32 => (4, 8, 4 * states, in_file(network, 4)),
+        StatePrecision::Bf16Mixed => (2, 6, 4 + 4 * states, in_file(network, 2)),
+        StatePrecision::Fp16Mixed => (2, 4, 4 + 4 * states, in_file(network, 2)),
     };
-    let [own, state] = [own, state].map(|part: u128| (bytes * part).div_ceil(in_file));
-    match settings.optimizer_sharding {
-        OptimizerSharding::None => Kept {
-            each: own + state,
-            together: 0,
-        },
-        OptimizerSharding::Zero1 => Kept {
-            each: own,
-            together: state,
-        },
+    let [weight, own, state] = [weight, own, state].map(|part: u128| (bytes * part).div_ceil(in_file));
+    // What is not shared out, and what of the rest runs as a whole.
+    let (each, whole) = match settings.optimizer_sharding {
+        OptimizerSharding::None => (own + state, 0),
+        OptimizerSharding::Zero1 => (own, 0),
+        OptimizerSharding::Zero2 => (weight, own - weight),
+        OptimizerSharding::Zero3 => (0, own),
+    };
+    Kept {
+        each,
+        together: own + state - each,
+        whole,
     }
 }
 

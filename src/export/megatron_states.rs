@@ -48,8 +48,17 @@ pub(super) fn flags(instance: &Instance, plan: &Plan) -> Result<String, Fault> {
         .iter()
         .flat_map(|stage| &stage.mode)
         .any(|mode| mode.replicas > 1);
-    if problem.optimizer_sharding == Some(OptimizerSharding::Zero1) && has_replicas {
-        flags += " --use-distributed-optimizer";
+    let sharding = problem.optimizer_sharding.filter(|_| has_replicas);
+    match sharding.unwrap_or(OptimizerSharding::None) {
+        OptimizerSharding::None => Ok(flags),
+        OptimizerSharding::Zero1 => Ok(flags + " --use-distributed-optimizer"),
+        more @ (OptimizerSharding::Zero2 | OptimizerSharding::Zero3) => Err(unsupported(
+            "the plan".into(),
+            words!("{}", setting::OPTIMIZER_SHARDING.given(more)),
+            words!(
+                "{}, which is what its distributed optimiser shares out: solve again with it",
+                setting::OPTIMIZER_SHARDING.given("zero1")
+            ),
+        )),
     }
-    Ok(flags)
 }

@@ -155,7 +155,7 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<StatePrecision>,
 
-    /// Whether the replicas of a stage share out the state of the optimiser [default: none]
+    /// What the replicas of a stage share out: the state of the optimiser, gradients too, or weights too [default: none]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer_sharding: Option<OptimizerSharding>,

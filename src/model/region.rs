@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named_values::named_values;
+use super::states::OptimizerSharding;
 
 named_values! {
     /// A framework that plans are for.
@@ -48,6 +49,8 @@ pub struct Limits {
     pub devices: Devices,
     /// What it keeps of every parameter.
     pub states: KeptStates,
+    /// What replicas of a stage share out at most.
+    pub sharding: OptimizerSharding,
 }
 
 /// Between which layers a framework can cut.
@@ -141,6 +144,12 @@ impl Region {
             infers: true,
             devices: Devices::Gpus,
             states: KeptStates::Any,
+            // DeepSpeed and torchtitan add up the gradients of all micro-batches before they scatter them where there are pipelines, as Megatron does.
+            sharding: OptimizerSharding::Zero1,
+        };
+        let with_one_each = Layout::Blocks {
+            each: true,
+            predictors: false,
         };
         match self {
             Self::Torch => Limits {
@@ -175,20 +184,14 @@ impl Region {
                 ..plain
             },
             Self::Vllm | Self::Sglang => Limits {
-                layout: Layout::Blocks {
-                    each: true,
-                    predictors: false,
-                },
+                layout: with_one_each,
                 staffing: Staffing::Tensor,
                 trains: false,
                 devices: Devices::GroupedGpus,
                 ..plain
             },
             Self::LlamaCpp => Limits {
-                layout: Layout::Blocks {
-                    each: true,
-                    predictors: false,
-                },
+                layout: with_one_each,
                 trains: false,
                 ..plain
             },

@@ -77,7 +77,7 @@ pub struct Settings {
     pub precision: StatePrecision,
     /// Bytes that are kept for each parameter, in the mode and precision.
     pub state_bytes: StateBytes,
-    /// Whether replicas share out the state of the optimiser. Default: they do not.
+    /// What replicas share out of what training keeps. Default: nothing.
     pub optimizer_sharding: OptimizerSharding,
     /// Degrees of tensor parallelism that stages may have. Default: 1.
     pub tensor: Degrees,
@@ -451,9 +451,20 @@ impl Settings {
 
     /// Of parameters that take so many bytes in the file, the bytes of states that the replicas of a stage share out.
     pub fn shared_bytes(&self, parameter_bytes: u64) -> u64 {
-        match self.optimizer_sharding {
-            OptimizerSharding::None => 0,
-            OptimizerSharding::Zero1 => self.state_bytes.of_optimizer(parameter_bytes),
+        let parts = self.state_bytes.parts(parameter_bytes);
+        let shared = parts.into_iter().zip(self.optimizer_sharding.shares_out());
+        shared
+            .filter(|(_, is_shared)| *is_shared)
+            .map(|(part, _)| part)
+            .sum()
+    }
+
+    /// Of parameters that take so many bytes in the file, what is whole on every replica while their layer runs, of that which replicas share out.
+    pub(crate) fn gathered_bytes(&self, parameter_bytes: u64) -> u64 {
+        let [.., state] = self.state_bytes.parts(parameter_bytes);
+        match self.optimizer_sharding.exchanges_each_time() {
+            true => self.shared_bytes(parameter_bytes) - state,
+            false => 0,
         }
     }
 

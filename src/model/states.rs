@@ -57,13 +57,51 @@ impl Optimizer {
 }
 
 named_values! {
-    /// Whether the replicas of a stage share out the state of the optimiser.
+    /// What the replicas of a stage share out of what training keeps (S. Rajbhandari et al., *ZeRO*, SC 2020).
     OptimizerSharding {
-        /// Each replica has all of it.
+        /// Nothing: each replica has all of it.
         None = "none",
-        /// Each replica has an equal part of it, further weights in single precision among it (S. Rajbhandari et al., *ZeRO*, SC 2020,
-        /// stage 1).
+        /// The state of the optimiser, further weights in single precision among it.
         Zero1 = "zero1",
+        /// Gradients too, which are brought together behind every micro-batch.
+        Zero2 = "zero2",
+        /// Weights too, which are gathered layer by layer in every pass.
+        Zero3 = "zero3",
+    }
+}
+
+impl OptimizerSharding {
+    /// Whether replicas share out weights, gradients, and the state of the optimiser.
+    pub(crate) fn shares_out(self) -> [bool; 3] {
+        match self {
+            Self::None => [false, false, false],
+            Self::Zero1 => [false, false, true],
+            Self::Zero2 => [false, true, true],
+            Self::Zero3 => [true, true, true],
+        }
+    }
+
+    /// Whether replicas exchange something in every micro-batch.
+    pub(crate) fn exchanges_each_time(self) -> bool {
+        self.rounds_a_pass() != [0, 0]
+    }
+
+    /// How often the bytes of all gradients go round among replicas once an iteration: to be summed, and to bring back what is made of the sums.
+    pub(crate) fn rounds_an_iteration(self) -> u64 {
+        match self {
+            Self::None | Self::Zero1 => 2,
+            Self::Zero2 => 1,
+            Self::Zero3 => 0,
+        }
+    }
+
+    /// How often they do in a forward and in a backward pass: weights are gathered, and gradients scattered.
+    pub(crate) fn rounds_a_pass(self) -> [u64; 2] {
+        match self {
+            Self::None | Self::Zero1 => [0, 0],
+            Self::Zero2 => [0, 1],
+            Self::Zero3 => [1, 2],
+        }
     }
 }
 
@@ -149,6 +187,13 @@ impl StateBytes {
     /// Bytes of weights and gradients of parameters that take so many bytes in the file.
     pub(crate) fn held(self, parameter_bytes: u64) -> u64 {
         (parameter_bytes * (self.weight + self.gradient)).div_ceil(self.of)
+    }
+
+    /// Bytes of weights, gradients, and the optimiser's state.
+    pub(crate) fn parts(self, parameter_bytes: u64) -> [u64; 3] {
+        let weights = (parameter_bytes * self.weight).div_ceil(self.of);
+        let held = self.held(parameter_bytes);
+        [weights, held - weights, self.of_optimizer(parameter_bytes)]
     }
 
     /// Bytes of the optimiser's state.

@@ -86,6 +86,14 @@ pub fn share_table(spec: &mut InstanceSpec, seed: u64) {
     }
 }
 
+/// The same with replicas that share out gradients, or weights too.
+pub fn shard(spec: &mut InstanceSpec, seed: u64) {
+    let of = [OptimizerSharding::Zero2, OptimizerSharding::Zero3];
+    spec.pipeline.optimizer_sharding = Some(of[(seed / 2 % 2) as usize]);
+    spec.pipeline.replicas = Some(Degrees::Choose);
+    spec.pipeline.mode = spec.pipeline.mode.filter(|mode| *mode == Mode::Training);
+}
+
 /// The same with experts in one layer or two, and degrees that share them out.
 pub fn add_experts(spec: &mut InstanceSpec, seed: u64) {
     let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0xe8be));

@@ -93,6 +93,10 @@ fn all_features() -> Vec<(&'static str, Value)> {
     features.push(("shared table", json!({ "shared": true })));
     let experts = json!({ "expert": "choose", "replicas": "choose", "expert_load": 1.25 });
     features.push(("experts", json!({ "experts": true, "pipeline": experts })));
+    for sharding in ["zero2", "zero3"] {
+        let options = json!({ "optimizer_sharding": sharding, "replicas": "choose" });
+        features.push((sharding, json!({ "pipeline": options })));
+    }
     features
 }
 

@@ -169,6 +169,8 @@ pub(crate) struct Seen {
     pub(crate) parted: usize,
     /// Plans with a stage whose replicas share out experts.
     pub(crate) expert: usize,
+    /// Plans with a stage of several replicas that share out gradients.
+    pub(crate) shared_out: usize,
     pub(crate) open: usize,
 }
 
@@ -241,6 +243,10 @@ pub(crate) fn hold((seed, spec): (u64, &InstanceSpec), objective: Objective, see
     let shares_out =
         |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.expert > 1);
     seen.expert += usize::from(plan.stages.iter().any(shares_out));
+    let zero1 = stagecut::options::OptimizerSharding::Zero1;
+    let more = settings.optimizer_sharding != zero1
+        && settings.optimizer_sharding != stagecut::options::OptimizerSharding::None;
+    seen.shared_out += usize::from(more && plan.stages.iter().any(|stage| stage.replicas() > 1));
     match plan.status {
         Status::Optimal => assert!((plan.objective_ms.unwrap() - best_ms).abs() < 1e-6, "{}", told()),
         Status::Infeasible => assert!(best.is_none(), "{}", told()),

@@ -44,6 +44,7 @@ mod runs;
 mod separate;
 mod separate_chains;
 mod separate_gain;
+mod sharding;
 mod shares;
 mod solver;
 mod stage_diagram;

@@ -38,6 +38,9 @@ fn iterations_are_those_of_brute_force() {
     let mut seen = Seen::default();
     for seed in first..first + number("MODAL_CHUNKS", DRAWS) {
         let mut spec = crate::common::modal::random_modal(seed);
+        if seed % 8 == 1 {
+            crate::common::modal::shard(&mut spec, seed);
+        }
         let Some(options) = draw(&mut spec, seed) else {
             continue;
         };

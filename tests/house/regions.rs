@@ -3,7 +3,9 @@
 //! With `WRITE_TABLES=1` it is written.
 
 use stagecut::export::TARGETS;
-use stagecut::options::{Devices, KeptStates, Layout, Limits, Recomputation, Region, Staffing};
+use stagecut::options::{
+    Devices, KeptStates, Layout, Limits, OptimizerSharding, Recomputation, Region, Staffing,
+};
 
 /// One row of the table.
 fn row(region: Region) -> String {
@@ -16,6 +18,7 @@ fn row(region: Region) -> String {
         infers,
         devices,
         states,
+        sharding,
     } = region.limits();
     let cuts = match layout {
         Layout::Layers => "anywhere",
@@ -30,6 +33,12 @@ fn row(region: Region) -> String {
             }
             (false, false) => "between blocks, in their order; the ends on the first and last stage",
         },
+    };
+    let shared = match (staffing, sharding) {
+        (Staffing::One | Staffing::Tensor, _) => "has none",
+        (Staffing::Replicated, OptimizerSharding::None) => "nothing",
+        (Staffing::Replicated, OptimizerSharding::Zero1) => "states of the optimiser, or nothing",
+        (Staffing::Replicated, _) => "states, gradients and weights, some of them, or nothing",
     };
     let staffing = match staffing {
         Staffing::One => "one device",
@@ -63,12 +72,14 @@ fn row(region: Region) -> String {
         KeptStates::Mixed => "mixed for 16 bits",
         KeptStates::Adam => "Adam, not in fp16",
     };
-    format!("| `{region}` | {cuts} | {staffing} | {again} | {chunks} | {mode} | {devices} | {states} |\n")
+    format!(
+        "| `{region}` | {cuts} | {staffing} | {again} | {chunks} | {mode} | {devices} | {states} | {shared} |\n"
+    )
 }
 
 #[test]
 fn the_table_of_targets_is_what_the_code_says() {
-    let head = "| target | cuts | a stage runs on | computes again | virtual stages | mode | devices | states |\n|---|---|---|---|---|---|---|---|\n";
+    let head = "| target | cuts | a stage runs on | computes again | virtual stages | mode | devices | states | replicas share out |\n|---|---|---|---|---|---|---|---|---|\n";
     let current: String = head.to_owned() + &Region::ALL.map(row).concat();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/frameworks.md");
     let page = std::fs::read_to_string(path).expect("a page");

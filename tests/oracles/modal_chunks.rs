@@ -170,29 +170,31 @@ impl<'a> Rows<'a> {
                 modes
                     .iter()
                     .zip(&self.chunk_of)
-                    .filter(move |(_, of)| **of == chunk)
+                    .enumerate()
+                    .filter(move |(_, (_, of))| **of == chunk)
+                    .map(|(layer, (mode, _))| (layer, *mode))
             };
-            let (mut held, mut workspace) = (0.0, 0);
+            let (mut held, mut workspace) = (0.0, 0.0);
             for chunk in (device..self.runs.len()).step_by(row) {
                 let mut shared = 0.0;
-                for (mode, _) in own(chunk) {
-                    let [_, kept, _, part] = self.search.of_mode(mode, self.runs[0], 0);
+                for (layer, mode) in own(chunk) {
+                    let [_, kept, _, part] = self.search.of_mode((layer, mode), self.runs[0], 0);
                     held += kept;
                     shared += part;
-                    workspace = workspace.max(mode.workspace_bytes);
+                    workspace = self.search.workspace(layer, mode, self.runs[0]).max(workspace);
                 }
                 held += (shared / self.replicas as f64).ceil();
             }
             let mut most = held;
             for operation in self.order[device].iter().filter(|_| trains) {
-                let stash: u64 = own(operation.chunk).map(|(mode, _)| mode.stash_bytes).sum();
+                let stash: u64 = own(operation.chunk).map(|(_, mode)| mode.stash_bytes).sum();
                 match operation.phase {
                     Phase::Forward => held += stash as f64,
                     _ => held -= stash as f64,
                 }
                 most = f64::max(most, held);
             }
-            most + workspace as f64 <= limit as f64
+            most + workspace <= limit as f64
         })
     }
 

@@ -169,7 +169,77 @@ impl<'a> Search<'a> {
             .cluster
             .nodes
             .is_some_and(|nodes| together > nodes.devices);
-        allowed && divides && inside(tensor) && (may_span || inside(together))
+        let all = tensor * replicas;
+        let may_all_span = self
+            .instance
+            .cluster
+            .nodes
+            .is_some_and(|nodes| all > nodes.devices);
+        let is_met = !self.exchanges_each_time() || may_all_span || self.share_node(start, start + all - 1);
+        allowed && divides && inside(tensor) && (may_span || inside(together)) && is_met
+    }
+
+    /// Whether replicas share out gradients.
+    fn exchanges_each_time(&self) -> bool {
+        let sharding = self.settings.optimizer_sharding;
+        [OptimizerSharding::Zero2, OptimizerSharding::Zero3].contains(&sharding)
+    }
+
+    /// What replicas exchange of a layer in a forward and in a backward pass, in ns: all but a device's own part, weights before each and gradients
+    /// behind the latter.
+    fn exchanged_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
+        let settings = self.settings;
+        if !self.exchanges_each_time()
+            || settings.mode == Mode::Inference
+            || !settings.communication.takes_time()
+        {
+            return [0.0; 2];
+        }
+        let own = mode
+            .experts
+            .filter(|_| run.expert > 1 && !self.instance.network.layers[at].frozen);
+        let of_experts = own.map_or(0.0, |experts| experts.parameter_bytes as f64);
+        let [d, e] = [run.replicas as f64, run.expert as f64];
+        let of_all = (mode.gradient_bytes as f64 - of_experts) * (d - 1.0) / d;
+        let bytes = of_all + of_experts / e * (d / e - 1.0) / (d / e);
+        let link = match self.instance.cluster.nodes {
+            Some(nodes) if run.tensor * run.replicas > nodes.devices => settings.link,
+            _ => self.link(0, 0),
+        };
+        let once = bytes / link.bandwidth_bytes_per_s * 1e9;
+        let once = if self.of_iterations { once.round() } else { once };
+        match settings.optimizer_sharding {
+            OptimizerSharding::Zero2 => [0.0, once],
+            _ => [once, 2.0 * once],
+        }
+    }
+
+    /// Bytes of a layer that are whole while it runs, beside its workspace.
+    pub(super) fn workspace(&self, at: usize, mode: &LayerMode, run: Run) -> f64 {
+        if run.replicas == 1 || self.instance.network.layers[at].frozen {
+            return mode.workspace_bytes as f64;
+        }
+        let [weight, gradient, _] = self.per_byte();
+        let per = match self.settings.optimizer_sharding {
+            OptimizerSharding::Zero2 => gradient,
+            OptimizerSharding::Zero3 => weight + gradient,
+            _ => 0.0,
+        };
+        let of_experts = mode.experts.map_or(0, |experts| experts.parameter_bytes) as f64 * per;
+        let elsewhere = of_experts - (of_experts / run.expert as f64).ceil();
+        mode.workspace_bytes as f64 + mode.parameter_bytes as f64 * per - elsewhere
+    }
+
+    /// What a byte of parameters takes that each replica has, and that they share out.
+    fn held_per_byte(&self) -> [f64; 2] {
+        let [weight, gradient, state] = self.per_byte();
+        match self.settings.optimizer_sharding {
+            OptimizerSharding::None => [weight + gradient + state, 0.0],
+            OptimizerSharding::Zero1 => [weight + gradient, state],
+            OptimizerSharding::Zero2 => [weight, gradient + state],
+            OptimizerSharding::Zero3 => [0.0, weight + gradient + state],
+            other => unreachable!("{other:?}"),
+        }
     }
 
     pub(super) fn share_node(&self, one: usize, other: usize) -> bool {
@@ -300,22 +370,22 @@ impl<'a> Search<'a> {
             let mut names = Vec::new();
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
-                (-kept_twice, -shared_twice, 0, -gradients_twice);
+                (-kept_twice, -shared_twice, 0.0, -gradients_twice);
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
                 names.push(mode.recompute.clone());
-                let [_, kept, gradient, shared] = self.of_mode(mode, run, in_flight);
+                let [_, kept, gradient, shared] = self.of_mode((layers[at], mode), run, in_flight);
                 let [there, back] = self.passes_of_mode(layers[at], mode, run);
                 forward += there;
                 backward += back;
                 bytes += kept;
                 gradients += gradient;
                 shared_bytes += shared;
-                workspace = workspace.max(mode.workspace_bytes);
+                workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
             let part_bytes = (shared_bytes / run.replicas as f64).ceil();
-            let bytes = bytes + part_bytes + workspace as f64;
+            let bytes = bytes + part_bytes + workspace;
             if self.fits(run.kind, bytes) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
@@ -341,13 +411,14 @@ impl<'a> Search<'a> {
     /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
     pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;
-        let [time, ..] = self.of_mode(mode, run, 0);
+        let [time, ..] = self.of_mode((at, mode), run, 0);
         let times = mode.times[run.kind].unwrap();
         let rates = self.rates(run.kind);
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
         let longer = self.load(mode, run);
         let own = [0, 1].map(|pass| ((own[pass] as f64 / rates[pass]).round() * longer).round());
-        let collective = (time - own[0] - own[1]).round();
+        let [gathered, exchanged] = self.exchanged_ns(at, mode, run);
+        let collective = (time - own[0] - own[1] - gathered - exchanged).round();
         // Half of the least that is reduced at the degree is so in forward propagation.
         let layer = &self.instance.network.layers[at];
         let of_degree = layer.modes().into_owned().into_iter();
@@ -362,7 +433,7 @@ impl<'a> Search<'a> {
         } else {
             0.0
         };
-        [own[0] + collective - back, own[1] + back]
+        [own[0] + collective - back + gathered, own[1] + back + exchanged]
     }
 
     /// Whether the gradient of a tensor moves back.
@@ -410,17 +481,17 @@ impl<'a> Search<'a> {
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
             let mut sums = [0.0, -kept_twice, -gradients_twice];
             let mut shared_bytes = -shared_twice;
-            let mut workspace = 0;
-            for choices in &choices {
+            let mut workspace = 0.0;
+            for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
-                let add = self.of_mode(mode, run, in_flight);
+                let add = self.of_mode((layers[at], mode), run, in_flight);
                 shared_bytes += add[3];
                 (0..3).for_each(|at| sums[at] += add[at]);
-                workspace = workspace.max(mode.workspace_bytes);
+                workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
             let part_bytes = (shared_bytes / run.replicas as f64).ceil();
-            let bytes = sums[1] + part_bytes + workspace as f64;
+            let bytes = sums[1] + part_bytes + workspace;
             let fits = self.fits(run.kind, bytes);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
                 best = Some((sums[0], sums[2]));
@@ -449,8 +520,8 @@ impl<'a> Search<'a> {
         limit.is_none_or(|limit| bytes <= limit as f64)
     }
 
-    /// Bytes that a parameter takes beside those in the file, of weight and gradient and of the optimiser's state: per byte in the file.
-    fn per_byte(&self) -> [f64; 2] {
+    /// Bytes that a parameter takes, of weight, of gradient and of the optimiser's state: per byte in the file.
+    fn per_byte(&self) -> [f64; 3] {
         let states = match self.settings.optimizer {
             Optimizer::Sgd => 0.0,
             Optimizer::Momentum => 1.0,
@@ -460,17 +531,17 @@ impl<'a> Search<'a> {
         let stated = self.instance.network.precision;
         let size = |weight: f64| stated.map_or(weight, |precision| precision.bytes() as f64);
         match self.settings.precision {
-            _ if self.settings.mode == Mode::Inference => [1.0, 0.0],
-            StatePrecision::Uniform => [2.0, states],
-            StatePrecision::Fp32 => [8.0 / size(4.0), 4.0 * states / size(4.0)],
-            StatePrecision::Bf16Mixed => [6.0 / size(2.0), (4.0 + 4.0 * states) / size(2.0)],
-            StatePrecision::Fp16Mixed => [4.0 / size(2.0), (4.0 + 4.0 * states) / size(2.0)],
+            _ if self.settings.mode == Mode::Inference => [1.0, 0.0, 0.0],
+            StatePrecision::Uniform => [1.0, 1.0, states],
+            StatePrecision::Fp32 => [4.0, 4.0, 4.0 * states].map(|bytes| bytes / size(4.0)),
+            StatePrecision::Bf16Mixed => [2.0, 4.0, 4.0 + 4.0 * states].map(|bytes| bytes / size(2.0)),
+            StatePrecision::Fp16Mixed => [2.0, 2.0, 4.0 + 4.0 * states].map(|bytes| bytes / size(2.0)),
             other => unreachable!("{other:?}"),
         }
     }
 
     /// Time in ns, bytes kept, bytes of gradients and bytes that replicas share out of a layer in a mode.
-    pub(super) fn of_mode(&self, mode: &LayerMode, run: Run, in_flight: u64) -> [f64; 4] {
+    pub(super) fn of_mode(&self, (at, mode): (usize, &LayerMode), run: Run, in_flight: u64) -> [f64; 4] {
         let times = mode.times[run.kind].unwrap();
         let rates = self.rates(run.kind);
         let longer = self.load(mode, run);
@@ -481,18 +552,17 @@ impl<'a> Search<'a> {
         let trains = self.settings.mode == Mode::Training;
         let collective_ns = self.reduced_ns(mode, run);
         let backward_ns = if trains { times.backward_ns } else { 0 };
-        let [own, state] = self.per_byte().map(|per| mode.parameter_bytes as f64 * per);
-        let (own, shared) = match self.settings.optimizer_sharding {
-            OptimizerSharding::None => (own + state, 0.0),
-            OptimizerSharding::Zero1 => (own, state),
-            other => unreachable!("{other:?}"),
-        };
+        let [own, shared] = self.held_per_byte().map(|per| mode.parameter_bytes as f64 * per);
+        let exchanged_ns: f64 = self.exchanged_ns(at, mode, run).iter().sum();
         let room = self.settings.room;
         let cached = room.tokens * mode.cache.token_bytes + room.sequences * mode.cache.sequence_bytes;
         let once = mode.resident_bytes + cached;
         let kept = (once + in_flight * mode.stash_bytes) as f64 - self.elsewhere(mode, run);
         [
-            at_rate(times.forward_ns, rates[0]) + at_rate(backward_ns, rates[1]) + collective_ns,
+            at_rate(times.forward_ns, rates[0])
+                + at_rate(backward_ns, rates[1])
+                + collective_ns
+                + exchanged_ns,
             kept + own,
             mode.gradient_bytes as f64,
             shared,
@@ -528,11 +598,9 @@ impl<'a> Search<'a> {
     /// is kept beside them.
     fn elsewhere(&self, mode: &LayerMode, run: Run) -> f64 {
         let bytes = mode.experts.map_or(0, |experts| experts.parameter_bytes) as f64;
-        let [own, state] = self.per_byte();
-        let per = match self.settings.optimizer_sharding {
-            _ if mode.parameter_bytes == 0 => 1.0,
-            OptimizerSharding::Zero1 => own,
-            _ => own + state,
+        let per = match mode.parameter_bytes {
+            0 => 1.0,
+            _ => self.held_per_byte()[0],
         };
         let all = bytes * per;
         all - (all / run.expert as f64).ceil()
@@ -585,11 +653,10 @@ impl<'a> Search<'a> {
                 twice[0] += bytes;
                 continue;
             }
-            let [own, state] = self.per_byte().map(|per| bytes * per);
-            let zero1 = self.settings.optimizer_sharding == OptimizerSharding::Zero1;
-            twice[0] += if zero1 { own } else { own + state };
+            let [own, shared] = self.held_per_byte().map(|per| bytes * per);
+            twice[0] += own;
             twice[1] += bytes;
-            twice[2] += if zero1 { state } else { 0.0 };
+            twice[2] += shared;
         }
         twice
     }
@@ -695,7 +762,12 @@ impl<'a> Search<'a> {
         let replicas = members.replicas as f64;
         let message_ns =
             gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
-        2.0 * (replicas - 1.0) * message_ns / self.settings.micro_batches.unwrap_or(1) as f64
+        let rounds = match self.settings.optimizer_sharding {
+            OptimizerSharding::Zero2 => 1.0,
+            OptimizerSharding::Zero3 => 0.0,
+            _ => 2.0,
+        };
+        rounds * (replicas - 1.0) * message_ns / self.settings.micro_batches.unwrap_or(1) as f64
     }
 }
 

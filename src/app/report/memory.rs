@@ -229,16 +229,19 @@ fn of_policy(policy: StatePrecision, optimizer: Optimizer, sharding: Option<Opti
     if states > 0 {
         kept.push(format!("{} of {optimizer}", count(states, "state")));
     }
-    let shared = match sharding {
-        Some(OptimizerSharding::Zero1) => ", shared out by the replicas of a stage",
-        Some(OptimizerSharding::None) | None => "",
+    let by = "shared out by the replicas of a stage";
+    let (of_states, of_more) = match sharding {
+        Some(OptimizerSharding::Zero1) => (format!(", {by}"), String::new()),
+        Some(OptimizerSharding::Zero2) => (String::new(), format!("; all but weights {by}")),
+        Some(OptimizerSharding::Zero3) => (String::new(), format!("; all of it {by}")),
+        Some(OptimizerSharding::None) | None => Default::default(),
     };
     let kept = match bytes.optimizer {
         0 => String::new(),
-        all => format!(", {} {all}{shared}", kept.join(" and ")),
+        all => format!(", {} {all}{of_states}", kept.join(" and ")),
     };
     format!(
-        "{} bytes a parameter ({policy}: weight {}, gradient {}{kept})",
+        "{} bytes a parameter ({policy}: weight {}, gradient {}{kept}{of_more})",
         bytes.weight + bytes.gradient + bytes.optimizer,
         bytes.weight,
         bytes.gradient

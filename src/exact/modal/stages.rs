@@ -379,7 +379,8 @@ impl Walk {
 fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     let room = modes.row(stage.degree).devices / modes.degrees[stage.degree];
     let mut replicas = modes.replicas.iter().rev();
-    let Some(&replicas) = replicas.find(|&&replicas| replicas <= room) else {
+    let may_be = |&&replicas: &&usize| replicas <= room && modes.shares_out(stage.degree, replicas);
+    let Some(&replicas) = replicas.find(may_be) else {
         return false;
     };
     let sum = &stage.sum;

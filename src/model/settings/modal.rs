@@ -138,7 +138,7 @@ impl Settings {
             ));
         }
         faults.extend(self.unknown_recomputation(instance));
-        faults.extend(self.unknown_iterations());
+        faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
         faults
     }
 
@@ -299,6 +299,17 @@ impl Settings {
         };
         let is_wrong = !self.expert.is_one() && !instance.network.layers.iter().any(has_experts);
         is_wrong.then(|| Fault::new(setting::EXPERT, kind))
+    }
+
+    /// Gradients and weights of training to be shared out where nothing trains.
+    fn unkept_fault(&self) -> Option<Fault> {
+        let sharding = self.optimizer_sharding;
+        let kind = FaultKind::Contradiction {
+            found: format!("`{sharding}` in inference").into(),
+            expected: words!("`none`, or {}", setting::MODE.given("training")),
+        };
+        (sharding.exchanges_each_time() && !self.mode.trains())
+            .then(|| Fault::new(setting::OPTIMIZER_SHARDING, kind))
     }
 
     /// Sharing out among replicas where there can be none.

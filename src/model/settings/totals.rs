@@ -105,7 +105,8 @@ impl Settings {
                 false => 0,
             };
             let beside_ns = (1.0 + paid as f64) * self.longest_ns(instance, beside_bytes);
-            group_ns + 2.0 * (beside_ns + self.longest_ns(instance, mode.gradient_bytes as f64))
+            // Replicas exchange them twice an iteration, or three times a micro-batch.
+            group_ns + 2.0 * beside_ns + 3.0 * self.longest_ns(instance, mode.gradient_bytes as f64)
         };
         let moved = layer.modes().iter().map(of_mode).fold(0.0, f64::max);
         // A ring sends as many messages, each of which waits for the first byte.

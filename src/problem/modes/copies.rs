@@ -76,8 +76,8 @@ impl Modes {
                 let of_level =
                     |of: &dyn Fn(usize) -> u64| [0, 1].map(|level| if is_summed { of(level) } else { 0 });
                 Table {
-                    sum_ticks: of_level(&|level| self.shared_out(2, bytes as f64, level)),
-                    sum_ns: of_level(&|level| self.once_ns(2, bytes as f64, level)),
+                    sum_ticks: of_level(&|level| self.shared_out(self.ring_of(2, level, 2), bytes as f64)),
+                    sum_ns: of_level(&|level| self.once_ns(self.ring_of(2, level, 2), bytes as f64)),
                     ..held
                 }
             };

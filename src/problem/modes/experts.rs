@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Modes, StageMode, at_rate};
+use super::{BETWEEN, Modes, StageMode, at_rate};
 use crate::model::cluster::Link;
 use crate::model::network::{Layer, LayerMode, Network};
 use crate::model::settings::Settings;
@@ -23,17 +23,23 @@ pub(super) fn degrees_of(network: &Network, settings: &Settings) -> BTreeSet<usi
 }
 
 impl Modes {
-    /// Whether so many replicas can share out experts at a degree: as many have each expert.
+    /// Whether so many replicas can share out experts at a degree, as many of which have each, and are those that go with it.
     pub(crate) fn shares_out(&self, degree: usize, replicas: usize) -> bool {
         replicas.is_multiple_of(self.experts[degree])
+            && self.sharers[degree].is_none_or(|sharers| sharers == replicas)
     }
 
-    /// Whether no tensor group of a stage that begins at a device spans nodes, nor a group of experts that a node has the devices for.
+    /// Whether no tensor group of a stage that begins at a device spans nodes, nor a group that exchanges something in every pass and that a node has
+    /// the devices for: of experts, or of replicas that share out more than states.
     pub(crate) fn groups_fit(&self, start: usize, mode: &StageMode) -> bool {
         let (tensor, experts) = (self.degrees[mode.degree], self.experts[mode.degree]);
-        let fits = |size: usize, groups: usize| self.links.groups_fit(start, size, groups);
-        let is_inside = self.links.node.is_none_or(|node| tensor * experts <= node);
-        fits(tensor, mode.replicas) && (!is_inside || fits(tensor * experts, mode.replicas / experts))
+        let fits = |size: usize| {
+            let groups = tensor * mode.replicas / size;
+            self.links.groups_fit(start, size, groups)
+        };
+        let fits_if_inside = |size: usize| self.links.level_of_group(size) == BETWEEN || fits(size);
+        let sharers = self.sharers[mode.degree].unwrap_or(1);
+        fits(tensor) && fits_if_inside(tensor * experts) && fits_if_inside(tensor * sharers)
     }
 
     /// What a device holds of a layer in a mode once, without what replicas share out of the state of the optimiser.
@@ -70,7 +76,7 @@ impl Modes {
         let group = self.moving(around * mode.collective_bytes as f64, link(super::INSIDE));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let elsewhere = (experts - 1) as f64 / experts as f64 * settings.expert_load;
-        let level = self.links.level_of_experts(mode.tensor * experts);
+        let level = self.links.level_of_group(mode.tensor * experts);
         group + self.moving(elsewhere * routed_bytes, link(level))
     }
 

@@ -7,6 +7,7 @@ mod experts;
 mod extremes;
 mod recomputation;
 mod region;
+mod sharding;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ pub use self::recomputation::{Knapsack, Ways, bytes_of, fastest_within, greedy_w
 use crate::model::cluster::{Cluster, Link};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode, Size, Tensor};
-use crate::model::options::{Mode, Schedule, Synchronization};
+use crate::model::options::{Mode, OptimizerSharding, Schedule, Synchronization};
 use crate::model::recompute;
 use crate::model::settings::Settings;
 use crate::problem::tables::Copies;
@@ -32,6 +33,8 @@ pub struct Modes {
     pub degrees: Vec<usize>,
     /// The degree of expert parallelism that goes with each: so many replicas of a stage share out the experts of its layers.
     pub experts: Vec<usize>,
+    /// The replicas that go with each, where these exchange something in every micro-batch: a stage of the degree has as many.
+    pub sharers: Vec<Option<usize>>,
     /// The row of each degree's devices, by position in `rows`.
     pub row_of: Vec<usize>,
     /// Replicas that stages may have, ascending.
@@ -54,6 +57,8 @@ pub struct Modes {
     blocks: Vec<Option<usize>>,
     /// Whether replicas exchange gradients.
     synchronizes: bool,
+    /// What they share out.
+    sharding: OptimizerSharding,
     /// Micro-batches of an iteration; 1 where it does not matter.
     micro_batches: u64,
     ticks_per_ns: u64,
@@ -230,8 +235,8 @@ impl Links {
         size == 1 || self.node.is_none() || (0..groups).all(fits)
     }
 
-    /// The level at which so many devices in a row exchange what goes to experts: inside a node wherever a node has as many.
-    pub(crate) fn level_of_experts(&self, devices: usize) -> usize {
+    /// The level at which so many devices in a row exchange something in every pass: inside a node wherever a node has as many.
+    pub(crate) fn level_of_group(&self, devices: usize) -> usize {
         match self.node {
             Some(node) if devices > node => BETWEEN,
             _ => INSIDE,
@@ -306,34 +311,33 @@ impl Modes {
             .iter()
             .flat_map(|layer| degrees_of(layer, settings));
         let listed: BTreeSet<usize> = listed.collect();
-        let experts = experts::degrees_of(network, settings);
-        let of_row = |(at, row): (usize, &Row)| {
-            let fits = |expert: usize| {
-                listed
-                    .range(..=row.devices / expert)
-                    .map(move |&degree| ((degree, expert), at))
-            };
-            experts
-                .iter()
-                .flat_map(|&expert| fits(expert))
-                .collect::<Vec<_>>()
-        };
-        let (degrees, row_of): (Vec<(usize, usize)>, Vec<usize>) =
-            rows.iter().enumerate().flat_map(of_row).unzip();
-        let (degrees, experts) = degrees.into_iter().unzip();
         let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
         let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all % *d as u64 == 0,
             _ => true,
         };
         let allowed = (1..=most).filter(|&d| settings.replicas.allows(d));
+        let replicas: Vec<usize> = allowed.filter(divides).collect();
+        let groups = sharding::groups(&experts::degrees_of(network, settings), &replicas, settings);
+        let of_row = |(at, row): (usize, &Row)| {
+            let fits = |&(expert, sharers): &(usize, Option<usize>)| {
+                let least = sharers.unwrap_or(expert);
+                let fit = listed.range(..=row.devices / least);
+                fit.map(move |&degree| ((degree, at), (expert, sharers)))
+            };
+            groups.iter().flat_map(fits).collect::<Vec<_>>()
+        };
+        let all: (Vec<_>, Vec<_>) = rows.iter().enumerate().flat_map(of_row).unzip();
+        let (degrees, row_of) = all.0.into_iter().unzip();
+        let (experts, sharers) = all.1.into_iter().unzip();
         let mut modes = Self {
             devices,
             rows,
             degrees,
             experts,
+            sharers,
             row_of,
-            replicas: allowed.filter(divides).collect(),
+            replicas,
             items: Vec::new(),
             transfers: Vec::new(),
             transfers_of: vec![Vec::new(); items.len()],
@@ -345,6 +349,7 @@ impl Modes {
             synchronizes: settings.synchronization == Synchronization::Ring
                 && settings.mode.trains()
                 && settings.communication.takes_time(),
+            sharding: settings.optimizer_sharding,
             micro_batches: settings.micro_batches.unwrap_or(1),
             ticks_per_ns: settings.ticks_per_ns,
         };
@@ -436,6 +441,7 @@ impl Modes {
         Self {
             degrees: degrees().map(|at| self.degrees[at]).collect(),
             experts: degrees().map(|at| self.experts[at]).collect(),
+            sharers: degrees().map(|at| self.sharers[at]).collect(),
             row_of: degrees().map(|at| self.row_of[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
             items: self
@@ -482,12 +488,9 @@ impl Modes {
             {
                 return None;
             }
-            let expert_bytes = match (self.experts[degree], layer.frozen) {
-                (1, _) | (_, true) => 0,
-                _ => weights.experts.map_or(0, |experts| experts.parameter_bytes),
-            };
-            item.gradient_bytes += weights.gradient_bytes - expert_bytes;
-            item.expert_gradient_bytes += expert_bytes;
+            let [all, of_experts] = self.gradients_of(layer, weights, degree);
+            item.gradient_bytes += all;
+            item.expert_gradient_bytes += of_experts;
             item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
             item.layers.push(LayerWays {
                 layer: at,
@@ -536,23 +539,24 @@ impl Modes {
         let times = mode.times[row.kind]?;
         let [forward, backward] = [times.forward_ns, times.backward_ns].map(|ns| ns * self.ticks_per_ns);
         let trains = settings.mode.trains() && layer.returns;
-        let collective = self.reduced(settings, mode, degree);
+        let reduced = self.reduced(settings, mode, degree);
+        let [gathered, exchanged] = self.exchanged_a_pass((settings, layer), mode, degree);
         let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
             forward: longer(at_rate(forward, row.rates[0])),
             backward: if trains { longer(row.backward(backward)) } else { 0 },
-            collective,
+            collective: reduced + gathered + exchanged,
             // What is computed again is reduced again in the backward pass.
             collective_back: if trains {
-                collective - (least - least / 2)
+                reduced - (least - least / 2) + exchanged
             } else {
                 0
             },
             held_bytes: self.held_bytes(settings, layer, mode, degree),
             stash_bytes: mode.stash_bytes,
-            workspace_bytes: mode.workspace_bytes,
+            workspace_bytes: mode.workspace_bytes + self.whole_bytes((settings, layer), mode, degree),
         })
     }
 
@@ -658,7 +662,7 @@ impl Modes {
     pub fn synchronization(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
         let rings = self.rings(gradients, mode);
         rings
-            .map(|(bytes, members)| self.shared_out(members, bytes, level))
+            .map(|(bytes, members)| self.shared_out(self.ring(members, level), bytes))
             .sum()
     }
 
@@ -666,26 +670,28 @@ impl Modes {
     pub fn exchange_ns(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
         let rings = self.rings(gradients, mode);
         rings
-            .map(|(bytes, members)| self.once_ns(members, bytes, level))
+            .map(|(bytes, members)| self.once_ns(self.ring(members, level), bytes))
             .sum()
     }
 
     /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
     pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
-        self.ring_of(replicas, level).filter(|_| self.synchronizes)
+        let rounds = self.sharding.rounds_an_iteration();
+        self.ring_of(replicas, level, rounds)
+            .filter(|_| self.synchronizes)
     }
 
-    /// What a ring of so many takes to sum so many bytes, as far as a micro-batch bears it, in ticks.
-    fn shared_out(&self, members: usize, bytes: f64, level: usize) -> u64 {
-        match self.ring_of(members, level) {
+    /// What a ring takes for so many bytes, as far as a micro-batch bears it, in ticks.
+    fn shared_out(&self, ring: Option<Ring>, bytes: f64) -> u64 {
+        match ring {
             Some(ring) if bytes > 0.0 => (ring.byte_ticks * bytes + ring.start_ticks).ceil() as u64,
             _ => 0,
         }
     }
 
     /// The same once an iteration, in whole ns.
-    fn once_ns(&self, members: usize, bytes: f64, level: usize) -> u64 {
-        match self.ring_of(members, level) {
+    fn once_ns(&self, ring: Option<Ring>, bytes: f64) -> u64 {
+        match ring {
             Some(ring) if bytes > 0.0 => {
                 let ticks = ring.byte_ticks * bytes + ring.start_ticks;
                 (ticks * self.micro_batches as f64 / self.ticks_per_ns as f64).ceil() as u64
@@ -694,14 +700,14 @@ impl Modes {
         }
     }
 
-    /// A ring of so many members over links of a level: each sends and receives 2 (d - 1) / d of the bytes once an iteration (P. Patarasuk, X. Yuan,
-    /// JPDC 69(2), 2009).
-    fn ring_of(&self, members: usize, level: usize) -> Option<Ring> {
-        if members < 2 {
+    /// A ring of so many members over links of a level: in each round each sends and receives (d - 1) / d of the bytes, once an iteration. A sum that all
+    /// get takes two (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
+    fn ring_of(&self, members: usize, level: usize, rounds: u64) -> Option<Ring> {
+        if members < 2 || rounds == 0 {
             return None;
         }
         let link = self.links.levels[level];
-        let messages = 2.0 * (members - 1) as f64;
+        let messages = rounds as f64 * (members - 1) as f64;
         let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
         Some(Ring {
             byte_ticks: ticks * 1e9 / (members as f64 * link.bandwidth_bytes_per_s),

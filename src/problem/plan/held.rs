@@ -19,11 +19,11 @@ pub struct Held {
     pub devices: Vec<String>,
     /// All of it.
     pub bytes: u64,
-    /// Weights that are trained, or all of them in inference.
+    /// Weights that are trained, or all of them in inference: their part where replicas share them out, as of the next two.
     pub weight_bytes: u64,
     /// Their gradients.
     pub gradient_bytes: u64,
-    /// The optimiser's state, with further weights in single precision: its part where replicas share it out.
+    /// The optimiser's state, with further weights in single precision.
     pub optimizer_bytes: u64,
     /// What else is held once: caches, buffers, frozen weights.
     pub resident_bytes: u64,
@@ -90,21 +90,37 @@ impl Held {
             return None;
         }
         let states = settings.state_bytes;
-        let mut shared_bytes = 0;
+        let replicas = stage.replicas() as u64;
+        let mut shared_bytes = [0; 3];
         for name in own {
             let layer = &network.layers[*position.get(name)?];
             let mode = mode_of(layer, stage, again(name))?;
             let parameter_bytes = mode.parameter_bytes;
-            let weights = (parameter_bytes * states.weight) / states.of;
-            self.weight_bytes += weights;
-            self.gradient_bytes += states.held(parameter_bytes) - weights;
-            let shared = settings.shared_bytes(parameter_bytes);
-            shared_bytes += shared;
-            self.optimizer_bytes += states.of_optimizer(parameter_bytes) - shared;
+            let all = states.parts(parameter_bytes);
+            let parts = [
+                &mut self.weight_bytes,
+                &mut self.gradient_bytes,
+                &mut self.optimizer_bytes,
+            ];
+            for (at, own) in parts.into_iter().enumerate() {
+                match settings.optimizer_sharding.shares_out()[at] {
+                    true => shared_bytes[at] += all[at],
+                    false => *own += all[at],
+                }
+            }
             self.resident_bytes += mode.resident_bytes + settings.room.bytes(mode.cache);
-            self.workspace_bytes = self.workspace_bytes.max(mode.workspace_bytes);
+            let whole = if replicas > 1 {
+                settings.gathered_bytes(parameter_bytes)
+            } else {
+                0
+            };
+            self.workspace_bytes = self.workspace_bytes.max(mode.workspace_bytes + whole);
         }
-        self.optimizer_bytes += shared_bytes.div_ceil(stage.replicas() as u64);
+        // All of it is shared out together: what is over a whole byte is the optimiser's.
+        let [weights, gradients] = [0, 1].map(|at| shared_bytes[at] / replicas);
+        self.weight_bytes += weights;
+        self.gradient_bytes += gradients;
+        self.optimizer_bytes += shared_bytes.iter().sum::<u64>().div_ceil(replicas) - weights - gradients;
         Some(())
     }
 }

@@ -1,0 +1,64 @@
+//! What replicas exchange in every pass of gradients and weights that they share out, and what is whole meanwhile, counted by the checker itself.
+
+use super::modes::Placed;
+use super::{Checker, states};
+use crate::model::network::LayerMode;
+use crate::model::options::{OptimizerSharding, Synchronization};
+use crate::model::settings::Settings;
+
+/// How often gradients go round once an iteration: summed and brought back, brought back alone, or neither.
+pub(super) fn rounds(settings: &Settings) -> f64 {
+    match settings.optimizer_sharding {
+        OptimizerSharding::None | OptimizerSharding::Zero1 => 2.0,
+        OptimizerSharding::Zero2 => 1.0,
+        OptimizerSharding::Zero3 => 0.0,
+    }
+}
+
+/// How often they, or weights, do in a forward and a backward pass.
+pub(super) fn passes(settings: &Settings) -> [f64; 2] {
+    match settings.optimizer_sharding {
+        OptimizerSharding::None | OptimizerSharding::Zero1 => [0.0, 0.0],
+        OptimizerSharding::Zero2 => [0.0, 1.0],
+        OptimizerSharding::Zero3 => [1.0, 2.0],
+    }
+}
+
+impl Checker<'_> {
+    /// What replicas exchange of a layer in each pass, in ns: over the link inside a node wherever a node has the devices of the stage.
+    pub(super) fn exchanged_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
+        let settings = self.settings;
+        let is_free = settings.synchronization == Synchronization::None
+            || !settings.mode.trains()
+            || !settings.communication.takes_time();
+        if is_free {
+            return [0.0; 2];
+        }
+        let [first, behind] = placed.devices;
+        let link = match self.instance.cluster.nodes {
+            Some(nodes) if behind - first > nodes.devices => settings.link,
+            _ => self.link_between(first, first),
+        };
+        let sent = |bytes: f64, members: usize| bytes * (1.0 - 1.0 / members as f64);
+        let of_experts = match mode.experts {
+            Some(own) if placed.expert > 1 && !self.layer(at).frozen => own.parameter_bytes as f64,
+            _ => 0.0,
+        };
+        let of_all = mode.gradient_bytes as f64 - of_experts;
+        let expert = placed.expert as f64;
+        let bytes =
+            sent(of_all, placed.replicas) + sent(of_experts / expert, placed.replicas / placed.expert);
+        let once_ns = self.counted_ns(bytes / link.bandwidth_bytes_per_s * 1e9);
+        passes(settings).map(|times| times * once_ns)
+    }
+
+    /// Bytes of a layer that a device has whole while it runs, of those that replicas share out.
+    pub(super) fn whole_bytes(&self, at: usize, mode: &LayerMode, placed: &Placed) -> u128 {
+        if placed.replicas == 1 || self.layer(at).frozen {
+            return 0;
+        }
+        let whole = |bytes: u64| states::kept(self.settings, &self.instance.network, bytes).whole;
+        let of_experts = whole(mode.experts.map_or(0, |own| own.parameter_bytes));
+        whole(mode.parameter_bytes) - of_experts + of_experts.div_ceil(placed.expert as u128)
+    }
+}

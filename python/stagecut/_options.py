@@ -21,6 +21,9 @@ class Problem(TypedDict, total=False):
     """Constraints of one's own on where layers lie: in files and keywords alone"""
     context: int
     """Tokens of each of them, in place of the tokens of all"""
+    context_parallel: Union[int, str, Sequence[object]]
+    """Degrees of context parallelism that stages may have: so many devices share out the sequence of a micro-batch, as
+    numbers or `choose` [default: 1]"""
     cuts: Literal["tied", "separate"]
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]

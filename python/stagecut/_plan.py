@@ -28,6 +28,8 @@ class Mode(TypedDict, total=False):
     """Devices of a tensor group."""
     expert: int
     """Degree of expert parallelism: so many replicas share out the experts of every layer; absent where it is 1."""
+    context: int
+    """Degree of context parallelism: so many tensor groups of a replica share out the sequence of a micro-batch; absent where it is 1."""
     replicas: int
     """Replicas, each of which takes every so-manieth micro-batch."""
     recomputed: Mapping[str, Sequence[str]]

@@ -21,15 +21,24 @@ pub(super) const FULL: &str = "full";
 /// What a stage runs on.
 pub(super) struct Placed {
     /// Devices of a tensor group.
-    tensor: usize,
+    pub tensor: usize,
     /// Tensor groups.
     pub replicas: usize,
     /// Of these, how many share out the experts of a layer.
     pub expert: usize,
+    /// How many groups of a replica share out a sequence.
+    pub context: usize,
     /// The kind of its devices, by position in the cluster.
     kind: usize,
     /// The first device, from 0 over all kinds in play, and the one behind the last.
     pub devices: [usize; 2],
+}
+
+impl Placed {
+    /// Of so many bytes of activations, those that a device has.
+    fn part(&self, bytes: u64) -> u128 {
+        u128::from(bytes).div_ceil(self.context as u128)
+    }
 }
 
 /// Sums over a stage, in ns and bytes.
@@ -61,7 +70,10 @@ const SENT: usize = 1;
 impl Sum {
     /// What a device holds for good, with its part of what replicas share out.
     fn base_bytes(&self, placed: &Placed) -> u128 {
-        self.held_bytes + self.shared_bytes.div_ceil(placed.replicas as u128)
+        self.held_bytes
+            + self
+                .shared_bytes
+                .div_ceil((placed.replicas * placed.context) as u128)
     }
 
     /// Adds a tensor that moves in a pass, and its gradient that moves the other way in the next.
@@ -161,6 +173,7 @@ impl Checker<'_> {
                 tensor,
                 replicas,
                 expert,
+                context,
                 ..
             }) = stage.mode.as_ref()
             else {
@@ -169,8 +182,15 @@ impl Checker<'_> {
                 return None;
             };
             let devices = stage.devices.len();
-            if tensor == 0 || tensor.checked_mul(replicas) != Some(devices) || devices == 0 {
-                let found = format!("{replicas} replicas of {tensor} on {devices} devices");
+            let needed = tensor
+                .checked_mul(replicas)
+                .and_then(|groups| groups.checked_mul(context));
+            if needed != Some(devices) || devices == 0 {
+                let each = match context {
+                    1 => tensor.to_string(),
+                    context => format!("{tensor} times {context}"),
+                };
+                let found = format!("{replicas} replicas of {each} on {devices} devices");
                 self.wrong(
                     format!("stages[{k}].mode"),
                     found,
@@ -187,20 +207,8 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            self.allowed_degrees(k, [tensor, expert, replicas]);
-            let first = plan.stages[0].mode.as_ref();
-            if (self.settings.uniform || self.settings.has_virtual_stages())
-                && first.is_some_and(|mode| {
-                    (mode.tensor, mode.expert, mode.replicas) != (tensor, expert, replicas)
-                })
-            {
-                let found = format!("{replicas} replicas of {tensor}");
-                self.wrong(
-                    format!("stages[{k}].mode"),
-                    found,
-                    "those of the first stage, as all are to be alike",
-                );
-            }
+            self.allowed_degrees(k, [tensor, expert, context, replicas]);
+            self.alike(k, [plan.stages[0].mode.as_ref(), stage.mode.as_ref()]);
             // Chunks behind those of the first round lie where one of these does.
             let before: Option<&Placed> = match self.settings.has_virtual_stages() {
                 true => placed.get(self.device_of_chunk(k)),
@@ -213,6 +221,7 @@ impl Checker<'_> {
                 tensor,
                 replicas,
                 expert,
+                context,
                 kind,
                 devices: [first, first + devices],
             };
@@ -221,6 +230,19 @@ impl Checker<'_> {
             placed.push(stage_of);
         }
         Some(placed)
+    }
+
+    /// Degrees are those of the first stage where all are to be alike.
+    fn alike(&mut self, k: usize, modes: [Option<&PlanMode>; 2]) {
+        let of = |mode: &PlanMode| (mode.tensor, mode.expert, mode.context, mode.replicas);
+        let [Some(first), Some(own)] = modes.map(|mode| mode.map(of)) else {
+            return;
+        };
+        if (self.settings.uniform || self.settings.has_virtual_stages()) && first != own {
+            let found = format!("{} replicas of {}", own.3, own.0);
+            let expected = "those of the first stage, as all are to be alike";
+            self.wrong(format!("stages[{k}].mode"), found, expected);
+        }
     }
 
     /// The kind that a stage's first device names, else the first in play.
@@ -238,8 +260,10 @@ impl Checker<'_> {
         before.map(|kind| count(kind).unwrap_or(settings.stages)).sum()
     }
 
-    fn allowed_degrees(&mut self, k: usize, [tensor, expert, replicas]: [usize; 3]) {
+    fn allowed_degrees(&mut self, k: usize, [tensor, expert, context, replicas]: [usize; 4]) {
         let settings = self.settings;
+        let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens);
+        let has_tokens = context == 1 || tokens % context as f64 == 0.0;
         let divides = match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all.is_multiple_of(replicas as u64),
             _ => true,
@@ -256,6 +280,18 @@ impl Checker<'_> {
                 expert,
                 settings.expert.allows(expert),
                 settings.expert.to_string(),
+            ),
+            (
+                "context",
+                context,
+                settings.context_parallel.allows(context),
+                settings.context_parallel.to_string(),
+            ),
+            (
+                "context",
+                context,
+                has_tokens,
+                "a divisor of the tokens of a micro-batch".to_owned(),
             ),
             (
                 "replicas",
@@ -299,28 +335,26 @@ impl Checker<'_> {
             groups.all(|device| self.is_inside(device, device + size - 1))
         };
         let experts = placed.tensor * placed.expert;
-        let fits_a_node = self
-            .instance
-            .cluster
-            .nodes
-            .is_none_or(|nodes| experts <= nodes.devices);
+        let sequence = placed.tensor * placed.context;
+        let nodes = self.instance.cluster.nodes;
+        let has_room = |devices: usize| nodes.is_none_or(|nodes| devices <= nodes.devices);
         let shares_out = shards::passes(self.settings) != [0.0; 2];
-        let is_node_enough = self
-            .instance
-            .cluster
-            .nodes
-            .is_none_or(|nodes| behind - first <= nodes.devices);
         let split = [
             ("tensor", "a tensor group", !are_inside(placed.tensor)),
             (
                 "replicas",
                 "replicas that share out gradients, and that a node has the devices for,",
-                shares_out && is_node_enough && !self.is_inside(first, behind - 1),
+                shares_out && has_room(behind - first) && !self.is_inside(first, behind - 1),
             ),
             (
                 "expert",
                 "a group of experts that a node has the devices for",
-                fits_a_node && !are_inside(experts),
+                has_room(experts) && !are_inside(experts),
+            ),
+            (
+                "context",
+                "a group that shares out a sequence, and that a node has the devices for,",
+                has_room(sequence) && !are_inside(sequence),
             ),
         ];
         if let Some((field, what, _)) = split.into_iter().find(|(.., is_split)| *is_split) {
@@ -442,7 +476,9 @@ impl Checker<'_> {
             let load = settings.expert_load;
             let longer = mode.experts.filter(|_| expert > 1.0 && load > 1.0);
             let longer = longer.map_or(1.0, |own| 1.0 + (load - 1.0) * own.share);
-            let at_rate = |ns: u64, rate: f64| self.counted_ns(self.counted_ns(ns as f64 / rate) * longer);
+            let context = placed[k].context as f64;
+            let at_rate =
+                |ns: u64, rate: f64| self.counted_ns(self.counted_ns(ns as f64 / (rate * context)) * longer);
             sum.forward_ns += at_rate(times.forward_ns, forward_rate);
             if trains {
                 sum.backward_ns += at_rate(times.backward_ns, backward_rate);
@@ -451,8 +487,9 @@ impl Checker<'_> {
             let group = mode.tensor as f64;
             let [first, _] = placed[k].devices;
             let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
-            let group_ns =
-                |bytes: u64| self.counted_ns(2.0 * (group - 1.0) / group * bytes as f64 / bandwidth * 1e9);
+            let group_ns = |bytes: u64| {
+                self.counted_ns(2.0 * (group - 1.0) / group * bytes as f64 / context / bandwidth * 1e9)
+            };
             let link = match self.instance.cluster.nodes {
                 Some(nodes) if placed[k].tensor * placed[k].expert > nodes.devices => self.settings.link,
                 _ => self.link_between(first, first),
@@ -463,9 +500,9 @@ impl Checker<'_> {
                 self.counted_ns(load * bytes * (1.0 - 1.0 / expert) / link.bandwidth_bytes_per_s * 1e9)
             };
             let moved_ns = |mode: &LayerMode| group_ns(mode.collective_bytes) + routed_ns(mode);
-            let [gathered_ns, exchanged_ns] = self.exchanged_ns(at, mode, &placed[k]);
-            sum.group_ns += moved_ns(mode) + gathered_ns + exchanged_ns;
-            sum.group_forward_ns += gathered_ns;
+            let [there_ns, back_ns] = self.exchanged_ns(at, mode, &placed[k]);
+            sum.group_ns += moved_ns(mode) + there_ns + back_ns;
+            sum.group_forward_ns += there_ns;
             // Of the least that a mode of the degree reduces half is forward propagation's; the rest is backward's.
             let modes = self.layer(at).modes();
             let of_degree = modes.iter().filter(|other| other.tensor == mode.tensor);
@@ -491,8 +528,9 @@ impl Checker<'_> {
                 }
             }
             sum.shared_bytes += kept.together;
-            sum.stash_bytes += u128::from(mode.stash_bytes);
-            let workspace_bytes = u128::from(mode.workspace_bytes) + self.whole_bytes(at, mode, &placed[k]);
+            sum.stash_bytes += placed[k].part(mode.stash_bytes);
+            let workspace_bytes =
+                placed[k].part(mode.workspace_bytes) + self.whole_bytes(at, mode, &placed[k]);
             sum.workspace_bytes = sum.workspace_bytes.max(workspace_bytes);
         }
         sums
@@ -665,7 +703,7 @@ impl Checker<'_> {
     /// What a stage states against what it comes to; the time between its micro-batches in ms.
     fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> f64 {
         let replicas = placed.replicas as f64;
-        let of_all_ns = self.ring_ns(placed, placed.replicas, sum.gradient_bytes);
+        let of_all_ns = self.ring_ns(placed, placed.replicas * placed.context, sum.gradient_bytes);
         let of_experts_ns = self.ring_ns(placed, placed.replicas / placed.expert, sum.expert_gradient_bytes);
         let ring_ns = of_all_ns + of_experts_ns;
         let once_ns = ring_ns + sum.sums_ns;

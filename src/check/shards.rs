@@ -1,6 +1,7 @@
-//! What replicas exchange in every pass of gradients and weights that they share out, and what is whole meanwhile, counted by the checker itself.
+//! What devices with the same weights exchange in every pass: gradients and weights that replicas share out, which are whole meanwhile, and keys and values
+//! of sequences; counted by the checker itself.
 
-use super::modes::Placed;
+use super::modes::{self, Placed};
 use super::{Checker, states};
 use crate::model::network::LayerMode;
 use crate::model::options::{OptimizerSharding, Synchronization};
@@ -25,8 +26,37 @@ pub(super) fn passes(settings: &Settings) -> [f64; 2] {
 }
 
 impl Checker<'_> {
-    /// What replicas exchange of a layer in each pass, in ns: over the link inside a node wherever a node has the devices of the stage.
+    /// What devices with the same weights exchange of a layer in each pass, in ns.
     pub(super) fn exchanged_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
+        let [gathered_ns, scattered_ns] = self.shared_ns(at, mode, placed);
+        let [handed_ns, back_ns] = self.handed_ns(at, mode, placed);
+        [gathered_ns + handed_ns, scattered_ns + back_ns]
+    }
+
+    /// What a device hands round of keys and values of a layer in each pass, in ns: over the link inside a node wherever a node has the group.
+    fn handed_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
+        let [first, _] = placed.devices;
+        let link = match self.instance.cluster.nodes {
+            Some(nodes) if placed.tensor * placed.context > nodes.devices => self.settings.link,
+            _ => self.link_between(first, first),
+        };
+        let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens);
+        let sent = 1.0 - 1.0 / placed.context as f64;
+        let bytes = sent * tokens * mode.cache.token_bytes as f64;
+        let once_ns = self.counted_ns(bytes / link.bandwidth_bytes_per_s * 1e9);
+        let back = match (
+            self.settings.mode.trains() && self.layer(at).returns,
+            mode.recompute == modes::NOTHING,
+        ) {
+            (false, _) => 0.0,
+            (true, true) => 2.0,
+            (true, false) => 3.0,
+        };
+        [once_ns, back * once_ns]
+    }
+
+    /// What replicas exchange of a layer in each pass, in ns: over the link inside a node wherever a node has the devices of the stage.
+    fn shared_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
         let settings = self.settings;
         let is_free = settings.synchronization == Synchronization::None
             || !settings.mode.trains()

@@ -40,9 +40,17 @@ pub(super) fn flags(
                 1 => String::new(),
                 expert => format!(", expert degree {expert}"),
             };
-            format!("{} replicas of degree {}{experts}", mode.replicas, mode.tensor)
+            let context = match mode.context {
+                1 => String::new(),
+                context => format!(", context degree {context}"),
+            };
+            format!(
+                "{} replicas of degree {}{experts}{context}",
+                mode.replicas, mode.tensor
+            )
         };
-        if (mode.tensor, mode.expert, mode.replicas) != (first.tensor, first.expert, first.replicas) {
+        let of = |mode: &PlanMode| (mode.tensor, mode.expert, mode.context, mode.replicas);
+        if of(mode) != of(first) {
             let expected = words!(
                 "{}, as on stage 1: solve again with one degree for all stages, such as {}, and with {} where that does not fit; {} takes all",
                 degrees(first),
@@ -64,7 +72,11 @@ pub(super) fn flags(
         1 => String::new(),
         expert => format!(" --expert-model-parallel-size {expert}"),
     };
-    Ok(size(first.tensor * gpus) + &experts + &recomputation(&again(instance, plan, blocks)?)?)
+    let context = match first.context {
+        1 => String::new(),
+        context => format!(" --context-parallel-size {context}"),
+    };
+    Ok(size(first.tensor * gpus) + &context + &experts + &recomputation(&again(instance, plan, blocks)?)?)
 }
 
 /// The blocks of a stage.

@@ -47,7 +47,7 @@ pub(super) fn flags(instance: &Instance, plan: &Plan) -> Result<String, Fault> {
         .stages
         .iter()
         .flat_map(|stage| &stage.mode)
-        .any(|mode| mode.replicas > 1);
+        .any(|mode| mode.replicas * mode.context > 1);
     let sharding = problem.optimizer_sharding.filter(|_| has_replicas);
     match sharding.unwrap_or(OptimizerSharding::None) {
         OptimizerSharding::None => Ok(flags),

@@ -175,6 +175,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expert_load: Option<f64>,
 
+    /// Degrees of context parallelism that stages may have: so many devices share out the sequence of a micro-batch, as numbers or `choose` [default: 1]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_parallel: Option<Degrees>,
+
     /// Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,6 +252,9 @@ impl PipelineOptions {
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
             expert: self.expert.or_else(|| fallback.expert.clone()),
             expert_load: self.expert_load.or(fallback.expert_load),
+            context_parallel: self
+                .context_parallel
+                .or_else(|| fallback.context_parallel.clone()),
             replicas: self.replicas.or_else(|| fallback.replicas.clone()),
             recompute: self.recompute.or_else(|| fallback.recompute.clone()),
             uniform: self.uniform.or(fallback.uniform),

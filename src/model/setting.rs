@@ -36,6 +36,7 @@ settings! {
     TENSOR = "tensor",
     EXPERT = "expert",
     EXPERT_LOAD = "expert_load",
+    CONTEXT_PARALLEL = "context_parallel",
     REPLICAS = "replicas",
     RECOMPUTE = "recompute",
     UNIFORM = "uniform",
@@ -71,7 +72,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 34] = [
+pub(crate) const OF_PROBLEM: [Setting; 35] = [
     MODE,
     STAGES,
     DEVICES,
@@ -99,6 +100,7 @@ pub(crate) const OF_PROBLEM: [Setting; 34] = [
     TENSOR,
     EXPERT,
     EXPERT_LOAD,
+    CONTEXT_PARALLEL,
     REPLICAS,
     RECOMPUTE,
     UNIFORM,

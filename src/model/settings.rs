@@ -85,6 +85,8 @@ pub struct Settings {
     pub expert: Degrees,
     /// Tokens of the busiest expert device over those of an even load. Default: 1.
     pub expert_load: f64,
+    /// Degrees of context parallelism that stages may have. Default: 1.
+    pub context_parallel: Degrees,
     /// Replicas that stages may have. Default: 1.
     pub replicas: Degrees,
     /// What layers may compute again. Default: nothing.
@@ -153,8 +155,8 @@ impl Settings {
         let kind = kinds[0];
         let in_play =
             |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
-        let of_schedule = options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
-        let worker = options.worker.unwrap_or(of_schedule);
+        let of_schedule = || options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
+        let worker = options.worker.unwrap_or_else(of_schedule);
         let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
         let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
@@ -164,7 +166,6 @@ impl Settings {
         let heterogeneous = share || (differ && !asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);
-        let communication = schedule.default_communication();
         let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
         let (precision, state_bytes) = states(instance, &options, asked.modal, mode);
         let mut settings = Self {
@@ -177,7 +178,7 @@ impl Settings {
             objective: options.timed_objective().unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
-            communication: match options.communication.unwrap_or(communication) {
+            communication: match options.communication.unwrap_or(schedule.default_communication()) {
                 _ if !in_play(&|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
             },
@@ -199,6 +200,7 @@ impl Settings {
             tensor: asked.tensor,
             expert: asked.expert,
             expert_load: options.expert_load.unwrap_or(1.0),
+            context_parallel: asked.context_parallel,
             replicas: asked.replicas,
             recompute: asked.recompute,
             uniform: asked.uniform,
@@ -268,6 +270,7 @@ impl Settings {
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
             expert: (!self.expert.is_one()).then(|| self.expert.clone()),
             expert_load: (self.expert_load != 1.0).then_some(self.expert_load),
+            context_parallel: (!self.context_parallel.is_one()).then(|| self.context_parallel.clone()),
             replicas: (!self.replicas.is_one()).then(|| self.replicas.clone()),
             recompute: (!self.recompute.is_none()).then(|| self.recompute.clone()),
             uniform: self.uniform.then_some(true),

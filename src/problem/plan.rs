@@ -302,6 +302,9 @@ pub struct PlanMode {
     /// Degree of expert parallelism: so many replicas share out the experts of every layer.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub expert: usize,
+    /// Degree of context parallelism: so many tensor groups of a replica share out the sequence of a micro-batch.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub context: usize,
     /// Replicas, each of which takes every so-manieth micro-batch.
     pub replicas: usize,
     /// Layers that compute something again in the backward pass, by the name of what.

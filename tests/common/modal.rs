@@ -10,8 +10,8 @@ use stagecut::options::{
     StatePrecision,
 };
 use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, ModeSpec, NetworkSpec,
-    NodesSpec, ResourceSpec, TensorSpec, TimesSpec,
+    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
+    NetworkSpec, NodesSpec, ResourceSpec, TensorSpec, TimesSpec,
 };
 
 /// A small problem with anything in it that modes know.
@@ -92,6 +92,24 @@ pub fn shard(spec: &mut InstanceSpec, seed: u64) {
     spec.pipeline.optimizer_sharding = Some(of[(seed / 2 % 2) as usize]);
     spec.pipeline.replicas = Some(Degrees::Choose);
     spec.pipeline.mode = spec.pipeline.mode.filter(|mode| *mode == Mode::Training);
+}
+
+/// The same with tokens, of which each layer keeps keys and values, and degrees that share out sequences.
+pub fn add_context(spec: &mut InstanceSpec, seed: u64) {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0xc04e));
+    spec.network.micro_batch = Some(MicroBatchSpec {
+        tokens: draw.one_of(&[4.0, 6.0, 12.0]),
+        ..MicroBatchSpec::default()
+    });
+    let degrees = ["choose", "choose", "1,2", "2", "1,3"];
+    spec.pipeline.context_parallel = Some(draw.one_of(&degrees).parse().unwrap());
+    spec.pipeline.mode = spec.pipeline.mode.filter(|mode| *mode == Mode::Training);
+    for layer in &mut spec.network.layers {
+        let sizes = [1, 2, 3].map(|_| 1e5 * draw.up_to(4) as f64);
+        for mode in &mut layer.modes {
+            mode.kv_bytes_per_token = sizes[mode.tensor.unwrap_or(1) - 1];
+        }
+    }
 }
 
 /// The same with experts in one layer or two, and degrees that share them out.

@@ -93,6 +93,8 @@ fn all_features() -> Vec<(&'static str, Value)> {
     features.push(("shared table", json!({ "shared": true })));
     let experts = json!({ "expert": "choose", "replicas": "choose", "expert_load": 1.25 });
     features.push(("experts", json!({ "experts": true, "pipeline": experts })));
+    let context = json!({ "context_parallel": "choose", "replicas": "choose" });
+    features.push(("context", json!({ "context": true, "pipeline": context })));
     for sharding in ["zero2", "zero3"] {
         let options = json!({ "optimizer_sharding": sharding, "replicas": "choose" });
         features.push((sharding, json!({ "pipeline": options })));
@@ -166,6 +168,20 @@ fn add_experts(file: &mut Value, bytes: f64) {
     }
 }
 
+/// Four tokens, of which every layer keeps keys and values, where sequences may be shared out.
+fn add_context(file: &mut Value) {
+    if file.as_object_mut().unwrap().remove("context").is_none() {
+        return;
+    }
+    file["network"]["micro_batch"] = json!({ "tokens": 4.0 });
+    for layer in file["network"]["layers"].as_array_mut().unwrap() {
+        layer["kv_bytes_per_token"] = json!(1e5);
+        for mode in layer["modes"].as_array_mut().unwrap() {
+            mode["kv_bytes_per_token"] = json!(1e5 / mode["tensor"].as_f64().unwrap_or(1.0));
+        }
+    }
+}
+
 /// The one with what the other adds or says instead.
 fn merged(one: &Value, other: &Value) -> Value {
     match (one, other) {
@@ -191,6 +207,7 @@ fn instance(features: &[&Value]) -> Instance {
     }
     share(&mut file, 20.0);
     add_experts(&mut file, 20.0);
+    add_context(&mut file);
     Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
 }
 
@@ -324,6 +341,7 @@ fn together(network: &Value, set: &[&Value], limit: u64) -> Value {
     }
     share(&mut file, 10.0);
     add_experts(&mut file, 20.0);
+    add_context(&mut file);
     file
 }
 

@@ -169,6 +169,8 @@ pub(crate) struct Seen {
     pub(crate) parted: usize,
     /// Plans with a stage whose replicas share out experts.
     pub(crate) expert: usize,
+    /// Plans with a stage of groups that share out a sequence.
+    pub(crate) context: usize,
     /// Plans with a stage of several replicas that share out gradients.
     pub(crate) shared_out: usize,
     pub(crate) open: usize,
@@ -243,6 +245,9 @@ pub(crate) fn hold((seed, spec): (u64, &InstanceSpec), objective: Objective, see
     let shares_out =
         |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.expert > 1);
     seen.expert += usize::from(plan.stages.iter().any(shares_out));
+    let has_context =
+        |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.context > 1);
+    seen.context += usize::from(plan.stages.iter().any(has_context));
     let zero1 = stagecut::options::OptimizerSharding::Zero1;
     let more = settings.optimizer_sharding != zero1
         && settings.optimizer_sharding != stagecut::options::OptimizerSharding::None;

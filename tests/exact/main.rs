@@ -13,6 +13,7 @@ mod cases;
 mod chunk_iterations;
 mod compose;
 mod constraints;
+mod context;
 mod copies;
 mod device_levels;
 mod dual_feasible;

@@ -287,6 +287,7 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
                 stage.mode = Some(PlanMode {
                     tensor,
                     expert,
+                    context: 1,
                     replicas,
                     recomputed: BTreeMap::new(),
                 });

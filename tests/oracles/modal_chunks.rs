@@ -76,6 +76,7 @@ impl<'a> Rows<'a> {
             tensor,
             replicas,
             expert: 1,
+            context: 1,
             start: chunk % row * tensor * replicas,
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();

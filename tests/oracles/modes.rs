@@ -44,12 +44,14 @@ pub(super) struct Run {
     pub(super) replicas: usize,
     /// How many replicas share out experts.
     pub(super) expert: usize,
+    /// How many tensor groups of a replica share out a sequence.
+    pub(super) context: usize,
     pub(super) start: usize,
 }
 
 impl Run {
     fn last(self) -> usize {
-        self.start + self.tensor * self.replicas - 1
+        self.start + self.tensor * self.context * self.replicas - 1
     }
 }
 
@@ -109,7 +111,7 @@ impl<'a> Search<'a> {
     /// Gives each stage devices, in every way.
     fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
-            let of = |run: &Run| (run.tensor, run.expert, run.replicas);
+            let of = |run: &Run| (run.tensor, run.expert, run.context, run.replicas);
             let is_alike = |run: &Run| of(run) == of(&runs[0]);
             let ns = match self.of_iterations {
                 _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
@@ -126,11 +128,15 @@ impl<'a> Search<'a> {
             let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
             let runs_of = |(tensor, replicas): (usize, usize)| {
                 let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
-                experts.map(move |expert| Run {
+                let contexts = 1..=left / tensor / replicas;
+                let both =
+                    experts.flat_map(move |expert| contexts.clone().map(move |context| (expert, context)));
+                both.map(move |(expert, context)| Run {
                     kind,
                     tensor,
                     replicas,
                     expert,
+                    context,
                     start,
                 })
             };
@@ -149,6 +155,7 @@ impl<'a> Search<'a> {
             tensor,
             replicas,
             expert,
+            context,
             start,
             ..
         } = run;
@@ -157,7 +164,7 @@ impl<'a> Search<'a> {
             _ => true,
         };
         let inside = |size: usize| {
-            let groups = replicas * tensor / size;
+            let groups = replicas * tensor * context / size;
             (0..groups).all(|group| self.share_node(start + group * size, start + (group + 1) * size - 1))
         };
         let allowed = self.settings.tensor.allows(tensor)
@@ -170,11 +177,21 @@ impl<'a> Search<'a> {
             .nodes
             .is_some_and(|nodes| together > nodes.devices);
         let all = tensor * replicas;
-        let may_all_span = self
-            .instance
-            .cluster
-            .nodes
-            .is_some_and(|nodes| all > nodes.devices);
+        let larger_than_node = |size: usize| {
+            self.instance
+                .cluster
+                .nodes
+                .is_some_and(|nodes| size > nodes.devices)
+        };
+        let may_all_span = larger_than_node(all);
+        let tokens = self.instance.network.micro_batch.map_or(1.0, |of| of.tokens);
+        let sequence = tensor * context;
+        let may_share = self.settings.context_parallel.allows(context)
+            && tokens % context as f64 == 0.0
+            && (larger_than_node(sequence) || inside(sequence));
+        if context > 1 && !may_share || context == 1 && !self.settings.context_parallel.allows(1) {
+            return false;
+        }
         let is_met = !self.exchanges_each_time() || may_all_span || self.share_node(start, start + all - 1);
         allowed && divides && inside(tensor) && (may_span || inside(together)) && is_met
     }
@@ -214,10 +231,30 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// What a device hands round of keys and values of a layer in a forward and in a backward pass, in ns.
+    fn handed_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
+        let Some(of) = self.instance.network.micro_batch else {
+            return [0.0; 2];
+        };
+        let c = run.context as f64;
+        let link = match self.instance.cluster.nodes {
+            Some(nodes) if run.tensor * run.context > nodes.devices => self.settings.link,
+            _ => self.link(0, 0),
+        };
+        let once = (c - 1.0) / c * of.tokens * mode.cache.token_bytes as f64;
+        let once = once / link.bandwidth_bytes_per_s * 1e9;
+        let once = if self.of_iterations { once.round() } else { once };
+        let returns = super::is_behind_trained(&self.instance.network, at);
+        let times = if mode.recompute == "none" { 2.0 } else { 3.0 };
+        let trains = self.settings.mode == Mode::Training;
+        [once, if trains && returns { times * once } else { 0.0 }]
+    }
+
     /// Bytes of a layer that are whole while it runs, beside its workspace.
     pub(super) fn workspace(&self, at: usize, mode: &LayerMode, run: Run) -> f64 {
+        let own = (mode.workspace_bytes as f64 / run.context as f64).ceil();
         if run.replicas == 1 || self.instance.network.layers[at].frozen {
-            return mode.workspace_bytes as f64;
+            return own;
         }
         let [weight, gradient, _] = self.per_byte();
         let per = match self.settings.optimizer_sharding {
@@ -227,7 +264,7 @@ impl<'a> Search<'a> {
         };
         let of_experts = mode.experts.map_or(0, |experts| experts.parameter_bytes) as f64 * per;
         let elsewhere = of_experts - (of_experts / run.expert as f64).ceil();
-        mode.workspace_bytes as f64 + mode.parameter_bytes as f64 * per - elsewhere
+        own + mode.parameter_bytes as f64 * per - elsewhere
     }
 
     /// What a byte of parameters takes that each replica has, and that they share out.
@@ -384,7 +421,7 @@ impl<'a> Search<'a> {
                 shared_bytes += shared;
                 workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
-            let part_bytes = (shared_bytes / run.replicas as f64).ceil();
+            let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = bytes + part_bytes + workspace;
             if self.fits(run.kind, bytes) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
@@ -416,8 +453,11 @@ impl<'a> Search<'a> {
         let rates = self.rates(run.kind);
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
         let longer = self.load(mode, run);
-        let own = [0, 1].map(|pass| ((own[pass] as f64 / rates[pass]).round() * longer).round());
+        let part = |pass: usize| own[pass] as f64 / (rates[pass] * run.context as f64);
+        let own = [0, 1].map(|pass| (part(pass).round() * longer).round());
         let [gathered, exchanged] = self.exchanged_ns(at, mode, run);
+        let handed = self.handed_ns(at, mode, run);
+        let (gathered, exchanged) = (gathered + handed[0], exchanged + handed[1]);
         let collective = (time - own[0] - own[1] - gathered - exchanged).round();
         // Half of the least that is reduced at the degree is so in forward propagation.
         let layer = &self.instance.network.layers[at];
@@ -490,7 +530,7 @@ impl<'a> Search<'a> {
                 (0..3).for_each(|at| sums[at] += add[at]);
                 workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
-            let part_bytes = (shared_bytes / run.replicas as f64).ceil();
+            let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = sums[1] + part_bytes + workspace;
             let fits = self.fits(run.kind, bytes);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
@@ -545,19 +585,22 @@ impl<'a> Search<'a> {
         let times = mode.times[run.kind].unwrap();
         let rates = self.rates(run.kind);
         let longer = self.load(mode, run);
+        let context = run.context as f64;
         let at_rate = |ns: u64, rate: f64| match self.of_iterations {
-            true => ((ns as f64 / rate).round() * longer).round(),
-            false => ns as f64 / rate * longer,
+            true => ((ns as f64 / (rate * context)).round() * longer).round(),
+            false => ns as f64 / (rate * context) * longer,
         };
         let trains = self.settings.mode == Mode::Training;
         let collective_ns = self.reduced_ns(mode, run);
         let backward_ns = if trains { times.backward_ns } else { 0 };
         let [own, shared] = self.held_per_byte().map(|per| mode.parameter_bytes as f64 * per);
-        let exchanged_ns: f64 = self.exchanged_ns(at, mode, run).iter().sum();
+        let exchanged_ns = self.exchanged_ns(at, mode, run).iter().sum::<f64>()
+            + self.handed_ns(at, mode, run).iter().sum::<f64>();
+        let stash_bytes = mode.stash_bytes.div_ceil(run.context as u64);
         let room = self.settings.room;
         let cached = room.tokens * mode.cache.token_bytes + room.sequences * mode.cache.sequence_bytes;
         let once = mode.resident_bytes + cached;
-        let kept = (once + in_flight * mode.stash_bytes) as f64 - self.elsewhere(mode, run);
+        let kept = (once + in_flight * stash_bytes) as f64 - self.elsewhere(mode, run);
         [
             at_rate(times.forward_ns, rates[0])
                 + at_rate(backward_ns, rates[1])
@@ -582,7 +625,7 @@ impl<'a> Search<'a> {
     fn reduced_ns(&self, mode: &LayerMode, run: Run) -> f64 {
         let counted = |ns: f64| if self.of_iterations { ns.round() } else { ns };
         let group = mode.tensor as f64;
-        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64;
+        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64 / run.context as f64;
         let group_ns = counted(around / self.link(0, 0).bandwidth_bytes_per_s * 1e9);
         let link = match self.instance.cluster.nodes {
             Some(nodes) if run.tensor * run.expert > nodes.devices => self.settings.link,
@@ -625,8 +668,12 @@ impl<'a> Search<'a> {
             ..run
         };
         let of_experts = of_experts / run.expert as f64;
+        let copies = Run {
+            replicas: run.replicas * run.context,
+            ..run
+        };
         [
-            self.ring_ns((run, run), gradients),
+            self.ring_ns((run, copies), gradients),
             self.ring_ns((run, same), of_experts),
         ]
     }

@@ -23,6 +23,7 @@ fn plan(stages: &[Stage]) -> Plan {
             mode: Some(PlanMode {
                 tensor: 1,
                 expert: 1,
+                context: 1,
                 replicas: of.replicas,
                 recomputed: BTreeMap::new(),
             }),

@@ -43,6 +43,9 @@ fn in_words(mode: &PlanMode) -> String {
     if mode.replicas > 1 {
         words.push(count(mode.replicas, "replica"));
     }
+    if mode.context > 1 {
+        words.push(format!("context degree {}", mode.context));
+    }
     if mode.expert > 1 {
         words.push(format!("expert degree {}", mode.expert));
     }

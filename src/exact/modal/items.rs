@@ -91,9 +91,9 @@ impl Sum {
         sum
     }
 
-    /// What a device of so many bytes has for its layers, with so many replicas and micro-batches in flight.
-    pub(super) fn room(&self, memory_bytes: u64, replicas: usize, in_flight: u64) -> Room {
-        let shared_bytes = self.shared_bytes.div_ceil(replicas as u64);
+    /// What a device of so many bytes has for its layers, with so many copies of weights and micro-batches in flight.
+    pub(super) fn room(&self, memory_bytes: u64, copies: usize, in_flight: u64) -> Room {
+        let shared_bytes = self.shared_bytes.div_ceil(copies as u64);
         let room_bytes = memory_bytes.saturating_add(self.twice_bytes);
         match room_bytes.checked_sub(shared_bytes) {
             Some(limit) if self.fastest.with(in_flight) <= limit => Room::Known(Some(self.time)),
@@ -153,7 +153,7 @@ impl Work {
         let on_row = |row: usize, item: usize| {
             let own = (0..modes.degrees.len()).filter(|&degree| modes.row_of[degree] == row);
             let able = own.filter(|&degree| sums[item][degree].missing == 0);
-            able.map(|degree| sums[item][degree].time * modes.degrees[degree] as u64)
+            able.map(|degree| sums[item][degree].time * modes.width(degree) as u64)
                 .min()
         };
         let speed = |row: usize| {
@@ -214,11 +214,8 @@ impl Work {
 /// where no degree runs it.
 pub(super) fn device_times(modes: &Modes, sums: &[Vec<Sum>]) -> Vec<u64> {
     let of_item = |sums: &Vec<Sum>| {
-        let able = sums
-            .iter()
-            .zip(&modes.degrees)
-            .filter(|(sum, _)| sum.missing == 0);
-        able.map(|(sum, &tensor)| sum.time * tensor as u64)
+        let able = sums.iter().enumerate().filter(|(_, sum)| sum.missing == 0);
+        able.map(|(degree, sum)| sum.time * modes.width(degree) as u64)
             .min()
             .unwrap_or(u64::MAX)
     };

@@ -106,11 +106,11 @@ impl<'a> Space<'a> {
     /// Every number of replicas of a degree that all devices have room for, ascending.
     pub(super) fn runs(&self, degree: usize) -> impl Iterator<Item = Run> {
         let modes = self.modes;
-        let tensor = modes.degrees[degree];
+        let width = modes.width(degree);
         let runs = modes.replicas.iter().enumerate().map(move |(at, &replicas)| Run {
             at,
             mode: StageMode { degree, replicas },
-            devices: tensor * replicas,
+            devices: width * replicas,
         });
         let runs = runs.filter(move |run| modes.shares_out(degree, run.mode.replicas));
         runs.take_while(move |run| run.devices <= modes.row(degree).devices)

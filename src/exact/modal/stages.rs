@@ -109,10 +109,11 @@ impl Stage {
         in_flight: u64,
     ) -> Option<u64> {
         let modes = space.modes;
-        let limit = match self
-            .sum
-            .room(modes.memory_bytes(mode.degree), mode.replicas, in_flight)
-        {
+        let limit = match self.sum.room(
+            modes.memory_bytes(mode.degree),
+            modes.copies_of_weights(&mode),
+            in_flight,
+        ) {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };
@@ -377,7 +378,7 @@ impl Walk {
 /// Whether the layers and memory of a stage leave it a chance, in front of nothing and with as many replicas as may be. A larger stage has
 /// no better one.
 fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
-    let room = modes.row(stage.degree).devices / modes.degrees[stage.degree];
+    let room = modes.row(stage.degree).devices / modes.width(stage.degree);
     let mut replicas = modes.replicas.iter().rev();
     let may_be = |&&replicas: &&usize| replicas <= room && modes.shares_out(stage.degree, replicas);
     let Some(&replicas) = replicas.find(may_be) else {
@@ -385,7 +386,9 @@ fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     };
     let sum = &stage.sum;
     let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
-    let shared_bytes = sum.shared_bytes.div_ceil(replicas as u64);
+    let shared_bytes = sum
+        .shared_bytes
+        .div_ceil((replicas * modes.contexts[stage.degree]) as u64);
     let room_bytes = modes.memory_bytes(stage.degree).saturating_add(sum.twice_bytes);
     if sum.missing > 0 || least_bytes + shared_bytes > room_bytes {
         return false;

@@ -340,6 +340,9 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
     if modes.experts.iter().any(|&degree| degree > 1) {
         return Err("its experts may be shared out, of which a program of modes knows nothing");
     }
+    if modes.contexts.iter().any(|&degree| degree > 1) {
+        return Err("devices may share out sequences, of which a program of modes knows nothing");
+    }
     if modes.sharers.iter().any(Option::is_some) {
         return Err("replicas share out gradients, of which a program of modes knows nothing");
     }

@@ -25,6 +25,7 @@ const MOST_LOAD: f64 = 1e6;
 pub(super) struct Asked {
     pub tensor: Degrees,
     pub expert: Degrees,
+    pub context_parallel: Degrees,
     pub replicas: Degrees,
     pub recompute: Recompute,
     pub rounds: Degrees,
@@ -41,13 +42,19 @@ impl Asked {
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
             expert: options.expert.clone().unwrap_or_else(one),
+            context_parallel: options.context_parallel.clone().unwrap_or_else(one),
             replicas: options.replicas.clone().unwrap_or_else(one),
             recompute: options.recompute.clone().unwrap_or_else(Recompute::none),
             rounds: options.virtual_stages.clone().unwrap_or_else(one),
             modal: false,
             uniform: false,
         };
-        let degrees = [&asked.tensor, &asked.expert, &asked.replicas];
+        let degrees = [
+            &asked.tensor,
+            &asked.expert,
+            &asked.context_parallel,
+            &asked.replicas,
+        ];
         let chooses = !degrees.into_iter().all(Degrees::is_one) || !asked.recompute.is_none();
         let modal = chooses || (cluster.nodes.is_some() && !share);
         let as_target = modal && options.target.is_some();
@@ -144,7 +151,8 @@ impl Settings {
 
     /// Replicas that exchange their gradients once in an iteration of which nothing is said.
     fn unknown_iterations(&self) -> Option<Fault> {
-        let synchronizes = !self.replicas.is_one() && self.synchronization == Synchronization::Ring;
+        let is_copied = !self.replicas.is_one() || !self.context_parallel.is_one();
+        let synchronizes = is_copied && self.synchronization == Synchronization::Ring;
         let kind = FaultKind::Missing {
             what: "number of micro-batches".into(),
             expected: words!(
@@ -171,10 +179,15 @@ impl Settings {
             Degrees::Only(degrees) => degrees.first().copied().unwrap_or(1),
         };
         let (tensor, replicas) = (least(&self.tensor), least(&self.replicas));
-        let needed = tensor.saturating_mul(replicas);
+        let context = least(&self.context_parallel);
+        let needed = tensor.saturating_mul(replicas).saturating_mul(context);
+        let degree = match context {
+            1 => String::new(),
+            context => format!(" and context degree {context}"),
+        };
         if needed > devices {
             reasons.push(format!(
-                "a stage takes {needed} devices at least ({replicas} replicas of tensor degree {tensor}), and there are {devices}"
+                "a stage takes {needed} devices at least ({replicas} replicas of tensor degree {tensor}{degree}), and there are {devices}"
             ));
         }
         reasons
@@ -268,9 +281,10 @@ impl Settings {
         self.uniform.then(|| Fault::new(setting::UNIFORM, kind))
     }
 
-    /// What is wrong with degrees of experts, and with their load.
+    /// What is wrong with degrees of experts, with their load, and with degrees of context parallelism.
     pub(super) fn expert_faults(&self, instance: &Instance) -> impl Iterator<Item = Fault> {
-        self.load_fault().into_iter().chain(self.expert_fault(instance))
+        let of_experts = self.load_fault().into_iter().chain(self.expert_fault(instance));
+        of_experts.chain(self.context_fault(instance))
     }
 
     /// A load of experts that is none, or that nothing bears.
@@ -299,6 +313,42 @@ impl Settings {
         };
         let is_wrong = !self.expert.is_one() && !instance.network.layers.iter().any(has_experts);
         is_wrong.then(|| Fault::new(setting::EXPERT, kind))
+    }
+
+    /// Sequences to be shared out where nobody knows how long they are, or together with what is not counted beside them.
+    fn context_fault(&self, instance: &Instance) -> Option<Fault> {
+        let network = &instance.network;
+        let keeps = |layer: &Layer| layer.modes().iter().any(|mode| mode.cache.token_bytes > 0);
+        let (found, expected) = match () {
+            () if self.context_parallel.is_one() => return None,
+            () if !self.mode.trains() => ("inference", words!("{}", setting::MODE.given("training"))),
+            () if network.micro_batch.is_none() || !network.layers.iter().any(keeps) => (
+                "a network that does not say its tokens, or keys and values",
+                "`micro_batch = { tokens }`, and layers that say their `kv_bytes_per_token`".into(),
+            ),
+            () if network.has_explicit_backward() => (
+                "backward operators that are layers",
+                "layers with both passes".into(),
+            ),
+            () if !self.expert.is_one() => (
+                "experts that replicas share out",
+                words!("{}", setting::EXPERT.given(1)),
+            ),
+            () if self.optimizer_sharding.exchanges_each_time() => (
+                "gradients that replicas share out",
+                words!("{}", setting::OPTIMIZER_SHARDING.given("zero1")),
+            ),
+            () => return None,
+        };
+        let found = words!(
+            "{} with {}",
+            found,
+            setting::CONTEXT_PARALLEL.given(&self.context_parallel)
+        );
+        Some(Fault::new(
+            setting::CONTEXT_PARALLEL,
+            FaultKind::Contradiction { found, expected },
+        ))
     }
 
     /// Gradients and weights of training to be shared out where nothing trains.

@@ -155,7 +155,11 @@ impl Settings {
                 self.mode.trains(),
                 setting::MODE,
                 "`training`",
-                words!("{}: a cache is for requests", setting::MODE.given("inference")),
+                words!(
+                    "{}: a cache is for requests, and {} shares out sequences in training",
+                    setting::MODE.given("inference"),
+                    setting::CONTEXT_PARALLEL
+                ),
             ),
             (
                 is_most && !self.replicas.is_one(),

@@ -139,6 +139,11 @@ impl Settings {
         refuse(!splits && !self.tensor.is_one(), setting::TENSOR, "1");
         refuse(!replicates && !self.replicas.is_one(), setting::REPLICAS, "1");
         refuse(!replicates && !self.expert.is_one(), setting::EXPERT, "1");
+        refuse(
+            !replicates && !self.context_parallel.is_one(),
+            setting::CONTEXT_PARALLEL,
+            "1",
+        );
         let shares_more =
             self.optimizer_sharding.exchanges_each_time() && !limits.sharding.exchanges_each_time();
         refuse(shares_more, setting::OPTIMIZER_SHARDING, "zero1");

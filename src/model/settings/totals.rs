@@ -106,7 +106,15 @@ impl Settings {
             };
             let beside_ns = (1.0 + paid as f64) * self.longest_ns(instance, beside_bytes);
             // Replicas exchange them twice an iteration, or three times a micro-batch.
-            group_ns + 2.0 * beside_ns + 3.0 * self.longest_ns(instance, mode.gradient_bytes as f64)
+            let tokens = instance.network.micro_batch.map_or(0.0, |of| of.tokens);
+            let context_ns = match self.context_parallel.is_one() {
+                true => 0.0,
+                false => 4.0 * self.longest_ns(instance, tokens * mode.cache.token_bytes as f64),
+            };
+            group_ns
+                + context_ns
+                + 2.0 * beside_ns
+                + 3.0 * self.longest_ns(instance, mode.gradient_bytes as f64)
         };
         let moved = layer.modes().iter().map(of_mode).fold(0.0, f64::max);
         // A ring sends as many messages, each of which waits for the first byte.

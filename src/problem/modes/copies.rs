@@ -106,7 +106,7 @@ impl Modes {
         let room_bytes = self
             .memory_bytes(mode.degree)
             .saturating_add(saved(|table| table.held_bytes));
-        room_bytes.checked_sub(shared_bytes.div_ceil(mode.replicas as u64))
+        room_bytes.checked_sub(shared_bytes.div_ceil(self.copies_of_weights(mode) as u64))
     }
 
     /// What a stage of these items counts twice: bytes held once, bytes to share out, and bytes of gradients.

@@ -154,7 +154,7 @@ impl Modes {
 
     /// Devices of a stage.
     pub fn devices_of(&self, mode: &StageMode) -> usize {
-        self.degrees[mode.degree] * mode.replicas
+        self.width(mode.degree) * mode.replicas
     }
 
     /// Bytes of gradients of a stage, those of all replicas and those of experts that they share out; `None` if some item has no mode of the degree.
@@ -172,7 +172,7 @@ impl Modes {
     /// no mode of the degree.
     pub fn shared_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
         let all = self.to_share_bytes(items, mode.degree)?;
-        Some(all.div_ceil(mode.replicas as u64))
+        Some(all.div_ceil(self.copies_of_weights(mode) as u64))
     }
 
     /// Bytes that the replicas of a stage share out; `None` if some item has no mode of the degree.
@@ -239,7 +239,7 @@ impl Modes {
             _ => [0; 3],
         };
         let shared_bytes = self.to_share_bytes(items, mode.degree)? - shared_twice;
-        cost.memory_bytes = shared_bytes.div_ceil(mode.replicas as u64)
+        cost.memory_bytes = shared_bytes.div_ceil(self.copies_of_weights(mode) as u64)
             + bytes_of(&layers, &ways, cost.in_flight)
             - held_twice;
         let ways = || layers.iter().zip(&ways).map(|(layer, &way)| &layer.ways[way]);

@@ -30,16 +30,19 @@ impl Modes {
     }
 
     /// Whether no tensor group of a stage that begins at a device spans nodes, nor a group that exchanges something in every pass and that a node has
-    /// the devices for: of experts, or of replicas that share out more than states.
+    /// the devices for: of experts, of replicas that share out more than states, or of devices that share out a sequence.
     pub(crate) fn groups_fit(&self, start: usize, mode: &StageMode) -> bool {
         let (tensor, experts) = (self.degrees[mode.degree], self.experts[mode.degree]);
         let fits = |size: usize| {
-            let groups = tensor * mode.replicas / size;
+            let groups = self.devices_of(mode) / size;
             self.links.groups_fit(start, size, groups)
         };
         let fits_if_inside = |size: usize| self.links.level_of_group(size) == BETWEEN || fits(size);
         let sharers = self.sharers[mode.degree].unwrap_or(1);
-        fits(tensor) && fits_if_inside(tensor * experts) && fits_if_inside(tensor * sharers)
+        fits(tensor)
+            && fits_if_inside(tensor * experts)
+            && fits_if_inside(tensor * sharers)
+            && fits_if_inside(self.width(mode.degree))
     }
 
     /// What a device holds of a layer in a mode once, without what replicas share out of the state of the optimiser.
@@ -73,6 +76,7 @@ impl Modes {
             latency_ns: 0,
             ..self.links.levels[level]
         };
+        let around = around / self.contexts[degree] as f64;
         let group = self.moving(around * mode.collective_bytes as f64, link(super::INSIDE));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let elsewhere = (experts - 1) as f64 / experts as f64 * settings.expert_load;
@@ -96,7 +100,7 @@ impl Modes {
         let experts = self.experts[mode.degree];
         let [all, of_experts] = gradients.map(|bytes| bytes as f64);
         [
-            (all, mode.replicas),
+            (all, self.copies_of_weights(mode)),
             (of_experts / experts as f64, mode.replicas / experts),
         ]
         .into_iter()

@@ -38,7 +38,9 @@ impl Modes {
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();
         let exchanges = items().any(|item| item.gradient_bytes + item.expert_gradient_bytes > 0)
-            && self.replicas.iter().any(|&d| self.ring(d, INSIDE).is_some());
+            && self
+                .kinds()
+                .any(|mode| self.ring(self.copies_of_weights(&mode), INSIDE).is_some());
         let layers = items().flat_map(|item| &item.layers);
         let ways = layers.flat_map(|layer| &layer.ways);
         let work = ways.flat_map(|way| [way.forward, way.backward, way.collective]);

@@ -1,6 +1,7 @@
 //! Modes: how many devices run a stage, in tensor groups and replicas, and what its layers compute again.
 #![doc = include_str!("../../../formulations/modes.md")]
 
+mod context;
 mod copies;
 mod cost;
 mod experts;
@@ -33,6 +34,8 @@ pub struct Modes {
     pub degrees: Vec<usize>,
     /// The degree of expert parallelism that goes with each: so many replicas of a stage share out the experts of its layers.
     pub experts: Vec<usize>,
+    /// The degree of context parallelism that goes with each: so many devices share out the sequence of a micro-batch.
+    pub contexts: Vec<usize>,
     /// The replicas that go with each, where these exchange something in every micro-batch: a stage of the degree has as many.
     pub sharers: Vec<Option<usize>>,
     /// The row of each degree's devices, by position in `rows`.
@@ -61,6 +64,8 @@ pub struct Modes {
     sharding: OptimizerSharding,
     /// Micro-batches of an iteration; 1 where it does not matter.
     micro_batches: u64,
+    /// Tokens of a micro-batch, where the network says them.
+    tokens: f64,
     ticks_per_ns: u64,
 }
 
@@ -97,11 +102,6 @@ impl Row {
             }
         };
         settings.kinds.iter().map(row).collect()
-    }
-
-    /// What a backward pass takes on a device that takes so many ticks at rate 1.
-    pub(crate) fn backward(&self, ticks: u64) -> u64 {
-        at_rate(ticks, self.rates[1])
     }
 }
 
@@ -318,23 +318,29 @@ impl Modes {
         };
         let allowed = (1..=most).filter(|&d| settings.replicas.allows(d));
         let replicas: Vec<usize> = allowed.filter(divides).collect();
+        let contexts = context::degrees_of(network, settings, most);
         let groups = sharding::groups(&experts::degrees_of(network, settings), &replicas, settings);
         let of_row = |(at, row): (usize, &Row)| {
-            let fits = |&(expert, sharers): &(usize, Option<usize>)| {
-                let least = sharers.unwrap_or(expert);
+            let fits = |(&context, &(expert, sharers)): (&usize, &(usize, Option<usize>))| {
+                let least = context * sharers.unwrap_or(expert);
                 let fit = listed.range(..=row.devices / least);
-                fit.map(move |&degree| ((degree, at), (expert, sharers)))
+                fit.map(move |&degree| ((degree, at), (expert, (context, sharers))))
             };
-            groups.iter().flat_map(fits).collect::<Vec<_>>()
+            let all = contexts
+                .iter()
+                .flat_map(|context| groups.iter().map(move |group| (context, group)));
+            all.flat_map(fits).collect::<Vec<_>>()
         };
         let all: (Vec<_>, Vec<_>) = rows.iter().enumerate().flat_map(of_row).unzip();
         let (degrees, row_of) = all.0.into_iter().unzip();
-        let (experts, sharers) = all.1.into_iter().unzip();
+        let (experts, others): (Vec<_>, Vec<_>) = all.1.into_iter().unzip();
+        let (contexts, sharers) = others.into_iter().unzip();
         let mut modes = Self {
             devices,
             rows,
             degrees,
             experts,
+            contexts,
             sharers,
             row_of,
             replicas,
@@ -351,6 +357,7 @@ impl Modes {
                 && settings.communication.takes_time(),
             sharding: settings.optimizer_sharding,
             micro_batches: settings.micro_batches.unwrap_or(1),
+            tokens: network.micro_batch.map_or(0.0, |of| of.tokens),
             ticks_per_ns: settings.ticks_per_ns,
         };
         let at_degrees = |layers: &Vec<usize>| {
@@ -390,6 +397,16 @@ impl Modes {
         self.row(mode.degree).devices / self.devices_of(mode)
     }
 
+    /// Devices of a replica of a degree.
+    pub fn width(&self, degree: usize) -> usize {
+        self.degrees[degree] * self.contexts[degree]
+    }
+
+    /// Devices that have the same weights in a stage of a mode: as many exchange gradients, and share out what replicas do.
+    pub fn copies_of_weights(&self, mode: &StageMode) -> usize {
+        self.contexts[mode.degree] * mode.replicas
+    }
+
     /// Whether memory limits anything.
     pub fn limits_memory(&self) -> bool {
         self.rows.iter().any(|row| row.memory_bytes < u64::MAX)
@@ -401,6 +418,7 @@ impl Modes {
             (
                 self.degrees[mode.degree],
                 self.experts[mode.degree],
+                self.contexts[mode.degree],
                 mode.replicas,
             )
         };
@@ -441,6 +459,7 @@ impl Modes {
         Self {
             degrees: degrees().map(|at| self.degrees[at]).collect(),
             experts: degrees().map(|at| self.experts[at]).collect(),
+            contexts: degrees().map(|at| self.contexts[at]).collect(),
             sharers: degrees().map(|at| self.sharers[at]).collect(),
             row_of: degrees().map(|at| self.row_of[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
@@ -541,22 +560,28 @@ impl Modes {
         let trains = settings.mode.trains() && layer.returns;
         let reduced = self.reduced(settings, mode, degree);
         let [gathered, exchanged] = self.exchanged_a_pass((settings, layer), mode, degree);
+        let [handed, handed_back] = self.handed_round(mode, (degree, trains));
         let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
+        let part = |bytes: u64| bytes.div_ceil(self.contexts[degree] as u64);
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
-            forward: longer(at_rate(forward, row.rates[0])),
-            backward: if trains { longer(row.backward(backward)) } else { 0 },
-            collective: reduced + gathered + exchanged,
+            forward: longer(at_rate(forward, row.rates[0] * self.contexts[degree] as f64)),
+            backward: if trains {
+                longer(self.backward(degree, backward))
+            } else {
+                0
+            },
+            collective: reduced + gathered + exchanged + handed + handed_back,
             // What is computed again is reduced again in the backward pass.
             collective_back: if trains {
-                reduced - (least - least / 2) + exchanged
+                reduced - (least - least / 2) + exchanged + handed_back
             } else {
                 0
             },
             held_bytes: self.held_bytes(settings, layer, mode, degree),
-            stash_bytes: mode.stash_bytes,
-            workspace_bytes: mode.workspace_bytes + self.whole_bytes((settings, layer), mode, degree),
+            stash_bytes: part(mode.stash_bytes),
+            workspace_bytes: part(mode.workspace_bytes) + self.whole_bytes((settings, layer), mode, degree),
         })
     }
 

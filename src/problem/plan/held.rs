@@ -90,7 +90,8 @@ impl Held {
             return None;
         }
         let states = settings.state_bytes;
-        let replicas = stage.replicas() as u64;
+        let context = stage.mode.as_ref().map_or(1, |mode| mode.context.max(1)) as u64;
+        let replicas = context * stage.replicas() as u64;
         let mut shared_bytes = [0; 3];
         for name in own {
             let layer = &network.layers[*position.get(name)?];
@@ -114,7 +115,9 @@ impl Held {
             } else {
                 0
             };
-            self.workspace_bytes = self.workspace_bytes.max(mode.workspace_bytes + whole);
+            self.workspace_bytes = self
+                .workspace_bytes
+                .max(mode.workspace_bytes.div_ceil(context) + whole);
         }
         // All of it is shared out together: what is over a whole byte is the optimiser's.
         let [weights, gradients] = [0, 1].map(|at| shared_bytes[at] / replicas);

@@ -96,6 +96,7 @@ impl Lift<'_> {
             mode: Some(PlanMode {
                 tensor: self.modes.degrees[mode.degree],
                 expert: self.modes.experts[mode.degree],
+                context: self.modes.contexts[mode.degree],
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
             }),
@@ -109,7 +110,7 @@ impl Lift<'_> {
             let modes = self.instance.network.layers[layer].modes();
             let mode = &modes[self.chosen.layers[layer]];
             let ns = mode.times[row.kind].map_or(0, |times| times.weight_ns);
-            let ticks = row.backward(settings.ticks_per_ns * ns);
+            let ticks = self.modes.backward(degree, settings.ticks_per_ns * ns);
             self.modes.with_load(settings, mode, degree, ticks)
         };
         layers.iter().map(of).sum()

@@ -253,10 +253,11 @@ impl Form<'_> {
         let mut all = Vec::with_capacity(bare.stages.len());
         let mut faults = Vec::new();
         for (k, stage) in bare.stages.iter().enumerate() {
-            let wanted = stage
-                .mode
-                .as_ref()
-                .map_or(1, |mode| mode.tensor.saturating_mul(mode.replicas));
+            let wanted = stage.mode.as_ref().map_or(1, |mode| {
+                mode.tensor
+                    .saturating_mul(mode.replicas)
+                    .saturating_mul(mode.context)
+            });
             // One more than there are is enough for the checker to tell.
             let wanted = wanted.clamp(1, most);
             let place = |k| self.settings.placement.device(k, self.settings.stages) + 1;
@@ -297,6 +298,7 @@ impl Form<'_> {
             let plain = || PlanMode {
                 tensor: 1,
                 expert: 1,
+                context: 1,
                 replicas: stage.devices.len().max(1),
                 recomputed: BTreeMap::new(),
             };

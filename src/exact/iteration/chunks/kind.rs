@@ -97,7 +97,8 @@ impl<'a> ChunkFamily<'a> {
                 let way = layer.ways.iter().find(|way| way.recompute == NONE);
                 way.map_or(0, |way| way.stash_bytes)
             };
-            item.base_bytes = least(own, |way| way.held_bytes) + own.shared_bytes / mode.replicas as u64;
+            item.base_bytes =
+                least(own, |way| way.held_bytes) + own.shared_bytes / modes.copies_of_weights(&mode) as u64;
             item.parameter_bytes = own.gradient_bytes;
             item.stash_bytes = match self.again {
                 Some(_) => own.layers.iter().map(kept).sum(),
@@ -107,7 +108,7 @@ impl<'a> ChunkFamily<'a> {
         let layers = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
         let mut ways = layers.flat_map(|item| &item.layers).map(|layer| layer.ways.len());
         let levels = ring_levels(modes, &mode, true);
-        let rings = levels.filter_map(|level| modes.ring(mode.replicas, level));
+        let rings = levels.filter_map(|level| modes.ring(modes.copies_of_weights(&mode), level));
         let byte_ns = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
         let all = self.problem.settings.micro_batches.unwrap_or(1);
         let mut kind = ChunkKind {

@@ -161,7 +161,7 @@ impl Settings {
         let groups = options.groups.unwrap_or(Groups::Given);
         let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
         let share = is_concurrent || has_groups;
-        let asked = Asked::new(&options, &instance.cluster, share);
+        let asked = Asked::new(&options, instance, share);
         let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
         let heterogeneous = share || (differ && !asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);

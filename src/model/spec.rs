@@ -141,7 +141,8 @@ pub struct LayerSpec {
     #[serde(default, skip_serializing_if = "is_default")]
     pub backward: bool,
     /// Ways to run the layer: tensor degrees and recomputation. The fields above describe the layer on one device that keeps
-    /// everything; where they are silent, they are those of its first mode of degree 1.
+    /// everything; where they are silent, they are those of its first mode of degree 1. Where these say
+    /// more than such fields can, or none is of degree 1, stages have modes whatever is asked for.
     /// Where no layer of a network lists any, each may keep its input in place of its stash, and run forward again before it runs backward.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modes: Vec<ModeSpec>,

@@ -41,6 +41,7 @@ mod placement;
 mod random;
 mod regions;
 mod room;
+mod room_groups;
 mod runs;
 mod separate;
 mod separate_chains;

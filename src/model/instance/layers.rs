@@ -11,6 +11,7 @@ use crate::model::units::ns_to_ms;
 impl Checks {
     /// A layer with its times on every kind of device.
     pub(super) fn layer(&mut self, at: &str, spec: &LayerSpec, rates: &Rates) -> Layer {
+        let only_in_modes = modes::tell_more(spec);
         let spec = &*modes::base(spec);
         let bytes = [
             ("parameter_bytes", spec.parameter_bytes),
@@ -66,6 +67,7 @@ impl Checks {
             reads_input: spec.reads_input,
             backward: spec.backward,
             modes: Vec::new(),
+            only_in_modes,
         }
     }
 

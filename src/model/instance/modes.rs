@@ -12,12 +12,11 @@ use crate::model::spec::{LayerSpec, ModeSpec};
 
 /// What a layer is without modes: where its own fields give no time, its first mode of degree 1, or else its first.
 pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
-    let has_times = has_times(spec) || spec.work.is_some() || !spec.times.is_empty();
-    let on_one_device = |mode: &&ModeSpec| mode.tensor.unwrap_or(1) == 1;
-    let Some(mode) = spec.modes.iter().find(on_one_device).or(spec.modes.first()) else {
+    let alone = spec.modes.iter().find(|mode| is_of_one_device(mode));
+    let Some(mode) = alone.or(spec.modes.first()) else {
         return Cow::Borrowed(spec);
     };
-    if has_times {
+    if tells_times(spec) {
         return Cow::Borrowed(spec);
     }
     Cow::Owned(LayerSpec {
@@ -29,6 +28,24 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
         state_bytes_per_sequence: mode.state_bytes_per_sequence,
         ..timed(spec, mode)
     })
+}
+
+/// Whether modes say what fields of the layer do not, of a layer that says nothing of itself on one device.
+pub(super) fn tell_more(spec: &LayerSpec) -> bool {
+    let is_some = |bytes: &BTreeMap<String, f64>| bytes.values().any(|&bytes| bytes > 0.0);
+    let has_more = |mode: &ModeSpec| {
+        mode.workspace_bytes > 0.0 || is_some(&mode.input_bytes) || is_some(&mode.output_bytes)
+    };
+    let alone = spec.modes.iter().find(|mode| is_of_one_device(mode));
+    !spec.modes.is_empty() && !tells_times(spec) && alone.is_none_or(has_more)
+}
+
+fn tells_times(spec: &LayerSpec) -> bool {
+    has_times(spec) || spec.work.is_some() || !spec.times.is_empty()
+}
+
+fn is_of_one_device(mode: &ModeSpec) -> bool {
+    mode.tensor.unwrap_or(1) == 1
 }
 
 /// A layer with the times of one of its modes.

@@ -90,6 +90,9 @@ pub struct Layer {
     pub backward: bool,
     /// Ways to run it, each of another degree or recomputation; empty for a layer that has the one above.
     pub modes: Vec<LayerMode>,
+    /// Whether its modes alone say what it is on one device, and what stands above is not all of it: none of them is of one device, or the one that
+    /// is has a workspace or bytes beside tensors.
+    pub only_in_modes: bool,
 }
 
 /// A way to run a layer on the devices of a tensor group; all sizes are those of one device.

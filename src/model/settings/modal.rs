@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::Settings;
-use crate::model::cluster::Cluster;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::Layer;
@@ -13,7 +12,7 @@ use crate::model::options::{
 };
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
-use crate::model::words::{Setting, words};
+use crate::model::words::{Setting, Words, words};
 
 /// The most ticks of a ns: beyond this no measured time says anything.
 const MOST_TICKS: u64 = 10_000;
@@ -37,7 +36,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// What options ask for, on workers that `share` their work or each have a stage to themselves.
-    pub(super) fn new(options: &PipelineOptions, cluster: &Cluster, share: bool) -> Self {
+    pub(super) fn new(options: &PipelineOptions, instance: &Instance, share: bool) -> Self {
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
@@ -56,7 +55,7 @@ impl Asked {
             &asked.replicas,
         ];
         let chooses = !degrees.into_iter().all(Degrees::is_one) || !asked.recompute.is_none();
-        let modal = chooses || (cluster.nodes.is_some() && !share);
+        let modal = chooses || (instance.cluster.nodes.is_some() && !share) || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         Self {
             modal,
@@ -74,6 +73,27 @@ impl Asked {
     }
 }
 
+/// Whether some layer is not what its fields say on one device: then stages have modes, whatever the degrees.
+fn are_only_in_modes(instance: &Instance) -> bool {
+    instance.network.layers.iter().any(|layer| layer.only_in_modes)
+}
+
+/// What makes stages have modes.
+fn why_modes(instance: &Instance) -> Words {
+    match &instance.cluster.nodes {
+        Some(_) => "links of two levels".into(),
+        None if are_only_in_modes(instance) => {
+            "layers of which modes alone say what they are on one device".into()
+        }
+        None => words!(
+            "{}, {} or {}",
+            setting::TENSOR,
+            setting::REPLICAS,
+            setting::RECOMPUTE
+        ),
+    }
+}
+
 impl Settings {
     /// Options that stages with modes cannot be asked together with.
     pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
@@ -81,15 +101,7 @@ impl Settings {
             let faults = self.unshared_fault().into_iter().chain(self.alike_fault());
             return faults.collect();
         }
-        let asked = match &instance.cluster.nodes {
-            Some(_) => "links of two levels".into(),
-            None => words!(
-                "{}, {} or {}",
-                setting::TENSOR,
-                setting::REPLICAS,
-                setting::RECOMPUTE
-            ),
-        };
+        let asked = why_modes(instance);
         let mut faults = Vec::new();
         let mut refuse = |is_wrong: bool, at: Setting, found: String, expected: &str| {
             if is_wrong {

@@ -311,6 +311,7 @@ def what_if(
     memory_limit: Range[float | str] | None = None,
     stages: Range[int] | None = None,
     devices: Range[int] | None = None,
+    tokens: Range[int] | None = None,
     tolerance: float | None = None,
     point_limit: float | None = None,
     time_limit: float | None = None,
@@ -322,10 +323,10 @@ def what_if(
     progress: Callable[[WhatIfProgress], object] | None = None,
     **options: Any,
 ) -> WhatIf:
-    """How the optimum changes with bandwidth, memory, stages or devices: ``stagecut what-if``.
+    """How the optimum changes with bandwidth, memory, stages, devices or room for tokens: ``stagecut what-if``.
 
-    One of ``bandwidth``, ``memory_limit``, ``stages`` and ``devices`` is a range: a pair, or a text as on the command line such as
-    ``"1GB/s..100GB/s"``. ``stages`` may be one beside a bandwidth or a memory, and is then a curve for each number. The other options
+    One of ``bandwidth``, ``memory_limit``, ``stages``, ``devices`` and ``tokens`` is a range: a pair, or a text as on the command line such as
+    ``"1GB/s..100GB/s"``. ``stages`` may be one beside a bandwidth, a memory or tokens, and is then a curve for each number. The other options
     are those of :func:`solve`.
 
     * ``tolerance``: how much longer than the optimum the best known plan may take anywhere in the range, as a part of that; by default
@@ -349,7 +350,7 @@ def what_if(
     [1, 2, 3]
     """
     made = _network(network, cluster, efficiency)
-    varied = {"bandwidth": bandwidth, "memory_limit": memory_limit, "stages": stages, "devices": devices}
+    varied = {"bandwidth": bandwidth, "memory_limit": memory_limit, "stages": stages, "devices": devices, "tokens": tokens}
     ranges = {name: _range(values) for name, values in varied.items()}
     asked = _asked(
         {**options, **ranges},

@@ -7,10 +7,12 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use stagecut::check::check;
+use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::options::PipelineOptions;
 use stagecut::plan::{Plan, Status};
 use stagecut::settings::Settings;
+use stagecut::what_if::{self, Parameter, Question, ask};
 use stagecut::{Error, Options, solve};
 
 /// A layer on the devices of a group: bytes and times of one of them.
@@ -492,6 +494,71 @@ fn compare(seed: u64) -> Option<bool> {
         hold(seed, &plan, (best(&plans, tokens.max(1)), &file));
     }
     Some(most.is_some())
+}
+
+/// Whether the time of the best plan is compared at every number of tokens that there is room for, and at two more.
+fn compare_curve(seed: u64) -> Option<()> {
+    let drawn = draw(seed);
+    let plans = Every::plans(&drawn);
+    let most = plans.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
+    let file = drawn.file(Asked::Tokens(1));
+    let (instance, _) = posed(seed, &file)?;
+    let question = Question {
+        parameter: Parameter::Tokens,
+        from: 1.0,
+        to: (most + 2) as f64,
+        stages: None,
+        tolerance: 0.0,
+        point_limit: None,
+    };
+    let answer = match ask(
+        &instance,
+        &PipelineOptions::default(),
+        &question,
+        &Control::default(),
+        &|_| {},
+    ) {
+        Ok(answer) => answer,
+        Err(error) => {
+            assert!(
+                is_idle(&error) && plans.is_empty(),
+                "seed {seed}: {error}: {file}"
+            );
+            return None;
+        }
+    };
+    let mut next = 1;
+    for segment in &answer.curves[0].segments {
+        assert_eq!(segment.from, next as f64, "seed {seed}: {file}");
+        for tokens in next..=segment.to as u64 {
+            let expected = best(&plans, tokens);
+            match segment.kind {
+                what_if::Kind::Infeasible => {
+                    assert!(expected.is_infinite(), "seed {seed} at {tokens}: {file}")
+                }
+                _ => assert!(
+                    (segment.from_ms.unwrap() - expected).abs() < 1e-6,
+                    "seed {seed} at {tokens}: {segment:?}, best {expected}: {file}"
+                ),
+            }
+            let curve = &answer.curves[0].bounds;
+            let bounds = curve.bounds_ns(curve.easier.across(tokens as f64));
+            let is_same = |ns: f64| ns == expected || (ns / 1e6 - expected).abs() < 1e-5;
+            assert!(
+                bounds.into_iter().all(is_same),
+                "seed {seed} at {tokens}: {bounds:?}"
+            );
+        }
+        next = segment.to as u64 + 1;
+    }
+    assert_eq!(next, most + 3, "seed {seed}: {file}");
+    Some(())
+}
+
+#[test]
+fn room_against_time_is_that_of_brute_force() {
+    let compared = (0..200_u64).into_par_iter().filter_map(compare_curve).count();
+    assert!(compared > 150, "{compared}");
 }
 
 /// How many problems are drawn: `ROOM_CASES` of them, from `ROOM_FROM` on.

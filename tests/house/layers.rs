@@ -240,7 +240,8 @@ const ROOMS: &[Room] = &[
         // 1_110 and six files more for calibration: its files, layers, links and runs.
         // 560 and a file more for sizes of micro-batches, and what choices are worth.
         // 320 and two files more for the most tokens.
-        lines: 5_930,
+        // 100 more for tokens as what is varied, which run the other way.
+        lines: 6_030,
         files: 28,
     },
     Room {

@@ -96,12 +96,13 @@ pub(crate) fn question(
                 }
             };
             return Err(CliError::Usage(words!(
-                "found {}, expected one of {}, {}, {} or {} as a range such as {}; {} may be one beside a bandwidth or a memory",
+                "found {}, expected one of {}, {}, {}, {} or {} as a range such as {}; {} may be one beside a bandwidth, a memory or tokens",
                 found,
                 setting::BANDWIDTH,
                 setting::MEMORY_LIMIT,
                 setting::STAGES,
                 setting::DEVICES,
+                setting::TOKENS,
                 setting::BANDWIDTH.given("1GB/s..100GB/s"),
                 setting::STAGES
             )));

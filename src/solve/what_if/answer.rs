@@ -8,7 +8,7 @@ use super::Question;
 use super::better::Better;
 use super::cell::{Cell, Point};
 use super::curve::Curve;
-use super::parameter::Parameter;
+use super::parameter::{Easier, Parameter};
 use super::prover::Prover;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
@@ -28,7 +28,7 @@ pub struct Answer {
     pub instance: String,
     /// What is varied.
     pub parameter: Parameter,
-    /// The smallest value: bytes per second, bytes, or a number.
+    /// The smallest value: bytes per second, bytes, or a number of stages, devices or tokens.
     pub from: f64,
     /// The largest value.
     pub to: f64,
@@ -177,8 +177,16 @@ impl Answer {
 fn in_order(curves: &mut [Curve], plans: Vec<Plan>) -> Vec<Plan> {
     let mut place = vec![None; plans.len()];
     let mut order = Vec::new();
-    let points = curves.iter_mut().flat_map(|curve| &mut curve.points);
-    for plan in points.filter_map(|point| point.plan.as_mut()) {
+    let mut points: Vec<&mut Point> = Vec::new();
+    for curve in curves {
+        let from = points.len();
+        points.extend(&mut curve.points);
+        // By value, as people read them.
+        if curve.easier != Easier::Larger {
+            points[from..].reverse();
+        }
+    }
+    for plan in points.into_iter().filter_map(|point| point.plan.as_mut()) {
         *plan = *place[*plan].get_or_insert_with(|| {
             order.push(*plan);
             order.len() - 1
@@ -197,7 +205,7 @@ struct Lift<'a> {
 impl AnswerCurve {
     fn new(curve: &Curve, plans: &[Plan]) -> Self {
         let lift = Lift { curve, plans };
-        Self {
+        let in_places = Self {
             stages: curve.stages,
             gap: Some(curve.gap()).filter(|gap| gap.is_finite() && !curve.points.is_empty()),
             segments: match curve.is_whole {
@@ -206,7 +214,26 @@ impl AnswerCurve {
             },
             points: curve.points.iter().map(|point| lift.point(point)).collect(),
             bounds: curve.clone(),
+        };
+        in_places.by_value(curve.easier)
+    }
+
+    /// Values in place of places, the smallest first.
+    fn by_value(mut self, easier: Easier) -> Self {
+        self.points
+            .iter_mut()
+            .for_each(|point| point.at = easier.across(point.at));
+        for segment in &mut self.segments {
+            [segment.from, segment.to] = easier.between([segment.from, segment.to]);
         }
+        if easier != Easier::Larger {
+            self.points.reverse();
+            self.segments.reverse();
+            for segment in &mut self.segments {
+                std::mem::swap(&mut segment.from_ms, &mut segment.to_ms);
+            }
+        }
+        self
     }
 }
 

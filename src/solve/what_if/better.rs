@@ -92,15 +92,27 @@ impl Better {
                 |stretch: &Stretch| stretch.from <= piece.stretch.from && piece.stretch.to <= stretch.to;
             better.iter().any(holds)
         };
-        let elsewhere = pieces
+        let elsewhere: Option<f64> = pieces
             .iter()
             .filter(|piece| !is_listed(piece))
-            .map(|piece| piece.gain);
+            .map(|piece| piece.gain)
+            .reduce(f64::max);
+        let easier = more.easier;
+        let by_value = |stretch: &Stretch| {
+            let [from, to] = easier.between([stretch.from, stretch.to]);
+            Stretch { from, to }
+        };
+        let mut better: Vec<Stretch> = better.iter().map(by_value).collect();
+        better.sort_by(|one, other| one.from.total_cmp(&other.from));
+        let most = most(more, fewer).map(|most| Gain {
+            at: easier.across(most.at),
+            ..most
+        });
         Some(Self {
             stages: more.stages?,
             than: fewer.stages?,
-            gain_elsewhere: elsewhere.reduce(f64::max).filter(|gain| gain.is_finite()),
-            most: most(more, fewer),
+            gain_elsewhere: elsewhere.filter(|gain| gain.is_finite()),
+            most,
             better,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::cell::{Cell, Point, finite};
-use super::parameter::Law;
+use super::parameter::{Easier, Law};
 use super::prover::Prover;
 use crate::problem::plan::StoppedBy;
 use crate::solve::error::Error;
@@ -12,11 +12,13 @@ use crate::solve::error::Error;
 pub struct Curve {
     /// The most stages, where these make curves.
     pub stages: Option<usize>,
-    /// What holds from value to value.
+    /// What holds from place to place.
     pub law: Law,
+    /// Which values are easier: points lie at places, further on easier ones.
+    pub easier: Easier,
     /// Whether values are whole numbers.
     pub is_whole: bool,
-    /// What is known, by value; at least the two ends where there was time.
+    /// What is known, by place; at least the two ends where there was time.
     pub points: Vec<Point>,
     /// For every point but the last, what its plan takes at the next one and the next one's here, in ns.
     pub crossed_ns: Vec<[u64; 2]>,
@@ -25,11 +27,12 @@ pub struct Curve {
 }
 
 impl Curve {
-    pub(super) fn new(stages: Option<usize>, law: Law, is_whole: bool) -> Self {
+    pub(super) fn new(stages: Option<usize>, law: Law, question: &Question) -> Self {
         Self {
             stages,
             law,
-            is_whole,
+            easier: question.easier(),
+            is_whole: !question.parameter.is_continuous(),
             points: Vec::new(),
             crossed_ns: Vec::new(),
             stopped_by: StoppedBy::Completed,
@@ -47,12 +50,12 @@ impl Curve {
         }
     }
 
-    /// All cells, by value.
+    /// All cells, by place.
     pub fn cells(&self) -> impl DoubleEndedIterator<Item = Cell<'_>> {
         (0..self.crossed_ns.len()).map(|at| self.cell(at))
     }
 
-    /// No plan takes less and some known plan no more, in ns.
+    /// No plan takes less and some known plan no more at a place, in ns.
     pub fn bounds_ns(&self, at: f64) -> [f64; 2] {
         if let Some(point) = self.points.iter().find(|point| point.at == at) {
             return [point.lower_ns, point.upper_ns].map(finite);
@@ -317,7 +320,9 @@ impl CurveSearch<'_, '_> {
             if point.plan.is_some() && point.lower_ns > point.upper_ns.saturating_add(ROUNDING_NS) {
                 let what = format!(
                     "at {} it is proved that no plan takes less than {} ns, and one takes {}",
-                    point.at, point.lower_ns, point.upper_ns
+                    self.curve.easier.across(point.at),
+                    point.lower_ns,
+                    point.upper_ns
                 );
                 return Err(Error::Contradiction(what.into()));
             }

@@ -1,4 +1,4 @@
-//! How the optimum changes with a number of the problem: bandwidth, memory, stages, devices.
+//! How the optimum changes with a number of the problem: bandwidth, memory, stages, devices, tokens that plans have room for.
 #![doc = include_str!("../../../formulations/what_if.md")]
 
 mod answer;
@@ -16,9 +16,9 @@ pub use better::{Better, Gain, Stretch};
 pub use cell::{Cell, Point};
 #[doc(hidden)]
 pub use curve::Curve;
-#[doc(hidden)]
-pub use parameter::Law;
 pub use parameter::Parameter;
+#[doc(hidden)]
+pub use parameter::{Easier, Law};
 
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
@@ -44,6 +44,12 @@ pub struct Question {
     pub tolerance: f64,
     /// How long one search may take.
     pub point_limit: Option<Duration>,
+}
+
+impl Question {
+    fn easier(&self) -> Easier {
+        self.parameter.easier([self.from, self.to])
+    }
 }
 
 /// How far an answer has come.
@@ -76,13 +82,13 @@ pub fn ask(
 ) -> Result<Answer, Error> {
     let all = options.clone().or(&instance.pipeline);
     let mut prover = Prover::new(instance, options, question, control);
-    let is_whole = !question.parameter.is_continuous();
+    let easier = question.easier();
     let mut curves: Vec<Curve> = Vec::new();
     let mut last = None;
     for stages in stages_of(question) {
         let ends = [
-            prover.settings(stages, question.from)?,
-            prover.settings(stages, question.to)?,
+            prover.settings(stages, easier.across(question.from))?,
+            prover.settings(stages, easier.across(question.to))?,
         ];
         refuse_most_tokens(&ends[0], "what-if")?;
         let law = Law::new(question.parameter, instance, &all, [&ends[0], &ends[1]])?;
@@ -94,7 +100,7 @@ pub fn ask(
             prover: &mut prover,
             question,
             above,
-            curve: Curve::new(stages, law, is_whole),
+            curve: Curve::new(stages, law, question),
             asked: 0,
         };
         let curve = search.run(&|searches, curve| {

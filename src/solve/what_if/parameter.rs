@@ -13,7 +13,7 @@ use crate::model::settings::Settings;
 use crate::model::words::{Setting, Words, words};
 
 named_values! {
-    /// A number of the problem that is varied. The larger it is, the better for plans.
+    /// A number of the problem that is varied. The larger it is, the better for plans, but for tokens.
     Parameter {
         /// Bytes per second of the link.
         Bandwidth = "bandwidth",
@@ -23,6 +23,8 @@ named_values! {
         Stages = "stages",
         /// Devices of the one kind.
         Devices = "devices",
+        /// Tokens that plans have room for: the fewer, the better for plans.
+        Tokens = "tokens",
     }
 }
 
@@ -37,6 +39,7 @@ impl Parameter {
             Self::Memory => setting::MEMORY_LIMIT,
             Self::Stages => setting::STAGES,
             Self::Devices => setting::DEVICES,
+            Self::Tokens => setting::TOKENS,
         }
     }
 
@@ -44,7 +47,7 @@ impl Parameter {
     pub fn is_continuous(self) -> bool {
         match self {
             Self::Bandwidth => true,
-            Self::Memory | Self::Stages | Self::Devices => false,
+            Self::Memory | Self::Stages | Self::Devices | Self::Tokens => false,
         }
     }
 
@@ -56,12 +59,51 @@ impl Parameter {
             Self::Memory => options.memory_limit = Some(MemoryLimit::Bytes(at as u64)),
             Self::Stages => options.stages = Some(at as usize),
             Self::Devices => options.devices = Some(at as usize),
+            Self::Tokens => options.tokens = Some(at as u64),
         }
         options
     }
+
+    /// Which of the values of a range are easier.
+    pub(super) fn easier(self, [from, to]: [f64; 2]) -> Easier {
+        match self {
+            Self::Bandwidth | Self::Memory | Self::Stages | Self::Devices => Easier::Larger,
+            Self::Tokens => Easier::Smaller { ends: from + to },
+        }
+    }
 }
 
-/// What the problems of two values have to do with each other.
+/// Which values of a range are easier for plans. A curve has a place for each value such that those further on are easier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Easier {
+    /// The larger ones: they are places themselves.
+    Larger,
+    /// The smaller ones: places count from the other end.
+    Smaller {
+        /// Both ends together.
+        ends: f64,
+    },
+}
+
+impl Easier {
+    /// The value at a place, and the place of a value.
+    pub fn across(self, at: f64) -> f64 {
+        match self {
+            Self::Larger => at,
+            Self::Smaller { ends } => ends - at,
+        }
+    }
+
+    /// The values between two places, the smaller one first, and the places between two values.
+    pub(super) fn between(self, [from, to]: [f64; 2]) -> [f64; 2] {
+        match self {
+            Self::Larger => [from, to],
+            Self::Smaller { .. } => [self.across(to), self.across(from)],
+        }
+    }
+}
+
+/// What the problems of two values have to do with each other, in the order of their places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
     /// Nothing: every value is asked by itself.
@@ -100,7 +142,7 @@ impl Law {
                 "a range where transfers take no time".into(),
                 words!("{} or `overlapped`", setting::COMMUNICATION.given("blocking")),
             ),
-            Parameter::Bandwidth | Parameter::Memory if has_times_of_runs => refuse(
+            Parameter::Bandwidth | Parameter::Memory | Parameter::Tokens if has_times_of_runs => refuse(
                 "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work".into(),
                 words!("{} or `formula`, or {}", setting::OBJECTIVE.given("period"), setting::COMMUNICATION.given("blocking")),
             ),
@@ -109,7 +151,7 @@ impl Law {
                 words!("a shorter range, or fewer {}", setting::MICRO_BATCHES),
             ),
             Parameter::Bandwidth => Ok(linear(instance, to)),
-            Parameter::Memory => Ok(Self::Falling),
+            Parameter::Memory | Parameter::Tokens => Ok(Self::Falling),
             Parameter::Stages | Parameter::Devices => {
                 let is_fixed = parameter == Parameter::Devices && options.stages.is_some();
                 // Chunks lie elsewhere, and more micro-batches are in flight, where a pipeline has more devices.

@@ -36,7 +36,7 @@ pub(super) struct Found {
 pub(super) struct Prover<'a> {
     instance: &'a Instance,
     options: PipelineOptions,
-    parameter: Parameter,
+    question: &'a Question,
     control: &'a Control<'a>,
     point_limit: Option<Duration>,
     /// Every plan that was found, as it was found; no two have the same stages.
@@ -52,7 +52,7 @@ impl<'a> Prover<'a> {
     pub(super) fn new(
         instance: &'a Instance,
         options: &PipelineOptions,
-        question: &Question,
+        question: &'a Question,
         control: &'a Control<'a>,
     ) -> Self {
         /// Where nobody says how long a search may take: such a part of all the time, so that none takes all of it.
@@ -61,7 +61,7 @@ impl<'a> Prover<'a> {
         Self {
             instance,
             options: options.clone(),
-            parameter: question.parameter,
+            question,
             control,
             point_limit: question.point_limit.or(part),
             plans: Vec::new(),
@@ -76,9 +76,10 @@ impl<'a> Prover<'a> {
         self.control.must_stop()
     }
 
-    /// The options at a value, with so many stages where these make curves.
+    /// The options at a place, with so many stages where these make curves.
     pub(super) fn options(&self, stages: Option<usize>, at: f64) -> PipelineOptions {
-        let mut options = self.parameter.set(&self.options, at);
+        let value = self.question.easier().across(at);
+        let mut options = self.question.parameter.set(&self.options, value);
         options.stages = stages.or(options.stages);
         options
     }
@@ -87,7 +88,7 @@ impl<'a> Prover<'a> {
         Ok(Settings::resolve(self.instance, &self.options(stages, at))?)
     }
 
-    /// Searches at a value.
+    /// Searches at a place.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl<'a> Prover<'a> {
         })
     }
 
-    /// What a plan takes at a value, by the checker; `None` where it is no plan of it.
+    /// What a plan takes at a place, by the checker; `None` where it is no plan of it.
     pub(super) fn cost_ns(
         &mut self,
         plan: usize,
@@ -149,14 +150,15 @@ impl<'a> Prover<'a> {
         Ok(cost_ns)
     }
 
-    /// The least whole value at which a plan of a value is one all the same, as far as its stages say, and at the same cost.
+    /// The first place at which a plan of a whole value is one all the same, as far as its stages say, and at the same cost.
     pub(super) fn least(
         &mut self,
         (plan, cost_ns): (usize, u64),
         stages: Option<usize>,
         at: f64,
     ) -> Result<f64, Error> {
-        for least in needs(self.parameter, &self.plans[plan].stages) {
+        for need in needs(self.question, &self.plans[plan]) {
+            let least = self.question.easier().across(need);
             if least < at && self.cost_ns(plan, stages, least)? == Some(cost_ns) {
                 return Ok(least);
             }
@@ -191,10 +193,11 @@ fn ns(ms: f64) -> f64 {
     ms * NS_PER_MS
 }
 
-/// Values that may be enough for stages, the least first; the checker tells which is.
-fn needs(parameter: Parameter, stages: &[PlanStage]) -> Vec<f64> {
+/// Values that may do for a plan, the hardest first; the checker tells which does.
+fn needs(question: &Question, plan: &Plan) -> Vec<f64> {
+    let stages = &plan.stages;
     let devices = |stage: &PlanStage| stage.devices.len().max(1);
-    match parameter {
+    match question.parameter {
         Parameter::Bandwidth => Vec::new(),
         Parameter::Memory => {
             // Of a group every device holds a part, or every device all of it.
@@ -210,5 +213,10 @@ fn needs(parameter: Parameter, stages: &[PlanStage]) -> Vec<f64> {
         }
         Parameter::Stages => vec![stages.len() as f64],
         Parameter::Devices => vec![stages.iter().map(devices).sum::<usize>() as f64],
+        Parameter::Tokens => plan
+            .tokens
+            .map(|room| question.to.min(room as f64))
+            .into_iter()
+            .collect(),
     }
 }

@@ -14,9 +14,10 @@ use crate::solve::what_if::Parameter;
 pub(super) const EXAMPLES: &str = "Examples:\n  stagecut what-if instances/googlenet.onnx --stages 4 --bandwidth 1GB/s..100GB/s\n  \
 stagecut what-if instances/googlenet.onnx --stages 2..4 --bandwidth 1GB/s..100GB/s --output curves.svg\n  \
 stagecut what-if instances/googlenet.onnx --stages 4 --memory-limit 100MB..1GB\n  \
-stagecut what-if net.toml --devices 2..16 --format csv\n\n\
-One of `--bandwidth`, `--memory-limit`, `--stages` and `--devices` is a range; `--stages` may be one beside a bandwidth or a memory, and is then a \
-curve for each number. Breakpoints of memory, stages and devices are exact. Between the bandwidths at which the optimum is proved, bounds say \
+stagecut what-if net.toml --devices 2..16 --format csv\n  \
+stagecut what-if llama3.json --cluster cards.toml --tokens 1..40000\n\n\
+One of `--bandwidth`, `--memory-limit`, `--stages`, `--devices` and `--tokens` is a range; `--stages` may be one beside a bandwidth, a memory or tokens, \
+and is then a curve for each number. Breakpoints of memory, stages, devices and tokens are exact. Between the bandwidths at which the optimum is proved, bounds say \
 how far the best known plan can be from it: see formulations/what_if.md.";
 
 /// `what-if`.
@@ -115,11 +116,12 @@ enum Values<T> {
 }
 
 /// The options that may be ranges, by the names of their fields, with what stands for their values.
-const VARIED: [(&str, &str); 4] = [
+const VARIED: [(&str, &str); 5] = [
     ("stages", "N|FROM..TO"),
     ("devices", "N|FROM..TO"),
     ("bandwidth_bytes_per_s", "BYTES_PER_S|FROM..TO"),
     ("memory_limit", "BYTES|none|FROM..TO"),
+    ("tokens", "N|FROM..TO"),
 ];
 
 impl Varied {
@@ -136,7 +138,8 @@ impl Varied {
             "devices" => (Parameter::Devices, only(counts(text)?.range())?),
             "bandwidth_bytes_per_s" => (Parameter::Bandwidth, only(bandwidths(text)?.range())?),
             "memory_limit" => (Parameter::Memory, only(sizes(text)?.range())?),
-            _ => return Err("only stages, devices, bandwidth and memory may be a range".into()),
+            "tokens" => (Parameter::Tokens, only(counts(text)?.range())?),
+            _ => return Err("only stages, devices, bandwidth, memory and tokens may be a range".into()),
         };
         let [from, to] = range;
         Ok(Self { parameter, from, to })
@@ -184,6 +187,7 @@ impl FromArgMatches for VariedOptions {
         let devices = matches.remove_one::<Values<usize>>("devices");
         let bandwidth = matches.remove_one::<Values<f64>>("bandwidth_bytes_per_s");
         let memory = matches.remove_one::<Values<MemoryLimit>>("memory_limit");
+        let tokens = matches.remove_one::<Values<usize>>("tokens");
         let mut varied = Self {
             options: PipelineOptions::from_arg_matches_mut(matches)?,
             ranges: Vec::new(),
@@ -192,6 +196,7 @@ impl FromArgMatches for VariedOptions {
         varied.options.devices = varied.take(Parameter::Devices, devices);
         varied.options.bandwidth_bytes_per_s = varied.take(Parameter::Bandwidth, bandwidth);
         varied.options.memory_limit = varied.take(Parameter::Memory, memory);
+        varied.options.tokens = varied.take(Parameter::Tokens, tokens).map(|tokens| tokens as u64);
         Ok(varied)
     }
 
@@ -236,8 +241,9 @@ fn counts(text: &str) -> Result<Values<usize>, String> {
     };
     values(text, count, |text| {
         let many = count(text)?;
-        units::whole(many as f64)
-            .map(|many| many as f64)
+        // Both ends together are exact.
+        units::whole(2.0 * many as f64)
+            .map(|twice| twice as f64 / 2.0)
             .ok_or_else(|| "expected a smaller number".to_owned())
     })
 }

@@ -107,6 +107,7 @@ fn question(answer: &Answer) -> String {
         Parameter::Memory => format!("stages of `{name}` held {range}"),
         Parameter::Stages => format!("`{name}` had {range} stages"),
         Parameter::Devices => format!("`{name}` had {range} devices"),
+        Parameter::Tokens => format!("`{name}` had room for {range} tokens"),
     };
     let is_varied = parameter == Parameter::Stages || parameter == Parameter::Devices;
     let stages = match (&answer.curves[..], answer.problem.stages) {
@@ -138,6 +139,7 @@ fn sentences(answer: &Answer, digits: Digits) -> Vec<String> {
         all.extend(ends(answer, curve, digits));
         match answer.parameter.is_continuous() {
             true => all.extend(used_stages(answer, curve)),
+            false if answer.parameter == Parameter::Tokens => all.extend(steps_of_room(answer, curve)),
             false => all.extend(steps(answer, curve)),
         }
     }
@@ -186,8 +188,8 @@ fn of_better(answer: &Answer, better: &Better) -> String {
 
 /// Values from one to another, as an adverb; both ends are rounded so that they lie within.
 fn stretch_in_words(answer: &Answer, stretch: &Stretch) -> String {
-    let from = value(answer.parameter, stretch.from, Towards::Up);
-    let to = value(answer.parameter, stretch.to, Towards::Down);
+    let from = amount(answer.parameter, stretch.from, Towards::Up);
+    let to = amount(answer.parameter, stretch.to, Towards::Down);
     match (stretch.from <= answer.from, stretch.to >= answer.to) {
         (true, true) => format!("from {from} to {to}"),
         (false, true) => format!("from {from} on"),
@@ -224,6 +226,7 @@ fn at_value(answer: &Answer, at: &str) -> String {
         Parameter::Memory => format!("within {at}"),
         Parameter::Stages => format!("in at most {at}"),
         Parameter::Devices => format!("on {at}"),
+        Parameter::Tokens => format!("with room for {at}"),
     }
 }
 
@@ -285,6 +288,28 @@ fn steps(answer: &Answer, curve: &AnswerCurve) -> Vec<String> {
         all.push(match last.from <= answer.from {
             true => format!("Nothing up to {to} is better than {from}."),
             false => format!("From {from} on, more gains nothing up to {to}."),
+        });
+    }
+    all
+}
+
+/// Up to where room costs nothing, and how much there is.
+fn steps_of_room(answer: &Answer, curve: &AnswerCurve) -> Vec<String> {
+    let mut all = Vec::new();
+    let at = |at: f64| amount(answer.parameter, at, Towards::Nearest);
+    if let Some(first) = curve.segments.first()
+        && first.kind == Kind::Plan
+        && first.gap == Some(0.0)
+        && first.from < first.to
+    {
+        all.push(format!("Room for up to {} takes no time.", at(first.to)));
+    }
+    if let Some(none) = curve.segments.last()
+        && none.kind == Kind::Infeasible
+    {
+        all.push(match none.from <= answer.from {
+            true => format!("No plan has room for {}: proved.", at(none.from)),
+            false => format!("No plan has room for more than {}: proved.", at(none.from - 1.0)),
         });
     }
     all

@@ -318,6 +318,7 @@ impl<'a> Scene<'a> {
             Parameter::Memory => "memory of a stage",
             Parameter::Stages => "most stages",
             Parameter::Devices => "devices",
+            Parameter::Tokens => "tokens that there is room for",
         };
         let _ = writeln!(
             out,
@@ -409,6 +410,7 @@ impl<'a> Scene<'a> {
     fn samples(&self, bounds: &Curve) -> Vec<(f64, [f64; 2])> {
         let ms = |ns: f64| ns / NS_PER_MS;
         let at = |at: f64| (at, bounds.bounds_ns(at).map(ms));
+        let by_value = |(at, ms): (f64, [f64; 2])| (bounds.easier.across(at), ms);
         if !bounds.is_whole {
             let place = |k: usize| self.x.value(k as f64 / SAMPLES as f64);
             let mut all: Vec<f64> = (1..SAMPLES).map(place).collect();
@@ -430,7 +432,7 @@ impl<'a> Scene<'a> {
                 all.push((next.at, at(point.at).1));
             }
         }
-        all
+        all.into_iter().map(by_value).collect()
     }
 
     /// Between what is proved and what is known.

@@ -1,6 +1,7 @@
 //! Values of what is varied, as people write them.
 
 use crate::app::report::format::count;
+use crate::app::report::model::grouped;
 use crate::solve::what_if::Parameter;
 
 /// To which side a value is rounded, so that what is said of it stays true.
@@ -20,6 +21,8 @@ pub(super) fn amount(parameter: Parameter, at: f64, towards: Towards) -> String 
         Parameter::Bandwidth | Parameter::Memory => value(parameter, at, towards),
         Parameter::Stages => count(at as usize, "stage"),
         Parameter::Devices => count(at as usize, "device"),
+        Parameter::Tokens if at == 1.0 => "1 token".into(),
+        Parameter::Tokens => grouped(at as u64) + " tokens",
     }
 }
 
@@ -31,6 +34,7 @@ pub(super) fn value(parameter: Parameter, at: f64, towards: Towards) -> String {
         Parameter::Bandwidth => scaled(at, 4, towards) + "B/s",
         Parameter::Memory => scaled(at, 6, towards) + "B",
         Parameter::Stages | Parameter::Devices => format!("{at:.0}"),
+        Parameter::Tokens => grouped(at as u64),
     }
 }
 

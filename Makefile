@@ -1,6 +1,6 @@
 # `make` lists the targets. Everything uses one profile, so that HiGHS is compiled once.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-runs study-layouts study-schedules study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
+.PHONY: help setup build demo test check quick test-random fuzz lint bench bench-ablation bench-assembly-lines bench-branching bench-guard bench-joint bench-law bench-separate bench-virtual-stages bench-two-builds bench-online study-duan-wu study-bi-partition study-modes study-hybrid-online study-measured study-runs study-layouts study-schedules study-serving study-what-ships docs regions schema test-python wheel test-wheel python-options bench-python \
 	profiles instances literature models optima test-study test-html test-slurm bench-study study-heuristics clean
 
 BIN := target/release/stagecut
@@ -119,6 +119,9 @@ study-modes: build ## What choosing cut, degrees and recomputation together gain
 
 study-what-ships: build ## What frameworks do unless told otherwise against the optimum; writes studies/what-ships
 	studies/what-ships/run
+
+study-serving: build ## What uneven splits gain over those of servers, in tokens and time; writes studies/serving
+	studies/serving/run
 
 study-layouts: build ## Published layouts of Megatron against the best of the same degrees; writes studies/layouts
 	studies/layouts/run

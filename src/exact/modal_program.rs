@@ -314,7 +314,7 @@ impl ModalRuns<'_> {
         let degree = stage.mode.degree;
         let inside = |item: &usize| stage.items.contains(item);
         let mut each = time;
-        for transfer in &modes.transfers {
+        for transfer in modes.transfers.iter() {
             let is_home = inside(&transfer.producer);
             let beside = match is_home {
                 true => &transfer.leaving,

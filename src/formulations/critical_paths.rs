@@ -1,6 +1,9 @@
 //! The least iteration of any chunks as what every path of operations takes.
 #![doc = include_str!("../../formulations/critical_paths.md")]
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use good_lp::{Expression, variable};
 
 use super::solver::Cut;
@@ -76,12 +79,20 @@ pub struct Asked {
     pub is_whole: bool,
 }
 
+/// Limits of some columns of whole items, by their position: the least and the most.
+pub(crate) type Limits = BTreeMap<usize, [f64; 2]>;
+
 /// The program, with what is needed to read its solutions.
 pub struct PathProgram {
     /// The program; its objective is a time that no plan of interest falls below.
     pub program: Program,
     /// How many items of each kind each chunk holds.
     counts: Vec<Vec<Column>>,
+    /// Columns of whole items, and the most that each may be: how many a device holds, then each of its chunks.
+    whole: Vec<(Column, f64)>,
+    /// How many of these are of chunks.
+    whole_counts: usize,
+    devices: usize,
     iteration: Column,
 }
 
@@ -97,11 +108,6 @@ impl PathProgram {
         for (k, kind) in asked.kinds.iter().enumerate() {
             let of_chunk = |c: usize| {
                 let count = variable().bounds(0.0..=kind.count as f64);
-                let count = if asked.is_whole && kind.is_whole {
-                    count.integer()
-                } else {
-                    count
-                };
                 program.declare(count.name(format!("count[{},{}]", k + 1, c + 1)))
             };
             counts.push((0..chunks).map(of_chunk).collect());
@@ -110,9 +116,15 @@ impl PathProgram {
         let mut built = Self {
             program,
             counts,
+            whole: Vec::new(),
+            whole_counts: 0,
+            devices: asked.chunks_of.len(),
             iteration,
         };
         built.all_items(asked);
+        if asked.is_whole {
+            built.totals(asked);
+        }
         built.lines(asked);
         built.least(asked);
         built.devices(asked);
@@ -131,6 +143,87 @@ impl PathProgram {
     pub fn counts(&self, values: &[f64]) -> Vec<Vec<f64>> {
         let of_kind = |columns: &Vec<Column>| columns.iter().map(|column| column.value(values)).collect();
         self.counts.iter().map(of_kind).collect()
+    }
+
+    /// A column of whole items, by its position.
+    pub(crate) fn whole(&self, at: usize) -> Column {
+        self.whole[at].0
+    }
+
+    /// The most that it may be.
+    pub(crate) fn most(&self, at: usize) -> f64 {
+        self.whole[at].1
+    }
+
+    /// The parts of a part, by their limits, that hold all its whole solutions but not the one that is given; none where that is whole.
+    ///
+    /// Where a device holds a broken number of a kind, either none holds more than the whole part of that, or some device is the first that does; unless one is known to.
+    /// Else it is the number of that device, or of a chunk, that is less or more.
+    pub(crate) fn parts(&self, values: &[f64], limits: &Limits) -> Vec<Limits> {
+        let totals = 0..self.whole.len() - self.whole_counts;
+        let limits_of = |at: usize| limits.get(&at).copied().unwrap_or([0.0, self.most(at)]);
+        let of_devices = self.most_broken(values, totals);
+        let Some((at, value)) = of_devices.or_else(|| self.most_broken(values, 0..self.whole.len())) else {
+            return Vec::new();
+        };
+        let (most, more) = (value.floor(), value.ceil());
+        let first = at - at % self.devices;
+        let devices = first..first + self.devices;
+        let is_known = devices.clone().any(|other| limits_of(other)[0] >= more);
+        let several = if of_devices.is_some() && !is_known {
+            devices
+        } else {
+            at..at + 1
+        };
+        let (mut parts, mut none) = (Vec::new(), limits.clone());
+        for other in several.filter(|&other| limits_of(other)[1] >= more) {
+            let [own_least, own_most] = limits_of(other);
+            let mut part = none.clone();
+            part.insert(other, [more, own_most]);
+            parts.push(part);
+            // Whoever comes later is the first, or there is none.
+            none.insert(other, [own_least, most]);
+        }
+        parts.push(none);
+        parts
+    }
+
+    /// The column of whole items among some that is farthest from whole in a solution, with its value.
+    fn most_broken(&self, values: &[f64], among: Range<usize>) -> Option<(usize, f64)> {
+        /// More than a solver's tolerance.
+        const WHOLE: f64 = 1e-5;
+        let off = |value: f64| (value - value.round()).abs();
+        let valued = among.map(|at| (at, self.whole(at).value(values)));
+        let farthest = valued.max_by(|one, other| off(one.1).total_cmp(&off(other.1)));
+        farthest.filter(|(_, value)| off(*value) > WHOLE)
+    }
+
+    /// Family `total`: how many items of a kind a device holds, as a column of its own.
+    fn totals(&mut self, asked: &Asked) {
+        let kinds: Vec<usize> = (0..asked.kinds.len())
+            .filter(|&k| asked.kinds[k].is_whole)
+            .collect();
+        for &k in &kinds {
+            let most = asked.kinds[k].count as f64;
+            for (d, chunks) in asked.chunks_of.iter().enumerate() {
+                let name = format!("total[{},{}]", k + 1, d + 1);
+                let total = self
+                    .program
+                    .declare(variable().bounds(0.0..=most).name(name.clone()));
+                let mut sum = Expression::default();
+                chunks
+                    .iter()
+                    .for_each(|&c| self.counts[k][c].add_to(&mut sum, 1.0));
+                self.program.add_equality(name, sum, total.expression());
+                self.whole.push((total, most));
+            }
+        }
+        for &k in &kinds {
+            let most = asked.kinds[k].count as f64;
+            self.whole
+                .extend(self.counts[k].iter().map(|&count| (count, most)));
+        }
+        self.whole_counts = kinds.len() * asked.beside_ns.len();
     }
 
     /// Family `items`: all items of a kind lie in some chunk.

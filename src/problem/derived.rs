@@ -183,7 +183,7 @@ impl Problem {
     pub fn of_replica(&self, replicas: usize, stages: usize) -> Self {
         let alone = self.homogeneous(stages, None);
         let settings = alone.settings.with_chunks(stages, 1).of_replica(replicas);
-        let of_modes = self.modes.iter().flat_map(|modes| &modes.transfers);
+        let of_modes = self.modes.iter().flat_map(|modes| modes.transfers.iter());
         let transfer = |transfer: &ModalTransfer| Transfer {
             producer: transfer.producer,
             consumers: transfer.consumers.clone(),

@@ -2,6 +2,8 @@
 //! of its own; or of any.
 
 use super::options::{StageOption, StageOptions};
+use super::simple::simple_bound;
+use super::sums::KnownSums;
 use crate::exact::modal::plan_of;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
@@ -21,42 +23,87 @@ pub(super) struct Kinds<'a> {
     has_one_forward: bool,
 }
 
-impl<'a> Kinds<'a> {
-    /// All plans whose stages are of these modes. What depends on where in its node a stage lies counts at the least that it may be. `None` where
-    /// some item has no mode of them, or devices are too few.
-    pub(super) fn new(problem: &'a Problem, modes: &'a Modes, list: Vec<StageMode>) -> Option<Self> {
-        let unit = match list.as_slice() {
-            [mode] => modes.devices_of(mode),
-            _ => 1,
-        };
-        let units = match list.as_slice() {
-            [mode] => modes.most_of(mode),
+/// The same before anything of it is laid out: there are many, and few are looked for.
+pub(super) struct KindFamily<'a> {
+    problem: &'a Problem,
+    modes: &'a Modes,
+    list: Vec<StageMode>,
+    /// How many units of devices there are.
+    units: usize,
+    bound_ns: u64,
+}
+
+impl<'a> KindFamily<'a> {
+    /// All plans whose stages are of these modes; `None` where some item has no mode of them, or devices are too few.
+    pub(super) fn new(
+        problem: &'a Problem,
+        (modes, known): (&'a Modes, &mut KnownSums),
+        list: Vec<StageMode>,
+    ) -> Option<Self> {
+        let most = match list.as_slice() {
+            // Without a choice units are stages.
+            [mode] => {
+                let most_stages = modes.most_stages().unwrap_or(usize::MAX);
+                modes.most_of(mode).min(problem.stages()).min(most_stages)
+            }
             _ => modes.devices,
         };
-        // Without a choice units are stages.
-        let units = match list.len() {
-            1 => units
-                .min(problem.stages())
-                .min(modes.most_stages().unwrap_or(units)),
-            _ => units,
-        };
-        if units == 0 || (problem.settings.all_stages && units < problem.stages()) {
+        if most == 0 || (problem.settings.all_stages && most < problem.stages()) {
             return None;
         }
-        let most_replicas = list.iter().map(|mode| mode.replicas).max()?;
-        let share = if list.len() == 1 { most_replicas } else { 1 };
-        let mut pipeline = of_least(problem.of_replica(share, units), modes, &list)?;
-        // Units that are no stages need not all be taken.
-        pipeline.settings.all_stages &= list.len() == 1;
-        let mut items = modes.items.iter().flatten().flatten();
+        let sums = known.of(list.iter().map(|mode| mode.degree).collect())?;
+        let bound_ns = match list.as_slice() {
+            [mode] => {
+                let row = problem.settings.with_chunks(most, 1);
+                sums.of_stages_ns(&row.of_replica(mode.replicas))
+            }
+            // Replicas work side by side: one micro-batch has to pass.
+            _ => sums.way_ns(),
+        };
         Some(Self {
             problem,
             modes,
             list,
+            units: most,
+            bound_ns,
+        })
+    }
+
+    /// No plan takes less, in ns, as far as that is seen at once; `u64::MAX` where there is none.
+    pub(super) fn bound_ns(&self) -> u64 {
+        self.bound_ns
+    }
+
+    /// Its plans. What depends on where in its node a stage lies counts at the least that it may be.
+    pub(super) fn laid(&self) -> Option<Kinds<'a>> {
+        let (unit, share) = match self.list.as_slice() {
+            [mode] => (self.modes.devices_of(mode), mode.replicas),
+            _ => (1, 1),
+        };
+        let row = self.problem.of_replica(share, self.units);
+        let mut pipeline = of_least(row, self.modes, &self.list)?;
+        // Units that are no stages need not all be taken.
+        pipeline.settings.all_stages &= self.list.len() == 1;
+        let mut items = self.modes.items.iter().flatten().flatten();
+        Some(Kinds {
+            problem: self.problem,
+            modes: self.modes,
+            list: self.list.clone(),
             unit,
             pipeline,
             has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
         })
+    }
+}
+
+impl Kinds<'_> {
+    /// No plan takes less, in ns, without a search.
+    pub(super) fn bound_ns(&self) -> u64 {
+        match self.is_line() {
+            true => simple_bound(&self.pipeline).1,
+            // Replicas work side by side: one micro-batch has to pass.
+            false => self.pipeline.work_ns(),
+        }
     }
 
     fn is_one(&self) -> bool {
@@ -206,7 +253,7 @@ impl StageOptions for Kinds<'_> {
 
 /// The pipeline with items and transfers that take what they do in any of the modes at least; `None` where some item has none of them.
 pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Option<Problem> {
-    for (item, of_degrees) in pipeline.items.iter_mut().zip(&modes.items) {
+    for (item, of_degrees) in pipeline.items.iter_mut().zip(modes.items.iter()) {
         let of_degree = |mode: &StageMode| {
             let layers = &of_degrees[mode.degree].as_ref()?.layers;
             Some(least_works(layers.iter()))
@@ -214,7 +261,7 @@ pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode])
         let [forward_ns, backward_ns] = list.iter().filter_map(of_degree).reduce(least)?;
         (item.forward_ns, item.backward_ns, item.weight_ns) = (forward_ns, backward_ns, 0);
     }
-    for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(&modes.transfers) {
+    for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(modes.transfers.iter()) {
         *transfer = least_transfer(modes, list, of_levels);
     }
     Some(pipeline)
@@ -269,14 +316,20 @@ fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Tran
         Some(node) if all_between(node) => &[BETWEEN],
         Some(_) => &[INSIDE, BETWEEN],
     };
-    let at = |mode: &StageMode, level: usize| {
-        let beside = of.leaving[mode.degree].iter().chain(&of.entering[mode.degree]);
-        of.ticks[level] + beside.map(|ticks| ticks[level]).min().unwrap_or(0)
-    };
     let costs = list
         .iter()
-        .flat_map(|mode| levels.iter().map(move |&level| at(mode, level)));
-    let ns = costs.min().unwrap_or(0);
+        .flat_map(|mode| levels.iter().map(move |&level| least_at(of, mode, level)));
+    transfer_at(of, costs.min().unwrap_or(0))
+}
+
+/// What either side of a transfer pays at least over a link of a level, in ns.
+pub(super) fn least_at(of: &ModalTransfer, mode: &StageMode, level: usize) -> u64 {
+    let beside = of.leaving[mode.degree].iter().chain(&of.entering[mode.degree]);
+    of.ticks[level] + beside.map(|ticks| ticks[level]).min().unwrap_or(0)
+}
+
+/// A transfer for which either side pays so much.
+pub(super) fn transfer_at(of: &ModalTransfer, ns: u64) -> Transfer {
     let [forward_ns, backward_ns, gradient_ns] = match of.passes {
         Passes::Forward => [ns, 0, 0],
         Passes::Backward => [0, ns, 0],

@@ -16,8 +16,10 @@ mod relaxation;
 mod rest;
 mod search;
 mod simple;
+mod sums;
 mod unlike;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use self::options::Alike;
@@ -68,9 +70,9 @@ pub(crate) fn solve(
     for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
         incumbent.offer(plan.into());
     }
-    let options = Alike(problem);
-    let relaxation = Relaxation::new(&options, &incumbent);
-    let mut search = relaxation.map(|relaxation| PlanSearch::new(relaxation, &options, &incumbent));
+    let relaxation = Relaxation::new(&Alike(problem), &incumbent);
+    let mut search =
+        relaxation.map(|relaxation| PlanSearch::new(relaxation, Rc::new(Alike(problem)), &incumbent));
     let mut stopped_by = match &mut search {
         Ok(search) => search.run(&mut incumbent, FIRST_NODES),
         Err(stopped_by) => *stopped_by,

@@ -1,12 +1,14 @@
 //! Iterations of stages in modes: plans whose stages are alike first, kind by kind, then all others.
 
+use std::rc::Rc;
+
 use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
-use super::kinds::Kinds;
+use super::kinds::{KindFamily, Kinds};
 use super::options::StageOptions;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
-use super::simple::simple_bound;
+use super::sums::KnownSums;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::modal;
@@ -39,16 +41,12 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         offer_plan_of_period(&mut incumbent, modes);
     }
     let variants = variants(problem, modes);
-    let alike = alike(problem, (&variants, control));
-    let chunks = chunks(problem, (&variants, control));
-    if let Some(stopped_by) = control.must_stop() {
-        // There may be others.
-        return Ok(incumbent.finish(stopped_by));
-    }
+    let mut families = alike(problem, &variants);
+    let chunks = chunks(problem, &variants);
     let is_uniform = problem.settings.uniform || modes.alike_kinds().len() == 1;
     let others = match is_uniform || problem.settings.target.is_some() {
         true => None,
-        false => Kinds::new(problem, modes, modes.kinds().collect()),
+        false => free(problem, modes),
     };
     // Devices of several chunks are alike.
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
@@ -56,15 +54,14 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let share = share(control);
     let within = share.as_ref().filter(|_| !is_all).unwrap_or(control);
     let mut restricted = incumbent.under(within);
-    let mut families = families(&alike);
     if !chunks.is_empty() {
         search_stages_first(&mut restricted, (&mut families, labels))?;
     }
-    families.extend(chunks.iter().map(Family::of_chunks));
+    families.extend(chunks);
     let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
     incumbent.join(restricted);
-    if let (Some(others), None) = (&others, control.must_stop()) {
-        stopped_by = search(&mut incumbent, (&mut [Family::new(others)], labels), true)?;
+    if let (Some(others), None) = (others, control.must_stop()) {
+        stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
     }
     Ok(incumbent.finish(stopped_by))
 }
@@ -106,19 +103,13 @@ fn search_stages_first(
 pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
     let mut incumbent = known;
     let variants = variants(incumbent.problem, modes);
-    // A bound is of all plans, whatever time that takes.
-    let endless = Control::default();
     let settings = &incumbent.problem.settings;
-    let options = match settings.uniform || settings.may_have_virtual_stages() {
-        true => alike(incumbent.problem, (&variants, &endless)),
-        false => Kinds::new(incumbent.problem, modes, modes.kinds().collect())
-            .into_iter()
-            .collect(),
+    let mut families = match settings.uniform || settings.may_have_virtual_stages() {
+        true => alike(incumbent.problem, &variants),
+        false => free(incumbent.problem, modes).into_iter().collect(),
     };
-    let chunks = chunks(incumbent.problem, (&variants, &endless));
-    let bounds = families(&options).into_iter().map(|family| family.bound_ns);
-    let bounds = bounds.chain(chunks.iter().map(ChunkFamily::bound_ns));
-    incumbent.raise(BoundSource::WorkPerStage, bounds.min().unwrap_or(u64::MAX));
+    families.extend(chunks(incumbent.problem, &variants));
+    incumbent.raise(BoundSource::WorkPerStage, least_ns(&mut families));
     raise_to_share(&mut incumbent, modes);
     incumbent.finish(StoppedBy::Completed)
 }
@@ -148,29 +139,39 @@ fn variants(problem: &Problem, modes: &Modes) -> Vec<Modes> {
     }
 }
 
-/// Plans whose stages are alike, by their mode, as far as there is time.
-fn alike<'a>(problem: &'a Problem, (variants, within): (&'a [Modes], &Control)) -> Vec<Kinds<'a>> {
+/// Plans whose stages are alike, by their mode.
+fn alike<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Family<'a>> {
     if !problem.settings.allows_virtual_stages(1) {
         return Vec::new();
     }
     let of = |modes: &'a Modes| {
+        let mut known = KnownSums::new(modes);
         let sets = modes.alike_kinds().into_iter();
-        sets.map(move |alike| Kinds::new(problem, modes, alike))
+        sets.filter_map(move |alike| KindFamily::new(problem, (modes, &mut known), alike))
     };
-    let variants = variants.iter().take_while(|_| within.must_stop().is_none());
-    variants.flat_map(of).flatten().collect()
+    variants.iter().flat_map(of).map(Family::new).collect()
 }
 
-/// Plans of devices with several chunks, by their mode and number, as far as there is time.
-fn chunks<'a>(problem: &'a Problem, (variants, within): (&'a [Modes], &Control)) -> Vec<ChunkFamily<'a>> {
-    let variants = variants.iter().take_while(|_| within.must_stop().is_none());
-    variants
-        .flat_map(|modes| ChunkFamily::all(problem, modes))
-        .collect()
+/// Plans whose stages may have any modes.
+fn free<'a>(problem: &'a Problem, modes: &'a Modes) -> Option<Family<'a>> {
+    let known = &mut KnownSums::new(modes);
+    KindFamily::new(problem, (modes, known), modes.kinds().collect()).map(Family::new)
 }
 
-fn families<'a>(options: &'a [Kinds<'a>]) -> Vec<Family<'a>> {
-    options.iter().map(Family::new).collect()
+/// Plans of devices with several chunks, by their mode and number.
+fn chunks<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Family<'a>> {
+    let of = |modes: &'a Modes| ChunkFamily::all(problem, modes);
+    variants.iter().flat_map(of).map(Family::of_chunks).collect()
+}
+
+/// No plan of any family takes less, in ns: only those are laid out that this depends on.
+fn least_ns(families: &mut [Family]) -> u64 {
+    while let Some(least) = families.iter_mut().min_by_key(|family| family.bound_ns) {
+        if !least.lay() {
+            return least.bound_ns;
+        }
+    }
+    u64::MAX
 }
 
 /// Plans whose stages are of some kinds, or chunks of one, and how far they have been looked through.
@@ -186,12 +187,13 @@ struct Family<'a> {
 enum Plans<'a> {
     /// A stage for each device or group.
     Stages {
-        options: &'a Kinds<'a>,
+        options: KindFamily<'a>,
+        laid: Option<Rc<Kinds<'a>>>,
         search: Option<PlanSearch<'a>>,
     },
     /// Several for each.
     Chunks {
-        options: &'a ChunkFamily<'a>,
+        options: ChunkFamily<'a>,
         runs: Option<ChunkRuns<'a>>,
         /// The best plan of these, which need not be the best of all.
         best: Option<Allocation>,
@@ -199,22 +201,19 @@ enum Plans<'a> {
 }
 
 impl<'a> Family<'a> {
-    fn new(options: &'a Kinds<'a>) -> Self {
+    fn new(options: KindFamily<'a>) -> Self {
         Self {
-            bound_ns: match options.is_line() {
-                true => simple_bound(options.pipeline()).1,
-                // Replicas work side by side: one micro-batch has to pass.
-                false => options.pipeline().work_ns(),
-            },
+            bound_ns: options.bound_ns(),
             plans: Plans::Stages {
                 options,
+                laid: None,
                 search: None,
             },
             stopped_by: None,
         }
     }
 
-    fn of_chunks(options: &'a ChunkFamily<'a>) -> Self {
+    fn of_chunks(options: ChunkFamily<'a>) -> Self {
         Self {
             bound_ns: options.bound_ns(),
             plans: Plans::Chunks {
@@ -236,6 +235,11 @@ impl<'a> Family<'a> {
         }
     }
 
+    /// Whether some plan may take so long at most.
+    fn may_beat(&self, target_ns: u64) -> bool {
+        self.bound_ns <= target_ns && self.bound_ns < u64::MAX
+    }
+
     /// How often all has been tried in vain: each time takes longer than the one before, and what others need may be little.
     fn rounds(&self) -> u32 {
         match &self.plans {
@@ -244,19 +248,37 @@ impl<'a> Family<'a> {
         }
     }
 
+    /// Lays out its stages, whose bound says more; whether there was anything to lay out.
+    fn lay(&mut self) -> bool {
+        let Plans::Stages { options, laid, .. } = &mut self.plans else {
+            return false;
+        };
+        if laid.is_some() || self.bound_ns == u64::MAX {
+            return false;
+        }
+        *laid = options.laid().map(Rc::new);
+        let bound_ns = laid.as_ref().map_or(u64::MAX, |kinds| kinds.bound_ns());
+        self.bound_ns = self.bound_ns.max(bound_ns);
+        true
+    }
+
     /// Looks at some more of its plans.
     fn take_turn(&mut self, incumbent: &mut Incumbent, labels: &[String]) -> Result<(), SolverError> {
+        if self.lay() {
+            // Others may promise more now.
+            return Ok(());
+        }
         let control = incumbent.control.elsewhere();
         let mut own = incumbent.under(&control);
         (own.lower_ns, own.source) = (0, BoundSource::None);
         match &mut self.plans {
-            Plans::Stages { options, search } => {
-                if search.is_none() {
-                    if options.is_line() {
-                        offer_quick_plans(options, &mut own, &control);
+            Plans::Stages { laid, search, .. } => {
+                if let (Some(kinds), None) = (laid, &search) {
+                    if kinds.is_line() {
+                        offer_quick_plans(kinds, &mut own, &control);
                     }
-                    match Relaxation::new(*options, &own) {
-                        Ok(relaxation) => *search = Some(PlanSearch::new(relaxation, *options, &own)),
+                    match Relaxation::new(&**kinds, &own) {
+                        Ok(relaxation) => *search = Some(PlanSearch::new(relaxation, kinds.clone(), &own)),
                         Err(stopped_by) => self.stopped_by = Some(stopped_by),
                     }
                 }
@@ -326,7 +348,7 @@ fn search(
             return Ok(stopped_by);
         }
         let target_ns = incumbent.target_ns();
-        let is_open = |family: &Family| family.stopped_by.is_none() && family.bound_ns <= target_ns;
+        let is_open = |family: &Family| family.stopped_by.is_none() && family.may_beat(target_ns);
         let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
         let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
         let least = open()
@@ -339,7 +361,7 @@ fn search(
         }
     }
     let target_ns = incumbent.target_ns();
-    let open = families.iter().filter(|family| family.bound_ns <= target_ns);
+    let open = families.iter().filter(|family| family.may_beat(target_ns));
     let mut stopped = open.filter_map(|family| family.stopped_by);
     Ok(stopped.next().unwrap_or(StoppedBy::Completed))
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 use super::options::StageOptions;
 use super::prefix::Prefix;
@@ -36,7 +37,7 @@ struct Node {
 
 /// The state of a search.
 pub(super) struct PlanSearch<'a> {
-    options: &'a dyn StageOptions,
+    options: Rc<dyn StageOptions + 'a>,
     relaxation: Relaxation,
     nodes: Vec<Node>,
     /// Nodes to look at: by bound, and of equals those with fewer units left.
@@ -50,14 +51,18 @@ pub(super) struct PlanSearch<'a> {
 
 impl<'a> PlanSearch<'a> {
     /// A search that has looked at nothing.
-    pub(super) fn new(relaxation: Relaxation, options: &'a dyn StageOptions, incumbent: &Incumbent) -> Self {
+    pub(super) fn new(
+        relaxation: Relaxation,
+        options: Rc<dyn StageOptions + 'a>,
+        incumbent: &Incumbent,
+    ) -> Self {
         let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();
         let mut search = Self {
             nodes: Vec::new(),
             open: BinaryHeap::new(),
+            has_prefix: options.is_line() && is_alternating(options.pipeline()),
             options,
             open_ns: u64::MAX,
-            has_prefix: options.is_line() && is_alternating(options.pipeline()),
             // Both grow by doubling.
             most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
             relaxation,

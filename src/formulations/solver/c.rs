@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 
 use highs::Model;
 use highs_sys::{
-    Highs_addRow, Highs_passColName, Highs_passModelName, Highs_passRowName, Highs_setCallback,
-    Highs_startCallback, Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut, HighsInt, STATUS_ERROR,
-    kHighsCallbackMipInterrupt, kHighsCallbackMipLogging, kHighsCallbackSimplexInterrupt,
+    Highs_addRow, Highs_changeColBounds, Highs_passColName, Highs_passModelName, Highs_passRowName,
+    Highs_setCallback, Highs_startCallback, Highs_writeModel, HighsCallbackDataIn, HighsCallbackDataOut,
+    HighsInt, STATUS_ERROR, kHighsCallbackMipInterrupt, kHighsCallbackMipLogging,
+    kHighsCallbackSimplexInterrupt,
 };
 
 /// What HiGHS tells while it solves a mixed-integer program.
@@ -100,6 +101,13 @@ pub(super) fn add_row(model: &mut Model, most: f64, columns: &[usize], factors: 
             factors.as_ptr(),
         )
     };
+    status != STATUS_ERROR
+}
+
+/// Bounds a column anew. Returns whether HiGHS could.
+pub(super) fn bound_column(model: &mut Model, column: usize, [least, most]: [f64; 2]) -> bool {
+    // SAFETY: the model is live, and HiGHS refuses a column that is out of range.
+    let status = unsafe { Highs_changeColBounds(model.as_mut_ptr(), column as HighsInt, least, most) };
     status != STATUS_ERROR
 }
 

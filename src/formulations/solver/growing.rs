@@ -54,6 +54,13 @@ impl GrowingProgram {
         }
     }
 
+    /// Bounds a column anew, which leaves its basis dual feasible, too.
+    pub(crate) fn limit(&mut self, column: Column, limits: [f64; 2]) {
+        if let Some(model) = &mut self.model {
+            c::bound_column(model, column.index, limits);
+        }
+    }
+
     /// Minimises it as it stands. Beyond the limits of `control`, nothing is proved.
     ///
     /// # Errors

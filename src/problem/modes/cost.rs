@@ -271,6 +271,13 @@ impl Modes {
         }
     }
 
+    /// The level of the link between the stages of two places of a row in which all stages are of a mode.
+    pub(crate) fn level_between(&self, mode: &StageMode, [one, other]: [usize; 2]) -> usize {
+        let (devices, first) = (self.devices_of(mode), self.row(mode.degree).first);
+        let last_device = first + (one.min(other) + 1) * devices - 1;
+        self.links.level(last_device, first + one.max(other) * devices)
+    }
+
     /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and on every other place the first
     /// stage that consumes it once. It goes between the last device of the place that comes first in the row and the first of the other: so do
     /// the tensors of an explicit backward graph, against the order of stages.
@@ -280,7 +287,7 @@ impl Modes {
         (chosen, seats): (&Chosen, &[usize]),
         costs: &mut ModalStages,
     ) {
-        for transfer in &self.transfers {
+        for transfer in self.transfers.iter() {
             let home = assignment[transfer.producer];
             let level_to = |stage: usize| {
                 let (one, other) = match seats[home] < seats[stage] {

@@ -11,6 +11,7 @@ mod region;
 mod sharding;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
@@ -43,9 +44,9 @@ pub struct Modes {
     /// Replicas that stages may have, ascending.
     pub replicas: Vec<usize>,
     /// For each item and degree, what runs it; `None` where some layer has no mode of that degree.
-    pub items: Vec<Vec<Option<ModalItem>>>,
+    pub items: Arc<Vec<Vec<Option<ModalItem>>>>,
     /// Tensors between items, none of them free.
-    pub transfers: Vec<ModalTransfer>,
+    pub transfers: Arc<Vec<ModalTransfer>>,
     /// Transfers that touch each item, by position in `transfers`.
     pub transfers_of: Vec<Vec<usize>>,
     /// Tables that layers of two items share.
@@ -344,8 +345,8 @@ impl Modes {
             sharers,
             row_of,
             replicas,
-            items: Vec::new(),
-            transfers: Vec::new(),
+            items: Arc::default(),
+            transfers: Arc::default(),
             transfers_of: vec![Vec::new(); items.len()],
             copies: Vec::new(),
             links: Links::new(&instance.cluster, settings),
@@ -366,7 +367,7 @@ impl Modes {
                 .map(|degree| modes.item(instance, settings, layers, degree))
                 .collect()
         };
-        modes.items = items.iter().map(at_degrees).collect();
+        modes.items = Arc::new(items.iter().map(at_degrees).collect());
         if settings.communication.takes_time() {
             modes.add_transfers(instance, settings, items);
         }
@@ -456,6 +457,8 @@ impl Modes {
             ..transfer.clone()
         };
         let degrees = || alike.iter().map(|mode| mode.degree);
+        let of_item =
+            |of_degrees: &Vec<Option<ModalItem>>| degrees().map(|at| of_degrees[at].clone()).collect();
         Self {
             degrees: degrees().map(|at| self.degrees[at]).collect(),
             experts: degrees().map(|at| self.experts[at]).collect(),
@@ -463,12 +466,8 @@ impl Modes {
             sharers: degrees().map(|at| self.sharers[at]).collect(),
             row_of: degrees().map(|at| self.row_of[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
-            items: self
-                .items
-                .iter()
-                .map(|of_degrees| degrees().map(|at| of_degrees[at].clone()).collect())
-                .collect(),
-            transfers: self.transfers.iter().map(transfer).collect(),
+            items: Arc::new(self.items.iter().map(of_item).collect()),
+            transfers: Arc::new(self.transfers.iter().map(transfer).collect()),
             copies: self
                 .copies
                 .iter()
@@ -601,6 +600,7 @@ impl Modes {
         }
         // A tensor and its gradient, unless gradients are tensors of their own.
         let has_gradients = settings.mode.trains() && !instance.network.has_explicit_backward();
+        let mut transfers = Vec::new();
         for tensor in &instance.network.tensors {
             let producer = item_of[tensor.producer];
             let mut consumers: Vec<usize> = tensor.consumers.iter().map(|&to| item_of[to]).collect();
@@ -625,9 +625,10 @@ impl Modes {
                 (false, false) => transfer,
             };
             let ends = transfer.consumers.iter().copied().chain([producer]);
-            ends.for_each(|item| self.transfers_of[item].push(self.transfers.len()));
-            self.transfers.push(transfer);
+            ends.for_each(|item| self.transfers_of[item].push(transfers.len()));
+            transfers.push(transfer);
         }
+        self.transfers = Arc::new(transfers);
     }
 
     fn transfer(

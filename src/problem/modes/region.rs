@@ -1,6 +1,7 @@
 //! What a framework can say of recomputation: the same for all layers, or for as many blocks of every stage.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Chosen, Knapsack, LayerWays, Modes};
 use crate::model::options::Recomputation;
@@ -54,7 +55,7 @@ impl Modes {
     /// `None` if some layer has neither, or some block no layer of the name.
     fn keeping(&self, name: &str) -> Option<Self> {
         let mut modes = self.clone();
-        for item in modes.items.iter_mut().flatten().flatten() {
+        for item in Arc::make_mut(&mut modes.items).iter_mut().flatten().flatten() {
             let mut lacking: BTreeSet<usize> = item.layers.iter().filter_map(|layer| layer.block).collect();
             for layer in &mut item.layers {
                 let has = |name: &str| layer.ways.iter().any(|way| way.recompute == name);

@@ -266,20 +266,21 @@ fn beside_ns(options: &dyn ChunkOptions, is_row: bool) -> Vec<ChunkTimes> {
     if !is_row || !is_full(options) || settings.communication != Communication::Blocking {
         return beside;
     }
-    let paid = |item: usize| -> [u64; 3] {
-        let own = problem.transfers_of[item].iter().map(|&t| &problem.transfers[t]);
-        let on = own.filter(|t| t.producer == item && t.consumers.contains(&(item + 1)));
-        on.fold([0; 3], |paid, t| {
-            [paid[0] + t.forward_ns, paid[1] + t.backward_ns + t.gradient_ns, 0]
-        })
-    };
-    let all: Vec<[u64; 3]> = (0..problem.items.len() - 1).map(paid).collect();
-    let least = [0, 1, 2].map(|part| all.iter().map(|paid| paid[part]).min().unwrap_or(0));
+    let mut known: BTreeMap<[usize; 2], [u64; 2]> = BTreeMap::new();
     for c in 1..of.chunks() {
-        if of.device_of[c] != of.device_of[c - 1] {
-            for at in [c - 1, c] {
-                (0..3).for_each(|part| beside[at][part] += least[part] as f64);
-            }
+        let places = [of.device_of[c - 1], of.device_of[c]];
+        if places[0] == places[1] {
+            continue;
+        }
+        let items = 0..problem.items.len() - 1;
+        let of_places = |places: &[usize; 2]| {
+            let paid = items.map(|item| options.passing_ns(item, *places));
+            let least = paid.reduce(|one, other| [one[0].min(other[0]), one[1].min(other[1])]);
+            least.unwrap_or_default()
+        };
+        let least = *known.entry(places).or_insert_with_key(of_places);
+        for at in [c - 1, c] {
+            (0..2).for_each(|part| beside[at][part] += least[part] as f64);
         }
     }
     beside

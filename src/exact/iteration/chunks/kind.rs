@@ -1,16 +1,14 @@
 //! Chunks whose stages are alike in a mode: a replica of all of them is a row of single devices of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::super::kinds::{of_least, ring_levels};
+use super::super::kinds::{least_at, of_least, ring_levels, transfer_at};
+use super::super::sums::{Again, KnownSums, least};
 use super::options::ChunkOptions;
-use crate::model::recompute::{FULL, NONE};
-use crate::model::settings::Settings;
+use crate::model::recompute::NONE;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
-use crate::problem::modes::{
-    Chosen, Knapsack, LayerWays, ModalItem, Modes, StageMode, Way, fastest_within, smallest_way,
-};
+use crate::problem::modes::{Chosen, LayerWays, Modes, StageMode, fastest_within, smallest_way};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
@@ -28,14 +26,6 @@ pub(in crate::exact) struct ChunkKind<'a> {
     byte_ns: f64,
 }
 
-/// What so many blocks of each chunk save and take at least that compute all again.
-#[derive(Clone, Copy)]
-struct Again {
-    blocks: u64,
-    backward_ns: u64,
-    saved_bytes: u64,
-}
-
 /// The same before anything of it is laid out: there are many, and few are looked for.
 pub(in crate::exact) struct ChunkFamily<'a> {
     problem: &'a Problem,
@@ -48,25 +38,19 @@ pub(in crate::exact) struct ChunkFamily<'a> {
 impl<'a> ChunkFamily<'a> {
     /// All of a way to compute again, but for those that some item has no mode of, or that have too few blocks.
     pub(in crate::exact) fn all(problem: &'a Problem, modes: &'a Modes) -> Vec<Self> {
-        let sums: Vec<Option<Sums>> = (0..modes.degrees.len())
-            .map(|degree| Sums::of(modes, degree))
-            .collect();
+        let mut known = KnownSums::new(modes);
         let family = |chunks: &'a ModalChunks| {
             let settings = &chunks.settings;
             if modes.most_stages().is_some_and(|most| most < settings.chunks()) {
                 return None;
             }
-            let sums = sums[chunks.mode.degree]?;
-            let again = match modes.knapsack {
-                Knapsack::FirstBlocks(count) => Some(Again::of(modes, chunks.mode.degree, count)?),
-                Knapsack::Exact | Knapsack::Greedy => None,
-            };
+            let sums = known.of(vec![chunks.mode.degree])?;
             Some(Self {
                 problem,
                 modes,
                 chunks,
-                again,
-                bound_ns: sums.bound_ns(settings, again),
+                again: sums.again,
+                bound_ns: sums.of_chunks_ns(settings),
             })
         };
         problem.modal_chunks.iter().filter_map(family).collect()
@@ -91,7 +75,7 @@ impl<'a> ChunkFamily<'a> {
         let degree = mode.degree;
         let row = self.problem.of_replica(mode.replicas, of.chunks());
         let mut row = of_least(row, modes, &[mode])?.in_chunks(&self.chunks.settings, of);
-        for (item, of_degrees) in row.items.iter_mut().zip(&modes.items) {
+        for (item, of_degrees) in row.items.iter_mut().zip(modes.items.iter()) {
             let own = of_degrees[degree].as_ref()?;
             let kept = |layer: &LayerWays| {
                 let way = layer.ways.iter().find(|way| way.recompute == NONE);
@@ -125,56 +109,6 @@ impl<'a> ChunkFamily<'a> {
         *limit = limit.map(|limit| limit.saturating_add(spare_bytes));
         Some(kind)
     }
-}
-
-/// What all items of a degree come to at least.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    work_ns: u64,
-    largest_ns: u64,
-    held_bytes: u64,
-    stash_bytes: u64,
-}
-
-impl Sums {
-    /// `None` where some item has no mode of the degree.
-    fn of(modes: &Modes, degree: usize) -> Option<Self> {
-        let mut sums = Self::default();
-        for of_degrees in &modes.items {
-            let item = of_degrees[degree].as_ref()?;
-            let work_ns = least(item, |way| way.passes().iter().sum());
-            sums.work_ns += work_ns;
-            sums.largest_ns = sums.largest_ns.max(work_ns);
-            sums.held_bytes += least(item, |way| way.held_bytes);
-            sums.stash_bytes += least(item, |way| way.stash_bytes);
-        }
-        Some(sums)
-    }
-
-    /// No plan of so many devices and chunks takes less: some device has as much work as they have on average, and one has the largest item.
-    fn bound_ns(&self, settings: &Settings, again: Option<Again>) -> u64 {
-        // Every item holds something for a micro-batch in flight at some time.
-        let stash_bytes = if settings.mode.trains() {
-            self.stash_bytes
-        } else {
-            0
-        };
-        let most_bytes = settings.memory_limit.unwrap_or(u64::MAX);
-        if (self.held_bytes + stash_bytes) as f64 > most_bytes as f64 * settings.stages as f64 {
-            return u64::MAX;
-        }
-        let beside_ns = again.map_or(0, |again| again.backward_ns);
-        let of_chunks = |chunks: usize| chunks as u64 * beside_ns;
-        let average_ns = (self.work_ns + of_chunks(settings.chunks())).div_ceil(settings.stages as u64);
-        let busy_ns = average_ns.max(self.largest_ns + of_chunks(settings.virtual_stages));
-        self.work_ns.max(settings.micro_batches.unwrap_or(1) * busy_ns)
-    }
-}
-
-/// The least of all ways of each layer.
-fn least(item: &ModalItem, of: impl Fn(&Way) -> u64) -> u64 {
-    let of_layer = |layer: &LayerWays| layer.ways.iter().map(&of).min().unwrap_or(0);
-    item.layers.iter().map(of_layer).sum()
 }
 
 impl ChunkKind<'_> {
@@ -242,6 +176,17 @@ impl ChunkOptions for ChunkKind<'_> {
         self.again.map_or(0, |again| again.blocks)
     }
 
+    fn passing_ns(&self, item: usize, places: [usize; 2]) -> [u64; 2] {
+        let level = self.modes.level_between(&self.mode, places);
+        let own = self.modes.transfers_of[item].iter();
+        let own = own.map(|&t| &self.modes.transfers[t]);
+        let passing = own.filter(|t| t.producer == item && t.consumers.contains(&(item + 1)));
+        passing.fold([0; 2], |[forward, back], t| {
+            let t = transfer_at(t, least_at(t, &self.mode, level));
+            [forward + t.forward_ns, back + t.backward_ns + t.gradient_ns]
+        })
+    }
+
     fn once_ns(&self, item: usize) -> f64 {
         self.byte_ns * self.row.items[item].parameter_bytes as f64
     }
@@ -282,32 +227,6 @@ impl ChunkOptions for ChunkKind<'_> {
         Some(Allocation {
             modes: Some(chosen),
             ..Allocation::from(assignment)
-        })
-    }
-}
-
-impl Again {
-    /// Of so many blocks at a degree; `None` where no layer of a block can.
-    fn of(modes: &Modes, degree: usize, count: usize) -> Option<Self> {
-        let mut of_block: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
-        let items = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
-        for layer in items.flat_map(|item| &item.layers) {
-            let Some(block) = layer.block else { continue };
-            let way = |name: &str| layer.ways.iter().find(|way| way.recompute == name);
-            let [none, full] = [way(NONE), way(FULL)];
-            let sum = of_block.entry(block).or_default();
-            if let (Some(none), Some(full)) = (none, full) {
-                // Only what is computed again in the backward pass is more.
-                sum[0] += full.passes()[1].saturating_sub(none.passes()[1]);
-                sum[1] += none.stash_bytes.saturating_sub(full.stash_bytes);
-            }
-        }
-        let least_ns = of_block.values().map(|sum| sum[0]).min()?;
-        let most_bytes = of_block.values().map(|sum| sum[1]).max()?;
-        Some(Self {
-            blocks: count as u64,
-            backward_ns: count as u64 * least_ns,
-            saved_bytes: count as u64 * most_bytes,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Iterations of devices that hold several chunks: plans measured as the order of their schedule runs them, and what none of them beats.
 
 mod asked;
+mod branch;
 mod every;
 pub(super) mod kind;
 mod moves;

@@ -27,6 +27,16 @@ pub(in crate::exact) trait ChunkOptions {
         0
     }
 
+    /// What tensors of an item take to the next one between two devices of the row, forward and back, at least on either side, in ns.
+    fn passing_ns(&self, item: usize, _places: [usize; 2]) -> [u64; 2] {
+        let row = self.row();
+        let own = row.transfers_of[item].iter().map(|&t| &row.transfers[t]);
+        let passing = own.filter(|t| t.producer == item && t.consumers.contains(&(item + 1)));
+        passing.fold([0; 2], |[forward, back], t| {
+            [forward + t.forward_ns, back + t.backward_ns + t.gradient_ns]
+        })
+    }
+
     /// What a device does once for an item at least, in ns.
     fn once_ns(&self, _item: usize) -> f64 {
         0.0

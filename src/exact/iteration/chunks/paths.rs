@@ -3,16 +3,17 @@
 use std::rc::Rc;
 
 use super::asked;
+use super::branch::Tree;
 use super::options::ChunkOptions;
 use crate::exact::bounds::{all_in_one_ns, integral_bound};
 use crate::exact::incumbent::Incumbent;
-use crate::exact::program_runs::solve_once;
 use crate::formulations::critical_paths::{Asked, Kind, PathProgram};
-use crate::formulations::solver::{self, GrowingProgram, Solved, SolverError, Stop};
+use crate::formulations::solver::{self, Cut, GrowingProgram, Solved, SolverError, Stop};
 use crate::heuristics::orders;
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
 use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::pipeline::{ChunkTimes, Path};
 
@@ -20,15 +21,12 @@ use crate::problem::pipeline::{ChunkTimes, Path};
 const MOST_PATHS: usize = 2_000;
 const PATHS_OF_A_RUN: usize = 4;
 
-/// Rounds of a search with items in parts, and with whole ones; of the latter branch-and-bound nodes and a share of the time that is left.
-const MOST_ROUNDS: [usize; 2] = [400, 40];
-const MOST_NODES: u64 = 50_000;
-const SHARE_OF_A_ROUND: f64 = 0.6;
+/// Rounds of a search with items in parts.
+const MOST_ROUNDS: usize = 400;
 /// How far from the best point that is known to a solution paths are looked for.
 const OUTWARD: [f64; 3] = [1.0, 0.5, 0.2];
-/// A path is of interest if it is longer than the bound by such a part, and a solution of whole items if it is as near to the best.
+/// A path is of interest if it is longer than the bound by such a part.
 const LONGER: f64 = 1e-7;
-const NEAR: f64 = 5e-4;
 
 /// What the items of a problem are to the program.
 pub(super) struct PathSearch<'a> {
@@ -36,6 +34,8 @@ pub(super) struct PathSearch<'a> {
     asked: Asked,
     /// Items in the order in which solutions are cut.
     order: Vec<usize>,
+    /// How far whole items have been looked at.
+    tree: Option<Tree>,
 }
 
 impl<'a> PathSearch<'a> {
@@ -47,6 +47,7 @@ impl<'a> PathSearch<'a> {
             asked: asked::ask(&*options, &order),
             options,
             order,
+            tree: None,
         })
     }
 
@@ -173,6 +174,32 @@ impl<'a> PathSearch<'a> {
         times_ns
     }
 
+    /// The program with all paths that are known.
+    pub(super) fn program(&self) -> PathProgram {
+        PathProgram::build(&self.asked)
+    }
+
+    /// How many paths are known.
+    pub(super) fn paths(&self) -> usize {
+        self.asked.paths.len()
+    }
+
+    /// The rows of paths, from one on.
+    pub(super) fn cuts(&self, built: &PathProgram, from: usize) -> Vec<Cut> {
+        let new = self.asked.paths[from..].iter();
+        new.map(|path| built.path(&self.asked, path)).collect()
+    }
+
+    /// Takes the paths of such counts that are longer than a bound; whether there was a new one.
+    pub(super) fn take_missing(&mut self, counts: &[Vec<f64>], bound_ns: f64) -> bool {
+        self.take_paths(&self.times_ns(counts), bound_ns).1
+    }
+
+    /// The plan nearest to such counts, where there is one.
+    pub(super) fn plan(&self, counts: &[Vec<f64>]) -> Option<Allocation> {
+        self.options.plan(self.cut(counts))
+    }
+
     /// Cuts the order where the work before is nearest to that of a solution.
     fn cut(&self, counts: &[Vec<f64>]) -> Assignment {
         let work = |kind: &Kind| kind.times_ns[..3].iter().sum::<f64>();
@@ -254,8 +281,7 @@ impl PathRun<'_, '_, '_> {
         let bound_ns = bound_ns.min(self.incumbent.unproved_ns());
         self.incumbent.raise(BoundSource::Program, bound_ns);
         let counts = built.counts(solved.values.as_ref()?);
-        self.incumbent
-            .offer_some(self.search.options.plan(self.search.cut(&counts)));
+        self.incumbent.offer_some(self.search.plan(&counts));
         Some((counts, solved.bound * scale_ns))
     }
 
@@ -267,7 +293,7 @@ impl PathRun<'_, '_, '_> {
         let built = self.build(target_ns);
         let mut growing = GrowingProgram::new(built.program.clone())?;
         let (mut inside, mut sent) = (None, self.search.asked.paths.len());
-        for _ in 0..MOST_ROUNDS[0] {
+        for _ in 0..MOST_ROUNDS {
             if self.target_ns().is_none() {
                 break;
             }
@@ -288,42 +314,29 @@ impl PathRun<'_, '_, '_> {
             if !is_new || inside.as_ref().is_some_and(is_known) {
                 break;
             }
-            for path in &self.search.asked.paths[sent..] {
-                growing.add(&built.path(&self.search.asked, path));
+            for cut in self.search.cuts(&built, sent) {
+                growing.add(&cut);
             }
-            sent = self.search.asked.paths.len();
+            sent = self.search.paths();
         }
         Ok(())
     }
 
-    /// With whole items: a program anew for each solution whose paths are missing.
+    /// With whole items, by branch and cut.
     fn whole(&mut self) -> Result<(), SolverError> {
-        let mut gap = NEAR;
-        for _ in 0..MOST_ROUNDS[1] {
-            let Some(target_ns) = self.target_ns() else { break };
-            let built = self.build(target_ns);
-            let scale_ns = built.program.scale_ns;
-            let within = Control {
-                gap,
-                ..super::within(self.all, SHARE_OF_A_ROUND)
-            };
-            let solved = solve_once(
-                self.incumbent,
-                built.program.clone(),
-                |bound| bound * scale_ns,
-                |program, _, watch| solver::solve_without_restarts(program, Some(MOST_NODES), &within, watch),
-            )?;
-            let Some((counts, bound_ns)) = self.take((&built, &solved), target_ns) else {
-                break;
-            };
-            let (_, is_new) = self.search.take_paths(&self.search.times_ns(&counts), bound_ns);
-            if !is_new && gap == 0.0 {
-                break;
+        let Some(target_ns) = self.target_ns() else {
+            return Ok(());
+        };
+        let mut tree = match self.search.tree.take() {
+            Some(tree) => tree,
+            None => {
+                let built = self.build(target_ns);
+                Tree::new(self.search, built)?
             }
-            if !is_new {
-                gap = 0.0;
-            }
-        }
+        };
+        self.search.take_paths_of_plan(self.incumbent);
+        tree.run(self.search, self.incumbent, (self.beat_ns, self.all));
+        self.search.tree = Some(tree);
         Ok(())
     }
 }

@@ -1,0 +1,197 @@
+//! Whole items: branch and cut over the program of critical paths (M. Padberg and G. Rinaldi, *A branch-and-cut algorithm for the resolution of large-scale
+//! symmetric traveling salesman problems*, SIAM Review 33(1), 1991).
+//!
+//! First it is decided how many items of a kind devices hold, then each of their chunks: what makes a plan slow is the device with an item too many,
+//! and there are few of them. A path that is found anywhere holds everywhere.
+
+use std::collections::BTreeMap;
+
+use super::paths::PathSearch;
+use crate::exact::bounds::integral_bound;
+use crate::exact::incumbent::Incumbent;
+use crate::formulations::critical_paths::{Limits, PathProgram};
+use crate::formulations::solver::{GrowingProgram, SolverError, Stop};
+use crate::problem::bound_source::BoundSource;
+use crate::problem::control::Control;
+
+/// How often paths are looked for in a part, as long as its bound rises by such a part of itself.
+const MOST_ROUNDS: usize = 12;
+const RISE: f64 = 1e-3;
+/// How much longer than the bound a path is that is worth it.
+const LONGER: f64 = 1e-5;
+/// How often HiGHS may lose its way.
+const MOST_LOST: u32 = 10;
+/// Parts that are kept.
+const MOST_PARTS: usize = 1 << 20;
+
+/// What is known of a part.
+enum Known {
+    /// It has no plan of interest.
+    Nothing,
+    /// A limit came.
+    TooLittle,
+    /// No plan takes less, in ns; where its solution is not whole, the parts of it that hold all whole ones.
+    Least(u64, Vec<Limits>),
+}
+
+/// The parts of a problem that may hold plans of interest.
+pub(super) struct Tree {
+    built: PathProgram,
+    program: GrowingProgram,
+    /// How many paths the program has.
+    sent: usize,
+    /// By bound, and of equals the newest first.
+    open: BTreeMap<(u64, u64), Limits>,
+    /// How many parts there were, downwards.
+    next: u64,
+    /// The limits that the program has.
+    set: Limits,
+    /// The least bound of parts whose solutions are whole, in ns.
+    whole_ns: u64,
+    /// How often HiGHS lost its way.
+    lost: u32,
+}
+
+impl Tree {
+    /// All of a program as one part.
+    ///
+    /// # Errors
+    ///
+    /// [`SolverError`] where HiGHS refuses the program.
+    pub(super) fn new(search: &PathSearch, built: PathProgram) -> Result<Self, SolverError> {
+        Ok(Self {
+            program: GrowingProgram::new(built.program.clone())?,
+            sent: search.paths(),
+            built,
+            open: BTreeMap::from([((0, u64::MAX), Limits::new())]),
+            next: u64::MAX,
+            set: Limits::new(),
+            whole_ns: u64::MAX,
+            lost: 0,
+        })
+    }
+
+    /// Looks at parts, until none may hold a plan of interest or a limit comes.
+    ///
+    /// * `beat_ns`: plans that take longer are of no interest.
+    pub(super) fn run(
+        &mut self,
+        search: &mut PathSearch,
+        incumbent: &mut Incumbent,
+        (beat_ns, all): (u64, &Control),
+    ) {
+        while self.open.len() < MOST_PARTS {
+            let target_ns = beat_ns.min(incumbent.target_ns());
+            let first = self.open.first_key_value();
+            let least_ns = first.map_or(u64::MAX, |(&(ns, _), _)| ns);
+            let proved_ns = least_ns.min(self.whole_ns);
+            if proved_ns > target_ns {
+                incumbent.rule_out(BoundSource::Program, target_ns);
+                return;
+            }
+            incumbent.raise(BoundSource::Program, proved_ns.min(incumbent.unproved_ns()));
+            // Below what is whole nothing is left.
+            if self.whole_ns <= least_ns || incumbent.is_over() || all.must_stop().is_some() {
+                return;
+            }
+            let Some((key, limits)) = self.open.pop_first() else {
+                return;
+            };
+            self.set_limits(&limits);
+            match self.look_at(search, incumbent, (target_ns, all)) {
+                Ok(Known::Nothing) => {}
+                Ok(Known::Least(ns, parts)) => {
+                    let ns = ns.max(key.0);
+                    if parts.is_empty() {
+                        self.whole_ns = self.whole_ns.min(ns);
+                    }
+                    for part in parts {
+                        self.next -= 1;
+                        self.open.insert((ns, self.next), part);
+                    }
+                }
+                Ok(Known::TooLittle) => {
+                    self.open.insert(key, limits);
+                    return;
+                }
+                // It lost its way among the rows: from the start again.
+                Err(_) => {
+                    self.open.insert(key, limits);
+                    self.lost += 1;
+                    if self.lost > MOST_LOST || self.begin_again(search).is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            incumbent.statistics.nodes += 1;
+        }
+    }
+
+    /// Solves the part that is set with the paths that are missing there.
+    fn look_at(
+        &mut self,
+        search: &mut PathSearch,
+        incumbent: &mut Incumbent,
+        (target_ns, all): (u64, &Control),
+    ) -> Result<Known, SolverError> {
+        let scale_ns = self.built.program.scale_ns;
+        let (mut round, mut before_ns) = (0, 0);
+        loop {
+            self.send(search);
+            let solved = self.program.solve(all)?;
+            if solved.stop == Stop::Infeasible {
+                return Ok(Known::Nothing);
+            }
+            let Some(values) = solved.values.as_ref().filter(|_| solved.stop == Stop::Optimal) else {
+                return Ok(Known::TooLittle);
+            };
+            let ns = integral_bound(solved.bound, scale_ns);
+            if ns > target_ns {
+                return Ok(Known::Nothing);
+            }
+            let counts = self.built.counts(values);
+            let parts = self.built.parts(values, &self.set);
+            if parts.is_empty() {
+                incumbent.offer_some(search.plan(&counts));
+            }
+            // What is whole is to be known to the ns.
+            let longer = if parts.is_empty() { 0.0 } else { LONGER };
+            let is_new = search.take_missing(&counts, solved.bound * scale_ns * (1.0 + longer));
+            let has_risen = ns as f64 > before_ns as f64 * (1.0 + RISE);
+            let is_worth_it = parts.is_empty() || (round < MOST_ROUNDS && has_risen);
+            if !is_new || !is_worth_it {
+                return Ok(Known::Least(ns, parts));
+            }
+            (round, before_ns) = (round + 1, ns);
+        }
+    }
+
+    /// Hands all rows that are known to HiGHS anew.
+    fn begin_again(&mut self, search: &PathSearch) -> Result<(), SolverError> {
+        self.built = search.program();
+        self.program = GrowingProgram::new(self.built.program.clone())?;
+        (self.sent, self.set) = (search.paths(), Limits::new());
+        Ok(())
+    }
+
+    /// Hands over the paths that are new.
+    fn send(&mut self, search: &PathSearch) {
+        for cut in search.cuts(&self.built, self.sent) {
+            self.program.add(&cut);
+        }
+        self.sent = search.paths();
+    }
+
+    fn set_limits(&mut self, limits: &Limits) {
+        let gone = self.set.keys().filter(|at| !limits.contains_key(at));
+        for &at in gone {
+            self.program
+                .limit(self.built.whole(at), [0.0, self.built.most(at)]);
+        }
+        for (&at, &own) in limits.iter().filter(|(at, own)| self.set.get(at) != Some(own)) {
+            self.program.limit(self.built.whole(at), own);
+        }
+        self.set.clone_from(limits);
+    }
+}

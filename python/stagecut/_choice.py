@@ -113,6 +113,16 @@ class Choice(Document):
         return int(self._parts["replicas"])
 
     @property
+    def expert(self) -> int:
+        """Replicas that share out experts, of the first stage."""
+        return int(self._parts["expert"])
+
+    @property
+    def context(self) -> int:
+        """Devices that share out a sequence, of the first stage."""
+        return int(self._parts["context"])
+
+    @property
     def virtual_stages(self) -> int:
         """Chunks of a device."""
         return int(self._parts["virtual_stages"])

@@ -90,6 +90,8 @@ pub enum Choice {
     Tensor,
     /// The number of replicas.
     Replicas,
+    /// The expert degree.
+    Expert,
     /// The number of chunks of a device.
     VirtualStages,
     /// The size of micro-batches.
@@ -102,6 +104,7 @@ impl Choice {
         match self {
             Self::Tensor => "tensor degree",
             Self::Replicas => "number of replicas",
+            Self::Expert => "expert degree",
             Self::VirtualStages => "number of chunks",
             Self::MicroBatch => "size of micro-batches",
         }
@@ -261,7 +264,7 @@ impl Question {
     }
 
     /// What is asked of plans of a size: what is given, and all else that the framework can be told is chosen.
-    fn options_at(&self, micro_batch: u32) -> PipelineOptions {
+    fn options_at(&self, micro_batch: u32, instance: &Instance) -> PipelineOptions {
         let given = &self.options;
         let limits = given.target.map(|target| target.limits());
         let trains = match given.mode {
@@ -272,10 +275,16 @@ impl Question {
         let recomputes = limits.is_none_or(|limits| limits.recomputation != Recomputation::Nothing);
         let takes_chunks = limits.is_some_and(|limits| limits.takes_chunks) && given.schedule.is_none();
         let replicates = staffing == Staffing::Replicated && trains;
+        let splits_sequences = given
+            .context_parallel
+            .as_ref()
+            .is_some_and(|degrees| !degrees.is_one());
         let has_replicas = match &given.replicas {
-            Some(replicas) => !replicas.is_one(),
+            Some(replicas) => !replicas.is_one() || splits_sequences,
             None => replicates,
         };
+        // Who shares out experts does not split sequences.
+        let shares_experts = has_replicas && !splits_sequences && has_experts(instance);
         let chosen = PipelineOptions {
             mode: (!trains).then_some(Mode::Inference),
             objective: Some(Objective::Iteration),
@@ -285,12 +294,19 @@ impl Question {
             optimizer_sharding: (trains && has_replicas).then_some(OptimizerSharding::Zero1),
             tensor: (staffing != Staffing::One).then_some(Degrees::Choose),
             replicas: replicates.then_some(Degrees::Choose),
+            expert: shares_experts.then_some(Degrees::Choose),
             recompute: (trains && recomputes).then_some(Recompute::Choose),
             virtual_stages: takes_chunks.then_some(Degrees::Choose),
             ..PipelineOptions::default()
         };
         given.clone().or(&chosen)
     }
+}
+
+/// Whether replicas can share out experts of some layer.
+fn has_experts(instance: &Instance) -> bool {
+    let mut layers = instance.network.layers.iter();
+    layers.any(|layer| layer.modes().iter().any(|mode| mode.experts.is_some()))
 }
 
 /// The divisor of a batch that is nearest to a size.
@@ -313,7 +329,7 @@ impl Search<'_> {
     fn look_at_sizes(&mut self, path: &Path) -> Result<(), Error> {
         for micro_batch in self.question.sizes()? {
             let (spec, instance) = self.question.instance(path, micro_batch)?;
-            let options = self.question.options_at(micro_batch);
+            let options = self.question.options_at(micro_batch, &instance);
             are_counted(&instance, &options)?;
             let posed = Posed::new(&instance, &options)?;
             let plan = self.looked_at(micro_batch, &posed)?;
@@ -525,6 +541,15 @@ fn others(best: &OfSize) -> Vec<(Choice, &OfSize, PipelineOptions)> {
             }),
         );
     }
+    let mut experts = (1..=mode.replicas).filter(|&degree| mode.replicas.is_multiple_of(degree));
+    let degrees = only(&asked.expert, &mut experts, mode.expert);
+    push(
+        Choice::Expert,
+        degrees.map(|expert| PipelineOptions {
+            expert: Some(expert),
+            ..none()
+        }),
+    );
     // One stage is the same in however many chunks.
     let is_row = plan.stages.len() > chunks;
     let degrees = only(&asked.virtual_stages, &mut numbers, chunks).filter(|_| is_row);

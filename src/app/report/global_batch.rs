@@ -235,6 +235,9 @@ struct Degrees {
     /// Stages, of which each is a group of devices.
     pipeline: usize,
     replicas: usize,
+    /// How many replicas share out experts, and how many devices the sequence.
+    expert: usize,
+    context: usize,
     virtual_stages: usize,
     micro_batch: u32,
 }
@@ -247,6 +250,8 @@ impl Degrees {
             tensor: mode.map_or(1, |mode| mode.tensor),
             pipeline: plan.stages.len() / virtual_stages,
             replicas: mode.map_or(1, |mode| mode.replicas),
+            expert: mode.map_or(1, |mode| mode.expert),
+            context: mode.map_or(1, |mode| mode.context),
             virtual_stages,
             micro_batch,
         }
@@ -270,6 +275,7 @@ impl Other {
             choice: match other.choice {
                 Choice::Tensor => "tensor",
                 Choice::Replicas => "replicas",
+                Choice::Expert => "expert",
                 Choice::VirtualStages => "virtual_stages",
                 Choice::MicroBatch => "micro_batch",
             },
@@ -322,7 +328,10 @@ fn devices(plan: &Plan) -> usize {
 /// Degrees and micro-batches in words.
 fn degrees(plan: &Plan, micro_batch: u32) -> String {
     let chosen = Degrees::of(plan, micro_batch);
-    let alike = |mode: &PlanMode| (mode.tensor, mode.replicas) == (chosen.tensor, chosen.replicas);
+    let alike = |mode: &PlanMode| {
+        let own = [mode.tensor, mode.replicas, mode.expert, mode.context];
+        own == [chosen.tensor, chosen.replicas, chosen.expert, chosen.context]
+    };
     let is_alike = plan
         .stages
         .iter()
@@ -335,6 +344,9 @@ fn degrees(plan: &Plan, micro_batch: u32) -> String {
         ],
         false => modes::modes(plan).into_iter().collect(),
     };
+    let degrees = [("expert", chosen.expert), ("context", chosen.context)];
+    let further = degrees.iter().filter(|(_, degree)| is_alike && *degree > 1);
+    words.extend(further.map(|(name, degree)| format!("{name} {degree}")));
     if chosen.virtual_stages > 1 {
         words.push(format!("{} chunks a device", chosen.virtual_stages));
     }
